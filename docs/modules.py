@@ -1,0 +1,48 @@
+"""Writes the tables of docs/ARCHITECTURE.md: every module with the first sentence of its docstring. Run by `make docs`."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "penstock"
+PAGE = ROOT / "docs" / "ARCHITECTURE.md"
+MARK = "<!-- The tables below are made by `make docs` from the docstrings; do not edit them. -->\n"
+ORDER = (
+    *("", "spec", "source", "transform", "stage", "commit", "ledger", "sink"),
+    *("codec", "checkpoint", "observe", "run", "testing", "cli"),
+)
+
+
+def main() -> None:
+    """Replace everything below the mark."""
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def page(text: str) -> str:
+    """The page with its tables as the code is now."""
+    return text.partition(MARK)[0] + MARK + "\n".join(table(folder) for folder in ORDER)
+
+
+def table(folder: str) -> str:
+    """The modules of one folder of the package, below what its `__init__` says."""
+    about = sentence(PACKAGE / folder / "__init__.py") if folder else "Nouns, contracts and what everything else is built on."
+    rows = [f"| `{path.relative_to(PACKAGE)}` | {sentence(path)} |" for path in modules(folder)]
+    return "\n".join([f"\n### {folder or 'penstock'}\n", f"{about}\n", "| file | what it is |", "|---|---|", *rows, ""])
+
+
+def modules(folder: str) -> list[Path]:
+    """Every module, without those whose `__init__` is all there is to say and without the templates of `penstock init`."""
+    found = (PACKAGE / folder).rglob("*.py") if folder else PACKAGE.glob("*.py")
+    return sorted(path for path in found if path.name != "__init__.py" and "templates" not in path.parts)
+
+
+def sentence(path: Path) -> str:
+    """The first sentence of the module's docstring, in one line."""
+    first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.exists() else None) or ""
+    text = re.match(r"(.*?[.!?])(?:\s|$)", " ".join(first.partition("\n\n")[0].split())) if first else None
+    return text[1].replace("|", "\\|") if text else (first.partition("\n")[0] or "(no docstring)")
+
+
+if __name__ == "__main__":
+    main()

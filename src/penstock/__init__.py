@@ -1,0 +1,46 @@
+"""Exactly-once delivery from PySpark Structured Streaming into any number of unlike sinks, with proof."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Console": "penstock.spec.sink",
+    "Delivery": "penstock.run.delivery",
+    "Memory": "penstock.spec.sink",
+    "Parquet": "penstock.spec.sink",
+    "PenstockError": "penstock.errors",
+    "Pipeline": "penstock.run.pipeline",
+    "PythonSink": "penstock.spec.sink",
+    "Query": "penstock.run.query",
+    "Sqlite": "penstock.spec.sink",
+}
+
+if TYPE_CHECKING:
+    from penstock.errors import PenstockError
+    from penstock.run.delivery import Delivery
+    from penstock.run.pipeline import Pipeline
+    from penstock.run.query import Query
+    from penstock.spec.sink import Console, Memory, Parquet, PythonSink, Sqlite
+
+__all__ = [
+    "Console",
+    "Delivery",
+    "Memory",
+    "Parquet",
+    "PenstockError",
+    "Pipeline",
+    "PythonSink",
+    "Query",
+    "Sqlite",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Public names, imported when they are first used: the command line and the tasks need few of them."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    return getattr(import_module(home), name)

@@ -1,0 +1,160 @@
+"""Entries of Spark's offset and commit logs: text in, frozen values out."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.model import Json
+
+NO_OFFSET = "-"
+OFFSET_VERSIONS = (1, 2)
+COMMIT_VERSIONS = (1, 2, 3)
+
+
+class Unreadable(ValueError):
+    """The text is not an entry; the message says where it stops making sense. Callers name the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsEntry:
+    """`offsets/N`: what Spark planned batch N to be, written before the batch runs.
+
+    `offsets` maps a source to its offset, None where Spark logged `-`: the source had nothing yet. The source is known by the
+    name that somebody gave it, or else by its position in the query's plan as text: `"0"`, `"1"`. `batch_at_ms` is what
+    `current_timestamp` is in the batch.
+    """
+
+    version: int
+    watermark_ms: int | None
+    batch_at_ms: int | None
+    confs: Mapping[str, str]
+    offsets: Mapping[str, str | None]
+
+    @property
+    def named(self) -> bool:
+        """Whether sources are known by given names, not by position."""
+        return not all(key.isdecimal() for key in self.offsets)
+
+    def by_key(self) -> Mapping[str, str | None]:
+        """The offsets in the order of the plan where that is known (by position), else as they stand in the entry."""
+        if self.named:
+            return self.offsets
+        return {key: self.offsets[key] for key in sorted(self.offsets, key=int)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitEntry:
+    """`commits/N`: batch N's sink returned. `state_ids` and `sinks` are Spark's own JSON of versions 2 and 3."""
+
+    version: int
+    next_watermark_ms: int | None
+    state_ids: Mapping[str, Json] = field(default_factory=dict)
+    sinks: Mapping[str, Json] = field(default_factory=dict)
+
+
+def parse_offsets(data: bytes) -> OffsetsEntry:
+    """The entry in the bytes of `offsets/N`. Raises Unreadable."""
+    lines = _lines(data)
+    version = _version(lines[0], OFFSET_VERSIONS)
+    metadata = _object(lines[1], "line 2") if len(lines) > 1 and lines[1] else {}
+    read = _named if version > 1 else _positional
+    offsets = dict(read(line, number) for number, line in enumerate(lines[2:], start=3))
+    if not offsets:
+        raise Unreadable("ends before the offset of the first source")
+    return OffsetsEntry(
+        version=version,
+        watermark_ms=_integer(metadata.get("batchWatermarkMs")),
+        batch_at_ms=_integer(metadata.get("batchTimestampMs")),
+        confs=_texts(metadata.get("conf")),
+        offsets=offsets,
+    )
+
+
+def parse_commit(data: bytes) -> CommitEntry:
+    """The entry in the bytes of `commits/N`. Raises Unreadable."""
+    lines = _lines(data)
+    version = _version(lines[0], COMMIT_VERSIONS)
+    body = _object(lines[1], "line 2") if len(lines) > 1 else {}
+    return CommitEntry(
+        version=version,
+        next_watermark_ms=_integer(body.get("nextBatchWatermarkMs")),
+        state_ids=_mapping(body.get("stateUniqueIds")),
+        sinks=_mapping(body.get("sinkMetadataMap")),
+    )
+
+
+def parse_query_id(data: bytes) -> str:
+    """The query id in the bytes of `metadata`. Raises Unreadable."""
+    query_id = _object(_decoded(data)).get("id")
+    if not isinstance(query_id, str) or not query_id:
+        raise Unreadable('has no "id"')
+    return query_id
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Unreadable("is not UTF-8 text") from None
+
+
+def _lines(data: bytes) -> list[str]:
+    text = _decoded(data)
+    if not text.strip():
+        raise Unreadable("is empty")
+    return text.rstrip("\n").split("\n")
+
+
+def _version(line: str, known: tuple[int, ...]) -> int:
+    digits = line.strip().removeprefix("v")
+    if not line.startswith("v") or not digits.isdecimal():
+        raise Unreadable(f"starts with {line[:20]!r}, expected a version such as v1")
+    if int(digits) not in known:
+        raise Unreadable(f"has version {line.strip()}, known are {', '.join(f'v{number}' for number in known)}")
+    return int(digits)
+
+
+def _positional(line: str, number: int) -> tuple[str, str | None]:
+    return str(number - 3), _offset(line, number)
+
+
+def _named(line: str, number: int) -> tuple[str, str | None]:
+    name, colon, offset = line.partition(":")
+    if not colon:
+        raise Unreadable(f"line {number} is not name:offset")
+    return name, _offset(offset, number)
+
+
+def _offset(text: str, number: int) -> str | None:
+    if text == NO_OFFSET:
+        return None
+    if not text.strip():
+        raise Unreadable(f"line {number} is empty, expected an offset")
+    if text.lstrip()[0] in "{[":
+        try:
+            json.loads(text)
+        except ValueError:
+            raise Unreadable(f"line {number} is cut off") from None
+    return text
+
+
+def _object(text: str, place: str = "") -> dict[str, Json]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise Unreadable(f"{place} is not JSON (cut off?)".lstrip()) from None
+    if not isinstance(value, dict):
+        raise Unreadable(f"{place} is not a JSON object".lstrip())
+    return value
+
+
+def _integer(value: Json) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _mapping(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _texts(value: Json) -> dict[str, str]:
+    return {key: text for key, text in _mapping(value).items() if isinstance(text, str)}

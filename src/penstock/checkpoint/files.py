@@ -1,0 +1,113 @@
+"""The one seam between the readers of a checkpoint and the store that holds it.
+
+Readers name files by relative paths with `/`; everything that is specific to a store lives behind `Files`.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+from penstock.diskreason import trouble_of
+from penstock.errors import Retryable, Usage
+
+
+class Files(Protocol):
+    """Read-only access to the files below one directory. Absence is an answer (`None`, empty), never an error.
+
+    Every method raises Retryable when the store cannot be asked (permission, network).
+    """
+
+    @property
+    def location(self) -> str:
+        """Where it is, for people."""
+        ...
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """The names directly below `folder` in no order; empty if there is no such folder."""
+        ...
+
+    def size_bytes(self, name: str) -> int | None:
+        """The size of a file, None if there is none."""
+        ...
+
+    def modified_ms(self, name: str) -> int | None:
+        """When a file was last written (Unix time), None if there is none."""
+        ...
+
+    def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
+        """The bytes of a file from `start` on, at most `size_bytes` of them; None if there is no such file."""
+        ...
+
+
+class LocalFiles:
+    """Files below a local or mounted directory."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def location(self) -> str:
+        """The directory."""
+        return str(self._root)
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """One directory listing."""
+        try:
+            return tuple(entry.name for entry in (self._root / folder).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as error:
+            raise _unreadable(self._root / folder, error) from error
+
+    def size_bytes(self, name: str) -> int | None:
+        """One stat."""
+        try:
+            return (self._root / name).stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise _unreadable(self._root / name, error) from error
+
+    def modified_ms(self, name: str) -> int | None:
+        """One stat."""
+        try:
+            return (self._root / name).stat().st_mtime_ns // 1_000_000
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise _unreadable(self._root / name, error) from error
+
+    def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
+        """One open file, closed again."""
+        try:
+            with (self._root / name).open("rb") as file:
+                file.seek(start)
+                return file.read() if size_bytes is None else file.read(size_bytes)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except OSError as error:
+            raise _unreadable(self._root / name, error) from error
+
+
+def open_files(path: str | Path) -> Files:
+    """The files below `path`: a local path, or a `file:` URL taken literally as Hadoop does (`%20` is three characters).
+
+    Raises Usage for stores that cannot be read.
+    """
+    return LocalFiles(_local(str(path)))
+
+
+def _local(path: str) -> Path:
+    scheme, colon, _ = path.partition(":")
+    if not colon or "/" in scheme or scheme == "":
+        return Path(path)
+    if scheme == "file":
+        return Path(path.removeprefix("file:").removeprefix("//"))
+    raise Usage(
+        f"The checkpoint {path} is on {scheme}://, expected a local or mounted directory or a file:// URL.",
+        remedy="Copy the checkpoint to a directory, or mount the store.",
+    )
+
+
+def _unreadable(path: Path, error: OSError) -> Retryable:
+    trouble = trouble_of(error)
+    return Retryable(f"{path} cannot be read: {trouble.reason}.", remedy=f"{trouble.advice}, then try again.")

@@ -1,0 +1,146 @@
+"""A checkpoint as one value: what `penstock checkpoint inspect` shows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
+from penstock.checkpoint.entries import OffsetsEntry, Unreadable
+from penstock.checkpoint.files import Files, open_files
+from penstock.checkpoint.log_reading import Logs, read_logs
+from penstock.checkpoint.offset_kind import kind_of
+from penstock.checkpoint.outlook import Outlook, outlook
+from penstock.checkpoint.source_log import InputFile, SourceLog, log_offset
+from penstock.checkpoint.state import StateOperator, state_operators
+from penstock.checkpoint.state_check import states_behind
+from penstock.errors import CheckpointDamaged
+from penstock.model import BatchId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePosition:
+    """One source in the newest planned batch: by the name given in the query, else by position.
+
+    `kind` is what its offsets look like: `files`, `kafka`, `rate-micro-batch`, `count`, `other`, `none`. `files` are the input
+    files of that batch, None for other kinds.
+    """
+
+    key: str
+    kind: str
+    start: str | None
+    end: str | None
+    files: tuple[InputFile, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """Everything a checkpoint says without decoding state.
+
+    `offsets` and `commits` are the retained batch ids as (oldest, newest). Versions, watermark, time and confs are of the newest
+    planned batch; times are Unix time.
+    """
+
+    location: str
+    query_id: str | None
+    offsets: tuple[BatchId, BatchId] | None
+    commits: tuple[BatchId, BatchId] | None
+    outlook: Outlook
+    sources: tuple[SourcePosition, ...]
+    offsets_version: int | None
+    commits_version: int | None
+    watermark_ms: int | None
+    planned_at_ms: int | None
+    confs: Mapping[str, str]
+    operators: tuple[StateOperator, ...]
+    anomalies: tuple[Anomaly, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is odd, but for harmless traces."""
+        return all(anomaly.severity is Severity.HARMLESS for anomaly in self.anomalies)
+
+
+def inspect_checkpoint(path: str) -> Inspection:
+    """Read all of a checkpoint but its state files. Raises Usage (a store that cannot be read), Retryable."""
+    return inspect_files(open_files(path))
+
+
+def inspect_files(files: Files) -> Inspection:
+    """As `inspect_checkpoint`, for files opened already."""
+    logs = read_logs(files)
+    newest = max(logs.planned, default=None)
+    sources, source_anomalies = _sources(files, logs, newest)
+    operators, state_anomalies = _operators(files)
+    behind = states_behind(operators, needed_version=_needed_version(logs))
+    anomalies = [*logs.anomalies, *source_anomalies, *state_anomalies, *behind]
+    entry = logs.offsets.get(newest) if newest is not None else None
+    commit = logs.commits.get(max(logs.commits, default=BatchId(-1)))
+    return Inspection(
+        location=files.location,
+        query_id=logs.query_id,
+        offsets=_extent(logs.planned),
+        commits=_extent(logs.committed),
+        outlook=outlook(planned=logs.planned, committed=logs.committed, starts=not _stopped(anomalies)),
+        sources=sources,
+        offsets_version=None if entry is None else entry.version,
+        commits_version=None if commit is None else commit.version,
+        watermark_ms=None if entry is None else entry.watermark_ms,
+        planned_at_ms=None if entry is None else entry.batch_at_ms,
+        confs={} if entry is None else entry.confs,
+        operators=operators,
+        anomalies=tuple(anomalies),
+    )
+
+
+def _extent(ids: frozenset[BatchId]) -> tuple[BatchId, BatchId] | None:
+    return (min(ids), max(ids)) if ids else None
+
+
+def _stopped(anomalies: list[Anomaly]) -> bool:
+    return any(anomaly.severity is Severity.STOPS for anomaly in anomalies)
+
+
+def _sources(files: Files, logs: Logs, newest: BatchId | None) -> tuple[tuple[SourcePosition, ...], list[Anomaly]]:
+    if newest is None or newest not in logs.offsets:
+        return (), []
+    before = logs.offsets.get(BatchId(newest - 1))
+    anomalies: list[Anomaly] = []
+    found = [_source(files, key, before, logs.offsets[newest], anomalies) for key in logs.offsets[newest].by_key()]
+    of_files = [position for position in found if position.kind == "files"]
+    if of_files and not any(files.names(f"sources/{folder}") for position in of_files for folder in _log_folders(position.key)):
+        message = "The directory sources holds nothing, which should list the input files of every batch."
+        anomalies.append(Anomaly(place="sources", severity=Severity.STOPS, message=message, remedy=RESTORE))
+    return tuple(found), anomalies
+
+
+def _log_folders(key: str) -> tuple[str, ...]:
+    """Where a file source's log may be: a relation used twice has its offset under the last use, its log under the first."""
+    return tuple(str(number) for number in range(int(key) + 1)) if key.isdecimal() else (key,)
+
+
+def _source(files: Files, key: str, before: OffsetsEntry | None, entry: OffsetsEntry, anomalies: list[Anomaly]) -> SourcePosition:
+    start = before.offsets.get(key) if before is not None else None
+    end = entry.offsets[key]
+    position = SourcePosition(key=key, kind=kind_of(end), start=start, end=end, files=None)
+    last = log_offset(end) if end is not None else None
+    if last is None or not files.names(f"sources/{key}"):
+        return position  # no file source, or one relation used twice: then its log has the number of the first use
+    first = log_offset(start) if start is not None else None
+    try:
+        listed = SourceLog(files, f"sources/{key}").between(after=-1 if first is None else first, up_to=last)
+    except CheckpointDamaged as error:
+        anomalies.append(Anomaly(place=f"sources/{key}", severity=Severity.STOPS, message=error.message, remedy=RESTORE))
+        return position
+    return SourcePosition(key=key, kind=position.kind, start=start, end=end, files=listed)
+
+
+def _operators(files: Files) -> tuple[tuple[StateOperator, ...], list[Anomaly]]:
+    try:
+        return state_operators(files), []
+    except Unreadable as error:
+        return (), [Anomaly(place="state", severity=Severity.STOPS, message=f"The state's {error}.", remedy=RESTORE)]
+
+
+def _needed_version(logs: Logs) -> int:
+    """The state version that the next start reads: a new batch N + 1 needs what batch N left, a replay what N - 1 left."""
+    ahead = outlook(planned=logs.planned, committed=logs.committed)
+    return 0 if ahead.batch_id is None else ahead.batch_id

@@ -1,0 +1,112 @@
+"""Reading the offset log, the commit log and `metadata` whole, with everything that is odd about them."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
+from penstock.checkpoint.checksum import checksum_name, matches
+from penstock.checkpoint.entries import CommitEntry, OffsetsEntry, Unreadable, parse_commit, parse_offsets, parse_query_id
+from penstock.checkpoint.files import Files
+from penstock.checkpoint.log_check import odd_sequence, strangers
+from penstock.model import BatchId
+
+_ID = re.compile(r"0|[1-9]\d*")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logs:
+    """What the two logs and `metadata` hold. Entries that cannot be read are among the anomalies, not in the mappings."""
+
+    query_id: str | None
+    planned: frozenset[BatchId]
+    committed: frozenset[BatchId]
+    offsets: Mapping[BatchId, OffsetsEntry]
+    commits: Mapping[BatchId, CommitEntry]
+    anomalies: tuple[Anomaly, ...]
+
+
+def read_logs(files: Files) -> Logs:
+    """Read both logs whole: as many small files as batches are retained (Spark keeps 100 unless told otherwise)."""
+    reading = _Reading(files)
+    planned, committed = _ids(files, "offsets"), _ids(files, "commits")
+    newest, newest_commit = max(planned, default=0), max(committed, default=0)
+    query_id = reading.query_id(started=bool(planned or committed))
+    offsets = reading.entries("offsets", planned, parse_offsets, needed={newest, newest - 1})
+    commits = reading.entries("commits", committed, parse_commit, needed={newest_commit})
+    odd = (*odd_sequence(planned, committed), *strangers(files, "offsets"), *strangers(files, "commits"))
+    return Logs(
+        query_id=query_id,
+        planned=planned,
+        committed=committed,
+        offsets=offsets,
+        commits=commits,
+        anomalies=(*reading.anomalies, *odd),
+    )
+
+
+def _ids(files: Files, folder: str) -> frozenset[BatchId]:
+    return frozenset(BatchId(int(name)) for name in files.names(folder) if _ID.fullmatch(name))
+
+
+class _Reading:
+    """Reads files and remembers what was odd about them."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.anomalies: list[Anomaly] = []
+
+    def query_id(self, *, started: bool) -> str | None:
+        if self._files.size_bytes("metadata") is not None:
+            return self._read("metadata", parse_query_id, needed=True)
+        if started:
+            self.anomalies.append(_NO_METADATA)
+        return None
+
+    def entries(
+        self, folder: str, ids: frozenset[BatchId], parse: Callable[[bytes], T], *, needed: set[int]
+    ) -> Mapping[BatchId, T]:
+        read = {batch_id: self._read(f"{folder}/{batch_id}", parse, needed=batch_id in needed) for batch_id in sorted(ids)}
+        return {batch_id: entry for batch_id, entry in read.items() if entry is not None}
+
+    def _read(self, name: str, parse: Callable[[bytes], T], *, needed: bool) -> T | None:
+        data = self._files.read(name) or b""
+        try:
+            entry = parse(data)
+        except Unreadable as error:
+            self.anomalies.append(_unreadable(name, error, needed=needed))
+            return None
+        checksum = self._files.read(checksum_name(name))
+        if checksum is not None and not matches(data, checksum):
+            self.anomalies.append(_changed(name, needed=needed))
+        return entry
+
+
+_NO_METADATA = Anomaly(
+    place="metadata",
+    severity=Severity.STOPS,
+    message="metadata is missing although batches were planned: Spark 4.2 and newer refuse to start, "
+    "older ones take a new query id.",
+    remedy='Put it back from a copy, or write {"id":"…"} with the query id that `penstock history` shows.',
+)
+
+
+def _unreadable(name: str, error: Unreadable, *, needed: bool) -> Anomaly:
+    return Anomaly(
+        place=name,
+        severity=Severity.STOPS if needed else Severity.HARMLESS,
+        message=f"{name} {error}." + ("" if needed else " Spark does not need it any more."),
+        remedy=RESTORE if needed else "Nothing need be done.",
+    )
+
+
+def _changed(name: str, *, needed: bool) -> Anomaly:
+    return Anomaly(
+        place=name,
+        severity=Severity.LOSES if needed else Severity.HARMLESS,
+        message=f"{name} does not match its checksum {checksum_name(name)}: it was changed after Spark wrote it"
+        + (", and Spark takes it as it is." if needed else "."),
+        remedy=f"{RESTORE} If you changed it on purpose, delete the checksum file." if needed else "Nothing need be done.",
+    )

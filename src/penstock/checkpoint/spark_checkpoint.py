@@ -1,0 +1,194 @@
+"""What the running pipeline asks of Spark's checkpoint: whose it is, and what a batch is."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.checkpoint.entries import OffsetsEntry, Unreadable, parse_offsets, parse_query_id
+from penstock.checkpoint.files import Files, open_files
+from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, log_offset
+from penstock.errors import CheckpointDamaged, SourcesChanged
+from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName
+
+_ID = re.compile(r"0|[1-9]\d*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where one source is found: its keys in an offsets entry (more than one if its relation is used twice), and its folder."""
+
+    name: SourceName
+    keys: tuple[str, ...]
+    folder: str
+
+    def offset(self, offsets: Mapping[str, str | None]) -> str | None:
+        return next((offsets[key] for key in self.keys if key in offsets), None)
+
+    def is_in(self, offsets: Mapping[str, str | None]) -> bool:
+        return any(key in offsets for key in self.keys)
+
+
+class SparkCheckpoint:
+    """Reads the checkpoint directory of one query, always afresh: nothing is remembered from one call to the next.
+
+    No method writes. Costs are a few small file reads a call, whatever the number of batches and of input files.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._files = open_files(path)
+
+    @property
+    def files(self) -> Files:
+        """The directory, for readers that show more of it."""
+        return self._files
+
+    @property
+    def location(self) -> str:
+        """Where it is, for people."""
+        return self._files.location
+
+    def exists(self) -> bool:
+        """Whether anything of a checkpoint is there: `metadata` or an entry of the offset or commit log."""
+        if self._files.size_bytes("metadata") is not None:
+            return True
+        return self.latest_offsets_id() is not None or self.latest_commit_id() is not None
+
+    def query_id(self) -> QueryId | None:
+        """The query that owns the checkpoint, None if `metadata` is missing. Raises CheckpointDamaged."""
+        data = self._files.read("metadata")
+        if data is None:
+            return None
+        try:
+            return QueryId(parse_query_id(data))
+        except Unreadable as error:
+            raise self._damaged(f"metadata {error}") from None
+
+    def latest_offsets_id(self) -> BatchId | None:
+        """The newest batch that Spark planned, None if there is none."""
+        return max(entry_ids(self._files.names("offsets")), default=None)
+
+    def latest_commit_id(self) -> BatchId | None:
+        """The newest batch that Spark saw through, None if there is none."""
+        return max(entry_ids(self._files.names("commits")), default=None)
+
+    def has_state(self) -> bool:
+        """Whether the query keeps state: some operator has a directory below `state`."""
+        return len(entry_ids(self._files.names("state"))) > 0
+
+    def offsets(self, batch_id: BatchId) -> OffsetsEntry | None:
+        """The entry `offsets/<batch_id>`, None if there is none. Raises CheckpointDamaged."""
+        data = self._files.read(f"offsets/{batch_id}")
+        if data is None:
+            return None
+        try:
+            return parse_offsets(data)
+        except Unreadable as error:
+            raise self._damaged(f"offsets/{batch_id} {error}") from None
+
+    def batch(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Batch:
+        """Batch `batch_id` as Spark planned it; called once a batch, after Spark wrote `offsets/<batch_id>`.
+
+        `source_names` are in the order in which the sources stand in the query's plan; a relation that stands there twice is
+        named twice and gives one range. The same planned batch always gives an equal value, also after a restart, after
+        compaction of the sources' logs and after the input files are gone. Raises CheckpointDamaged (metadata, this entry or the
+        one before it is missing or unreadable) and SourcesChanged.
+        """
+        query_id = self.query_id()
+        if query_id is None:
+            raise self._damaged("metadata is missing")
+        start, end = self._around(batch_id)
+        places = self._places(batch_id, end, source_names)
+        return Batch(
+            query_id=query_id, batch_id=batch_id, offsets=tuple(self._range(place, start, end.offsets) for place in places)
+        )
+
+    def input_files(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Mapping[SourceName, tuple[InputFile, ...]]:
+        """The files that make up a batch, for each of its file sources. As `batch` otherwise."""
+        start, end = self._around(batch_id)
+        listed = {
+            place.name: self._input_files(place.folder, place.offset(start), place.offset(end.offsets))
+            for place in self._places(batch_id, end, source_names)
+        }
+        return {name: files for name, files in listed.items() if files is not None}
+
+    def _around(self, batch_id: BatchId) -> tuple[Mapping[str, str | None], OffsetsEntry]:
+        return self._entry(BatchId(batch_id - 1)).offsets if batch_id > 0 else {}, self._entry(batch_id)
+
+    def _entry(self, batch_id: BatchId) -> OffsetsEntry:
+        entry = self.offsets(batch_id)
+        if entry is None:
+            raise self._damaged(f"offsets/{batch_id} is missing")
+        return entry
+
+    def _places(self, batch_id: BatchId, entry: OffsetsEntry, names: Sequence[SourceName]) -> list[_Place]:
+        places = _places_by_name(names) if entry.named else _places_by_position(names)
+        known = {key for place in places for key in place.keys}
+        if not known.issuperset(entry.offsets) or not all(place.is_in(entry.offsets) for place in places):
+            raise self._changed(batch_id, entry, names)
+        return places
+
+    def _range(self, place: _Place, start: Mapping[str, str | None], end: Mapping[str, str | None]) -> OffsetRange:
+        first, last = place.offset(start), place.offset(end)
+        return OffsetRange(source=place.name, start=first, end=last, content=self._content(place.folder, first, last))
+
+    def _content(self, folder: str, start: str | None, end: str | None) -> str | None:
+        files = self._input_files(folder, start, end)
+        if files is not None:
+            return fingerprint(files)
+        return self._origin(folder) if end is not None and _ID.fullmatch(end) else None
+
+    def _input_files(self, folder: str, start: str | None, end: str | None) -> tuple[InputFile, ...] | None:
+        last = log_offset(end) if end is not None else None
+        if last is None:
+            return None
+        first = log_offset(start) if start is not None else None
+        try:
+            return SourceLog(self._files, f"sources/{folder}").between(after=-1 if first is None else first, up_to=last)
+        except CheckpointDamaged:
+            if self._files.names(f"sources/{folder}"):
+                raise
+            raise self._no_log(folder) from None
+
+    def _origin(self, folder: str) -> str | None:
+        """Where a source that counts (seconds, records) began, if it logged that: the count alone does not say."""
+        data = self._files.read(f"sources/{folder}/0")
+        return None if data is None else f"origin1:{hashlib.sha256(data).hexdigest()}"
+
+    def _no_log(self, folder: str) -> SourcesChanged:
+        return SourcesChanged(
+            f"The checkpoint {self.location} has no log of files sources/{folder}, though the query has a source there.",
+            remedy="If the query reads one source twice, name the sources in the order of its plan, that one twice; "
+            "otherwise restore the directory from a copy.",
+        )
+
+    def _damaged(self, what: str) -> CheckpointDamaged:
+        return CheckpointDamaged(
+            f"In the checkpoint {self.location}, {what}.",
+            remedy="Run `penstock checkpoint inspect` on it; restore the directory from a copy.",
+        )
+
+    def _changed(self, batch_id: BatchId, entry: OffsetsEntry, names: Sequence[SourceName]) -> SourcesChanged:
+        held = ", ".join(entry.offsets) if entry.named else str(len(entry.offsets))
+        wanted = ", ".join(names) if entry.named else f"{len(names)} ({', '.join(names)})"
+        return SourcesChanged(
+            f"The checkpoint {self.location} has other sources in offsets/{batch_id} than the pipeline: {held}, not {wanted}.",
+            remedy="Number, order and names of sources must not change under a checkpoint: put the sources back as they were.",
+        )
+
+
+def _places_by_name(names: Sequence[SourceName]) -> list[_Place]:
+    return [_Place(name, (name,), name) for name in dict.fromkeys(names)]
+
+
+def _places_by_position(names: Sequence[SourceName]) -> list[_Place]:
+    positions: dict[SourceName, list[str]] = {}
+    for position, name in enumerate(names):
+        positions.setdefault(name, []).append(str(position))
+    return [_Place(name, tuple(keys), str(folder)) for folder, (name, keys) in enumerate(positions.items())]
+
+
+def entry_ids(names: Sequence[str]) -> list[BatchId]:
+    """The numbers among file names: log entries, not checksums, temporary or foreign files."""
+    return [BatchId(int(name)) for name in names if _ID.fullmatch(name)]

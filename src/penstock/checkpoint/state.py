@@ -1,0 +1,148 @@
+"""How a query's state is laid out below `state/`: operators, stores, partitions, versions. Rows are not decoded."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from penstock.checkpoint.entries import Unreadable
+from penstock.checkpoint.files import Files
+from penstock.model import Json
+
+DEFAULT_STORE = "default"
+_NUMBER = re.compile(r"0|[1-9]\d*")
+_VERSION = re.compile(r"([1-9]\d*)(?:_[0-9a-f-]{36})?\.(delta|snapshot|zip|changelog)")
+_SSTS = "SSTs"
+_PROVIDERS = {"delta": "HDFS", "snapshot": "HDFS", "zip": "RocksDB", "changelog": "RocksDB"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateStore:
+    """One store of an operator. Version V is the state after batch V - 1.
+
+    `complete_version` is the newest that every partition has, `newest_version` the newest of any; None: nothing was written yet.
+    `partitions` counts what is on disk; `size_bytes` is of all retained versions.
+    """
+
+    name: str
+    partitions: int
+    complete_version: int | None
+    newest_version: int | None
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateOperator:
+    """One stateful operator.
+
+    `name` is Spark's (`stateStoreSave`, `dedupe`, `symmetricHashJoin`, …), None if its metadata is gone. `partitions` is
+    the number that the operator was started with and is bound to, None if unknown.
+    """
+
+    operator_id: int
+    name: str | None
+    partitions: int | None
+    provider: str | None
+    stores: tuple[StateStore, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _StateFile:
+    store: str
+    partition: int
+    version: int
+    kind: str
+    size_bytes: int
+
+
+def _sst_bytes(files: Files, place: str) -> int:
+    return sum(files.size_bytes(f"{place}/{_SSTS}/{name}") or 0 for name in files.names(f"{place}/{_SSTS}"))
+
+
+def state_operators(files: Files) -> tuple[StateOperator, ...]:
+    """Every operator below `state/`, by number. Costs one listing a partition and store. Raises Unreadable."""
+    ids = sorted(int(name) for name in files.names("state") if _NUMBER.fullmatch(name))
+    return tuple(_operator(files, operator_id) for operator_id in ids)
+
+
+def _operator(files: Files, operator_id: int) -> StateOperator:
+    metadata = _metadata(files, operator_id)
+    found = list(_state_files(files, f"state/{operator_id}"))
+    declared = _declared_stores(metadata)
+    names = [*declared, *sorted({file.store for file in found} - set(declared))]
+    return StateOperator(
+        operator_id=operator_id,
+        name=_operator_name(metadata),
+        partitions=max(declared.values(), default=None),
+        provider=next((_PROVIDERS[file.kind] for file in found), None),
+        stores=tuple(_store(name, [file for file in found if file.store == name]) for name in names),
+    )
+
+
+def _store(name: str, found: list[_StateFile]) -> StateStore:
+    newest: dict[int, int] = {}
+    for file in found:
+        newest[file.partition] = max(file.version, newest.get(file.partition, 0))
+    return StateStore(
+        name=name,
+        partitions=len(newest),
+        complete_version=min(newest.values(), default=None),
+        newest_version=max(newest.values(), default=None),
+        size_bytes=sum(file.size_bytes for file in found),
+    )
+
+
+def _state_files(files: Files, folder: str) -> Iterator[_StateFile]:
+    for partition in files.names(folder):
+        if _NUMBER.fullmatch(partition):
+            yield from _partition_files(files, folder, int(partition))
+
+
+def _partition_files(files: Files, folder: str, partition: int) -> Iterator[_StateFile]:
+    place = f"{folder}/{partition}"
+    names = files.names(place)
+    yield from _versions(files, place, DEFAULT_STORE, partition)
+    for name in names:
+        if name.startswith((".", "_")) or _VERSION.fullmatch(name) or name == _SSTS:
+            continue
+        yield from _versions(files, f"{place}/{name}", name, partition)
+
+
+def _versions(files: Files, place: str, store: str, partition: int) -> Iterator[_StateFile]:
+    shared = _sst_bytes(files, place)
+    for name in files.names(place):
+        found = _VERSION.fullmatch(name)
+        if found is not None:
+            size = (files.size_bytes(f"{place}/{name}") or 0) + shared
+            shared = 0
+            yield _StateFile(store, partition, int(found[1]), found[2], size)
+
+
+def _metadata(files: Files, operator_id: int) -> Mapping[str, Json]:
+    folder = f"state/{operator_id}/_metadata"
+    newest = max((int(name) for name in files.names(f"{folder}/v2") if _NUMBER.fullmatch(name)), default=None)
+    data = files.read(f"{folder}/metadata" if newest is None else f"{folder}/v2/{newest}")
+    if data is None:
+        return {}
+    try:
+        value = json.loads(data.partition(b"\n")[2])
+    except ValueError:
+        raise Unreadable(f"{folder} is cut off") from None
+    return value if isinstance(value, dict) else {}
+
+
+def _operator_name(metadata: Mapping[str, Json]) -> str | None:
+    info = metadata.get("operatorInfo")
+    name = info.get("operatorName") if isinstance(info, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _declared_stores(metadata: Mapping[str, Json]) -> dict[str, int]:
+    stores = metadata.get("stateStoreInfo")
+    declared: dict[str, int] = {}
+    for store in stores if isinstance(stores, list) else []:
+        if isinstance(store, dict):
+            name, partitions = store.get("storeName"), store.get("numPartitions")
+            if isinstance(name, str) and isinstance(partitions, int):
+                declared[name] = partitions
+    return declared

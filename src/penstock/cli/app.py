@@ -1,0 +1,98 @@
+"""The entry point: verbs, `--version`, and how every error ends."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+
+from penstock.cli import check, checkpoint, crashtest, history, init, operate, run, status, verify
+from penstock.cli.show import show_error
+from penstock.errors import PenstockError, Usage
+
+_INTERRUPTED: Final = 128 + signal.SIGINT
+_BROKEN_PIPE: Final = 128 + signal.SIGPIPE
+_UNEXPECTED: Final = "This is a mistake in Penstock or in code that it calls: run it again with --debug to see where."
+_CommandLineError: Final[type[Exception]] = next(
+    kind for kind in typer.BadParameter.__mro__ if issubclass(kind, Exception) and kind.__name__ == "ClickException"
+)
+
+app = typer.Typer(
+    name="penstock",
+    help="Exactly-once delivery from PySpark Structured Streaming into any number of sinks, with proof.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - called by typer
+    if wanted:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"penstock {version('penstock')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")] = False,
+) -> None:
+    """Declared here for `--help`; `main` and the verbs look at them."""
+
+
+for _verbs in (init, check, run, status, history, verify, operate, checkpoint, crashtest):
+    _verbs.add_to(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with the code of interface: 0, 1, 2, 3, 4, 5 or 75."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = words[: words.index("--")] if "--" in words else words
+    debug, as_json = "--debug" in options, "--json" in options
+    rest = [word for word in options if word != "--debug"] + words[len(options) :]
+    sys.exit(_run(["--debug", *rest] if debug and rest else rest, debug=debug, as_json=as_json))
+
+
+def _run(words: Sequence[str], *, debug: bool, as_json: bool) -> int:
+    try:
+        return int(app(args=list(words), prog_name="penstock", standalone_mode=False) or 0)
+    except PenstockError as error:
+        return _ended(error, debug=debug, as_json=as_json)
+    except _CommandLineError as error:
+        return _ended(_usage(error), debug=False, as_json=as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.stderr.write("interrupted\n")
+        return _INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except Exception as error:  # noqa: BLE001 - the last place before the user: told in one style, never swallowed
+        return _ended(PenstockError(f"{type(error).__name__}: {error}", remedy=_UNEXPECTED), debug=debug, as_json=as_json)
+
+
+def _ended(error: PenstockError, *, debug: bool, as_json: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    show_error(error, as_json=as_json)
+    return error.exit_code
+
+
+def _usage(error: BaseException) -> PenstockError:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "penstock"
+    message = str(getattr(error, "format_message", error.__str__)())
+    return Usage(message[:1].upper() + message[1:], remedy=f"See `{command} --help`.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""`penstock check` and `penstock explain`: what is guaranteed and how a batch will go, before anything runs."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from penstock.cli import words
+from penstock.cli.opening import debugging, pipeline, quiet_spark
+from penstock.cli.options import File, Json, Overrides
+from penstock.cli.show import console, show
+from penstock.cli.sparklog import SparkLog
+from penstock.errors import Failed, GuaranteeTooWeak
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from penstock.claim import Claim
+    from penstock.model import Finding
+    from penstock.run.check import CheckReport
+    from penstock.run.explain import Explanation
+    from penstock.run.pipeline import Pipeline
+
+_IDENTITY = frozenset({"ledger", "checkpoint"})
+"""Findings whose failure means that a start would be refused, not that something cannot be reached."""
+
+
+def check(*, context: typer.Context, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Print what is guaranteed for every source, operator and sink, why, and what is wrong; nothing is run or changed.
+
+    Exit code 3 if a start would be refused, 1 if something cannot be reached or written.
+    """
+    chosen = pipeline(file, overrides)
+    with _working(chosen, context):
+        with quiet_spark():
+            spark = chosen.session()
+        report = chosen.check(spark)
+    show(report, as_json=as_json, text=_report)
+    if not report.ok:
+        raise typer.Exit(_code(report))
+
+
+def explain(*, context: typer.Context, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Print how a batch will go: scans of each source, stateful operators, path, what each sink does at stage and publish."""
+    chosen = pipeline(file, overrides)
+    with _working(chosen, context):
+        with quiet_spark():
+            spark = chosen.session()
+        found = chosen.explain(spark)
+    show(found, as_json=as_json, text=_explanation)
+
+
+@contextmanager
+def _working(chosen: "Pipeline", context: typer.Context) -> Iterator[None]:
+    """On a terminal: show that something goes on, and keep Spark's messages out of the way."""
+    with ExitStack() as stack:
+        if sys.stdout.isatty() and not debugging(context):
+            stack.enter_context(console().status("starting Spark"))
+            stack.enter_context(SparkLog(chosen.settings.home))
+        yield
+
+
+def _code(report: "CheckReport") -> int:
+    refused = report.too_weak or any(not finding.ok and finding.subject in _IDENTITY for finding in report.findings)
+    return GuaranteeTooWeak.exit_code if refused else Failed.exit_code
+
+
+def _report(report: "CheckReport") -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
+    from penstock.cli.table import table
+
+    weak = set(report.too_weak)
+    claims = table(
+        ("part", "guarantee", "why"),
+        ((claim.subject, _given(claim, weak=claim in weak), _reason(claim)) for claim in report.claims),
+    )
+    findings = table(
+        ("looked at", "", "result"), ((finding.subject, _mark(finding), finding.message) for finding in report.findings)
+    )
+    return Group(Text(report.pipeline, "bold"), "", claims, "", findings, "", *_conclusion(report))
+
+
+def _given(claim: "Claim", *, weak: bool) -> "Text":
+    from rich.text import Text
+
+    return Text(claim.guarantee.value, "bold red" if weak else "green" if claim.guarantee.value == "exactly_once" else "yellow")
+
+
+def _reason(claim: "Claim") -> "Text":
+    from rich.text import Text
+
+    text = Text(claim.why)
+    for broken in claim.breaks:
+        text.append(f"\nbroken by: {broken}", "dim")
+    for warning in claim.warnings:
+        text.append(f"\nwarning: {warning}", "yellow")
+    if claim.remedy:
+        text.append(f"\nremedy: {claim.remedy}", "bold")
+    return text
+
+
+def _mark(finding: "Finding") -> "Text":
+    from rich.text import Text
+
+    return Text("ok", "green") if finding.ok else Text("NO", "bold red")
+
+
+def _conclusion(report: "CheckReport") -> "Iterator[Text]":
+    from rich.text import Text
+
+    both = f"The pipeline demands {report.demanded.value} and gives {report.given.value}"
+    if report.too_weak:
+        yield Text(f"{both}: a start would be refused.", "bold red")
+    else:
+        yield Text(f"{both}.", "green")
+    wrong = [finding for finding in report.findings if not finding.ok]
+    if wrong:
+        yield Text(f"{words.counted(len(wrong), 'thing')} must be mended before a start: see NO above.", "bold red")
+
+
+def _explanation(found: "Explanation") -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
+    from penstock.cli.table import facts, table
+
+    scans = ", ".join(f"{name} {'once' if times == 1 else f'{times} times'}" for name, times in found.scans.items())
+    pairs = (
+        ("reads per batch", scans),
+        ("state", ", ".join(found.stateful) or "none"),
+        ("columns", ", ".join(found.columns)),
+        ("path", found.path),
+        ("ledger", found.ledger),
+        ("batches a day", None if found.batches_per_day is None else f"at most {words.count(found.batches_per_day)}"),
+    )
+    rows = ((sink, step, does) for sink, steps in found.sinks.items() for step, does in steps.items())
+    return Group(Text(found.pipeline, "bold"), "", facts(pairs), "", table(("sink", "step", "what happens"), rows))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs."""
+    for verb in (check, explain):
+        app.command(rich_help_panel="Begin")(verb)

@@ -1,0 +1,127 @@
+"""`penstock checkpoint inspect` and `explain`: Spark's checkpoint for people, without Java."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import words
+from penstock.cli.options import Json
+from penstock.cli.show import show
+from penstock.errors import Usage
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from penstock.checkpoint.explanation import Explanation
+    from penstock.checkpoint.inspection import Inspection
+
+CheckpointPath = Annotated[
+    str, typer.Argument(metavar="PATH", help="A checkpoint directory, or the pipeline file that names it.", show_default=False)
+]
+_PIPELINE_FILES = (".yaml", ".yml")
+_STYLES = {"stops": "bold red", "loses": "bold yellow", "harmless": "dim"}
+
+
+def inspect(*, path: CheckpointPath, as_json: Json = False) -> None:
+    """What the checkpoint holds: query, batches, sources with offsets, state, and everything that is odd about it."""
+    from penstock.checkpoint.inspection import inspect_checkpoint
+
+    show(inspect_checkpoint(_place(path)), as_json=as_json, text=_inspection)
+
+
+def explain(*, path: CheckpointPath, as_json: Json = False) -> None:
+    """What the next start of the query does with this checkpoint, and why, in sentences."""
+    from penstock.checkpoint.explanation import explain as explain_inspection
+    from penstock.checkpoint.inspection import inspect_checkpoint
+
+    show(explain_inspection(inspect_checkpoint(_place(path))), as_json=as_json, text=_explanation)
+
+
+def _place(path: str) -> str:
+    if path.endswith(_PIPELINE_FILES):
+        from penstock.spec import load
+
+        return load(path).checkpoint
+    if "://" not in path and not Path(path).is_dir():
+        raise Usage(f"There is no directory {path}.", remedy="Name a checkpoint directory or a pipeline file.")
+    return path
+
+
+def _inspection(found: "Inspection") -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
+    from penstock.checkpoint.explanation import explain as explain_inspection
+    from penstock.cli.table import facts, table
+
+    parts: list[RenderableType] = [
+        Text(found.location, "bold"),
+        Text(explain_inspection(found).headline),
+        Text(),
+        facts(_facts(found)),
+    ]
+    if found.sources:
+        rows = [
+            (source.key, source.kind, source.start, source.end, None if source.files is None else len(source.files))
+            for source in found.sources
+        ]
+        parts += [Text(), table(("source", "kind", "after", "up to and including", "files"), rows)]
+    if found.operators:
+        columns = ("state operator", "store", "provider", "partitions", "complete version", "newest version", "size")
+        parts += [Text(), table(columns, _stores(found))]
+    parts += [Text(), *_anomalies(found)]
+    return Group(*parts)
+
+
+def _facts(found: "Inspection") -> list[tuple[str, object]]:
+    def extent(ids: tuple[int, int] | None, version: int | None) -> str | None:
+        return None if ids is None else f"{ids[0]} to {ids[1]} (format v{version})"
+
+    return [
+        ("query id", found.query_id or "missing"),
+        ("planned batches", extent(found.offsets, found.offsets_version) or "none"),
+        ("committed batches", extent(found.commits, found.commits_version) or "none"),
+        ("planned last", None if found.planned_at_ms is None else words.moment(found.planned_at_ms)),
+        ("watermark", words.moment(found.watermark_ms) if found.watermark_ms else None),
+    ]
+
+
+def _stores(found: "Inspection") -> Iterator[tuple[object, ...]]:
+    for operator in found.operators:
+        name = f"{operator.operator_id} {operator.name or '(unknown)'}"
+        for store in operator.stores:
+            versions = (store.complete_version, store.newest_version)
+            yield (name, store.name, operator.provider, store.partitions, *versions, words.size(store.size_bytes))
+
+
+def _anomalies(found: "Inspection") -> "Iterator[Text]":
+    from rich.text import Text
+
+    if not found.anomalies:
+        yield Text("Nothing is odd about it.", "green")
+    for odd in found.anomalies:
+        head = (f"{odd.severity.value}  ", _STYLES[odd.severity.value])
+        yield Text.assemble(head, (odd.place, "bold"), f"  {odd.message} {odd.remedy}")
+
+
+def _explanation(found: "Explanation") -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
+    sections = (("Why", found.why), ("Input", found.input), ("Notes", found.notes), ("Problems", found.problems))
+    parts = [Text(found.headline, "bold")]
+    for title, lines in sections:
+        if lines:
+            parts += [Text(f"\n{title}", "bold red" if title == "Problems" else "dim"), *(Text(f"- {line}") for line in lines)]
+    return Group(*parts)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(name="checkpoint", help="Look into a Spark checkpoint, without Java.", no_args_is_help=True)
+    group.command()(inspect)
+    group.command()(explain)
+    app.add_typer(group, rich_help_panel="Look")

@@ -1,0 +1,101 @@
+"""`penstock history` and `penstock offsets`: the ledger as a table."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import words
+from penstock.cli.opening import pipeline
+from penstock.cli.options import File, Json, Overrides
+from penstock.cli.show import show
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from penstock.observe.history import HistoryRow
+
+_SHOWN = 20
+
+
+def history(
+    *,
+    file: File,
+    batch: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only this batch, with its offsets.")] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many entries to show at most.")] = _SHOWN,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """The ledger, newest entry first: batches with rows, files and times, openings, the operator's acts."""
+    rows = pipeline(file, overrides).history(batch_id=batch, limit=limit)
+    show(rows, as_json=as_json, text=_table if batch is None else _batch)
+
+
+def offsets(
+    *,
+    file: File,
+    batch: Annotated[int, typer.Option(min=0, metavar="N", help="The batch.", show_default=False)],
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Start and end offset of every source for one batch, as they were decided."""
+    show(pipeline(file, overrides).offsets(batch), as_json=as_json, text=_offsets)
+
+
+def _table(rows: "Sequence[HistoryRow]") -> "RenderableType":
+    from penstock.cli.table import table
+
+    if not rows:
+        return "The ledger is empty."
+    return table(
+        ("position", "generation", "entry", "written", "batch", "rows", "files", "size", "stage", "publish"), map(_row, rows)
+    )
+
+
+def _row(row: "HistoryRow") -> Sequence[object]:
+    head = (row.position, row.generation, row.kind, words.moment(row.written_at_ms))
+    if row.kind != "decided":
+        return (*head, None, None, None, None, None, None)
+    files = sum(totals.files for totals in row.sinks.values())
+    size_bytes = sum(totals.size_bytes for totals in row.sinks.values())
+    spent = (words.duration(row.stage_ms), words.duration(row.publish_ms))
+    return (*head, row.batch_id, words.count(row.rows_in), words.count(files), words.size(size_bytes), *spent)
+
+
+def _batch(rows: "Sequence[HistoryRow]") -> "RenderableType":
+    from rich.console import Group
+
+    if not rows:
+        return "The ledger holds no decision of this batch. It may be older than what the ledger retains."
+    return Group(*(part for row in rows for part in (_table([row]), "", _sinks(row), "", _offsets(row))))
+
+
+def _sinks(row: "HistoryRow") -> "RenderableType":
+    from penstock.cli.table import table
+
+    lines = [
+        (
+            sink,
+            account,
+            words.count(totals.rows),
+            words.count(totals.files),
+            words.size(totals.size_bytes),
+            f"{totals.digest:016x}",
+        )
+        for sink, accounts in row.accounts.items()
+        for account, totals in accounts.items()
+    ]
+    return table(("sink", "account", "rows", "files", "size", "digest"), lines)
+
+
+def _offsets(row: "HistoryRow") -> "RenderableType":
+    from penstock.cli.table import table
+
+    lines = [(each.source, each.start or "(beginning)", each.end or "(nothing)") for each in row.offsets]
+    return table(("source", "after", "up to and including"), lines)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command(rich_help_panel="Look")(history)
+    app.command(rich_help_panel="Look")(offsets)

@@ -1,0 +1,123 @@
+"""`penstock recover`, `adopt` and `sweep`: the operator's acts."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import words
+from penstock.cli.opening import pipeline
+from penstock.cli.options import File, Json, Overrides, Yes
+from penstock.cli.show import show
+from penstock.errors import Usage
+from penstock.model import Published
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from penstock.commit.outcome import Recovered
+    from penstock.run.adoption import Adoption
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """What `recover` did."""
+
+    generation: int
+    batch_id: int | None
+    sinks: dict[str, Published]
+    swept: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What `sweep` collected, or would collect."""
+
+    done: bool
+    collected: tuple[str, ...]
+
+
+def recover(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Publish a decided batch that is not everywhere yet, and collect what dead attempts left. Spark is not started.
+
+    A driver that still runs is fenced: it stops with exit code 4.
+    """
+    show(_recovery(pipeline(file, overrides).recover()), as_json=as_json, text=_recovery_text)
+
+
+def _recovery(found: "Recovered") -> Recovery:
+    return Recovery(
+        generation=found.generation,
+        batch_id=None if found.batch is None else found.batch.batch_id,
+        sinks={str(name): published for name, published in found.sinks.items()},
+        swept=found.swept,
+        warnings=found.warnings,
+    )
+
+
+def _recovery_text(done: Recovery) -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
+    from penstock.cli.table import table
+
+    warnings = [Text(f"warning: {warning}", "yellow") for warning in done.warnings]
+    swept = [Text(f"Swept {words.counted(len(done.swept), 'piece')} of dead staging.")] if done.swept else []
+    if done.batch_id is None:
+        return Group(*warnings, Text("Nothing was decided yet, so there is nothing to recover."), *swept)
+    rows = [
+        (name, "was there already" if published.already else "published now", words.count(published.totals.rows))
+        for name, published in done.sinks.items()
+    ]
+    head = Text(f"Batch {done.batch_id} is published everywhere (generation {done.generation}).")
+    return Group(*warnings, head, table(("sink", "", "rows"), rows), *swept)
+
+
+def adopt(
+    *,
+    file: File,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the ledger. Needed with --yes.")] = "",
+    yes: Yes = False,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Accept the present checkpoint as the one that continues the pipeline, although the ledger expects another position.
+
+    Says first what that means: which records can be lost or delivered again. Nothing is done without --yes.
+    """
+    if yes and not reason.strip():
+        raise Usage("--yes without --reason.", remedy="Say why with --reason; the ledger keeps it.")
+    show(pipeline(file, overrides).adopt(reason=reason, yes=yes), as_json=as_json, text=_adoption_text)
+
+
+def _adoption_text(adoption: "Adoption") -> "RenderableType":
+    from rich.text import Text
+
+    text = Text("\n").join(Text(line) for line in adoption.consequences)
+    if adoption.done:
+        return Text.assemble(text, "\n", (f"Adopted: the pipeline goes on with batch {adoption.next_batch_id}.", "green"))
+    if adoption.needed:
+        return Text.assemble(text, "\n", ("Nothing was changed. Do it with --yes --reason TEXT.", "yellow"))
+    return text
+
+
+def sweep(*, file: File, yes: Yes = False, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Collect what attempts left that can never become part of a batch. Harmless beside a running pipeline."""
+    collected = pipeline(file, overrides).sweep(yes=yes)
+    show(Swept(done=yes, collected=tuple(collected)), as_json=as_json, text=_swept_text)
+
+
+def _swept_text(swept: Swept) -> str:
+    if not swept.collected:
+        return "There is nothing to sweep."
+    listed = "\n".join(f"  {name}" for name in swept.collected)
+    if swept.done:
+        return f"Collected:\n{listed}"
+    return f"Would collect:\n{listed}\nNothing was changed. Do it with --yes."
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs."""
+    for verb in (recover, adopt, sweep):
+        app.command(rich_help_panel="Repair")(verb)

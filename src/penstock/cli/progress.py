@@ -1,0 +1,167 @@
+"""What `penstock run` shows: batches as they are delivered, on a terminal for people, else as JSON lines."""
+
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from typing_extensions import Self
+
+from penstock.cli import jsontext, words
+from penstock.cli.show import console
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
+
+_FRAMES_PER_S = 8
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class Progress(Protocol):
+    """Shows a run. Entered before Spark starts; `batch` is called by another thread than the others."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None: ...
+
+    def batch(self, progress: "BatchProgress") -> None:
+        """One batch was delivered, or recognised."""
+        ...
+
+    def stopping(self) -> None:
+        """A stop was asked for; the current batch is finished first."""
+        ...
+
+    def end(self, summary: "RunSummary") -> None:
+        """The run ended well."""
+        ...
+
+
+class JsonLines:
+    """One object per batch, and the summary at the end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        return None
+
+    def batch(self, progress: "BatchProgress") -> None:
+        """Print the batch as one line."""
+        self._print(progress)
+
+    def stopping(self) -> None:
+        """Nothing to say: the summary follows."""
+
+    def end(self, summary: "RunSummary") -> None:
+        """Print the summary as the last line."""
+        self._print(summary)
+
+    def _print(self, value: object) -> None:
+        sys.stdout.write(jsontext.line(value) + "\n")
+        sys.stdout.flush()
+
+
+class Terminal:
+    """A line per batch, and below them what the run is doing now."""
+
+    def __init__(self, pipeline: str) -> None:
+        from rich.live import Live
+
+        self._pipeline = pipeline
+        self._started_s = time.monotonic()
+        self._lock = threading.Lock()
+        self._batches, self._rows, self._doing = 0, 0, "starting Spark"
+        self._stopping = False
+        self._live = Live(get_renderable=self._now, console=console(), refresh_per_second=_FRAMES_PER_S, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        self._live.stop()
+
+    def batch(self, progress: "BatchProgress") -> None:
+        """Print the batch's line above the running one."""
+        with self._lock:
+            self._doing = self._doing if self._stopping else "running"
+            if not progress.already and not progress.recovered:
+                self._batches, self._rows = self._batches + 1, self._rows + progress.rows_in
+        self._live.console.print(batch_line(progress))
+
+    def stopping(self) -> None:
+        """Say that the current batch is finished first."""
+        with self._lock:
+            self._stopping = True
+            self._doing = "stopping after the current batch (once more: stop at once, the next start recovers)"
+
+    def end(self, summary: "RunSummary") -> None:
+        """Replace the running line by the totals."""
+        self._live.stop()
+        self._live.console.print(summary_text(summary, spent_s=time.monotonic() - self._started_s, stopped=self._stopping))
+
+    def _now(self) -> "Text":
+        from rich.text import Text
+
+        spent_s = time.monotonic() - self._started_s
+        frame = _FRAMES[int(spent_s * _FRAMES_PER_S) % len(_FRAMES)]
+        with self._lock:
+            total = f"{words.counted(self._batches, 'batch', 'batches')}, {words.counted(self._rows, 'row')}"
+            return Text.assemble((f"{frame} ", "cyan"), (self._pipeline, "bold"), f"  {self._doing}  ", (total, "dim"))
+
+
+def batch_line(progress: "BatchProgress") -> "RenderableType":
+    """One batch in one line (more where the terminal is narrow)."""
+    from rich.text import Text
+
+    head = Text.assemble("batch ", (f"{progress.batch_id:>4}", "bold"), "  ")
+    if progress.already:
+        return head.append("already committed", "yellow").append(_rest(progress, "  nothing written: "))
+    if progress.recovered:
+        return head.append("recovered", "yellow").append(_rest(progress, "  decided by an earlier run, published now: "))
+    spent_ms = progress.stage_ms + progress.decide_ms + progress.publish_ms
+    speed = f"{words.counted(progress.rows_in, 'row'):>14} {progress.rows_per_s:>9,.0f} rows/s {words.duration(spent_ms):>8}   "
+    return head.append(speed).append(_shares(progress.sinks))
+
+
+def _rest(progress: "BatchProgress", text: str) -> str:
+    return text + ", ".join(progress.sinks) if progress.already else text + _shares(progress.sinks)
+
+
+def _shares(sinks: "Mapping[Any, SinkProgress]") -> str:
+    return "   ".join(f"{name}: {_share(share)}" for name, share in sinks.items())
+
+
+def _share(share: "SinkProgress") -> str:
+    if share.already_committed and not share.rows:
+        return "already committed"
+    files = f" in {words.counted(share.files, 'file')}" if share.files else ""
+    return f"{words.counted(share.rows, 'row')}{files}"
+
+
+def summary_text(summary: "RunSummary", *, spent_s: float, stopped: bool = False) -> "RenderableType":
+    """The totals of a run."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from penstock.cli.table import table
+
+    rows = [
+        (name, words.count(share.rows), words.count(share.files), words.size(share.bytes), share.already_committed or "")
+        for name, share in summary.sinks.items()
+    ]
+    batches = words.counted(summary.batches, "batch", "batches")
+    last = "" if summary.last_batch_id is None else f"; the last one is batch {summary.last_batch_id}"
+    head = Text.assemble(
+        ("stopped after " if stopped else "done ", "bold green"),
+        f"{batches} with {words.counted(summary.rows_in, 'row')} in {words.duration(spent_s * 1000)}{last}",
+        " (after a recovery)" if summary.recovered else "",
+        "\n",
+    )
+    return Group(Text(), head, table(("sink", "rows", "files", "size", "batches already committed"), rows))

@@ -1,0 +1,68 @@
+"""`penstock run`: run the pipeline and show how it goes."""
+
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.opening import debugging, pipeline, quiet_spark
+from penstock.cli.options import File, Json, Overrides
+from penstock.cli.progress import JsonLines, Progress, Terminal
+from penstock.cli.sparklog import SparkLog
+from penstock.cli.stopping import StopSignals
+from penstock.errors import Failed, Retryable
+
+if TYPE_CHECKING:
+    from penstock.run.pipeline import Pipeline
+
+_EVERYTHING_NOW = "trigger={available_now: true}"
+_GRACE_S = 30.0
+
+
+def run(
+    *,
+    context: typer.Context,
+    file: File,
+    available_now: Annotated[bool, typer.Option("--available-now", help="Deliver what is there now, then stop.")] = False,
+    batches: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after this many new batches.")] = None,
+    grace: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long a stop waits for a batch.")] = _GRACE_S,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Recover what an earlier run left, then deliver batch after batch. Killing it at any moment loses and doubles nothing.
+
+    SIGTERM or Ctrl-C finish the current batch and stop; a second one stops at once. Where stdout is no terminal, or with --json,
+    a JSON object per batch is printed and one for the run at the end.
+    """
+    chosen = pipeline(file, [*(overrides or ()), *([_EVERYTHING_NOW] if available_now else [])])
+    shown = _progress(chosen.settings.pipeline, as_json=as_json)
+    on_terminal = isinstance(shown, Terminal) and not debugging(context)
+    log = SparkLog(chosen.settings.home) if on_terminal else None
+    try:
+        with shown, log or nullcontext():
+            _deliver(chosen, shown, batches=batches, grace_s=grace)
+    except (Failed, Retryable) as error:
+        if log is not None and log.told():
+            error.remedy = f"{error.remedy} Spark's own messages are in {log.told()}."
+        raise
+
+
+def _deliver(chosen: "Pipeline", shown: Progress, *, batches: int | None, grace_s: float) -> None:
+    with quiet_spark():
+        spark = chosen.session()  # before the signals are taken over: a new SparkContext puts its own handler in place
+    with StopSignals(shown.stopping) as stop:
+        query = chosen.start(spark, observers=[shown.batch], batches=batches)
+        query.run_until(lambda: stop.wanted, grace_s=grace_s)
+        summary = query.summary()
+        if summary is not None:
+            shown.end(summary)
+
+
+def _progress(name: str, *, as_json: bool) -> Progress:
+    return JsonLines() if as_json or not sys.stdout.isatty() else Terminal(name)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(rich_help_panel="Run")(run)

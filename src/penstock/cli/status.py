@@ -1,0 +1,108 @@
+"""`penstock status` and `penstock watch`: where a pipeline stands, seen from outside its driver."""
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import jsontext, words
+from penstock.cli.opening import pipeline
+from penstock.cli.options import File, Json, Overrides
+from penstock.cli.show import console, show
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from penstock.observe.status import Status
+    from penstock.run.pipeline import Pipeline
+
+_STYLES = {"ok": "green", "new": "cyan", "replay": "yellow", "conflict": "bold red"}
+
+
+def status(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Where the pipeline stands: last batch, health, rows of every sink. Works beside a running driver, without Java."""
+    show(pipeline(file, overrides).status(), as_json=as_json, text=text_of)
+
+
+def watch(
+    *,
+    file: File,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """The same as status, kept up to date until Ctrl-C. With --json a line whenever something changed."""
+    looks = _looks(pipeline(file, overrides), interval_s=interval)
+    try:
+        if as_json or not sys.stdout.isatty():
+            _print_changes(looks)
+        else:
+            _show_live(looks)
+    except KeyboardInterrupt:
+        return
+
+
+def _looks(watched: "Pipeline", *, interval_s: float) -> "Iterator[Status]":
+    while True:
+        yield watched.status()
+        time.sleep(interval_s)
+
+
+def _print_changes(looks: "Iterator[Status]") -> None:
+    last = ""
+    for look in looks:
+        line = jsontext.line(look)
+        if line != last:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+        last = line
+
+
+def _show_live(looks: "Iterator[Status]") -> None:
+    from rich.live import Live
+
+    with Live(console=console(), auto_refresh=False) as live:
+        for look in looks:
+            live.update(text_of(look), refresh=True)
+
+
+def text_of(found: "Status") -> "RenderableType":
+    """Status for people."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from penstock.cli.table import facts, table
+
+    head = Text.assemble((found.pipeline, "bold"), "  ", (found.health, _STYLES.get(found.health, "")), "\n", found.text, "\n")
+    parts: list[RenderableType] = [head, facts(_facts(found))]
+    rows = [
+        (sink, account, words.count(totals.rows), words.count(totals.files), words.size(totals.size_bytes))
+        for sink, accounts in found.totals.items()
+        for account, totals in accounts.items()
+    ]
+    if rows:
+        parts += [Text(), table(("sink", "account", "rows", "files", "size"), rows)]
+    return Group(*parts)
+
+
+def _facts(found: "Status") -> list[tuple[str, object]]:
+    written = found.last_written_at_ms
+    when = None if written is None else f"{words.moment(written)} ({words.ago(written, now_ms=int(time.time() * 1000))})"
+    checkpoint = found.checkpoint
+    return [
+        ("last batch", "none yet" if found.last_batch_id is None else found.last_batch_id),
+        ("last entry", when),
+        ("generation", None if found.generation is None else f"{found.generation}, opened by {found.owner or 'an older run'}"),
+        ("ledger", found.ledger if found.tail is None else f"{found.ledger}, position {found.tail}"),
+        ("query id", None if checkpoint is None else checkpoint.query_id),
+        ("Spark planned", None if checkpoint is None or checkpoint.planned is None else f"batch {checkpoint.planned}"),
+        ("Spark committed", None if checkpoint is None or checkpoint.committed is None else f"batch {checkpoint.committed}"),
+    ]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command(rich_help_panel="Look")(status)
+    app.command(rich_help_panel="Look")(watch)

@@ -1,0 +1,43 @@
+"""SIGTERM and Ctrl-C while a pipeline runs: the first asks for a clean stop, the second ends the process at once."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SHOW_CURSOR = b"\x1b[?25h\n"
+
+
+class StopSignals:
+    """Takes both signals over while it is entered; only in the main thread. `told` is called with the first one."""
+
+    def __init__(self, told: Callable[[], None]) -> None:
+        self._told = told
+        self.wanted = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._stop) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        if self.wanted:
+            _leave(128 + number)
+        self.wanted = True
+        self._told()
+
+
+def _leave(code: int) -> None:
+    """End without waiting for Spark, as a kill would: the next start recovers. The JVM ends when its input closes."""
+    if sys.stdout.isatty():
+        os.write(sys.stdout.fileno(), _SHOW_CURSOR)
+    os._exit(code)

@@ -1,0 +1,54 @@
+"""Numbers, sizes and times as people read them."""
+
+from datetime import datetime, timezone
+
+_STEP = 1000
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+
+
+def count(number: int) -> str:
+    """12345 as 12,345."""
+    return f"{number:,}"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def size(size_bytes: int) -> str:
+    """12345 bytes as 12.3 kB."""
+    amount = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < _STEP:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= _STEP
+    return f"{amount:.1f} TB"
+
+
+def duration(duration_ms: float | None) -> str:
+    """412 as 412 ms, 61000 as 1 min 1 s; nothing for None."""
+    if duration_ms is None:
+        return ""
+    if duration_ms < _STEP:
+        return f"{duration_ms:.0f} ms"
+    seconds = duration_ms / _STEP
+    if seconds < _MINUTE_S:
+        return f"{seconds:.1f} s"
+    if seconds < _HOUR_S:
+        return f"{seconds // _MINUTE_S:.0f} min {seconds % _MINUTE_S:.0f} s"
+    return f"{seconds // _HOUR_S:.0f} h {seconds % _HOUR_S // _MINUTE_S:.0f} min"
+
+
+def ago(then_ms: int, *, now_ms: int) -> str:
+    """How long ago a moment was, in one unit."""
+    seconds = max(0, now_ms - then_ms) // _STEP
+    for unit, length in (("day", _DAY_S), ("hour", _HOUR_S), ("minute", _MINUTE_S)):
+        if seconds >= length:
+            return f"{counted(seconds // length, unit)} ago"
+    return f"{counted(seconds, 'second')} ago"
+
+
+def moment(time_ms: int) -> str:
+    """A moment in this machine's time zone, to the second."""
+    return datetime.fromtimestamp(time_ms / _STEP, tz=timezone.utc).astimezone().strftime("%Y-%m-%d %H:%M:%S")

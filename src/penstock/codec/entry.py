@@ -1,0 +1,250 @@
+"""The entries of the ledger."""
+
+from base64 import b64encode
+from typing import Any, cast
+
+from penstock.codec.document import decode, encode_document
+from penstock.codec.fields import DamagedError, blob, integer, items, mapping, optional, record, require_fields, text
+from penstock.model import (
+    AccountName,
+    Adopted,
+    Batch,
+    BatchId,
+    Body,
+    Decided,
+    Decision,
+    Entry,
+    Generation,
+    Json,
+    Nonce,
+    OffsetRange,
+    Opened,
+    PipelineName,
+    Position,
+    QueryId,
+    SinkName,
+    SinkTotals,
+    SourceName,
+    Staged,
+    Summary,
+    Totals,
+)
+
+FORMAT, VERSION = "penstock.entry", 1
+
+_ENTRY_FIELDS = frozenset({"pipeline", "position", "generation", "nonce", "written_at_ms", "body", "summary"})
+_DECIDED_FIELDS = frozenset({"kind", "decision"})
+_OPENED_FIELDS = frozenset({"kind", "owner", "checkpoint", "pipeline_digest", "sinks", "versions"})
+_ADOPTED_FIELDS = frozenset({"kind", "query_id", "next_batch_id", "reason", "operator"})
+_DECISION_FIELDS = frozenset(
+    {"query_id", "batch_id", "offsets", "staged", "rows_in", "schema", "stage_ms", "previous_publish_ms"}
+)
+_OFFSETS_FIELDS = frozenset({"source", "start", "end", "content"})
+_STAGED_FIELDS = frozenset({"sink", "account", "name", "attempt", "totals", "ref", "inline"})
+_TOTALS_FIELDS = frozenset({"rows", "files", "size_bytes", "digest"})
+_SUMMARY_FIELDS = frozenset({"query_id", "next_batch_id", "decided_at", "published_at", "adopted_at", "totals"})
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The bytes of a ledger entry."""
+    fields: dict[str, Json] = {
+        "pipeline": entry.pipeline,
+        "position": entry.position,
+        "generation": entry.generation,
+        "nonce": entry.nonce,
+        "written_at_ms": entry.written_at_ms,
+        "body": _of_body(entry.body),
+        "summary": _of_summary(entry.summary),
+    }
+    return encode_document(FORMAT, VERSION, fields)
+
+
+def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
+    """The entry in `data`. Raises LedgerMismatch, FormatTooNew."""
+    return decode(data, kind=FORMAT, newest=VERSION, where=where, read=_entry)
+
+
+def _of_body(body: Body) -> dict[str, Json]:
+    if isinstance(body, Decided):
+        return {"kind": "decided", "decision": _of_decision(body.decision)}
+    if isinstance(body, Opened):
+        return {
+            "kind": "opened",
+            "owner": body.owner,
+            "checkpoint": body.checkpoint,
+            "pipeline_digest": body.pipeline_digest,
+            "sinks": list(body.sinks),
+            "versions": dict(body.versions),
+        }
+    return {
+        "kind": "adopted",
+        "query_id": body.query_id,
+        "next_batch_id": body.next_batch_id,
+        "reason": body.reason,
+        "operator": body.operator,
+    }
+
+
+def _of_decision(decision: Decision) -> dict[str, Json]:
+    batch = decision.batch
+    return {
+        "query_id": batch.query_id,
+        "batch_id": batch.batch_id,
+        "offsets": [{"source": o.source, "start": o.start, "end": o.end, "content": o.content} for o in batch.offsets],
+        "staged": [of_staged(piece) for piece in decision.staged],
+        "rows_in": decision.rows_in,
+        "schema": decision.schema,
+        "stage_ms": decision.stage_ms,
+        "previous_publish_ms": decision.previous_publish_ms,
+    }
+
+
+def of_staged(piece: Staged) -> dict[str, Json]:
+    """One staged piece as fields."""
+    return {
+        "sink": piece.sink,
+        "account": piece.account,
+        "name": piece.name,
+        "attempt": piece.attempt,
+        "totals": _of_totals(piece.totals),
+        "ref": dict(piece.ref),
+        "inline": None if piece.inline is None else b64encode(piece.inline).decode("ascii"),
+    }
+
+
+def _of_totals(totals: Totals) -> dict[str, Json]:
+    return {
+        "rows": totals.rows,
+        "files": totals.files,
+        "size_bytes": totals.size_bytes,
+        "digest": f"{totals.digest:016x}",
+    }
+
+
+def _of_summary(summary: Summary) -> dict[str, Json]:
+    return {
+        "query_id": summary.query_id,
+        "next_batch_id": summary.next_batch_id,
+        "decided_at": summary.decided_at,
+        "published_at": summary.published_at,
+        "adopted_at": summary.adopted_at,
+        "totals": {
+            sink: {account: _of_totals(totals) for account, totals in accounts.items()}
+            for sink, accounts in summary.totals.items()
+        },
+    }
+
+
+def _entry(fields: dict[str, Any]) -> Entry:
+    require_fields(fields, _ENTRY_FIELDS)
+    return Entry(
+        pipeline=PipelineName(text(fields["pipeline"])),
+        position=Position(integer(fields["position"])),
+        generation=Generation(integer(fields["generation"])),
+        nonce=Nonce(text(fields["nonce"])),
+        written_at_ms=integer(fields["written_at_ms"]),
+        body=_body(fields["body"]),
+        summary=_summary(fields["summary"]),
+    )
+
+
+def _body(value: object) -> Body:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind == "decided":
+        return Decided(decision=_decision(record(value, _DECIDED_FIELDS)["decision"]))
+    if kind == "opened":
+        return _opened(record(value, _OPENED_FIELDS))
+    if kind == "adopted":
+        return _adopted(record(value, _ADOPTED_FIELDS))
+    raise DamagedError(f"expected an entry of kind opened, decided or adopted, found {kind!r}")
+
+
+def _opened(fields: dict[str, Any]) -> Opened:
+    return Opened(
+        owner=text(fields["owner"]),
+        checkpoint=text(fields["checkpoint"]),
+        pipeline_digest=text(fields["pipeline_digest"]),
+        sinks=tuple(SinkName(text(sink)) for sink in items(fields["sinks"])),
+        versions={name: text(version) for name, version in mapping(fields["versions"]).items()},
+    )
+
+
+def _adopted(fields: dict[str, Any]) -> Adopted:
+    return Adopted(
+        query_id=cast("QueryId | None", optional(text, fields["query_id"])),
+        next_batch_id=BatchId(integer(fields["next_batch_id"])),
+        reason=text(fields["reason"]),
+        operator=text(fields["operator"]),
+    )
+
+
+def _decision(value: object) -> Decision:
+    fields = record(value, _DECISION_FIELDS)
+    return Decision(
+        batch=Batch(
+            query_id=QueryId(text(fields["query_id"])),
+            batch_id=BatchId(integer(fields["batch_id"])),
+            offsets=tuple(_offset_range(item) for item in items(fields["offsets"])),
+        ),
+        staged=tuple(to_staged(item) for item in items(fields["staged"])),
+        rows_in=integer(fields["rows_in"]),
+        schema=text(fields["schema"]),
+        stage_ms=integer(fields["stage_ms"]),
+        previous_publish_ms=optional(integer, fields["previous_publish_ms"]),
+    )
+
+
+def _offset_range(value: object) -> OffsetRange:
+    fields = record(value, _OFFSETS_FIELDS)
+    return OffsetRange(
+        source=SourceName(text(fields["source"])),
+        start=optional(text, fields["start"]),
+        end=optional(text, fields["end"]),
+        content=optional(text, fields["content"]),
+    )
+
+
+def to_staged(value: object) -> Staged:
+    """The staged piece of such fields. Raises DamagedError."""
+    fields = record(value, _STAGED_FIELDS)
+    return Staged(
+        sink=SinkName(text(fields["sink"])),
+        account=AccountName(text(fields["account"])),
+        name=text(fields["name"]),
+        attempt=text(fields["attempt"]),
+        totals=_totals(fields["totals"]),
+        ref=mapping(fields["ref"]),
+        inline=optional(blob, fields["inline"]),
+    )
+
+
+def _totals(value: object) -> Totals:
+    fields = record(value, _TOTALS_FIELDS)
+    digest = text(fields["digest"])
+    if len(digest) != 16 or digest.strip("0123456789abcdef"):
+        raise DamagedError(f"expected a digest of 16 hexadecimal digits, found {digest[:40]!r}")
+    return Totals(
+        rows=integer(fields["rows"]),
+        files=integer(fields["files"]),
+        size_bytes=integer(fields["size_bytes"]),
+        digest=int(digest, 16),
+    )
+
+
+def _summary(value: object) -> Summary:
+    fields = record(value, _SUMMARY_FIELDS)
+    return Summary(
+        query_id=cast("QueryId | None", optional(text, fields["query_id"])),
+        next_batch_id=cast("BatchId | None", optional(integer, fields["next_batch_id"])),
+        decided_at=cast("Position | None", optional(integer, fields["decided_at"])),
+        published_at=cast("Position | None", optional(integer, fields["published_at"])),
+        adopted_at=cast("Position | None", optional(integer, fields["adopted_at"])),
+        totals=_sink_totals(fields["totals"]),
+    )
+
+
+def _sink_totals(value: object) -> SinkTotals:
+    return {
+        SinkName(sink): {AccountName(account): _totals(totals) for account, totals in mapping(accounts).items()}
+        for sink, accounts in mapping(value).items()
+    }

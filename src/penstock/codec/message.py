@@ -1,0 +1,41 @@
+"""What a task tells the driver: the pieces it staged and how many rows it read. Lives as long as one batch, never stored."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.codec.document import decode, encode_document
+from penstock.codec.entry import of_staged, to_staged
+from penstock.codec.fields import integer, items
+from penstock.model import Json, Staged
+
+_KIND, _VERSION = "penstock.message", 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskMessage:
+    """One task's result: what it staged, the rows it read and their size in Arrow."""
+
+    pieces: tuple[Staged, ...]
+    rows: int
+    size_bytes: int
+
+
+def encode_message(pieces: Sequence[Staged], *, rows: int, size_bytes: int) -> bytes:
+    """The bytes that a task yields."""
+    fields: dict[str, Json] = {"pieces": [of_staged(piece) for piece in pieces], "rows": rows, "size_bytes": size_bytes}
+    return encode_document(_KIND, _VERSION, fields)
+
+
+def decode_message(data: bytes) -> TaskMessage:
+    """What a task yielded. Raises LedgerMismatch for anything else, FormatTooNew if executors run a newer Penstock."""
+    return decode(
+        data,
+        kind=_KIND,
+        newest=_VERSION,
+        where="A task's message",
+        read=lambda fields: TaskMessage(
+            pieces=tuple(to_staged(item) for item in items(fields["pieces"])),
+            rows=integer(fields["rows"]),
+            size_bytes=integer(fields["size_bytes"]),
+        ),
+    )

@@ -1,0 +1,351 @@
+"""The coordinator: open a generation, decide each batch once, publish it everywhere by rolling forward.
+
+It does no I/O of its own: ledger and sinks do. The simulator (`penstock.testing.simulator`) drives this very class.
+Source: docs/PROTOCOL.md. The order of the steps in `_decide_and_publish` is what makes delivery exactly once.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from penstock.commit.append import Taken, append_once
+from penstock.commit.identity import recognise
+from penstock.commit.outcome import Delivered, Recovered, StagedBatch
+from penstock.commit.publication import dead_staging, decision_in, decision_of, publication_of
+from penstock.commit.summary import after_adoption, after_decision
+from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
+from penstock.model import (
+    Adopted,
+    Batch,
+    BatchId,
+    Body,
+    Decided,
+    Decision,
+    Entry,
+    Generation,
+    Opened,
+    PipelineName,
+    Position,
+    Publication,
+    Published,
+    QueryId,
+    SinkName,
+    Summary,
+    new_nonce,
+)
+from penstock.protocols import Ledger, Rider, Sink, Within
+
+Together = Callable[[Sequence[Callable[[], Published]]], Sequence["Published | PenstockError"]]
+Sleep = Callable[[float], None]
+
+RETAINED_ENTRIES = 10_000
+PRUNE_EVERY = 1_000
+
+
+def one_by_one(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:
+    """Run publications in turn; an error of one does not keep the others from being published."""
+    return [_outcome(task) for task in tasks]
+
+
+def _outcome(task: Callable[[], Published]) -> Published | PenstockError:
+    try:
+        return task()
+    except PenstockError as error:
+        return error
+
+
+class Coordinator:
+    """The one writer of a pipeline's ledger in this process. Not thread-safe. One that raised is spent: open a new one.
+
+    `together` runs publications side by side; `sleep` waits between tries of a publication (seconds; a no-op in tests);
+    `now_ms` is a clock for people and durations, never for decisions.
+    """
+
+    def __init__(
+        self,
+        *,
+        pipeline: PipelineName,
+        ledger: Ledger,
+        sinks: Sequence[Sink],
+        now_ms: Callable[[], int],
+        sleep: Sleep,
+        together: Together = one_by_one,
+        tries: int = 5,
+        retained: int = RETAINED_ENTRIES,
+        prune_every: int = PRUNE_EVERY,
+    ) -> None:
+        self._pipeline, self._ledger, self._sinks = pipeline, ledger, tuple(sinks)
+        self._now_ms, self._together = now_ms, together
+        self._tries, self._retained, self._prune_every = tries, retained, prune_every
+        self._retrying = Retrying(
+            stop=stop_after_attempt(tries),
+            wait=wait_random_exponential(multiplier=0.2, max=10),
+            retry=retry_if_exception_type(Retryable),
+            sleep=sleep,
+            reraise=True,
+        )
+        self._tail: Entry | None = None
+        self._newest: Entry | None = None
+        self._publish_ms: int | None = None
+        self._spent = True
+
+    @property
+    def generation(self) -> Generation:
+        """The generation that `open` opened."""
+        return self._open_tail().generation
+
+    @property
+    def summary(self) -> Summary:
+        """The ledger's state as of this coordinator's newest entry."""
+        return self._open_tail().summary
+
+    def open(self, opened: Opened) -> Recovered:
+        """Fence every older generation, publish the newest decision everywhere, collect dead staging. The only way to start."""
+        self._tail = self._append_fence(opened)
+        self._newest = self._read_newest(self._tail.summary)
+        published = self._publish_newest()
+        self._note_published()
+        self._spent = False
+        swept, warnings = self._sweep_all(dry_run=False)
+        return Recovered(
+            generation=self._tail.generation,
+            summary=self._tail.summary,
+            decision=None if self._newest is None else decision_in(self._newest),
+            sinks=published,
+            swept=swept,
+            warnings=warnings,
+        )
+
+    def deliver(self, batch: Batch, stage: Callable[[Generation], StagedBatch]) -> Delivered:
+        """Deliver `batch` exactly once; `stage` is called only if it was not decided before.
+
+        Raises Refused (what batch is this?), Fenced (a newer generation is open), and what staging and publishing raise.
+        After any exception this coordinator is spent.
+        """
+        if self._spent:
+            raise Failed("This delivery failed before or was never opened.", remedy="Start the pipeline again: it recovers.")
+        self._spent = True
+        decision = self._recognise(batch)
+        delivered = self._decide_and_publish(batch, stage) if decision is None else self._already(decision)
+        self._spent = False
+        return delivered
+
+    def adopt(self, *, query_id: QueryId | None, next_batch_id: BatchId, reason: str, operator: str) -> Entry:
+        """Record the operator's act: the pipeline goes on with `next_batch_id` of `query_id` (None: of any new checkpoint)."""
+        tail = self._open_tail()
+        body = Adopted(query_id=query_id, next_batch_id=next_batch_id, reason=reason, operator=operator)
+        position = Position(tail.position + 1)
+        summary = after_adoption(tail.summary, query_id=query_id, next_batch_id=next_batch_id, position=position)
+        return self._append(self._entry(body, summary=summary, after=tail))
+
+    def settle(self, opened: Opened) -> Entry:
+        """Record that everything decided is published, as a fence of its own, so that sinks may be taken out of the pipeline."""
+        tail = self._open_tail()
+        return self._append(self._entry(opened, summary=tail.summary, after=tail))
+
+    def sweep(self, *, dry_run: bool) -> tuple[str, ...]:
+        """Collect staging that can never be decided any more; `dry_run` only names it."""
+        swept, warnings = self._sweep_all(dry_run=dry_run)
+        return swept + warnings
+
+    # --- opening
+
+    def _append_fence(self, opened: Opened) -> Entry:
+        for _ in range(self._tries):
+            tail = self._checked_tail()
+            entry = self._entry(opened, summary=tail.summary if tail else Summary(), after=tail, new_generation=True)
+            if append_once(self._ledger, entry, tries=self._tries) is None:
+                return entry
+        raise Retryable("Several drivers are opening this pipeline at the same time.", remedy="Start just one of them.")
+
+    def _checked_tail(self) -> Entry | None:
+        tail = self._ledger.tail()
+        if tail is not None and tail.pipeline != self._pipeline:
+            raise LedgerMismatch(
+                f"The ledger at {self._ledger.location} belongs to pipeline {tail.pipeline!r}, not to {self._pipeline!r}.",
+                remedy="Give every pipeline a ledger of its own.",
+            )
+        return tail
+
+    def _read_newest(self, summary: Summary) -> Entry | None:
+        if summary.decided_at is None:
+            return None
+        newest = self._ledger.read(summary.decided_at)
+        if newest is None:
+            self._require_newest()
+            raise LedgerMismatch(
+                f"The ledger at {self._ledger.location} lacks its newest decision at position {summary.decided_at}.",
+                remedy="Entries were removed by hand: restore the ledger from a backup.",
+            )
+        return newest
+
+    def _publish_newest(self) -> dict[SinkName, Published]:
+        if self._newest is None:
+            return {}
+        self._require_sinks_of(self._newest)
+        return self._publish(self._newest, self._sinks)
+
+    def _require_sinks_of(self, newest: Entry) -> None:
+        present = {sink.name for sink in self._sinks}
+        absent = sorted({piece.sink for piece in decision_in(newest).staged} - present)
+        settled = newest.position == self._open_tail().summary.published_at
+        if absent and not settled:
+            raise LedgerMismatch(
+                f"Batch {decision_in(newest).batch.batch_id} holds rows for sink {absent[0]!r}, which the pipeline has not.",
+                remedy="Run `penstock recover` with the pipeline file that still has this sink; then take it out.",
+            )
+
+    # --- a batch
+
+    def _recognise(self, batch: Batch) -> Decision | None:
+        try:
+            return recognise(batch, summary=self.summary, decision_of=self._decision_of)
+        except Refused:
+            self._require_newest()
+            raise
+
+    def _already(self, decision: Decision) -> Delivered:
+        sinks = {sink.name: Published(totals=decision.totals_of(sink.name), already=True) for sink in self._sinks}
+        return Delivered(batch=decision.batch, rows_in=decision.rows_in, already=True, sinks=sinks)
+
+    def _decide_and_publish(self, batch: Batch, stage: Callable[[Generation], StagedBatch]) -> Delivered:
+        tail = self._open_tail()
+        staged = stage(tail.generation)
+        decision = Decision(
+            batch=batch,
+            staged=staged.pieces,
+            rows_in=staged.rows_in,
+            schema=staged.schema,
+            stage_ms=staged.stage_ms,
+            previous_publish_ms=self._publish_ms,
+        )
+        started_ms = self._now_ms()
+        published = self._decide(decision)
+        decided_ms = self._now_ms()
+        assert self._newest is not None
+        published |= self._publish(self._newest, [sink for sink in self._sinks if sink.name not in published])
+        self._note_published()
+        self._publish_ms = self._now_ms() - decided_ms
+        self._prune()
+        return Delivered(
+            batch=batch,
+            rows_in=staged.rows_in,
+            already=False,
+            sinks=published,
+            stage_ms=staged.stage_ms,
+            decide_ms=decided_ms - started_ms,
+            publish_ms=self._publish_ms,
+        )
+
+    def _decide(self, decision: Decision) -> dict[SinkName, Published]:
+        """Append the decision; sinks in the ledger's own database are published by the same transaction."""
+        tail = self._open_tail()
+        summary = after_decision(tail.summary, decision, position=Position(tail.position + 1))
+        entry = self._entry(Decided(decision=decision), summary=summary, after=tail)
+        rode: dict[SinkName, Published] = {}
+        riders = [sink for sink in self._sinks if self._rides(sink)]
+
+        def within(transaction: object) -> None:
+            for sink in riders:
+                assert isinstance(sink, Rider)
+                rode[sink.name] = sink.publish_within(transaction, publication_of(entry, sink.name))
+
+        self._append(entry, within=within if riders else None)
+        self._newest = entry
+        return rode
+
+    def _rides(self, sink: Sink) -> bool:
+        return self._ledger.home is not None and isinstance(sink, Rider) and sink.home == self._ledger.home
+
+    def _publish(self, entry: Entry, sinks: Sequence[Sink]) -> dict[SinkName, Published]:
+        tasks = [partial(self._publish_one, sink, publication_of(entry, sink.name)) for sink in sinks]
+        outcomes = self._together(tasks)
+        errors = [outcome for outcome in outcomes if isinstance(outcome, PenstockError)]
+        if errors:
+            raise errors[0]
+        return {sink.name: done for sink, done in zip(sinks, outcomes, strict=True) if isinstance(done, Published)}
+
+    def _publish_one(self, sink: Sink, publication: Publication) -> Published:
+        try:
+            return self._retrying(sink.publish, publication)
+        except Retryable as trouble:
+            raise PublishFailed(
+                f"Sink {sink.name!r} could not publish batch {publication.batch.batch_id}: {trouble.message}",
+                remedy=f"{trouble.remedy} The batch is decided; the next start publishes it.",
+            ) from trouble
+
+    # --- the ledger
+
+    def _decision_of(self, batch_id: BatchId) -> Decision | None:
+        """The newest retained decision of that number since the last adoption."""
+        if self._newest is not None and decision_in(self._newest).batch.batch_id == batch_id and not self._adopted_since():
+            return decision_in(self._newest)
+        return decision_of(self._ledger, batch_id)
+
+    def _adopted_since(self) -> bool:
+        adopted_at, decided_at = self.summary.adopted_at, self.summary.decided_at
+        return adopted_at is not None and decided_at is not None and adopted_at > decided_at
+
+    def _append(self, entry: Entry, *, within: Within | None = None) -> Entry:
+        taken = append_once(self._ledger, entry, within=within, tries=self._tries)
+        if taken is not None:
+            raise _fenced(taken, generation=entry.generation, position=entry.position)
+        self._tail = entry
+        return entry
+
+    def _require_newest(self) -> None:
+        """Raises Fenced if a newer run wrote here: what looks wrong to an older one may be what the newer one did."""
+        tail, newest = self._open_tail(), self._ledger.tail()
+        if newest is not None and newest.position > tail.position:
+            raise _fenced(Taken(newest), generation=tail.generation, position=newest.position)
+
+    def _entry(self, body: Body, *, summary: Summary, after: Entry | None, new_generation: bool = False) -> Entry:
+        before = 0 if after is None else after.generation
+        return Entry(
+            pipeline=self._pipeline,
+            position=Position(1 if after is None else after.position + 1),
+            generation=Generation(before + 1 if new_generation else before),
+            nonce=new_nonce(),
+            written_at_ms=self._now_ms(),
+            body=body,
+            summary=summary,
+        )
+
+    def _open_tail(self) -> Entry:
+        if self._tail is None:
+            raise Failed("This coordinator was never opened.", remedy="Call open() first.")
+        return self._tail
+
+    def _note_published(self) -> None:
+        tail = self._open_tail()
+        self._tail = replace(tail, summary=replace(tail.summary, published_at=tail.summary.decided_at))
+
+    def _prune(self) -> None:
+        tail = self._open_tail()
+        if tail.position % self._prune_every == 0 and tail.position > self._retained:
+            self._ledger.prune(below=Position(tail.position - self._retained))
+
+    def _sweep_all(self, *, dry_run: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        cut = dead_staging(self._open_tail(), self._newest)
+        swept: list[str] = []
+        warnings: list[str] = []
+        for sink in self._sinks:
+            try:
+                swept += sink.sweep(cut, dry_run=dry_run)
+            except PenstockError as error:  # garbage that stays is no reason not to deliver
+                warnings.append(f"Sink {sink.name!r} could not be swept: {error}")
+        return tuple(swept), tuple(warnings)
+
+
+def _fenced(taken: Taken, *, generation: Generation, position: Position) -> Fenced:
+    if taken.by is None:
+        found = "an entry that is no longer retained"
+    else:
+        owner = taken.by.body.owner if isinstance(taken.by.body, Opened) else "another writer"
+        found = f"generation {taken.by.generation} by {owner}"
+    return Fenced(
+        f"This run is generation {generation}, but position {position} of the ledger holds {found}.",
+        remedy="A newer run owns the pipeline: let it work, or stop it before you start another.",
+    )

@@ -1,0 +1,81 @@
+"""What is this batch? A pure answer from the ledger's summary and decisions; nothing is ever resolved silently.
+
+A batch is known by its query id and its offsets. The number alone means nothing: a new checkpoint counts from 0 again.
+"""
+
+from collections.abc import Callable, Mapping
+
+from penstock.errors import BatchForgotten, BatchGap, CheckpointReplaced, OffsetsConflict
+from penstock.model import Batch, BatchId, Decision, OffsetRange, SourceName, Summary
+
+
+def recognise(batch: Batch, *, summary: Summary, decision_of: Callable[[BatchId], Decision | None]) -> Decision | None:
+    """The decision that `batch` repeats, None if it is the next one. `decision_of` looks a retained decision up by number.
+
+    Raises CheckpointReplaced, OffsetsConflict, BatchGap or BatchForgotten, each with both sides named.
+    """
+    expected = summary.next_batch_id
+    if summary.query_id is None or expected is None:
+        _require_first(batch)
+        return None
+    if batch.query_id != summary.query_id:
+        raise CheckpointReplaced(
+            f"The ledger continues query {summary.query_id} with batch {expected}, but Spark runs batch {batch.batch_id} of "
+            f"query {batch.query_id}: the checkpoint was deleted or replaced.",
+            remedy="Put the checkpoint of that query back, or read what `penstock adopt` says about accepting the new one.",
+        )
+    if batch.batch_id > expected:
+        raise BatchGap(
+            f"Spark runs batch {batch.batch_id}, but the next batch of the ledger is {expected}.",
+            remedy="Batches in between were never delivered: put the matching checkpoint back, or accept with `penstock adopt`.",
+        )
+    if batch.batch_id == expected:
+        _require_adjoining(batch, before=decision_of(BatchId(expected - 1)))
+        return None
+    return _the_same(batch, decision_of(batch.batch_id))
+
+
+def _require_first(batch: Batch) -> None:
+    if batch.batch_id != 0:
+        raise BatchGap(
+            f"The ledger is empty, but Spark's checkpoint goes on with batch {batch.batch_id}: who delivered the batches before?",
+            remedy="Start with a new checkpoint, or state with `penstock adopt` that they are delivered.",
+        )
+
+
+def _require_adjoining(batch: Batch, *, before: Decision | None) -> None:
+    if before is None:  # just adopted: nothing of this checkpoint was decided yet
+        return
+    ended = {offsets.source: offsets.end for offsets in before.batch.offsets}
+    starts = {offsets.source: offsets.start for offsets in batch.offsets}
+    if ended != starts:
+        raise OffsetsConflict(
+            f"Batch {batch.batch_id} starts at {_show(starts)}, but {before.batch.batch_id} was decided up to {_show(ended)}.",
+            remedy="The checkpoint or the sources were changed: put the right ones back, or accept with `penstock adopt`.",
+        )
+
+
+def _the_same(batch: Batch, decided: Decision | None) -> Decision:
+    if decided is None:
+        raise BatchForgotten(
+            f"Spark runs batch {batch.batch_id} again, which is older than every decision that the ledger retains.",
+            remedy="This checkpoint is too old to continue from: put the newest one back.",
+        )
+    if decided.batch != batch:
+        raise OffsetsConflict(
+            f"Spark runs batch {batch.batch_id} with {_describe(batch.offsets)}, "
+            f"but that batch was decided with {_describe(decided.batch.offsets)}.",
+            remedy="The checkpoint is an older copy or another one: put the newest one back, or accept with `penstock adopt`.",
+        )
+    return decided
+
+
+def _show(offsets: Mapping[SourceName, str | None]) -> str:
+    return ", ".join(f"{source}={offset}" for source, offset in offsets.items()) or "no source"
+
+
+def _describe(offsets: tuple[OffsetRange, ...]) -> str:
+    return ", ".join(
+        f"{item.source} {item.start}..{item.end}" + (f" (content {item.content[:12]})" if item.content else "")
+        for item in offsets
+    )

@@ -1,0 +1,56 @@
+"""From the ledger's entries to what each sink publishes."""
+
+from collections.abc import Iterator
+
+from penstock.model import Adopted, BatchId, Decided, Decision, Entry, Publication, SinkName, SweepCut
+from penstock.protocols import Ledger
+
+
+def decision_in(entry: Entry) -> Decision:
+    """The decision that `entry` records; the caller knows that it is one."""
+    assert isinstance(entry.body, Decided)
+    return entry.body.decision
+
+
+def publication_of(entry: Entry, sink: SinkName) -> Publication:
+    """One sink's share of a decided entry."""
+    decision = decision_in(entry)
+    return Publication(
+        pipeline=entry.pipeline,
+        sink=sink,
+        position=entry.position,
+        generation=entry.generation,
+        batch=decision.batch,
+        staged=decision.of_sink(sink),
+        schema=decision.schema,
+    )
+
+
+def publications(entries: Iterator[Entry], sink: SinkName) -> Iterator[Publication]:
+    """One sink's share of every decision among `entries`, in their order."""
+    return (publication_of(entry, sink) for entry in entries if isinstance(entry.body, Decided))
+
+
+def decision_of(ledger: Ledger, batch_id: BatchId) -> Decision | None:
+    """The newest retained decision of that number since the last adoption; costs as many reads as it lies entries back."""
+    for entry in ledger.newest_first():
+        if isinstance(entry.body, Adopted):
+            return None
+        if isinstance(entry.body, Decided) and entry.body.decision.batch.batch_id <= batch_id:
+            found = entry.body.decision
+            return found if found.batch.batch_id == batch_id else None
+    return None
+
+
+def dead_staging(tail: Entry, newest: Entry | None) -> SweepCut:
+    """What may be collected, given the ledger's tail and its newest decision.
+
+    Needs no fence: a run that decides meanwhile decides a newer batch, or under a newer generation, and both are spared.
+    """
+    same_generation = newest is not None and newest.generation == tail.generation
+    return SweepCut(
+        pipeline=tail.pipeline,
+        generation=tail.generation,
+        batch_id=decision_in(newest).batch.batch_id if newest is not None and same_generation else None,
+        kept=frozenset(() if newest is None else (piece.attempt for piece in decision_in(newest).staged)),
+    )

@@ -1,0 +1,30 @@
+"""How the summary that every entry carries follows from the one before: pure arithmetic, constant cost."""
+
+from dataclasses import replace
+
+from penstock.model import AccountName, BatchId, Decision, Position, QueryId, SinkName, Staged, Summary, Totals
+
+
+def after_decision(before: Summary, decision: Decision, *, position: Position) -> Summary:
+    """The summary of the entry at `position` that decides `decision`; all decisions before it are published."""
+    return replace(
+        before,
+        query_id=decision.batch.query_id,
+        next_batch_id=BatchId(decision.batch.batch_id + 1),
+        decided_at=position,
+        published_at=before.decided_at,
+        totals=_with_pieces(before, decision.staged),
+    )
+
+
+def after_adoption(before: Summary, *, query_id: QueryId | None, next_batch_id: BatchId, position: Position) -> Summary:
+    """The summary of the entry at `position` that adopts another checkpoint."""
+    return replace(before, query_id=query_id, next_batch_id=next_batch_id, adopted_at=position)
+
+
+def _with_pieces(before: Summary, pieces: tuple[Staged, ...]) -> dict[SinkName, dict[AccountName, Totals]]:
+    totals = {sink: dict(accounts) for sink, accounts in before.totals.items()}
+    for piece in pieces:
+        accounts = totals.setdefault(piece.sink, {})
+        accounts[piece.account] = accounts.get(piece.account, Totals()) + piece.totals
+    return totals

@@ -1,0 +1,146 @@
+"""The error tree, grouped by what the operator does next.
+
+PenstockError
+├── Usage            exit 2   correct the command or the pipeline file
+├── Refused          exit 3   the guarantee or an identity check says no; an explicit act of the operator resolves it
+│   ├── GuaranteeTooWeak, CheckpointReplaced, CheckpointMissing, OffsetsConflict, BatchGap, BatchForgotten
+│   ├── CheckpointDamaged, SourcesChanged
+│   └── LedgerMismatch, StoreIgnoresConditions, FormatTooNew
+├── Fenced           exit 4   a newer run owns the pipeline; look there
+├── Retryable        exit 75  nothing is known to be wrong with the data; try again
+│   └── OutcomeUnknown        it may or may not have happened: read it back, never guess
+└── Failed           exit 1   something must be mended first; what was decided stays decided
+    ├── StageFailed, PublishFailed, StagedDataLost, ContentConflict, BatchFailed, InputChanged
+    └── DependencyMissing
+
+`PositionTaken` is an answer of the ledger to the coordinator, never shown to people.
+"""
+
+
+class PenstockError(Exception):
+    """Something that Penstock says to people: one sentence what happened (expected, found), one what to do (`remedy`)."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, remedy: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}"
+
+    def __reduce__(self) -> "tuple[object, ...]":
+        return (_rebuild, (type(self), self.message, self.remedy))
+
+
+def _rebuild(kind: type[PenstockError], message: str, remedy: str) -> PenstockError:
+    return kind(message, remedy=remedy)
+
+
+class Usage(PenstockError):
+    """The command line or the pipeline file is wrong."""
+
+    exit_code = 2
+
+
+class Refused(PenstockError):
+    """Going on could lose or repeat data, so nothing was done."""
+
+    exit_code = 3
+
+
+class GuaranteeTooWeak(Refused):
+    """The pipeline demands more than a source, operator, trigger or sink of it can give."""
+
+
+class CheckpointReplaced(Refused):
+    """The checkpoint belongs to another query than the one whose batches the ledger holds."""
+
+
+class CheckpointMissing(Refused):
+    """The ledger holds batches, but there is no checkpoint that continues them."""
+
+
+class CheckpointDamaged(Refused):
+    """A file that the checkpoint must have is missing, cut off or unreadable."""
+
+
+class SourcesChanged(Refused):
+    """The checkpoint holds another number of sources, or other names, than the pipeline."""
+
+
+class OffsetsConflict(Refused):
+    """A batch number comes again with other offsets than those decided for it."""
+
+
+class BatchGap(Refused):
+    """A batch does not follow the last decided one."""
+
+
+class BatchForgotten(Refused):
+    """A batch comes again that is older than what the ledger retains, so it cannot be compared."""
+
+
+class LedgerMismatch(Refused):
+    """The ledger belongs to another pipeline, or is damaged."""
+
+
+class StoreIgnoresConditions(Refused):
+    """The store let two writers create the same object, so nothing on it can fence anything."""
+
+
+class FormatTooNew(Refused):
+    """A durable value was written by a newer Penstock than this one."""
+
+
+class Fenced(PenstockError):
+    """A newer generation opened the pipeline, so this one must not decide anything any more."""
+
+    exit_code = 4
+
+
+class Retryable(PenstockError):
+    """It did not happen, and trying again may help."""
+
+    exit_code = 75
+
+
+class OutcomeUnknown(Retryable):
+    """The answer was lost: it may have happened. The caller reads the store and compares nonces."""
+
+
+class Failed(PenstockError):
+    """It did not work and will not by itself."""
+
+
+class StageFailed(Failed):
+    """The staging pass failed: rows that cannot be routed or written, a full disk, a corrupt source file."""
+
+
+class PublishFailed(Failed):
+    """A decided batch could not be published; it stays decided and the next start publishes it."""
+
+
+class StagedDataLost(Failed):
+    """The ledger decided a piece that is neither staged nor published any more."""
+
+
+class ContentConflict(Failed):
+    """The target holds something else under the name, or another number of rows, than was decided."""
+
+
+class BatchFailed(Failed):
+    """An exception of any kind ended a batch; the cause is kept on the delivery."""
+
+
+class InputChanged(Failed):
+    """An input file is not what it was when Spark planned the batch, so the batch was not decided."""
+
+
+class DependencyMissing(Failed):
+    """A program or package that the pipeline needs is not installed."""
+
+
+class PositionTaken(Exception):
+    """The ledger holds an entry at that position already; the caller reads it."""

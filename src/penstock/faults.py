@@ -1,0 +1,185 @@
+"""Named fault points: no-ops until `PENSTOCK_FAULTS` arms them.
+
+`PENSTOCK_FAULTS="point=kind[@occurrence][,…]"` with kinds `kill` (SIGKILL this process before the operation), `error` (fail as
+the store would, before the operation), `lost` (do it, then fail as if the answer was lost), `stall:SECONDS` (sleep, then go on)
+and `torn` (write a part, then kill). The occurrence counts from 1 in each process; without one, the first. A fault fires once per
+process; with `PENSTOCK_FAULTS_ONCE=DIR` (an existing directory) once in all processes that share the directory.
+
+Each point is declared once, beside the operation it surrounds, and used once; `tests/architecture` checks both.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import BinaryIO
+
+from penstock.errors import OutcomeUnknown, PenstockError, Retryable, Usage
+
+VARIABLE = "PENSTOCK_FAULTS"
+ONCE_VARIABLE = "PENSTOCK_FAULTS_ONCE"
+
+
+class FaultKind(str, Enum):
+    """What an armed point does."""
+
+    KILL = "kill"
+    ERROR = "error"
+    LOST = "lost"
+    STALL = "stall"
+    TORN = "torn"
+
+
+@dataclass(frozen=True, slots=True)
+class Armed:
+    """One armed fault: the `occurrence`-th time `point` is reached, do `kind`."""
+
+    point: str
+    kind: FaultKind
+    occurrence: int
+    stall_s: float
+
+
+_points: dict[str, "FaultPoint"] = {}
+_texts: list[str] = []
+_taken_over: list[str] = []
+_armed: dict[str, Armed] = {}
+_reached: dict[str, int] = {}
+
+
+def _lost(point: str) -> PenstockError:
+    return OutcomeUnknown(f"The answer of {point} was lost.", remedy="Read the store and compare.")
+
+
+def _error(point: str) -> PenstockError:
+    return Retryable(f"{point} failed before it did anything.", remedy="Try again.")
+
+
+class FaultPoint:
+    """A step of the protocol at which a process may die, fail or stall."""
+
+    def __init__(self, name: str, meaning: str, *, tears: bool = False) -> None:
+        if name in _points:
+            raise ValueError(f"fault point {name} is declared twice")
+        self.name, self.meaning, self.tears = name, meaning, tears
+        _points[name] = self
+
+    @property
+    def kinds(self) -> tuple[FaultKind, ...]:
+        """The kinds that mean something here."""
+        return tuple(kind for kind in FaultKind if kind is not FaultKind.TORN or self.tears)
+
+    @contextmanager
+    def around(
+        self,
+        *,
+        error: Callable[[str], BaseException] = _error,
+        lost: Callable[[str], BaseException] = _lost,
+    ) -> Iterator[None]:
+        """Surround the one operation that this point is about; `error` and `lost` make the exception the store would raise."""
+        fault = self._due(torn=False) if _armed else None
+        if fault is None:
+            yield
+            return
+        if fault.kind is FaultKind.KILL:
+            _kill()
+        if fault.kind is FaultKind.ERROR:
+            raise error(self.name)
+        if fault.kind is FaultKind.STALL:
+            time.sleep(fault.stall_s)
+        yield
+        if fault.kind is FaultKind.LOST:
+            raise lost(self.name)
+
+    def write(self, file: BinaryIO, data: bytes) -> None:
+        """Write `data`; torn: write the first half, push it to the operating system and die."""
+        if _armed and self._due(torn=True) is not None:
+            file.write(data[: len(data) // 2])
+            file.flush()
+            _kill()
+        file.write(data)
+
+    def _due(self, *, torn: bool) -> Armed | None:
+        fault = _armed.get(self.name)
+        if fault is None or (fault.kind is FaultKind.TORN) is not torn:
+            return None
+        _reached[self.name] = _reached.get(self.name, 0) + 1
+        if _reached[self.name] != fault.occurrence or not _claim(fault):
+            return None
+        return fault
+
+
+def _claim(fault: Armed) -> bool:
+    directory = os.environ.get(ONCE_VARIABLE)
+    if directory is None:
+        return True
+    try:
+        os.close(os.open(os.path.join(directory, f"{fault.point}={fault.kind.value}"), os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def parse(text: str) -> tuple[Armed, ...]:
+    """The faults that `text` (the value of PENSTOCK_FAULTS) arms. Raises Usage."""
+    return tuple(_parse_one(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _parse_one(part: str) -> Armed:
+    point, _, rest = part.partition("=")
+    what, _, occurrence = rest.partition("@")
+    kind, _, seconds = what.partition(":")
+    try:
+        return Armed(point, FaultKind(kind), int(occurrence or 1), float(seconds or 0))
+    except ValueError:
+        kinds = ", ".join(kind.value for kind in FaultKind)
+        raise Usage(
+            f"{VARIABLE} holds {part!r}, expected point=kind[@occurrence] with a kind of {kinds}.",
+            remedy="Correct or unset the variable.",
+        ) from None
+
+
+def arm(text: str) -> None:
+    """Arm exactly the faults of `text` in this process and count occurrences from here on; an empty text disarms all."""
+    faults = parse(text)
+    _texts[:] = [text]
+    _armed.clear()
+    _reached.clear()
+    _armed.update({fault.point: fault for fault in faults})
+
+
+def carry() -> Mapping[str, str]:
+    """What `take_over` needs in another process, on any machine, to arm the same faults there; empty when unarmed."""
+    if not _armed:
+        return {}
+    once = os.environ.get(ONCE_VARIABLE)
+    return {VARIABLE: _texts[0]} | ({} if once is None else {ONCE_VARIABLE: once})
+
+
+def take_over(carried: Mapping[str, str]) -> None:
+    """Arm what the driver carried here; nothing carried undoes an earlier `take_over`, but not what this process armed itself.
+
+    A process that has the same faults armed already goes on counting.
+    """
+    text = carried.get(VARIABLE, "")
+    if _texts == [text] or not (text or _taken_over):
+        return
+    if ONCE_VARIABLE in carried:
+        os.environ[ONCE_VARIABLE] = carried[ONCE_VARIABLE]
+    arm(text)
+    _taken_over[:] = [text] if text else []
+
+
+def points() -> tuple[FaultPoint, ...]:
+    """Every declared point of the modules imported so far, by name."""
+    return tuple(_points[name] for name in sorted(_points))
+
+
+arm(os.environ.get(VARIABLE, ""))

@@ -1,0 +1,210 @@
+"""A store of keys in a directory: a hard link creates a name only if it is free, whole or not at all.
+
+Source: link(2). The file is complete and on disk before it gets its name, so no reader ever sees a part of it. A failed fsync is
+never tried again: what the kernel then holds as clean may not be on the disk, so the run ends and the next start reads anew.
+"""
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from penstock.diskreason import trouble_of
+from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable, StoreIgnoresConditions
+from penstock.faults import FaultPoint
+from penstock.model import new_nonce
+
+WRITE = FaultPoint("ledger.directory_write", "An object is written to a temporary file.", tears=True)
+SYNC_FILE = FaultPoint("ledger.directory_sync_file", "The temporary file is forced to the disk.")
+LINK = FaultPoint("ledger.directory_link", "The temporary file gets the object's name, if that is free.")
+UNLINK = FaultPoint("ledger.directory_unlink", "The temporary name is removed.")
+SYNC = FaultPoint("ledger.directory_sync", "The new name is forced to the disk.")
+
+_TEMPORARY = "tmp"
+_OURS = re.compile(r"[0-9a-f]{16}")
+_SHARDED = ("entries", "prove")
+"""Folders whose own folders come and go; whatever else lies in the directory is not the ledger's."""
+_PASSING = frozenset(
+    {errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.ENFILE, errno.EMFILE, errno.ENOMEM, errno.ETIMEDOUT, errno.ESTALE}
+)
+_UNCHANGED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENAMETOOLONG, errno.ENOTDIR, errno.ENOMEM})
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+
+
+class DirectoryStore:
+    """A `ConditionalStore` in the directory `root`, which is created by the first write. Local disks and honest network ones."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._made: set[Path] = set()
+
+    @property
+    def location(self) -> str:
+        """The directory's path."""
+        return str(self._root)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """As `ConditionalStore.put_if_absent`. Raises StoreIgnoresConditions where the file system knows no hard links."""
+        path = self._root / key
+        self._make(path.parent)
+        temporary = self._write(data, durably=True)
+        created = self._link(temporary, path)
+        if created:
+            self._sync(path.parent)
+        with suppress(OSError), UNLINK.around(error=_broken_disk, lost=_broken_disk):  # garbage, which `sweep` collects
+            temporary.unlink()
+        return created
+
+    def get(self, key: str) -> bytes | None:
+        """As `ConditionalStore.get`."""
+        try:
+            return (self._root / key).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._trouble("read", key, error) from error
+
+    def put(self, key: str, data: bytes) -> None:
+        """As `ConditionalStore.put`; not forced to the disk."""
+        path = self._root / key
+        self._make(path.parent)
+        temporary = self._write(data, durably=False)
+        try:
+            temporary.replace(path)
+        except OSError as error:
+            raise self._trouble("write", key, error) from error
+
+    def delete(self, key: str) -> None:
+        """As `ConditionalStore.delete`."""
+        try:
+            (self._root / key).unlink(missing_ok=True)
+        except OSError as error:
+            raise self._trouble("delete", key, error) from error
+
+    def keys(self, folder: str) -> Iterator[str]:
+        """As `ConditionalStore.keys`."""
+        for name, is_folder in self._names(folder):
+            if is_folder:
+                yield from self.keys(f"{folder}{name}/")
+            else:
+                yield f"{folder}{name}"
+
+    def sweep(self) -> None:
+        """As `ConditionalStore.sweep`: temporary files, and folders that hold nothing any more."""
+        for name, _ in self._names(f"{_TEMPORARY}/"):
+            if _OURS.fullmatch(name):
+                self.delete(f"{_TEMPORARY}/{name}")
+        for top in _SHARDED:
+            for name, _ in self._names(f"{top}/"):
+                self._remove_if_empty(self._root / top / name)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    # --- steps
+
+    def _make(self, folder: Path) -> None:
+        if folder in self._made:
+            return
+        missing = [parent for parent in (folder, *folder.parents) if not parent.is_dir()]
+        inside = [parent for parent in (folder, *folder.parents) if self._root in parent.parents]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (self._root / _TEMPORARY).mkdir(exist_ok=True)
+            for new in {*missing, *inside}:  # another run may have made the inner ones and died before it forced them
+                _sync_folder(new.parent)
+        except OSError as error:
+            raise self._trouble("create", str(folder), error) from error
+        self._made.add(folder)
+
+    def _write(self, data: bytes, *, durably: bool) -> Path:
+        path = self._root / _TEMPORARY / new_nonce()
+        try:
+            with path.open("xb") as file:
+                with WRITE.around(error=_full_disk, lost=_broken_disk):
+                    WRITE.write(file, data)
+                file.flush()
+                if durably:
+                    with SYNC_FILE.around(error=_broken_disk, lost=_broken_disk):
+                        os.fsync(file.fileno())
+        except FileNotFoundError as error:
+            raise Failed(f"{path.parent} was removed while in use.", remedy="Restore the directory from a backup.") from error
+        except OSError as error:
+            raise self._trouble("write", path.name, error) from error
+        return path
+
+    def _link(self, temporary: Path, path: Path) -> bool:
+        try:
+            with LINK.around():
+                os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except FileNotFoundError as error:
+            self._made.discard(path.parent)
+            raise Retryable(f"{temporary} or the folder of {path} was swept meanwhile.", remedy="Try again.") from error
+        except OSError as error:
+            raise self._link_trouble(path, error) from error
+        return True
+
+    def _link_trouble(self, path: Path, error: OSError) -> PenstockError:
+        if error.errno in _NO_LINKS:
+            return StoreIgnoresConditions(
+                f"The file system of {self._root} makes no hard links ({error.strerror}), so put-if-absent fails.",
+                remedy="Keep the ledger in an SQLite file, or on another file system.",
+            )
+        if error.errno in _UNCHANGED:
+            return self._trouble("create", path.name, error)
+        return OutcomeUnknown(f"Whether {path} was created is unknown: {error.strerror}.", remedy="Start again: it is looked at.")
+
+    def _sync(self, folder: Path) -> None:
+        try:
+            with SYNC.around(error=_broken_disk, lost=_broken_disk):
+                _sync_folder(folder)
+        except OSError as error:
+            raise Failed(
+                f"{folder} could not be forced to the disk ({error.strerror}): a power cut may undo what was just written.",
+                remedy="Mend the disk, then start again: the start reads what is there.",
+            ) from error
+
+    def _names(self, folder: str) -> list[tuple[str, bool]]:
+        try:
+            with os.scandir(self._root / folder) as found:
+                return sorted((item.name, item.is_dir(follow_symlinks=False)) for item in found)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._trouble("list", folder, error) from error
+
+    def _remove_if_empty(self, folder: Path) -> None:
+        try:
+            folder.rmdir()
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
+                raise self._trouble("delete", folder.name, error) from error
+        else:
+            self._made.discard(folder)
+
+    def _trouble(self, act: str, what: str, error: OSError) -> PenstockError:
+        trouble = trouble_of(error)
+        message = f"The ledger {self._root} cannot be used: could not {act} {what!r}, {trouble.reason}."
+        if error.errno in _PASSING or isinstance(error, FileNotFoundError):
+            return Retryable(message, remedy="Try again.")
+        return Failed(message, remedy=f"{trouble.advice}, then start again: nothing that was decided is lost.")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _full_disk(point: str) -> OSError:
+    return OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} at {point}")
+
+
+def _broken_disk(point: str) -> OSError:
+    return OSError(errno.EIO, f"{os.strerror(errno.EIO)} at {point}")

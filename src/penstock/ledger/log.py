@@ -1,0 +1,211 @@
+"""A ledger as single objects, one per entry, in any store with put-if-absent.
+
+```
+entries/000000000/000000000001   an entry, written once and never again; 1,000 to a folder
+hint                             a position not far below the tail; best effort, nothing depends on it
+floor/000000020001               entries below this position may be deleted; the greatest floor counts
+prove/…                          scratch keys of the self-test
+```
+
+A pruned position is absent, so put-if-absent alone would let a driver that slept for very long take it a second time. Hence two
+rules: a floor is written before anything below it is deleted, and floors are read *after* every put. A put that landed on a
+pruned position therefore always sees a floor above itself, and is answered PositionTaken. Its object is no entry: `read` looks at
+the floor after it looked at the object, for the same reason. The next `prune` collects it.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+
+from penstock.codec import decode_document, decode_entry, encode_document, encode_entry
+from penstock.errors import Failed, LedgerMismatch, OutcomeUnknown, PositionTaken, Refused, Retryable
+from penstock.faults import FaultPoint
+from penstock.ledger.ownership import gap, require_own, require_pipeline
+from penstock.ledger.probe import last_present
+from penstock.ledger.prove import prove_conditions
+from penstock.ledger.store import ConditionalStore
+from penstock.model import Entry, PipelineName, Position
+from penstock.protocols import Within
+
+APPEND = FaultPoint("ledger.append", "The entry is put at its position, if that is free.")
+FLOORS = FaultPoint("ledger.read_floors", "After the put, the floors are read: the position may have been pruned long ago.")
+HINT = FaultPoint("ledger.hint", "The hint is moved near the new tail.")
+FLOOR = FaultPoint("ledger.write_floor", "The floor is raised before entries below it are deleted.")
+FORGET = FaultPoint("ledger.forget", "One entry below the floor is deleted.")
+
+HINT_EVERY = 8
+FOLDER_ENTRIES = 1_000
+_HINT_FORMAT, _HINT_VERSION = "penstock.ledger.hint", 1
+_FLOOR_FORMAT, _FLOOR_VERSION = "penstock.ledger.floor", 1
+_FIRST = Position(1)
+_NUMBER = re.compile(r"/(\d{12})(?!\d)")
+
+
+class LogLedger:
+    """A `Ledger` over a `ConditionalStore`. Reading is safe from several threads; one thread appends."""
+
+    home = None
+
+    def __init__(self, store: ConditionalStore, *, pipeline: PipelineName) -> None:
+        self._store, self._pipeline = store, pipeline
+        self._newest: Entry | None = None
+
+    @property
+    def location(self) -> str:
+        """The store's."""
+        return self._store.location
+
+    def tail(self) -> Entry | None:
+        """As `Ledger.tail`: some ten looks after a start, two once the tail is known."""
+        while True:
+            floor = self._floor()
+            newest = self._newest_from(floor)
+            if newest is not None and newest.position >= self._floor():
+                self._newest = newest
+                return newest
+            if newest is None and self._floor() == floor:
+                self._require_unpruned(floor)
+                return None
+
+    def read(self, position: Position) -> Entry | None:
+        """As `Ledger.read`."""
+        data = self._get(position)
+        if data is None or position < self._floor():
+            return None
+        return self._decode(data, position)
+
+    def append(self, entry: Entry, *, within: Within | None = None) -> None:
+        """As `Ledger.append`; nothing can ride in it."""
+        if within is not None:
+            raise ValueError("this ledger has no transaction to ride in")
+        require_pipeline(entry.pipeline, pipeline=self._pipeline, location=self.location)
+        self._require_follows(entry)
+        with APPEND.around():
+            created = self._store.put_if_absent(_key(entry.position), encode_entry(entry))
+        if not created or entry.position < self._floor_after_put():
+            raise PositionTaken
+        self._newest = entry
+        self._leave_hint(entry.position)
+
+    def newest_first(self) -> Iterator[Entry]:
+        """As `Ledger.newest_first`; stops where another run prunes meanwhile."""
+        entry = self.tail()
+        while entry is not None:
+            yield entry
+            entry = self.read(Position(entry.position - 1))
+
+    def prove(self) -> None:
+        """As `Ledger.prove`. Scratch keys left by a killed run are collected by a later `prune`."""
+        tail = self.tail()
+        prove_conditions(self._store, folder=f"prove/{0 if tail is None else tail.position:012d}")
+
+    def prune(self, *, below: Position) -> None:
+        """As `Ledger.prune`. Raises ValueError for a `below` that would forget the tail."""
+        tail = self.tail()
+        if tail is None or below > tail.position:
+            raise ValueError(f"pruning below {below} would forget the tail")
+        floor = self._raise_floor(below)
+        self._delete_below("entries/", floor)
+        self._delete_below("prove/", floor)
+        self._store.sweep()
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+    # --- entries
+
+    def _get(self, position: int) -> bytes | None:
+        return self._store.get(_key(position)) if position >= _FIRST else None
+
+    def _decode(self, data: bytes, position: int) -> Entry:
+        entry = decode_entry(data, where=f"Entry {position} of the ledger at {self.location}")
+        return require_own(entry, pipeline=self._pipeline, position=Position(position), location=self.location)
+
+    def _require_follows(self, entry: Entry) -> None:
+        newest = self._newest
+        if entry.position == _FIRST or (newest is not None and entry.position <= newest.position + 1):
+            return
+        if self._get(entry.position - 1) is None:
+            if entry.position <= self._floor():
+                raise PositionTaken
+            raise gap(entry, location=self.location)
+
+    # --- the tail
+
+    def _newest_from(self, floor: Position) -> Entry | None:
+        known = self._newest
+        if known is not None and known.position >= floor:
+            found = last_present(self._get, known.position + 1)
+            return known if found is None else self._decode(found[1], found[0])
+        found = last_present(self._get, max(floor, self._hint())) or last_present(self._get, floor)
+        return None if found is None else self._decode(found[1], found[0])
+
+    def _require_unpruned(self, floor: Position) -> None:
+        if floor != _FIRST:
+            raise LedgerMismatch(
+                f"The ledger at {self.location} was pruned below position {floor}, but nothing is at that position.",
+                remedy="Entries were removed by hand: restore the ledger from a backup.",
+            )
+
+    def _hint(self) -> Position:
+        data = self._store.get("hint")
+        if data is None:
+            return _FIRST
+        try:
+            _, fields = decode_document(data, kind=_HINT_FORMAT, newest=_HINT_VERSION, where="The hint")
+        except Refused:  # torn by a power cut, or of the future: the search merely takes a few looks more
+            return _FIRST
+        position = fields.get("position")
+        return Position(position) if isinstance(position, int) else _FIRST
+
+    def _leave_hint(self, position: Position) -> None:
+        if position % HINT_EVERY:
+            return
+        with suppress(Retryable, Failed), HINT.around():  # the entry is in the ledger; nothing depends on the hint
+            self._store.put("hint", encode_document(_HINT_FORMAT, _HINT_VERSION, {"position": position}))
+
+    # --- the floor
+
+    def _floor(self) -> Position:
+        return max((floor for floor, _ in self._floors()), default=_FIRST)
+
+    def _floors(self) -> list[tuple[Position, str]]:
+        return [(number, key) for key in self._store.keys("floor/") if (number := _number_in(key)) is not None]
+
+    def _floor_after_put(self) -> Position:
+        try:
+            with FLOORS.around():
+                return self._floor()
+        except Retryable as trouble:
+            raise OutcomeUnknown(
+                f"The entry was written, but then the ledger at {self.location} could not be read: {trouble.message}",
+                remedy=trouble.remedy,
+            ) from trouble
+
+    def _raise_floor(self, below: Position) -> Position:
+        floors = sorted(self._floors())
+        if not floors or floors[-1][0] < below:
+            data = encode_document(_FLOOR_FORMAT, _FLOOR_VERSION, {"pipeline": self._pipeline, "position": below})
+            with FLOOR.around():
+                self._store.put_if_absent(f"floor/{below:012d}", data)
+        for _, key in floors[:-1]:  # the last but one stays for whoever is listing just now
+            self._store.delete(key)
+        return max([below, *(floor for floor, _ in floors)])
+
+    def _delete_below(self, folder: str, floor: Position) -> None:
+        for key in self._store.keys(folder):
+            number = _number_in(key)
+            if number is not None and number >= floor:
+                return
+            with FORGET.around():
+                self._store.delete(key)
+
+
+def _number_in(key: str) -> Position | None:
+    found = _NUMBER.search(key)
+    return None if found is None else Position(int(found[1]))
+
+
+def _key(position: int) -> str:
+    return f"entries/{position // FOLDER_ENTRIES:09d}/{position:012d}"

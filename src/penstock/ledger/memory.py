@@ -1,0 +1,58 @@
+"""A store of keys in memory: for tests and the simulator, gone with the process."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from threading import Lock
+
+
+class MemoryStore:
+    """A `ConditionalStore` that honours every condition. Shared by whoever holds the object."""
+
+    location = "memory"
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._objects: dict[str, bytes] = {}
+        self._sorted: list[str] = []
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """As `ConditionalStore.put_if_absent`."""
+        with self._lock:
+            if key in self._objects:
+                return False
+            self._set(key, data)
+            return True
+
+    def get(self, key: str) -> bytes | None:
+        """As `ConditionalStore.get`."""
+        return self._objects.get(key)
+
+    def put(self, key: str, data: bytes) -> None:
+        """As `ConditionalStore.put`."""
+        with self._lock:
+            self._set(key, data)
+
+    def delete(self, key: str) -> None:
+        """As `ConditionalStore.delete`."""
+        with self._lock:
+            if self._objects.pop(key, None) is not None:
+                del self._sorted[bisect_left(self._sorted, key)]
+
+    def keys(self, folder: str) -> Iterator[str]:
+        """As `ConditionalStore.keys`."""
+        with self._lock:
+            start = bisect_left(self._sorted, folder)
+            end = bisect_left(self._sorted, folder + "\x7f")
+            found = self._sorted[start:end]
+        return iter(found)
+
+    def sweep(self) -> None:
+        """Puts leave nothing behind here."""
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _set(self, key: str, data: bytes) -> None:
+        if key not in self._objects:
+            insort(self._sorted, key)
+        self._objects[key] = data

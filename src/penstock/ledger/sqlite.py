@@ -1,0 +1,227 @@
+"""A ledger in an SQLite file: the position is the primary key, and one immediate transaction is one append.
+
+The table lives beside the user's own tables if the file holds any, so that a sink in the same file commits its rows in the
+ledger's transaction. Source: sqlite.org, "Isolation In SQLite" and "Write-Ahead Logging"; `synchronous=FULL` makes a COMMIT
+durable before it returns. Nothing is created by reading.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import RLock
+from urllib.parse import quote
+
+from penstock.codec import decode_entry, encode_entry
+from penstock.diskreason import trouble_of
+from penstock.errors import Failed, OutcomeUnknown, PositionTaken, StoreIgnoresConditions
+from penstock.faults import FaultPoint
+from penstock.ledger.ownership import gap, require_own, require_pipeline
+from penstock.ledger.sqlite_proof import collect_proofs, prove_locks, prove_undamaged, prove_writers
+from penstock.ledger.sqlite_trouble import told, trouble
+from penstock.model import Entry, PipelineName, Position
+from penstock.protocols import Within
+
+INSERT = FaultPoint("ledger.sqlite_insert", "The entry is inserted at its position, in an open transaction.")
+COMMIT = FaultPoint("ledger.sqlite_commit", "The entry's transaction is committed.")
+PRUNE = FaultPoint("ledger.sqlite_prune", "Old entries are deleted in one transaction.")
+
+BUSY_TIMEOUT_S = 10.0
+
+_CREATE = """
+CREATE TABLE IF NOT EXISTS penstock_ledger (position INTEGER PRIMARY KEY, pipeline TEXT NOT NULL, entry TEXT NOT NULL)
+"""
+_EXISTS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'penstock_ledger'"
+_TAIL = "SELECT position, entry FROM penstock_ledger ORDER BY position DESC LIMIT 1"
+_AT = "SELECT position, entry FROM penstock_ledger WHERE position = ?"
+_OWNER = "SELECT position, pipeline FROM penstock_ledger ORDER BY position DESC LIMIT 1"
+_INSERT = "INSERT INTO penstock_ledger (position, pipeline, entry) VALUES (?, ?, ?)"
+_PRUNE = "DELETE FROM penstock_ledger WHERE position < ?"
+
+
+class SqliteLedger:
+    """A `Ledger` in the SQLite file at `path`. Safe to use from several threads: one connection, one call at a time.
+
+    Waits `busy_timeout_s` for another writer of the file, then raises Retryable.
+    """
+
+    def __init__(self, path: Path, *, pipeline: PipelineName, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+        self._path, self._pipeline, self._busy_timeout_s = path, pipeline, busy_timeout_s
+        self._lock = RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._writable = False
+
+    @property
+    def location(self) -> str:
+        """The file's path."""
+        return str(self._path)
+
+    @property
+    def home(self) -> str | None:
+        """As `Ledger.home`: `sqlite:` and the file's real path. `within` gets the `sqlite3.Connection`."""
+        return f"sqlite:{self._path.resolve()}"
+
+    def tail(self) -> Entry | None:
+        """As `Ledger.tail`: one look at the end of the primary key."""
+        return self._select(_TAIL)
+
+    def read(self, position: Position) -> Entry | None:
+        """As `Ledger.read`."""
+        return self._select(_AT, position)
+
+    def append(self, entry: Entry, *, within: Within | None = None) -> None:
+        """As `Ledger.append`. What `within` raises is raised on, and nothing is written."""
+        data = encode_entry(entry).decode("ascii")
+        with self._lock:
+            connection = self._open_for_writing()
+            with told(self.location):
+                connection.execute("BEGIN IMMEDIATE")
+            try:
+                with told(self.location), INSERT.around(error=_broken_disk, lost=_broken_disk):
+                    self._insert(connection, entry, data)
+                if within is not None:
+                    within(connection)
+            except BaseException:
+                self._drop()
+                raise
+            self._commit(connection)
+
+    def newest_first(self) -> Iterator[Entry]:
+        """As `Ledger.newest_first`: one look per entry, so that no lock is held between them."""
+        entry = self.tail()
+        while entry is not None:
+            yield entry
+            entry = self.read(Position(entry.position - 1))
+
+    def prove(self) -> None:
+        """As `Ledger.prove`: write-ahead mode, locks that hold between processes, racing writers, an undamaged table."""
+        with self._lock, told(self.location):
+            connection = self._open_for_writing()
+            prove_undamaged(connection, self._path)
+            prove_locks(connection, self._path)
+            prove_writers(connection, self._uri("rw"), location=self.location)
+
+    def prune(self, *, below: Position) -> None:
+        """As `Ledger.prune`. A pruned position stays taken because the tail stays. Raises ValueError if it would not."""
+        with self._lock:
+            connection = self._open_for_writing()
+            tail = self.tail()
+            if tail is None or below > tail.position:
+                raise ValueError(f"pruning below {below} would forget the tail")
+            with told(self.location), PRUNE.around(error=_broken_disk, lost=_broken_disk):
+                connection.execute(_PRUNE, (below,))
+            with told(self.location):
+                collect_proofs(connection)
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        with self._lock:
+            self._drop()
+
+    # --- reading and writing
+
+    def _select(self, statement: str, *values: int) -> Entry | None:
+        with self._lock:
+            connection = self._open_for_reading()
+            if connection is None:
+                return None
+            with told(self.location):
+                if not _has_table(connection):
+                    return None
+                row = connection.execute(statement, values).fetchone()
+        return None if row is None else self._decode(*row)
+
+    def _decode(self, position: int, text: str) -> Entry:
+        entry = decode_entry(text.encode(), where=f"Entry {position} of the ledger at {self.location}")
+        return require_own(entry, pipeline=self._pipeline, position=Position(position), location=self.location)
+
+    def _insert(self, connection: sqlite3.Connection, entry: Entry, data: str) -> None:
+        row = connection.execute(_OWNER).fetchone()
+        tail, pipeline = row or (0, entry.pipeline)
+        for name in (entry.pipeline, pipeline):
+            require_pipeline(name, pipeline=self._pipeline, location=self.location)
+        if entry.position <= tail:
+            raise PositionTaken
+        if entry.position != tail + 1:
+            raise gap(entry, location=self.location)
+        connection.execute(_INSERT, (entry.position, entry.pipeline, data))
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        try:
+            with COMMIT.around(error=_broken_disk, lost=_broken_disk):
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._drop()
+            told_of = trouble(error, self.location)
+            raise OutcomeUnknown(
+                f"Whether the newest entry was written is unknown: {told_of.message}", remedy=told_of.remedy
+            ) from error
+        except BaseException:
+            self._drop()
+            raise
+
+    # --- the connection
+
+    def _open_for_reading(self) -> sqlite3.Connection | None:
+        if self._connection is None and self._path.exists():
+            self._connection = self._connect("rw")
+        return self._connection
+
+    def _open_for_writing(self) -> sqlite3.Connection:
+        if self._connection is None or not self._writable:
+            self._drop()
+            self._make_folder()
+            self._connection = self._connect("rwc")
+            self._make_writable(self._connection)
+            self._writable = True
+        return self._connection
+
+    def _make_folder(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            found = trouble_of(error)
+            raise Failed(
+                f"The folder of the ledger {self._path} could not be created: {found.reason}.",
+                remedy=f"{found.advice}, then start again.",
+            ) from error
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        with told(self.location):
+            return sqlite3.connect(
+                self._uri(mode), uri=True, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False
+            )
+
+    def _uri(self, mode: str) -> str:
+        return f"file:{quote(str(self._path))}?mode={mode}"
+
+    def _make_writable(self, connection: sqlite3.Connection) -> None:
+        with told(self.location):
+            (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+            connection.execute("PRAGMA synchronous=FULL")
+            if not _has_table(connection):
+                connection.execute(_CREATE)
+        if mode != "wal":
+            raise StoreIgnoresConditions(
+                f"SQLite keeps {self._path} in journal mode {mode}, expected wal: the file system lacks shared memory.",
+                remedy="Put the ledger on a local disk.",
+            )
+
+    def _drop(self) -> None:
+        """Roll back and close: what the connection did is then known only to the file. Closing alone would keep the lock while
+        some cursor of the connection lives, in the traceback of an exception, say.
+        """
+        connection, self._connection, self._writable = self._connection, None, False
+        if connection is not None:
+            with suppress(sqlite3.Error):  # the file tells the truth, whatever the connection says while it goes
+                connection.rollback()
+            with suppress(sqlite3.Error):
+                connection.close()
+
+
+def _has_table(connection: sqlite3.Connection) -> bool:
+    return connection.execute(_EXISTS).fetchone() is not None
+
+
+def _broken_disk(point: str) -> Exception:
+    return sqlite3.OperationalError(f"disk I/O error at {point}")

@@ -1,0 +1,98 @@
+"""What a run tells while it goes on: one value per batch, one at the end. The keys of the last one are binding."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.model import Published, SinkName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkProgress:
+    """One sink's share: of a batch, or of a whole run (then `already_committed` counts batches)."""
+
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    already_committed: int = 0
+
+    def __add__(self, other: "SinkProgress") -> "SinkProgress":
+        return SinkProgress(
+            rows=self.rows + other.rows,
+            files=self.files + other.files,
+            bytes=self.bytes + other.bytes,
+            already_committed=self.already_committed + other.already_committed,
+        )
+
+
+def sink_progress(published: Published) -> SinkProgress:
+    """What one publication wrote: nothing if the target showed it already."""
+    if published.already:
+        return SinkProgress(already_committed=1)
+    totals = published.totals
+    return SinkProgress(rows=totals.rows, files=totals.files, bytes=totals.size_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchProgress:
+    """One batch that was delivered, or recognised as delivered before."""
+
+    batch_id: int
+    rows_in: int
+    already: bool
+    recovered: bool
+    sinks: Mapping[SinkName, SinkProgress]
+    stage_ms: int
+    decide_ms: int
+    publish_ms: int
+    path: str
+
+    @property
+    def rows_per_s(self) -> float:
+        """Rows through the protocol per second; 0 for a batch that was not run."""
+        spent_ms = self.stage_ms + self.decide_ms + self.publish_ms
+        return 0.0 if self.already or spent_ms == 0 else 1000.0 * self.rows_in / spent_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """The last object of `run --json`."""
+
+    pipeline: str
+    generation: int
+    batches: int
+    rows_in: int
+    sinks: Mapping[SinkName, SinkProgress]
+    last_batch_id: int | None
+    recovered: bool
+
+
+class RunTally:
+    """Adds the batches of one run up. Fed by the delivery's thread, read at the end."""
+
+    def __init__(self, sinks: tuple[SinkName, ...]) -> None:
+        self._sinks = {sink: SinkProgress() for sink in sinks}
+        self.batches, self.rows_in = 0, 0
+        self.last_batch_id: int | None = None
+        self.recovered = False
+
+    def add(self, progress: BatchProgress) -> None:
+        """Count one batch; a batch that was decided before counts only as already committed."""
+        for sink, share in progress.sinks.items():
+            self._sinks[sink] = self._sinks.get(sink, SinkProgress()) + share
+        self.recovered = self.recovered or progress.recovered
+        self.last_batch_id = progress.batch_id
+        if not progress.already and not progress.recovered:
+            self.batches += 1
+            self.rows_in += progress.rows_in
+
+    def summary(self, *, pipeline: str, generation: int) -> RunSummary:
+        """The totals so far."""
+        return RunSummary(
+            pipeline=pipeline,
+            generation=generation,
+            batches=self.batches,
+            rows_in=self.rows_in,
+            sinks=dict(self._sinks),
+            last_batch_id=self.last_batch_id,
+            recovered=self.recovered,
+        )

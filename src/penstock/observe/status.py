@@ -1,0 +1,113 @@
+"""Where a pipeline stands, from its ledger's tail alone and, if it can be read, from Spark's checkpoint; constant cost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.model import AccountName, BatchId, Entry, Generation, Opened, Position, QueryId, SinkName, Totals
+from penstock.protocols import Ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPosition:
+    """What Spark's checkpoint says: the newest planned batch, the newest batch in the commit log, and what runs next."""
+
+    query_id: QueryId | None
+    planned: BatchId | None
+    committed: BatchId | None
+
+    @property
+    def next_batch_id(self) -> BatchId:
+        """The batch that Spark runs at the next start."""
+        if self.planned is None:
+            return BatchId(0)
+        return self.planned if self.is_replay else BatchId(self.planned + 1)
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether Spark runs a batch again that it planned before."""
+        return self.planned is not None and (self.committed is None or self.committed < self.planned)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """One pipeline. `health` is `new`, `ok`, `replay` or `conflict`; `text` says it in a sentence."""
+
+    pipeline: str
+    ledger: str
+    health: str
+    text: str
+    generation: Generation | None
+    owner: str | None
+    last_batch_id: BatchId | None
+    last_written_at_ms: int | None
+    tail: Position | None
+    totals: Mapping[SinkName, Mapping[AccountName, Totals]]
+    checkpoint: CheckpointPosition | None
+
+
+def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | None) -> Status:
+    """Read the tail and judge it against the checkpoint."""
+    tail = ledger.tail()
+    health, text = _judge(tail, checkpoint)
+    return Status(
+        pipeline=pipeline,
+        ledger=ledger.location,
+        health=health,
+        text=text,
+        generation=None if tail is None else tail.generation,
+        owner=_owner(ledger, tail),
+        last_batch_id=_last_batch(tail),
+        last_written_at_ms=None if tail is None else tail.written_at_ms,
+        tail=None if tail is None else tail.position,
+        totals={} if tail is None else tail.summary.totals,
+        checkpoint=checkpoint,
+    )
+
+
+def _last_batch(tail: Entry | None) -> BatchId | None:
+    expected = None if tail is None else tail.summary.next_batch_id
+    return BatchId(expected - 1) if expected else None
+
+
+def _owner(ledger: Ledger, tail: Entry | None) -> str | None:
+    """Who opened the newest generation; entries of one generation lie behind its fence."""
+    if tail is None:
+        return None
+    for entry in ledger.newest_first():
+        if isinstance(entry.body, Opened):
+            return entry.body.owner
+        if tail.position - entry.position > 1_000:  # status must not cost more the longer a run lasts
+            break
+    return None
+
+
+def _judge(tail: Entry | None, checkpoint: CheckpointPosition | None) -> tuple[str, str]:
+    expected = None if tail is None else tail.summary.next_batch_id
+    if tail is None or expected is None or tail.summary.query_id is None:
+        return "new", "Nothing was delivered yet."
+    if checkpoint is None or checkpoint.query_id is None:
+        return "conflict", f"The ledger expects batch {expected}, but there is no checkpoint. A start would be refused."
+    if checkpoint.query_id != tail.summary.query_id:
+        return "conflict", (
+            f"The ledger continues query {tail.summary.query_id}, but the checkpoint is of query {checkpoint.query_id}. "
+            "A start would be refused."
+        )
+    return _judge_position(expected, checkpoint)
+
+
+def _judge_position(expected: BatchId, checkpoint: CheckpointPosition) -> tuple[str, str]:
+    upcoming = checkpoint.next_batch_id
+    if upcoming == expected:
+        again = " (planned before, not delivered yet)" if checkpoint.is_replay else ""
+        return "ok", f"Everything up to batch {expected - 1} is decided; the next start runs batch {expected}{again}."
+    if upcoming == expected - 1 and checkpoint.is_replay:
+        return "replay", f"Spark will run batch {upcoming} again; it is decided already and will not be delivered twice."
+    if upcoming > expected:
+        return (
+            "conflict",
+            f"Spark would go on with batch {upcoming}, but the ledger expects {expected}. A start would be refused.",
+        )
+    return "conflict", (
+        f"The checkpoint would go on with batch {upcoming}, older than the ledger's {expected}: it looks like an old copy. "
+        "Batches with the same offsets are recognised; others are refused."
+    )

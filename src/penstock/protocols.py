@@ -1,0 +1,208 @@
+"""What a ledger and a sink must do. Nothing to inherit: any object with these methods will do.
+
+Who calls what:
+
+- **Task side** (a Python worker of Spark, or the driver itself for small batches): `Stager.open` once per attempt, then
+  `StageWriter.write` per Arrow batch, then `finish` or `abandon`. A stager is pickled and travels to the tasks.
+- **Driver side**, always from one coordinator: `Sink.prepare` once per generation, `Sink.publish` for every decision and again
+  for the newest one at every start, `Sink.sweep` after that. `check` and `verify` are called by the commands of those names.
+- The **ledger** is called by the coordinator only; commands that show it use `tail`, `read` and `newest_first`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from penstock.model import (
+    AccountName,
+    Attempt,
+    Entry,
+    Finding,
+    PipelineName,
+    Position,
+    Publication,
+    Published,
+    SinkKind,
+    SinkName,
+    SinkReport,
+    Staged,
+    SweepCut,
+    Totals,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Within = Callable[[object], None]
+
+SCHEMA_KEY = b"penstock.schema"
+"""Metadata key of the Arrow schema that `Stager.open` is given: Spark's JSON of the rows, where the caller has it."""
+
+
+class Ledger(Protocol):
+    """One append-only log per pipeline with one conditional operation.
+
+    The cost of `tail`, `read` and `append` does not depend on how many entries there are. Positions start at 1 and are dense
+    from the oldest retained one to the tail.
+    """
+
+    @property
+    def location(self) -> str:
+        """Where it is, for people: no secrets in it."""
+        ...
+
+    def tail(self) -> Entry | None:
+        """The newest entry, None if nothing was ever appended."""
+        ...
+
+    def read(self, position: Position) -> Entry | None:
+        """The entry at `position`, None if it was never written or is no longer retained."""
+        ...
+
+    def append(self, entry: Entry, *, within: Within | None = None) -> None:
+        """Put `entry` at `entry.position` unless that position is, or ever was, occupied. Durable on return.
+
+        `within` is called with the open transaction just before it commits, and only by a ledger whose `home` is not None.
+        Raises PositionTaken, Retryable (nothing was written), OutcomeUnknown (the caller reads the position and compares nonces).
+        Never retries by itself.
+        """
+        ...
+
+    @property
+    def home(self) -> str | None:
+        """The database whose transaction `append` is, if sinks may ride in it; equal to `Rider.home` of such a sink."""
+        ...
+
+    def newest_first(self) -> Iterator[Entry]:
+        """Retained entries from the tail backwards; lazily, so that the caller may stop."""
+        ...
+
+    def prove(self) -> None:
+        """Prove that put-if-absent holds here, with racing writers. Raises StoreIgnoresConditions."""
+        ...
+
+    def prune(self, *, below: Position) -> None:
+        """Forget entries before `below`. An append at a forgotten position still answers PositionTaken."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...
+
+
+class StageWriter(Protocol):
+    """Stages the rows of one attempt for one sink. Used by one thread."""
+
+    def write(
+        self,
+        rows: "pa.RecordBatch",
+        *,
+        hashes: "pa.UInt64Array",
+        accounts: "pa.StringArray | None",
+    ) -> None:
+        """Take `rows`; `hashes` holds each row's 64-bit hash, `accounts` each row's routed account (None: the sink has no route).
+
+        Raises StageFailed for rows that cannot be taken: no such account, a value that cannot be written.
+        """
+        ...
+
+    def finish(self) -> Sequence[Staged]:
+        """Make what was taken durable where it is, still invisible, and say what it is. Nothing was taken: an empty list."""
+        ...
+
+    def abandon(self) -> None:
+        """Close handles. Leaves what was written to the sweep: who knows how far the attempt got."""
+        ...
+
+
+class Stager(Protocol):
+    """A picklable recipe for stage writers: settings only, no handles, no clients."""
+
+    def open(self, attempt: Attempt, schema: "pa.Schema") -> StageWriter:
+        """A writer for the rows of `attempt`. Called once per attempt, possibly many attempts in one process at once."""
+        ...
+
+
+class Sink(Protocol):
+    """One place that a pipeline delivers to."""
+
+    @property
+    def name(self) -> SinkName:
+        """The key under `sinks:` in the pipeline file."""
+        ...
+
+    @property
+    def kind(self) -> SinkKind:
+        """How it publishes exactly once."""
+        ...
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether it can; False for sinks meant for people's eyes, such as console."""
+        ...
+
+    @property
+    def route_sql(self) -> str | None:
+        """A Spark SQL expression over the rows that yields the account's name, None if there is nothing to route."""
+        ...
+
+    @property
+    def accounts(self) -> Sequence[AccountName]:
+        """Every account; `[ONLY_ACCOUNT]` for a sink with just one place."""
+        ...
+
+    def describe(self) -> Mapping[str, str]:
+        """What it does at `stage` and at `publish`, and which path it takes, for `penstock explain`."""
+        ...
+
+    def check(self) -> Sequence[Finding]:
+        """Look whether the target can be reached and written, without changing it for good. For `penstock check`."""
+        ...
+
+    def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
+        """Get the target ready: create what `create: true` allows, prove what the guarantee needs. Once per generation.
+
+        `schema` is Spark's JSON of the rows, None where only recovery is to follow.
+        Raises Refused where the target cannot give what the sink promises, Failed or Retryable where it cannot be had now.
+        """
+        ...
+
+    def stager(self) -> Stager:
+        """The recipe to ship to the tasks of the next batch."""
+        ...
+
+    def publish(self, publication: Publication) -> Published:
+        """Make exactly this visible, durably, however often it is called and by however many drivers at a time.
+
+        Rolls forward only. A target that shows it already, or showed it and was changed by maintenance since, is left alone and
+        answers `already`. Raises Retryable or OutcomeUnknown (call it again), StagedDataLost, ContentConflict.
+        """
+        ...
+
+    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+        """Collect staging that is dead by `cut` and name what was (or would be) collected. Never called in an error path."""
+        ...
+
+    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+        """Compare the target's content with what was decided, reading every row, without Spark.
+
+        `expected` counts all batches ever; `known` gives the retained publications, newest first, to name files and batches.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...
+
+
+@runtime_checkable
+class Rider(Protocol):
+    """A transactional sink that can commit inside the ledger's own transaction where both live in one database."""
+
+    @property
+    def home(self) -> str | None:
+        """Names the database; the coordinator compares it with `Ledger.home`."""
+        ...
+
+    def publish_within(self, transaction: object, publication: Publication) -> Published:
+        """As `publish`, on the ledger's open transaction; must not COMMIT or ROLLBACK."""
+        ...

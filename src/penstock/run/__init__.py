@@ -1,0 +1,1 @@
+"""Putting a pipeline together and running it on Spark."""

@@ -1,0 +1,111 @@
+"""`penstock adopt`: what accepting the present checkpoint would mean, said first and done only on request."""
+
+import getpass
+from dataclasses import dataclass, replace
+
+from penstock.commit.identity import recognise
+from penstock.commit.publication import decision_of
+from penstock.errors import BatchForgotten, BatchGap, CheckpointDamaged, CheckpointReplaced, OffsetsConflict, Refused
+from penstock.model import BatchId, QueryId, Summary
+from penstock.observe.status import CheckpointPosition
+from penstock.run.assembly import DeliveryPlan
+from penstock.run.operations import acting
+from penstock.run.parts import Parts, coordinator_of, opened_by_this_process
+from penstock.run.preflight import position_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """What would be (or was) recorded. `needed` is False where the checkpoint continues the ledger as it is."""
+
+    needed: bool
+    done: bool
+    query_id: QueryId | None
+    next_batch_id: BatchId
+    consequences: tuple[str, ...]
+
+
+def adopt(plan: DeliveryPlan, *, reason: str, yes: bool) -> Adoption:
+    """Say what adopting means; with `yes` fence, publish what is decided, and record it. Raises CheckpointDamaged."""
+    with acting(plan) as parts:
+        tail = parts.ledger.tail()
+        adoption = plan_adoption(parts, Summary() if tail is None else tail.summary)
+        if not yes or not adoption.needed:
+            return adoption
+        coordinator = coordinator_of(parts)
+        for sink in parts.sinks:
+            sink.prepare(pipeline=parts.pipeline, schema=None)
+        coordinator.open(opened_by_this_process(parts))
+        coordinator.adopt(
+            query_id=adoption.query_id, next_batch_id=adoption.next_batch_id, reason=reason, operator=getpass.getuser()
+        )
+        return replace(adoption, done=True)
+
+
+def plan_adoption(parts: Parts, summary: Summary) -> Adoption:
+    """What it would mean to go on with this checkpoint: a judgement of both sides that changes nothing."""
+    position = position_of(parts.checkpoint)
+    if position is None:
+        return _new_checkpoint(summary)
+    if position.query_id is None:
+        raise CheckpointDamaged(
+            f"The checkpoint {parts.checkpoint.location} has lost its metadata file, so Spark would not start on it.",
+            remedy='Write {"id":"…"} into it with the query id that `penstock history` shows, or remove the checkpoint.',
+        )
+    conflict = _conflict(parts, summary, position)
+    said = _continues(summary, position) if conflict is None else None
+    return Adoption(
+        needed=said is None,
+        done=False,
+        query_id=position.query_id,
+        next_batch_id=position.next_batch_id,
+        consequences=(said,) if said is not None else _consequences(summary, position, conflict),
+    )
+
+
+def _conflict(parts: Parts, summary: Summary, position: CheckpointPosition) -> Refused | None:
+    """Why the newest batch that Spark planned would be refused, None if it would not. Raises what no adoption can resolve."""
+    if position.planned is None:
+        return None
+    try:
+        batch = parts.checkpoint.batch(position.planned, parts.source_names(position.planned))
+        recognise(batch, summary=summary, decision_of=lambda batch_id: decision_of(parts.ledger, batch_id))
+    except (CheckpointReplaced, OffsetsConflict, BatchGap, BatchForgotten) as refusal:
+        return refusal
+    return None
+
+
+def _continues(summary: Summary, position: CheckpointPosition) -> str | None:
+    upcoming, expected = position.next_batch_id, summary.next_batch_id
+    if summary.query_id is None or expected is None:
+        return "The ledger is empty and the checkpoint is new: there is nothing to adopt." if upcoming == 0 else None
+    if position.query_id == summary.query_id and upcoming in {expected, expected - 1}:
+        return "The checkpoint continues the ledger: there is nothing to adopt."
+    return None
+
+
+def _consequences(summary: Summary, position: CheckpointPosition, conflict: Refused | None) -> tuple[str, ...]:
+    upcoming, expected = position.next_batch_id, summary.next_batch_id
+    said = () if conflict is None else (conflict.message,)
+    if position.query_id == summary.query_id and expected is not None and upcoming > expected:
+        return (
+            *said,
+            f"Batches {expected} to {upcoming - 1} are taken as delivered although they were not: their records are LOST.",
+        )
+    return (
+        *said,
+        f"The pipeline goes on with query {position.query_id} from batch {upcoming}.",
+        "Whatever that checkpoint reads again gets into the sinks TWICE (write: append); what it skips is lost.",
+        "Compare its offsets (`penstock checkpoint inspect`) with the last ones delivered (`penstock history`).",
+    )
+
+
+def _new_checkpoint(summary: Summary) -> Adoption:
+    if summary.query_id is None:
+        said: tuple[str, ...] = ("There is neither a checkpoint nor anything delivered: there is nothing to adopt.",)
+    else:
+        said = (
+            "Spark makes a new checkpoint and reads every source from where its options say.",
+            "Records that were delivered before and are still in the source get into the sinks TWICE (write: append).",
+        )
+    return Adoption(needed=summary.query_id is not None, done=False, query_id=None, next_batch_id=BatchId(0), consequences=said)

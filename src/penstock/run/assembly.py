@@ -1,0 +1,167 @@
+"""From settings to the real ledger, sinks and checkpoint. The only place that knows every kind of sink."""
+
+import hashlib
+import importlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.errors import GuaranteeTooWeak, Usage
+from penstock.ledger.open import open_ledger
+from penstock.model import AccountName, Guarantee, PipelineName, SinkName, SourceName
+from penstock.protocols import Ledger, Sink
+from penstock.run.parts import Parts
+from penstock.spec import sink as settings_of
+from penstock.spec.account import FAIL, Route
+from penstock.spec.pipeline import DeliverySettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryPlan:
+    """All a delivery is configured by: picklable, no handles. `sources` are in the order of the query's plan; empty: unnamed."""
+
+    settings: DeliverySettings
+    sources: tuple[SourceName, ...] = ()
+
+    @property
+    def pipeline(self) -> PipelineName:
+        """The ledger's identity."""
+        return PipelineName(self.settings.pipeline)
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the settings, secrets masked: shows in the ledger when they changed."""
+        shown = json.dumps(self.settings.shown(), sort_keys=True, default=str)
+        return hashlib.sha256(shown.encode()).hexdigest()[:16]
+
+
+def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Parts:
+    """Everything a delivery needs, opened. If `demanded`, raises GuaranteeTooWeak for a sink that gives less than that."""
+    sinks = sinks_of(plan)
+    if demanded:
+        require_guarantee(plan, sinks)
+    return Parts(
+        pipeline=plan.pipeline,
+        ledger=ledger_of(plan),
+        sinks=sinks,
+        checkpoint=SparkCheckpoint(plan.settings.checkpoint),
+        sources=plan.sources,
+        digest=plan.digest,
+        demanded=plan.settings.guarantee,
+    )
+
+
+def ledger_of(plan: DeliveryPlan) -> Ledger:
+    """The pipeline's ledger; the caller closes it."""
+    return open_ledger(plan.settings.ledger, pipeline=plan.pipeline)
+
+
+def sinks_of(plan: DeliveryPlan) -> tuple[Sink, ...]:
+    """The pipeline's sinks in the order of the file; nothing is connected or written yet."""
+    return tuple(_sink(SinkName(name), settings, plan) for name, settings in plan.settings.sinks.items())
+
+
+def require_guarantee(plan: DeliveryPlan, sinks: tuple[Sink, ...]) -> None:
+    """Raise GuaranteeTooWeak if exactly-once is demanded of a sink that cannot give it."""
+    weak = [sink.name for sink in sinks if not sink.exactly_once]
+    if weak and plan.settings.guarantee is Guarantee.EXACTLY_ONCE:
+        raise GuaranteeTooWeak(
+            f"The pipeline demands exactly_once, but sink {weak[0]!r} can only give at_least_once.",
+            remedy="Take the sink out, or demand `guarantee: at_least_once`.",
+        )
+
+
+def _sink(name: SinkName, settings: Any, plan: DeliveryPlan) -> Sink:
+    return _BUILDERS[type(settings)](name, settings, plan)
+
+
+def _parquet(name: SinkName, settings: settings_of.Parquet, plan: DeliveryPlan) -> Sink:
+    from penstock.sink.parquet import ParquetSink, directory_account
+
+    accounts = {
+        AccountName(account): directory_account(place.directory, options=place.options)
+        for account, place in settings.accounts.items()
+    }
+    return ParquetSink(
+        name=name,
+        pipeline=plan.pipeline,
+        accounts=accounts,
+        route_sql=route_sql(settings.route, tuple(settings.accounts)),
+        unrouted=None if settings.unrouted == FAIL else AccountName(settings.unrouted),
+        partition_by=settings.partition_by,
+        compression=settings.compression,
+        target_file_size_bytes=settings.target_file_size,
+    )
+
+
+def _sqlite(name: SinkName, settings: settings_of.Sqlite, plan: DeliveryPlan) -> Sink:
+    from penstock.sink.sqlite import SqliteSink
+
+    return SqliteSink(
+        name=name,
+        path=str(settings.file),
+        table=settings.table,
+        write=settings.write,
+        key=settings.key,
+        create=settings.create,
+        spool=plan.settings.spool,
+    )
+
+
+def _console(name: SinkName, settings: settings_of.Console, plan: DeliveryPlan) -> Sink:
+    from penstock.sink.console import ConsoleSink
+
+    return ConsoleSink(name=name, rows=settings.rows, truncate=settings.truncate, spool=plan.settings.spool)
+
+
+def _memory(name: SinkName, settings: settings_of.Memory, plan: DeliveryPlan) -> Sink:  # noqa: ARG001 - one signature for all
+    from penstock.sink.memory import MemorySink
+
+    complete = getattr(plan.settings, "output_mode", "append") == "complete"
+    return MemorySink(name=name, spool=plan.settings.spool, write="replace" if complete else "append")
+
+
+def _user_written(name: SinkName, settings: settings_of.PythonSink, plan: DeliveryPlan) -> Sink:
+    module, _, attribute = settings.python.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as missing:
+        raise Usage(
+            f"Sink {name!r} names {settings.python}, which cannot be imported: {missing}.",
+            remedy="Correct the name, or put the module on PYTHONPATH.",
+        ) from missing
+    sink: Sink = made(name=name, spool=plan.settings.spool, **settings.options)
+    return sink
+
+
+_BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
+    settings_of.Parquet: _parquet,
+    settings_of.Sqlite: _sqlite,
+    settings_of.Console: _console,
+    settings_of.Memory: _memory,
+    settings_of.PythonSink: _user_written,
+}
+
+
+def route_sql(route: Route | None, accounts: tuple[str, ...]) -> str | None:
+    """The Spark SQL expression that yields a row's account."""
+    if route is None:
+        return None
+    if route.column is not None:
+        return f"CAST({quoted(route.column)} AS STRING)"
+    if route.hash is not None:
+        columns = ", ".join(quoted(column) for column in route.hash)
+        names = ", ".join(_literal(account) for account in accounts)
+        return f"element_at(array({names}), CAST(pmod(xxhash64({columns}), {len(accounts)}) AS INT) + 1)"
+    return route.sql
+
+
+def quoted(column: str) -> str:
+    """A column's name as Spark SQL identifier."""
+    return "`" + column.replace("`", "``") + "`"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,162 @@
+"""`penstock check`: what is guaranteed, why, and what would break it, before anything runs."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import penstock
+from penstock.claim import Claim, too_weak
+from penstock.errors import GuaranteeTooWeak, PenstockError, Usage
+from penstock.model import Finding, Guarantee, SinkKind, Summary
+from penstock.protocols import Sink
+from penstock.run.assembly import sinks_of
+from penstock.run.operations import acting
+from penstock.run.preflight import require_continuation
+from penstock.source.guarantee import relevant_confs, source_claims
+from penstock.sparkerror import read_spark_error
+from penstock.transform.guarantee import operator_claims, output_mode_claim, require_mode, trigger_claim
+from penstock.transform.plan import plan_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.run.pipeline import Pipeline
+
+_WHY: Mapping[SinkKind, str] = {
+    SinkKind.STAGING: "Rows are staged where no reader looks, decided once in the ledger, and moved into place by name.",
+    SinkKind.TRANSACTIONAL: "Rows and the mark that the batch is there commit in one transaction.",
+    SinkKind.IDEMPOTENT: "The same batch writes the same keys with the same values, however often.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """Everything `check` found. `given` is what the pipeline as a whole guarantees."""
+
+    pipeline: str
+    demanded: Guarantee
+    given: Guarantee
+    claims: tuple[Claim, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def too_weak(self) -> tuple[Claim, ...]:
+        """The parts that give less than is demanded."""
+        return too_weak(self.claims, self.demanded)
+
+    @property
+    def ok(self) -> bool:
+        """Whether a start would be let through and could reach everything."""
+        return not self.too_weak and all(finding.ok for finding in self.findings)
+
+
+def check(pipeline: "Pipeline", spark: SparkSession | None) -> CheckReport:
+    """Called by `Pipeline.check`. Starts Spark to analyse the query; runs no batch and leaves nothing behind. Raises Usage."""
+    session = spark or pipeline.session()
+    frame, _ = pipeline.frame(session)
+    claims = claims_of(pipeline, frame, session)
+    weak = too_weak(claims, Guarantee.EXACTLY_ONCE)
+    return CheckReport(
+        pipeline=pipeline.settings.pipeline,
+        demanded=pipeline.settings.guarantee,
+        given=Guarantee.AT_LEAST_ONCE if weak else Guarantee.EXACTLY_ONCE,
+        claims=claims,
+        findings=(*_findings(pipeline), _executors(session)),
+    )
+
+
+def require_demanded(pipeline: "Pipeline", frame: DataFrame, spark: SparkSession) -> None:
+    """Raise GuaranteeTooWeak if some part of the pipeline gives less than is demanded; Usage for an impossible output mode."""
+    weak = too_weak(claims_of(pipeline, frame, spark), pipeline.settings.guarantee)
+    if weak:
+        raise GuaranteeTooWeak(
+            f"The pipeline demands exactly_once, but {weak[0].subject} gives at_least_once: {weak[0].why}",
+            remedy=f"{weak[0].remedy} Or demand `guarantee: at_least_once`.".lstrip(),
+        )
+
+
+def claims_of(pipeline: "Pipeline", frame: DataFrame, spark: SparkSession) -> tuple[Claim, ...]:
+    """Every claim, in the order of a row's way. Raises Usage for an output mode that Spark would refuse."""
+    settings, plan, sinks = pipeline.settings, plan_of(frame), sinks_of(pipeline.plan)
+    require_mode(plan, output_mode=settings.output_mode)
+    for sink in sinks:
+        _require_routable(frame, sink)
+    return (
+        *source_claims(settings.sources, relevant_confs(spark)),
+        *operator_claims(plan, output_mode=settings.output_mode),
+        output_mode_claim(settings.output_mode),
+        trigger_claim(settings.trigger),
+        *(_sink_claim(sink, settings.sinks[sink.name].type) for sink in sinks),
+    )
+
+
+def _require_routable(frame: DataFrame, sink: Sink) -> None:
+    """Raise Usage if the route of `sink` cannot be computed from the rows."""
+    if sink.route_sql is None:
+        return
+    try:
+        _ = frame.selectExpr(sink.route_sql).schema
+    except PySparkException as error:
+        raise Usage(
+            f"sinks.{sink.name}.route cannot be computed from the rows: {read_spark_error(str(error)).sentence}",
+            remedy=f"The rows have {', '.join(frame.columns)}: correct the route or the transform.",
+        ) from error
+
+
+def _sink_claim(sink: Sink, kind: str) -> Claim:
+    subject = f"sink {sink.name} ({kind})"
+    if not sink.exactly_once:
+        return Claim(
+            subject=subject,
+            guarantee=Guarantee.AT_LEAST_ONCE,
+            why="It may show a batch again after a crash.",
+            remedy="Take it out.",
+        )
+    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=_WHY[sink.kind])
+
+
+def _findings(pipeline: "Pipeline") -> Iterator[Finding]:
+    with acting(pipeline.plan, demanded=False) as parts:
+        for sink in parts.sinks:
+            yield from sink.check()
+        yield _finding("ledger", parts.ledger.location, parts.ledger.prove)
+        tail = parts.ledger.tail()
+        summary = Summary() if tail is None else tail.summary
+        continues = "continues what the ledger holds" if summary.query_id else "nothing was delivered yet"
+        yield _finding("checkpoint", continues, lambda: require_continuation(summary, parts.checkpoint))
+
+
+def _finding(subject: str, fine: str, prove: Callable[[], None]) -> Finding:
+    try:
+        prove()
+    except PenstockError as error:
+        return Finding(subject=subject, ok=False, message=str(error))
+    return Finding(subject=subject, ok=True, message=fine)
+
+
+def _executors(spark: SparkSession) -> Finding:
+    """Whether tasks can import Penstock, and the same one."""
+
+    def versions(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa
+
+        for _ in batches:
+            pass
+        try:
+            from penstock import __version__ as found
+        except ImportError as missing:
+            found = f"missing: {missing}"
+        yield pa.RecordBatch.from_pydict({"version": [found]})
+
+    rows = spark.range(1).mapInArrow(versions, "version STRING").collect()
+    odd = sorted({row[0] for row in rows} - {penstock.__version__})
+    if odd:
+        return Finding(
+            subject="executors",
+            ok=False,
+            message=f"Tasks have Penstock {odd[0]}, the driver {penstock.__version__}: install the same on every executor.",
+        )
+    return Finding(subject="executors", ok=True, message=f"import penstock {penstock.__version__}")

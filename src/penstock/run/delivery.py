@@ -1,0 +1,143 @@
+"""`Delivery`: what a streaming query calls for every micro-batch. Configuration until it runs, and picklable as such."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from penstock.carried import carried
+from penstock.errors import PenstockError
+from penstock.model import BatchId, Guarantee, SourceName
+from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.run.failure import StopRequested, from_exception
+from penstock.run.open_delivery import Observer, OpenDelivery
+from penstock.run.query import Query, start_streaming
+from penstock.spec.pipeline import DeliverySettings
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from penstock.spec.sink import Sink
+
+
+class Undelivered(RuntimeError):
+    """What Spark is told when a batch failed. Its text carries the real error through Spark."""
+
+
+class Delivery:
+    """Exactly-once delivery of one streaming query into the given sinks.
+
+    Either `delivery.start(df.writeStream…)`, or pass the object itself to `foreachBatch` with `delivery.checkpoint` as checkpoint
+    location: then it opens, and recovers, with the first batch. `pipeline` names the ledger and outlives every checkpoint; `home`
+    is where ledger, spool and checkpoint are unless told otherwise. Works on classic and Connect sessions.
+
+    Every exception in a batch, `SystemExit` included, becomes a failed batch; its cause is kept in `failure`.
+    """
+
+    def __init__(
+        self,
+        pipeline: str,
+        *,
+        home: str | Path,
+        sinks: "Mapping[str, Sink]",
+        ledger: str | None = None,
+        spool: str | Path | None = None,
+        checkpoint: str | Path | None = None,
+        sources: Sequence[str] = (),
+        guarantee: Guarantee | str = Guarantee.EXACTLY_ONCE,
+    ) -> None:
+        places = {"ledger": ledger, "spool": spool, "checkpoint": checkpoint}
+        given = {key: place for key, place in places.items() if place is not None}
+        values: dict[str, Any] = {"pipeline": pipeline, "home": home, "sinks": sinks, "guarantee": guarantee, **given}
+        settings = DeliverySettings(**values)
+        self._plan = DeliveryPlan(settings=settings, sources=tuple(SourceName(source) for source in sources))
+        self._open: OpenDelivery | None = None
+        self.failure: BaseException | None = None
+
+    @classmethod
+    def of_plan(cls, plan: DeliveryPlan) -> "Delivery":
+        """A delivery of settings that are complete and checked already."""
+        made = cls.__new__(cls)
+        made.__setstate__({"plan": plan})
+        return made
+
+    @property
+    def plan(self) -> DeliveryPlan:
+        """The complete configuration."""
+        return self._plan
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint location to give to Spark."""
+        return self._plan.settings.checkpoint
+
+    def start(self, writer: "DataStreamWriter", *, observers: Sequence[Observer] = (), batches: int | None = None) -> Query:
+        """Recover, then start the query that `writer` describes; its trigger and output mode are the writer's.
+
+        With `batches` the query is to be stopped after that many new ones; `Query.run_until` does it.
+        Raises Refused, Retryable or Failed before Spark starts anything.
+        """
+        frame = getattr(writer, "_df", None)
+        if frame is not None:  # a Connect session opens where its batches run
+            self.open(schema=frame.schema.json(), observers=observers, batches=batches)
+        try:
+            streaming = start_streaming(writer.foreachBatch(self), checkpoint=self.checkpoint)
+        except BaseException:
+            self.release()
+            raise
+        return Query(streaming, self)
+
+    def open(self, *, schema: str | None, observers: Sequence[Observer] = (), batches: int | None = None) -> OpenDelivery:
+        """Open a new generation and recover; what an earlier one of this object held is released."""
+        self.release()
+        opened = OpenDelivery(assemble(self._plan), observers=observers, batches=batches)
+        try:
+            opened.open(schema=schema)
+        except BaseException:
+            opened.release()
+            raise
+        self._open, self.failure = opened, None
+        return opened
+
+    @property
+    def opened(self) -> OpenDelivery | None:
+        """The running state, None before the first batch of a query that opens by itself."""
+        return self._open
+
+    def release(self) -> None:
+        """Close files and connections; the next use opens again."""
+        if self._open is not None:
+            self._open.release()
+            self._open = None
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Called by Spark for every micro-batch; never raises anything but Undelivered."""
+        try:
+            self._deliver(rows, BatchId(batch_id))
+        except StopRequested as stop:
+            self.failure = stop
+        except BaseException as cause:  # noqa: BLE001 - SystemExit here would hang the query for ever (docs/GUARANTEES.md)
+            self.failure = cause
+        if self.failure is not None:
+            raise Undelivered(_told(self.failure)) from None
+
+    def _deliver(self, rows: DataFrame, batch_id: BatchId) -> None:
+        if self.failure is not None:
+            raise self.failure
+        opened = self._open or self.open(schema=rows.schema.json())
+        opened.deliver(rows, batch_id)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"plan": self._plan}
+
+    def __setstate__(self, state: dict[str, DeliveryPlan]) -> None:
+        self._plan = state["plan"]
+        self._open, self.failure = None, None
+
+
+def _told(failure: BaseException) -> str:
+    if isinstance(failure, StopRequested):
+        return "stopped on request"
+    error: PenstockError = from_exception(failure)
+    return carried(error)

@@ -1,0 +1,63 @@
+"""`penstock explain`: how a batch of this pipeline will go, before one runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from penstock.model import SinkName, SourceName
+from penstock.run.assembly import sinks_of
+from penstock.stage.path import DRIVER_BYTES, DRIVER_ROWS
+from penstock.transform.operators import stateful_operators
+from penstock.transform.plan import plan_of, source_order
+
+if TYPE_CHECKING:
+    from penstock.run.pipeline import Pipeline
+
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One batch's way. `scans` counts how often each source is read per batch: once, unless the transform names it again.
+
+    `batches_per_day` is None where the trigger sets no interval.
+    """
+
+    pipeline: str
+    scans: Mapping[SourceName, int]
+    stateful: tuple[str, ...]
+    columns: tuple[str, ...]
+    path: str
+    sinks: Mapping[SinkName, Mapping[str, str]]
+    ledger: str
+    batches_per_day: int | None
+
+
+def explain(pipeline: "Pipeline", spark: SparkSession) -> Explanation:
+    """Called by `Pipeline.explain`. Analyses the query; runs nothing. Raises Usage."""
+    frame, sources = pipeline.frame(spark)
+    plan = plan_of(frame)
+    order = source_order(plan, tuple(sources))
+    stateful = tuple(operator.name for operator in stateful_operators(plan))
+    interval_ms = pipeline.settings.trigger.processing_time
+    return Explanation(
+        pipeline=pipeline.settings.pipeline,
+        scans={name: sum(scan.partition("#")[0] == name for scan in order) for name in sources},
+        stateful=stateful,
+        columns=tuple(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields),
+        path=_path(stateful=bool(stateful)),
+        sinks={sink.name: sink.describe() for sink in sinks_of(pipeline.plan)},
+        ledger="one append per batch: " + pipeline.settings.ledger,
+        batches_per_day=_DAY_MS // interval_ms if interval_ms else None,
+    )
+
+
+def _path(*, stateful: bool) -> str:
+    if stateful:
+        return "tasks stage every batch (the query keeps state)"
+    return (
+        f"the driver stages a batch after one of at most {DRIVER_ROWS:,} rows and {DRIVER_BYTES >> 20} MiB, "
+        "which saves starting Python workers; tasks stage larger ones, and the first"
+    )

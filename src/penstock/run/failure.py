@@ -1,0 +1,78 @@
+"""From whatever ended a Spark query to one sentence for people and back to the error class that says what to do.
+
+A foreachBatch function may run in another process than the one that awaits the query (Spark Connect), and Spark keeps only the
+text of its exception, so that text carries the error (penstock.carried).
+"""
+
+from penstock.carried import carried_in
+from penstock.checkpoint.anomaly import Anomaly, Severity
+from penstock.checkpoint.inspection import inspect_checkpoint
+from penstock.diskreason import trouble_in
+from penstock.errors import BatchFailed, CheckpointDamaged, CheckpointMissing, Failed, Fenced, PenstockError
+from penstock.sparkerror import read_spark_failure
+
+_FENCING = ("CONCURRENT_STREAM_LOG_UPDATE", "CONCURRENT_QUERY")
+_LOST_METADATA = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
+
+
+class StopRequested(BaseException):
+    """The batch was dropped because the run is to stop; nothing of it was decided."""
+
+
+def from_exception(cause: BaseException) -> PenstockError:
+    """The error that `cause`, raised while a batch was delivered, means."""
+    if isinstance(cause, PenstockError):
+        return cause
+    return from_text(str(cause)) or BatchFailed(
+        f"The batch failed with {type(cause).__name__}: {read_spark_failure(str(cause)).sentence}",
+        remedy="Mend the cause and start again: what was decided is published, anything else is delivered anew.",
+    )
+
+
+def from_query(text: str, *, checkpoint: str, doing: str = "run") -> PenstockError:
+    """The error behind the text of an exception of Spark's, raised while it was to `doing` the query."""
+    known = from_text(text)
+    if known is not None:
+        return known
+    said, seen, damage = read_spark_failure(text), trouble_in(checkpoint), _damage_of(checkpoint)
+    if seen is not None:
+        return Failed(
+            f"Spark cannot write the checkpoint {checkpoint}: {seen.reason} ({said.message}).",
+            remedy=f"{seen.advice} and start again: nothing was lost.",
+        )
+    if damage is not None:
+        return CheckpointDamaged(
+            f"Spark could not {doing} the query, since its checkpoint {checkpoint} is damaged: {damage.message} "
+            f"(Spark says: {said.message})",
+            remedy=f"{damage.remedy} `penstock checkpoint explain` says more.",
+        )
+    return Failed(
+        f"Spark could not {doing} the query: {said.sentence}", remedy="Mend the cause and start again: nothing was lost."
+    )
+
+
+def _damage_of(checkpoint: str) -> Anomaly | None:
+    """What keeps Spark from starting on the checkpoint, as far as its files tell."""
+    try:
+        found = inspect_checkpoint(checkpoint).anomalies
+    except PenstockError:  # it cannot be read from here: Spark's own words must do
+        return None
+    return next((anomaly for anomaly in found if anomaly.severity is Severity.STOPS), None)
+
+
+def from_text(text: str) -> PenstockError | None:
+    """The error whose class or Spark condition stands in `text`, None if there is none."""
+    known = carried_in(text)
+    if known is not None:
+        return known
+    if any(condition in text for condition in _FENCING):
+        return Fenced(
+            "Another run of this query writes to the same checkpoint.",
+            remedy="Let the newer run work, or stop it before you start another.",
+        )
+    if _LOST_METADATA in text:
+        return CheckpointMissing(
+            "The checkpoint holds offsets but its `metadata` file is gone, so Spark does not know which query it belongs to.",
+            remedy="Put the file back from a backup; `penstock history` names the query id.",
+        )
+    return None

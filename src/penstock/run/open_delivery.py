@@ -1,0 +1,204 @@
+"""A delivery that runs: one generation of one pipeline in this process, fed by Spark one micro-batch at a time."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame
+
+from penstock.checkpoint.input_check import as_found, require_unchanged
+from penstock.checkpoint.source_log import InputFile
+from penstock.commit.outcome import Delivered, Recovered, StagedBatch
+from penstock.errors import Refused
+from penstock.model import Batch, BatchId, Generation, Guarantee, SourceName, Summary
+from penstock.observe.progress import BatchProgress, RunTally, sink_progress
+from penstock.run.adoption import Adoption, plan_adoption
+from penstock.run.failure import StopRequested
+from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process
+from penstock.run.preflight import require_continuation
+from penstock.stage.batch import stage_batch
+from penstock.stage.path import BatchSize
+from penstock.transform.noop import execute_as_noop
+
+Observer = Callable[[BatchProgress], None]
+
+_ARROW_PER_STAGED = 4
+"""How many times larger rows are in Arrow than compressed in a sink, roughly: the staging pass checks the guess anyway."""
+
+
+class OpenDelivery:
+    """Made by `open_delivery`; `deliver` is called by Spark's stream thread, everything else by the thread that started it.
+
+    It ends with the first exception: recovery is the next start. After `batches` new batches it sets `limit_reached` and drops
+    every further one.
+    """
+
+    def __init__(self, parts: Parts, *, observers: Sequence[Observer] = (), batches: int | None = None) -> None:
+        self._parts, self._observers = parts, tuple(observers)
+        self._coordinator = coordinator_of(parts)
+        self._previous: BatchSize | None = None
+        self._replayed: Mapping[BatchId, Mapping[SourceName, tuple[InputFile, ...]]] = {}
+        self._idle, self._drain = threading.Event(), threading.Event()
+        self._idle.set()
+        self._limit = batches
+        self.limit_reached = threading.Event()
+        self.tally = RunTally(tuple(sink.name for sink in parts.sinks))
+        self.recovered: Recovered | None = None
+
+    @property
+    def generation(self) -> Generation:
+        """The generation that this delivery opened."""
+        return self._coordinator.generation
+
+    def open(self, *, schema: str | None) -> Recovered:
+        """Refuse a wrong checkpoint, prove the ledger, prepare the sinks, fence, and publish what was decided."""
+        tail = self._parts.ledger.tail()
+        adoption = self._require_continuation(Summary() if tail is None else tail.summary)
+        self._replayed = self._inputs_of_replay()
+        self._parts.ledger.prove()
+        for sink in self._parts.sinks:
+            sink.prepare(pipeline=self._parts.pipeline, schema=schema)
+        self.recovered = self._coordinator.open(opened_by_this_process(self._parts))
+        if adoption is not None:
+            self._coordinator.adopt(
+                query_id=adoption.query_id,
+                next_batch_id=adoption.next_batch_id,
+                reason="the pipeline demands at_least_once only",
+                operator="penstock",
+            )
+        self._previous = _size_of(self.recovered)
+        self._tell_recovered(self.recovered)
+        return self.recovered
+
+    def deliver(self, rows: DataFrame, batch_id: BatchId) -> None:
+        """One micro-batch, exactly once. Raises StopRequested instead once `drain` was called or the limit was reached."""
+        if self._drain.is_set() or self.limit_reached.is_set():
+            raise StopRequested
+        with self._busy():
+            batch = self._parts.checkpoint.batch(batch_id, self._parts.source_names(batch_id))
+            path = "none"
+
+            def stage(generation: Generation) -> StagedBatch:
+                nonlocal path
+                staged, path = self._stage(rows, batch, generation)
+                return staged
+
+            delivered = self._coordinator.deliver(batch, stage)
+            if delivered.already and self._parts.checkpoint.has_state():
+                execute_as_noop(rows)
+            self._tell(delivered, path)
+
+    def drain(self, *, grace_s: float) -> bool:
+        """Let the current batch end, for at most `grace_s` seconds, and start no other; whether it ended."""
+        self._drain.set()
+        return self._idle.wait(grace_s)
+
+    def close(self) -> tuple[str, ...]:
+        """After the query ended well: collect what attempts left, release files and connections."""
+        swept = self._coordinator.sweep(dry_run=False)
+        self.release()
+        return swept
+
+    def release(self) -> None:
+        """Release files and connections, and leave everything else to the next start."""
+        for sink in self._parts.sinks:
+            sink.close()
+        self._parts.ledger.close()
+
+    def _require_continuation(self, summary: Summary) -> Adoption | None:
+        """Where no more than at-least-once is demanded, another checkpoint is adopted, on record, and not refused."""
+        try:
+            require_continuation(summary, self._parts.checkpoint)
+        except Refused:
+            if self._parts.demanded is Guarantee.EXACTLY_ONCE:
+                raise
+            return plan_adoption(self._parts, summary)
+        return None
+
+    def _stage(self, rows: DataFrame, batch: Batch, generation: Generation) -> tuple[StagedBatch, str]:
+        started_ms = now_ms()
+        staged = stage_batch(
+            rows,
+            sinks=self._parts.sinks,
+            generation=generation,
+            batch_id=batch.batch_id,
+            previous=None if self._parts.checkpoint.has_state() else self._previous,
+        )
+        self._require_unchanged_input(batch.batch_id)
+        self._previous = staged.size
+        whole = StagedBatch(
+            pieces=staged.pieces, rows_in=staged.rows_in, schema=rows.schema.json(), stage_ms=now_ms() - started_ms
+        )
+        return whole, staged.path.value
+
+    def _require_unchanged_input(self, batch_id: BatchId) -> None:
+        """Before anything is decided: Spark passes over a planned file that is gone and reads a changed one, without an error."""
+        if self._parts.demanded is Guarantee.EXACTLY_ONCE:
+            require_unchanged(batch_id, self._replayed.get(batch_id) or self._inputs(batch_id))
+
+    def _inputs_of_replay(self) -> "Mapping[BatchId, Mapping[SourceName, tuple[InputFile, ...]]]":
+        """The batch that an earlier run planned and did not see through, with its files as they are now: they may be mended."""
+        checkpoint = self._parts.checkpoint
+        planned = checkpoint.latest_offsets_id()
+        if planned is None or planned == checkpoint.latest_commit_id() or self._parts.demanded is not Guarantee.EXACTLY_ONCE:
+            return {}
+        return {planned: as_found(self._inputs(planned))}
+
+    def _inputs(self, batch_id: BatchId) -> "Mapping[SourceName, tuple[InputFile, ...]]":
+        return self._parts.checkpoint.input_files(batch_id, self._parts.source_names(batch_id))
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._idle.set()
+
+    def _tell(self, delivered: Delivered, path: str) -> None:
+        self._report(
+            BatchProgress(
+                batch_id=delivered.batch.batch_id,
+                rows_in=delivered.rows_in,
+                already=delivered.already,
+                recovered=False,
+                sinks={name: sink_progress(published) for name, published in delivered.sinks.items()},
+                stage_ms=delivered.stage_ms,
+                decide_ms=delivered.decide_ms,
+                publish_ms=delivered.publish_ms,
+                path=path,
+            )
+        )
+        if self._limit is not None and self.tally.batches >= self._limit:
+            self.limit_reached.set()
+
+    def _tell_recovered(self, recovered: Recovered) -> None:
+        if recovered.batch is None or not recovered.rolled_forward:
+            return
+        self._report(
+            BatchProgress(
+                batch_id=recovered.batch.batch_id,
+                rows_in=0,
+                already=False,
+                recovered=True,
+                sinks={name: sink_progress(published) for name, published in recovered.sinks.items()},
+                stage_ms=0,
+                decide_ms=0,
+                publish_ms=0,
+                path="recovery",
+            )
+        )
+
+    def _report(self, progress: BatchProgress) -> None:
+        self.tally.add(progress)
+        for observer in self._observers:
+            observer(progress)
+
+
+def _size_of(recovered: Recovered) -> BatchSize | None:
+    """A guess at the newest decided batch's size in Arrow, from what was staged, so that a restart need not start slowly."""
+    decision = recovered.decision
+    if decision is None or decision.rows_in == 0:
+        return None
+    size_bytes = _ARROW_PER_STAGED * max(decision.totals_of(name).size_bytes for name in recovered.sinks)
+    return BatchSize(rows=decision.rows_in, size_bytes=size_bytes, row_bytes=size_bytes // decision.rows_in)

@@ -1,0 +1,79 @@
+"""What a running delivery is put together from, and the coordinator over it."""
+
+import os
+import platform
+import socket
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import penstock
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.commit.coordinator import Coordinator
+from penstock.errors import PenstockError
+from penstock.model import BatchId, Guarantee, Opened, PipelineName, Published, SourceName
+from penstock.protocols import Ledger, Sink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a running delivery is put together from."""
+
+    pipeline: PipelineName
+    ledger: Ledger
+    sinks: tuple[Sink, ...]
+    checkpoint: SparkCheckpoint
+    sources: tuple[SourceName, ...]
+    digest: str
+    demanded: Guarantee
+
+    def source_names(self, batch_id: BatchId) -> tuple[SourceName, ...]:
+        """The pipeline's names for its sources; for a query that has none, the checkpoint's own."""
+        if self.sources:
+            return self.sources
+        entry = self.checkpoint.offsets(batch_id)
+        return () if entry is None else tuple(SourceName(key) for key in entry.by_key())
+
+
+def now_ms() -> int:
+    """Unix time for people and durations."""
+    return time.time_ns() // 1_000_000
+
+
+def side_by_side(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:
+    """Run publications in threads; an error of one does not keep the others from being published."""
+    if len(tasks) == 1:
+        return [_outcome(tasks[0])]
+    with ThreadPoolExecutor(max_workers=max(1, len(tasks)), thread_name_prefix="penstock-publish") as pool:
+        return list(pool.map(_outcome, tasks))
+
+
+def _outcome(task: Callable[[], Published]) -> Published | PenstockError:
+    try:
+        return task()
+    except PenstockError as error:
+        return error
+
+
+def coordinator_of(parts: Parts) -> Coordinator:
+    """The coordinator over real ledger and sinks, not opened yet."""
+    return Coordinator(
+        pipeline=parts.pipeline,
+        ledger=parts.ledger,
+        sinks=parts.sinks,
+        now_ms=now_ms,
+        sleep=time.sleep,
+        together=side_by_side,
+    )
+
+
+def opened_by_this_process(parts: Parts) -> Opened:
+    """The fence entry's body: who opens, for people."""
+    return Opened(
+        owner=f"{socket.gethostname()} process {os.getpid()}",
+        checkpoint=parts.checkpoint.location,
+        pipeline_digest=parts.digest,
+        sinks=tuple(sink.name for sink in parts.sinks),
+        versions={"penstock": penstock.__version__, "python": platform.python_version()},
+    )

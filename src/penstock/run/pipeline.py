@@ -1,0 +1,114 @@
+"""`Pipeline`: a pipeline file (or the same settings in code) and everything one can do with it; one method per command."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.commit.outcome import Recovered
+from penstock.model import BatchId, SinkName, SourceName
+from penstock.observe.history import HistoryRow
+from penstock.observe.status import Status
+from penstock.run import operations
+from penstock.run.adoption import Adoption, adopt
+from penstock.run.assembly import DeliveryPlan
+from penstock.run.operations import Verification
+from penstock.spec.pipeline import PipelineSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.run.check import CheckReport
+    from penstock.run.explain import Explanation
+    from penstock.run.open_delivery import Observer
+    from penstock.run.query import Query
+
+
+class Pipeline:
+    """One pipeline. Nothing is opened until a method needs it; Spark is imported only by `start`, `check` and `explain`."""
+
+    def __init__(self, settings: PipelineSettings, *, modules: Path | None = None) -> None:
+        self.settings, self._modules = settings, modules
+
+    @classmethod
+    def from_file(cls, path: str | Path, overrides: Sequence[str] = ()) -> "Pipeline":
+        """The pipeline of a file; each of `overrides` is `key.path=value`. Raises Usage naming file, line and key."""
+        from penstock.spec.load import load
+
+        return cls(load(Path(path), overrides), modules=Path(path).resolve().parent)
+
+    @property
+    def plan(self) -> DeliveryPlan:
+        """What its delivery is configured by. Sources are in the order of the file; `start` takes the order of the plan."""
+        return DeliveryPlan(settings=self.settings, sources=tuple(SourceName(name) for name in self.settings.sources))
+
+    def start(
+        self, spark: "SparkSession | None" = None, *, observers: "Sequence[Observer]" = (), batches: int | None = None
+    ) -> "Query":
+        """Check the guarantee, recover, and start the query; `batches`: see `Delivery.start`.
+
+        Raises Refused, Usage, Retryable or Failed before anything runs.
+        """
+        from penstock.run.start import start
+
+        return start(self, spark or self.session(), observers=observers, batches=batches)
+
+    def session(self) -> "SparkSession":
+        """The active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""
+        from penstock.run.session import session
+
+        spark = self.settings.spark
+        return session(
+            app=self.settings.pipeline,
+            master=spark.master,
+            conf=spark.conf,
+            packages=spark.packages,
+            log=Path(self.settings.home) / "spark.log",
+        )
+
+    def frame(self, spark: "SparkSession") -> "tuple[DataFrame, Mapping[SourceName, DataFrame]]":
+        """The DataFrame that is delivered, and the sources below it. Raises Usage."""
+        from penstock.source.open import open_sources
+        from penstock.transform.apply import apply_transform
+
+        sources = open_sources(spark, self.settings.sources)
+        return apply_transform(spark, sources, self.settings.transform, modules=self._modules), sources
+
+    def check(self, spark: "SparkSession | None" = None) -> "CheckReport":
+        """What is guaranteed, source by source, operator by operator, sink by sink; nothing is changed for good."""
+        from penstock.run.check import check
+
+        return check(self, spark)
+
+    def explain(self, spark: "SparkSession | None" = None) -> "Explanation":
+        """How a batch will go: scans, operators, path, what each sink does."""
+        from penstock.run.explain import explain
+
+        return explain(self, spark or self.session())
+
+    def status(self) -> Status:
+        """Where it stands; works beside a running driver."""
+        return operations.status_of(self.plan)
+
+    def history(self, *, batch_id: int | None = None, limit: int | None = None) -> Sequence[HistoryRow]:
+        """The ledger, newest first."""
+        return operations.history_of(self.plan, batch_id=None if batch_id is None else BatchId(batch_id), limit=limit)
+
+    def offsets(self, batch_id: int) -> HistoryRow:
+        """What one batch was decided with."""
+        return operations.offsets_of(self.plan, BatchId(batch_id))
+
+    def verify(self, sink: str | None = None) -> Verification:
+        """Every sink's content against the ledger."""
+        return operations.verify(self.plan, sink=None if sink is None else SinkName(sink))
+
+    def recover(self) -> Recovered:
+        """Publish an outstanding decision and sweep, without Spark."""
+        return operations.recover(self.plan)
+
+    def adopt(self, *, reason: str = "", yes: bool = False) -> Adoption:
+        """Accept the checkpoint as it is; only said, not done, without `yes`."""
+        return adopt(self.plan, reason=reason, yes=yes)
+
+    def sweep(self, *, yes: bool = False) -> Sequence[str]:
+        """Collect dead staging; only named, not collected, without `yes`."""
+        return operations.sweep(self.plan, dry_run=not yes)

@@ -1,0 +1,75 @@
+"""Before Spark starts: does this checkpoint continue what the ledger decided? Refused early beats refused in the first batch."""
+
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.errors import BatchGap, CheckpointDamaged, CheckpointMissing, CheckpointReplaced
+from penstock.model import Summary
+from penstock.observe.status import CheckpointPosition
+
+
+def position_of(checkpoint: SparkCheckpoint) -> CheckpointPosition | None:
+    """Where the checkpoint stands, None if there is none. Raises CheckpointDamaged."""
+    if not checkpoint.exists():
+        return None
+    position = CheckpointPosition(
+        query_id=checkpoint.query_id(),
+        planned=checkpoint.latest_offsets_id(),
+        committed=checkpoint.latest_commit_id(),
+    )
+    _require_planned(position, checkpoint)
+    return position
+
+
+def _require_planned(position: CheckpointPosition, checkpoint: SparkCheckpoint) -> None:
+    """With a batch that is committed but not planned Spark repeats an older one and then fails, at every start."""
+    planned = -1 if position.planned is None else position.planned
+    if position.committed is not None and position.committed > planned:
+        raise CheckpointDamaged(
+            f"The checkpoint {checkpoint.location} has commits/{position.committed}, but no offsets/{position.committed}: "
+            "entries of the offset log were removed.",
+            remedy="Restore them from a copy; `penstock history` shows what these batches read.",
+        )
+
+
+def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
+    """Raise CheckpointMissing, CheckpointReplaced or BatchGap if Spark's next batch cannot be one that the ledger expects.
+
+    An older copy of the right checkpoint passes: each of its batches is recognised, or refused by its offsets.
+    """
+    expected = summary.next_batch_id
+    position = position_of(checkpoint)
+    if summary.query_id is None or expected is None:
+        _require_fresh(position, checkpoint)
+        return
+    if position is None:
+        raise CheckpointMissing(
+            f"The ledger continues query {summary.query_id} with batch {expected}, but the checkpoint {checkpoint.location} "
+            "does not exist.",
+            remedy="Put it back from a copy; or read what `penstock adopt` says about starting with a new one.",
+        )
+    if position.query_id is None:
+        raise CheckpointMissing(
+            f"The ledger continues query {summary.query_id} with batch {expected}, but the checkpoint {checkpoint.location} "
+            "has lost its metadata file.",
+            remedy=f'If it is the checkpoint of that query, write {{"id":"{summary.query_id}"}} into the file '
+            f"{checkpoint.location}/metadata and remove .metadata.crc beside it; else put the right checkpoint back.",
+        )
+    if position.query_id != summary.query_id:
+        raise CheckpointReplaced(
+            f"The ledger continues query {summary.query_id}, but the checkpoint {checkpoint.location} is of query "
+            f"{position.query_id}.",
+            remedy="Put the right checkpoint back; or read what `penstock adopt` says about accepting this one.",
+        )
+    if position.next_batch_id > expected:
+        raise BatchGap(
+            f"The checkpoint goes on with batch {position.next_batch_id}, but the ledger expects batch {expected}: "
+            "batches in between were never delivered.",
+            remedy="Put the matching checkpoint back; or read what `penstock adopt` says about going on without them.",
+        )
+
+
+def _require_fresh(position: CheckpointPosition | None, checkpoint: SparkCheckpoint) -> None:
+    if position is not None and position.next_batch_id > 0:
+        raise BatchGap(
+            f"The ledger is empty, but the checkpoint {checkpoint.location} goes on with batch {position.next_batch_id}.",
+            remedy="Start with a new checkpoint; or state with `penstock adopt` that the batches before it are delivered.",
+        )

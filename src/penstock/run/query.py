@@ -1,0 +1,139 @@
+"""A running query: Spark's StreamingQuery and what Penstock knows of it."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.errors import Failed, PenstockError, Retryable
+from penstock.model import OffsetRange
+from penstock.observe.history import HistoryRow, history
+from penstock.observe.progress import RunSummary
+from penstock.run.assembly import ledger_of
+from penstock.run.failure import StopRequested, from_exception, from_query
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from penstock.run.delivery import Delivery
+
+POLL_S = 0.2
+
+
+def start_streaming(writer: "DataStreamWriter", *, checkpoint: str) -> StreamingQuery:
+    """Start what `writer` describes. Raises what kept Spark from it as one of Penstock's errors."""
+    try:
+        return writer.option("checkpointLocation", checkpoint).start()
+    except Exception as error:
+        raise from_query(str(error), checkpoint=checkpoint, doing="start") from error
+
+
+@contextmanager
+def _while_java_lives() -> Iterator[None]:
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError) as gone:
+        raise Retryable(
+            "Spark's Java process ended in mid-run: it was killed, or it crashed.",
+            remedy="Start again: nothing is lost. If it happens again, look for the out-of-memory killer and into Spark's log.",
+        ) from gone
+
+
+class Query:
+    """What `Pipeline.start` and `Delivery.start` return. Everything a StreamingQuery has, by delegation, and the methods below.
+
+    `awaitTermination` and `stop` raise what ended the query as one of Penstock's errors.
+    """
+
+    def __init__(self, streaming: StreamingQuery, delivery: "Delivery") -> None:
+        self._streaming, self._delivery = streaming, delivery
+        self._ended = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._streaming, name)
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        """Whether Spark still runs the query."""
+        return self._streaming.isActive
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
+        """Wait for the end, at most `timeout` seconds; whether it has ended. Raises what ended it."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with _while_java_lives():
+            while self._streaming.isActive:
+                if deadline is not None and time.monotonic() >= deadline:
+                    return False
+                self._wait()
+            self._end()
+        return True
+
+    def run_until(self, stop_wanted: Callable[[], bool], *, grace_s: float) -> None:
+        """Wait for the end, or for `stop_wanted`, or for the delivery's batch limit; then stop. Raises what ended the query."""
+        with _while_java_lives():
+            while self._streaming.isActive:
+                if stop_wanted() or self._limit_reached():
+                    self.stop(grace=grace_s)
+                    return
+                self._wait()
+            self._end()
+
+    def stop(self, grace: float = 30.0) -> None:
+        """Let the current batch end for at most `grace` seconds, then stop; a batch cut off is delivered by the next start."""
+        opened = self._delivery.opened
+        drained = opened is None or opened.drain(grace_s=grace)
+        self._streaming.stop()
+        if not drained and not isinstance(self._delivery.failure, PenstockError):
+            self._delivery.failure = StopRequested()  # whatever the batch raised, the interruption caused it
+        self._end()
+
+    def history(self) -> list[HistoryRow]:
+        """The ledger's retained entries, newest first."""
+        ledger = ledger_of(self._delivery.plan)
+        try:
+            return list(history(ledger.newest_first()))
+        finally:
+            ledger.close()
+
+    def offsets(self, batch_id: int) -> tuple[OffsetRange, ...]:
+        """What `batch_id` was decided with. Raises Failed if the ledger does not retain it."""
+        for row in self.history():
+            if row.batch_id == batch_id:
+                return row.offsets
+        raise Failed(f"The ledger holds no decision of batch {batch_id}.", remedy="`penstock history` lists what it holds.")
+
+    def summary(self) -> RunSummary | None:
+        """What this run did so far, None where the delivery runs in another process (Spark Connect)."""
+        opened = self._delivery.opened
+        if opened is None:
+            return None
+        return opened.tally.summary(pipeline=self._delivery.plan.pipeline, generation=opened.generation)
+
+    def _wait(self) -> None:
+        try:
+            self._streaming.awaitTermination(POLL_S)  # type: ignore[arg-type]
+        except StreamingQueryException:
+            return  # told by _end, once and in one place
+
+    def _limit_reached(self) -> bool:
+        opened = self._delivery.opened
+        return opened is not None and opened.limit_reached.is_set()
+
+    def _end(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        opened, failure = self._delivery.opened, self._delivery.failure
+        exception = self._streaming.exception()
+        if failure is None and exception is not None and "stopped on request" not in str(exception):
+            self._delivery.release()
+            raise from_query(str(exception), checkpoint=self._delivery.checkpoint)
+        if failure is not None and not isinstance(failure, StopRequested):
+            self._delivery.release()
+            raise from_exception(failure) from failure
+        if opened is not None:
+            opened.close()

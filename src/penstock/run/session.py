@@ -1,0 +1,102 @@
+"""The Spark session of a run: the given one, the active one, or a new one from the pipeline file's `spark:` section."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from penstock.diskreason import trouble_of
+from penstock.errors import Failed
+from penstock.run.java import use_java
+
+_CONTEXTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Loggers that, as py4j's, print tracebacks of errors which Penstock tells in a sentence."""
+
+_QUIET = {"spark.ui.showConsoleProgress": "false"}
+
+
+def session(
+    *, app: str, master: str | None, conf: Mapping[str, str], log: Path | None, packages: Sequence[str] = ()
+) -> SparkSession:
+    """The active session with `conf` added where nothing is set, or a new one. Under spark-submit the settings only add.
+
+    A new classic session's JVM writes its log to the file `log` and not over the terminal. Raises DependencyMissing, Failed.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        _add_missing(active, conf)
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    submitted = _submitted()
+    builder = SparkSession.builder.appName(app)
+    if master is not None and "spark.master" not in submitted and "SPARK_REMOTE" not in os.environ:
+        builder = builder.master(master)
+    jars = {"spark.jars.packages": ",".join(packages)} if packages else {}
+    for key, value in {**_QUIET, **jars, **conf}.items():
+        if key not in submitted:
+            builder = builder.config(key, value)
+    return _started(builder, log)
+
+
+def _started(builder: SparkSession.Builder, log: Path | None) -> SparkSession:
+    if "SPARK_REMOTE" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return builder.getOrCreate()
+    use_java()
+    logging.getLogger("py4j").propagate = False
+    for name in _CONTEXTS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        with _stderr_to(log):
+            return builder.getOrCreate()
+    except PySparkException as error:
+        raise Failed(
+            f"Spark did not start: {error}", remedy=f"Its log {log} says why." if log else "See what it printed above."
+        ) from error
+
+
+@contextmanager
+def _stderr_to(log: Path | None) -> Iterator[None]:
+    """A process started meanwhile inherits the log as its standard error; this one's is as before afterwards."""
+    if log is None:
+        yield
+        return
+    with _opened(log) as file:
+        ours = os.dup(2)
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+
+
+def _opened(log: Path) -> BinaryIO:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return log.open("ab")
+    except OSError as cause:
+        trouble = trouble_of(cause)
+        raise Failed(
+            f"The home {log.parent} of the pipeline cannot be written: {trouble.reason}.",
+            remedy=f"{trouble.advice}, or name another `home:`; then start again.",
+        ) from cause
+
+
+def _submitted() -> frozenset[str]:
+    """Settings that spark-submit gave; they win over the pipeline file's."""
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "").split()
+    keys = {argument.partition("=")[0] for argument in arguments if argument.startswith("spark.")}
+    return frozenset(keys | ({"spark.master"} if "--master" in arguments else set()))
+
+
+def _add_missing(active: SparkSession, conf: Mapping[str, str]) -> None:
+    for key, value in conf.items():
+        if active.conf.get(key, None) is None and active.conf.isModifiable(key):
+            active.conf.set(key, value)

@@ -1,0 +1,59 @@
+"""Starting a pipeline on Spark: frame, guarantee, recovery, query."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from penstock.claim import too_weak
+from penstock.errors import GuaranteeTooWeak
+from penstock.model import Guarantee, SourceName, new_nonce
+from penstock.run.assembly import DeliveryPlan
+from penstock.run.check import require_demanded
+from penstock.run.delivery import Delivery
+from penstock.run.open_delivery import Observer
+from penstock.run.query import Query, start_streaming
+from penstock.source.guarantee import source_claims
+from penstock.spec.sink import Console
+from penstock.transform.plan import plan_of, source_order
+
+if TYPE_CHECKING:
+    from penstock.run.pipeline import Pipeline
+
+
+def start(pipeline: "Pipeline", spark: SparkSession, *, observers: Sequence[Observer], batches: int | None) -> Query:
+    """Called by `Pipeline.start`. Everything that can be refused is refused before Spark plans a batch."""
+    frame, sources = pipeline.frame(spark)
+    require_demanded(pipeline, frame, spark)
+    delivery = Delivery.of_plan(_plan(pipeline, tuple(source_order(plan_of(frame), tuple(sources)))))
+    writer = _writer(pipeline, frame)
+    if not pipeline.settings.trigger.batches_have_identity:
+        return _start_unprotected(pipeline, writer, delivery)
+    return delivery.start(writer, observers=observers, batches=batches)
+
+
+def _writer(pipeline: "Pipeline", frame: DataFrame) -> DataStreamWriter:
+    settings = pipeline.settings
+    writer = frame.writeStream.queryName(settings.pipeline).outputMode(settings.output_mode)
+    return writer.trigger(**dict(settings.trigger.spark_arguments()))  # type: ignore[arg-type]
+
+
+def _plan(pipeline: "Pipeline", sources: tuple[SourceName, ...]) -> DeliveryPlan:
+    """The plan; a source that cannot be read again cannot go on from a checkpoint either, so each run gets a new one."""
+    settings = pipeline.settings
+    if too_weak(source_claims(settings.sources, {}), Guarantee.EXACTLY_ONCE):
+        settings = settings.model_copy(update={"checkpoint": f"{settings.checkpoint}/run-{new_nonce()}"})
+    return DeliveryPlan(settings=settings, sources=sources)
+
+
+def _start_unprotected(pipeline: "Pipeline", writer: DataStreamWriter, delivery: Delivery) -> Query:
+    """Continuous and real-time queries have no batches to recognise: Spark's own console is all they can be given."""
+    sinks = list(pipeline.settings.sinks.values())
+    if len(sinks) != 1 or not isinstance(sinks[0], Console):
+        raise GuaranteeTooWeak(
+            "Continuous and real-time triggers run without Penstock's protocol, with a single console sink only.",
+            remedy="Use trigger processing_time or available_now for every other sink.",
+        )
+    console = writer.format("console").option("numRows", sinks[0].rows).option("truncate", str(sinks[0].truncate > 0).lower())
+    return Query(start_streaming(console, checkpoint=delivery.checkpoint), delivery)

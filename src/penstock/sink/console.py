@@ -1,0 +1,181 @@
+"""Prints the first rows of each batch for people to look at. Delivers at least once: a restart may print a batch again."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, TextIO
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from penstock.errors import Retryable
+from penstock.faults import FaultPoint
+from penstock.model import (
+    ONLY_ACCOUNT,
+    AccountName,
+    Attempt,
+    Finding,
+    PipelineName,
+    Publication,
+    Published,
+    SinkKind,
+    SinkName,
+    SinkReport,
+    Staged,
+    SweepCut,
+    Totals,
+)
+from penstock.protocols import StageWriter
+from penstock.rowhash import digest
+from penstock.sink.spool import Spool, SpoolStager
+
+PRINT = FaultPoint("console.print", "The rows of a decided batch are printed.")
+
+_WIDTH_OF_A_PIPE = 200
+
+
+class ConsoleSink:
+    """Prints at most `rows` rows of a batch to `stream` (standard output), values cut to `truncate` characters (0: not cut).
+
+    Only what is printed is staged. Values are shown with control characters escaped.
+    """
+
+    def __init__(self, *, name: SinkName, spool: str, rows: int = 20, truncate: int = 40, stream: TextIO | None = None) -> None:
+        self._name, self._rows, self._truncate, self._stream = name, rows, truncate, stream
+        self._spool = Spool(root=spool, sink=name)
+        self._printed = 0
+
+    @property
+    def name(self) -> SinkName:
+        """The key under `sinks:`."""
+        return self._name
+
+    @property
+    def kind(self) -> SinkKind:
+        """Idempotent is nearest: printing again harms nobody."""
+        return SinkKind.IDEMPOTENT
+
+    @property
+    def exactly_once(self) -> bool:
+        """False: what is printed cannot be taken back or recognised."""
+        return False
+
+    @property
+    def route_sql(self) -> str | None:
+        """None: there is one console."""
+        return None
+
+    @property
+    def accounts(self) -> Sequence[AccountName]:
+        """The only one."""
+        return [ONLY_ACCOUNT]
+
+    def describe(self) -> Mapping[str, str]:
+        """For `penstock explain`."""
+        return {
+            "stage": f"the first {self._rows} rows of each task",
+            "publish": f"print {self._rows} rows; again after a restart",
+        }
+
+    def check(self) -> Sequence[Finding]:
+        """One finding: it is always there."""
+        return [Finding(subject=f"sink {self._name}", ok=True, message="prints rows, at least once")]
+
+    def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:  # noqa: ARG002 - nothing to create
+        """Make the spool directory. Raises Failed."""
+        self._spool.prepare(pipeline)
+
+    def stager(self) -> "ConsoleStager":
+        """The spool's, for the first rows."""
+        return ConsoleStager(spool=self._spool.stager(), rows=self._rows)
+
+    def publish(self, publication: Publication) -> Published:
+        """Print the batch, unless this object did. Raises StagedDataLost."""
+        if publication.position <= self._printed:
+            return Published(totals=publication.totals, already=True)
+        if publication.totals.rows:
+            self._print(publication)
+        self._printed = publication.position
+        self._spool.discard(publication.staged, pipeline=publication.pipeline)
+        return Published(totals=publication.totals, already=False)
+
+    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+        """Collect the spool files of dead attempts."""
+        return self._spool.sweep(cut, dry_run=dry_run)
+
+    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:  # noqa: ARG002
+        """Nothing is kept, so there is nothing to compare: a report without accounts."""
+        return SinkReport(accounts={}, problems=())
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _print(self, publication: Publication) -> None:
+        pieces = [piece for piece in publication.staged if piece.ref]
+        rows = (row for batch in self._spool.read(pieces, pipeline=publication.pipeline) for row in batch.to_pylist())
+        shown = list(islice(rows, self._rows))
+        title = f"{publication.pipeline} · {self._name} · batch {publication.batch.batch_id} · {publication.totals.rows} rows"
+        table = Table()
+        for name in shown[0] if shown else ():
+            table.add_column(Text(_escaped(name)), overflow="fold")
+        for row in shown:
+            table.add_row(*(self._cell(value) for value in row.values()))
+        stream = self._stream or sys.stdout
+        console = Console(file=stream, width=None if stream.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
+        try:
+            with PRINT.around(error=OSError, lost=OSError):
+                console.print(Text(title), *([table] if shown else []), sep="\n")
+        except OSError as cause:
+            raise Retryable(
+                f"Sink {self._name!r} cannot print: {cause}.", remedy="Give it a standard output that is open."
+            ) from cause
+
+    def _cell(self, value: Any) -> Text:
+        text = _escaped("NULL" if value is None else str(value))
+        return Text(text if not self._truncate or len(text) <= self._truncate else text[: self._truncate - 1] + "…")
+
+
+def _escaped(text: str) -> str:
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleStager:
+    """Stages the first `rows` rows of each attempt and counts all."""
+
+    spool: SpoolStager
+    rows: int
+
+    def open(self, attempt: Attempt, schema: pa.Schema) -> StageWriter:
+        """A writer for the rows of `attempt`."""
+        return _HeadWriter(self.spool.open(attempt, schema), self, attempt)
+
+
+class _HeadWriter:
+    def __init__(self, head: StageWriter, stager: ConsoleStager, attempt: Attempt) -> None:
+        self._head, self._stager, self._attempt = head, stager, attempt
+        self._totals = Totals()
+
+    def write(self, rows: pa.RecordBatch, *, hashes: pa.UInt64Array, accounts: pa.StringArray | None) -> None:
+        """Stage what is still to be shown of `rows`."""
+        room = max(0, self._stager.rows - self._totals.rows)
+        self._head.write(rows.slice(0, room), hashes=hashes.slice(0, room), accounts=accounts)
+        self._totals += Totals(rows=rows.num_rows, digest=digest(hashes))
+
+    def finish(self) -> Sequence[Staged]:
+        """One piece that counts all rows and holds the first."""
+        if not self._totals.rows:
+            return []
+        for piece in self._head.finish():
+            return [replace(piece, totals=replace(self._totals, size_bytes=piece.totals.size_bytes))]
+        token = self._attempt.token
+        return [
+            Staged(sink=self._stager.spool.sink, account=ONLY_ACCOUNT, name=token, attempt=token, totals=self._totals, inline=b"")
+        ]
+
+    def abandon(self) -> None:
+        """Close the file, if there is one."""
+        self._head.abandon()

@@ -1,0 +1,229 @@
+"""Rows kept in this process, for tests and notebooks: `table(name)` gives them. They are lost when the process ends.
+
+Exactly once within one process: a repeated publication is recognised. A new process starts with an empty table, so after a
+restart the table lacks all earlier batches, and `penstock verify` says so.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, takewhile
+from threading import Lock
+from typing import Literal, TypeAlias
+
+import pyarrow as pa
+
+from penstock.errors import ContentConflict, Failed, LedgerMismatch, Usage
+from penstock.model import (
+    ONLY_ACCOUNT,
+    AccountName,
+    AccountReport,
+    Batch,
+    Finding,
+    PipelineName,
+    Position,
+    Problem,
+    Publication,
+    Published,
+    SinkKind,
+    SinkName,
+    SinkReport,
+    SweepCut,
+    Totals,
+)
+from penstock.rowhash import digest, row_hashes
+from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolStager
+from penstock.sparkschema import arrow_schema
+
+Write: TypeAlias = Literal["append", "replace"]
+_Key: TypeAlias = tuple[str, PipelineName, SinkName]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """What one sink of one pipeline shows; replaced as a whole, so that readers see whole batches."""
+
+    schema: pa.Schema
+    batches: tuple[pa.RecordBatch, ...] = ()
+    position: int = 0
+    published: Mapping[Position, tuple[Batch, Totals]] = field(default_factory=dict)
+
+
+_lock = Lock()
+_kept: dict[_Key, _Kept] = {}
+_newest: dict[str, _Key] = {}
+
+
+def table(name: str) -> pa.Table:
+    """All rows that the memory sink `name`, of the pipeline that started last with one of this name, shows in this process."""
+    with _lock:
+        key = _newest.get(name)
+        kept = None if key is None else _kept.get(key)
+    if kept is None:
+        known = ", ".join(sorted(_newest)) or "none"
+        raise Usage(
+            f"No memory sink {name!r} was filled in this process; there is: {known}.", remedy="Run the pipeline here first."
+        )
+    return pa.Table.from_batches(kept.batches, kept.schema)
+
+
+def clear(name: str) -> None:
+    """Forget the rows of every memory sink `name`, and what was published into it."""
+    with _lock:
+        _newest.pop(name, None)
+        for key in [key for key in _kept if key[2] == name]:
+            del _kept[key]
+
+
+class MemorySink:
+    """Keeps rows by its name. `write` is `append`, or `replace` where each batch is the whole result (complete mode)."""
+
+    def __init__(
+        self, *, name: SinkName, spool: str, write: Write = "append", inline_limit_bytes: int = INLINE_LIMIT_BYTES
+    ) -> None:
+        self._name, self._write = name, write
+        self._spool = Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes)
+        self._key: _Key | None = None
+
+    @property
+    def name(self) -> SinkName:
+        """The key under `sinks:`."""
+        return self._name
+
+    @property
+    def kind(self) -> SinkKind:
+        """Transactional, within one process."""
+        return SinkKind.TRANSACTIONAL
+
+    @property
+    def exactly_once(self) -> bool:
+        """True, for as long as the process lives."""
+        return True
+
+    @property
+    def route_sql(self) -> str | None:
+        """None: there is one table."""
+        return None
+
+    @property
+    def accounts(self) -> Sequence[AccountName]:
+        """The only one."""
+        return [ONLY_ACCOUNT]
+
+    def describe(self) -> Mapping[str, str]:
+        """For `penstock explain`."""
+        return {
+            "stage": "inline in the decision, else Arrow files in the spool",
+            "publish": "rows kept in this process, lost at exit",
+        }
+
+    def check(self) -> Sequence[Finding]:
+        """One finding: where the rows are, and for how long."""
+        return [Finding(subject=f"sink {self._name}", ok=True, message="rows live in the driver's memory and are lost at exit")]
+
+    def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
+        """Make an empty table unless this process has one. Raises Failed for the spool."""
+        self._spool.prepare(pipeline)
+        self._key = (self._spool.root, pipeline, self._name)
+        rows = pa.schema([]) if schema is None else arrow_schema(schema)
+        with _lock:
+            found = _kept.setdefault(self._key, _Kept(schema=rows))
+            if not found.batches and schema is not None:
+                _kept[self._key] = replace(found, schema=rows)
+            _newest[self._name] = self._key
+
+    def stager(self) -> SpoolStager:
+        """The spool's."""
+        return self._spool.stager()
+
+    def publish(self, publication: Publication) -> Published:
+        """Add the rows unless they are there. Raises StagedDataLost, ContentConflict, LedgerMismatch."""
+        batches = () if self._stands_at(publication.position) else tuple(self._read(publication))
+        with _lock:
+            published = self._show(publication, batches)
+        self._spool.discard(publication.staged, pipeline=publication.pipeline)
+        return published
+
+    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+        """Collect the spool files of dead attempts."""
+        return self._spool.sweep(cut, dry_run=dry_run)
+
+    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+        """Compare the rows of this process with what was decided."""
+        wanted = _content(expected.get(ONLY_ACCOUNT, Totals()))
+        kept = _kept.get(self._key) if self._key is not None else None
+        if kept is None:
+            return _report(wanted, Totals(), [Problem(message="The rows were in the memory of a process that has ended.")])
+        found = Totals()
+        for batch in kept.batches:
+            found += Totals(rows=batch.num_rows, digest=digest(row_hashes(batch)))
+        newest = next(known, None)
+        if self._write == "replace" and newest is not None:
+            wanted = _content(newest.totals)
+        recent = takewhile(
+            lambda publication: publication.position > kept.position, chain(() if newest is None else [newest], known)
+        )
+        return _report(wanted, found, [_not_shown(publication) for publication in recent if publication.staged])
+
+    def close(self) -> None:
+        """Nothing to release: the rows stay."""
+
+    # --- steps
+
+    def _stands_at(self, position: Position) -> bool:
+        return _kept[self._prepared()].position >= position
+
+    def _prepared(self) -> _Key:
+        if self._key is None:
+            raise Failed(f"Sink {self._name!r} was not prepared.", remedy="Call prepare() first.")
+        return self._key
+
+    def _read(self, publication: Publication) -> Iterator[pa.RecordBatch]:
+        rows = 0
+        for batch in self._spool.read(publication.staged, pipeline=publication.pipeline):
+            rows += batch.num_rows
+            yield batch
+        if rows != publication.totals.rows:
+            raise ContentConflict(
+                f"Batch {publication.batch.batch_id} has {publication.totals.rows} rows, the spool {rows}.",
+                remedy="Restore the spool and start again.",
+            )
+
+    def _show(self, publication: Publication, batches: tuple[pa.RecordBatch, ...]) -> Published:
+        key = self._prepared()
+        kept, position = _kept[key], publication.position
+        identity = (publication.batch, _content(publication.totals))
+        if kept.position >= position:
+            if publication.staged and kept.published.get(position) != identity:
+                raise _other_ledger(publication)
+            return Published(totals=publication.totals, already=True)
+        fresh = self._write == "replace"
+        _kept[key] = _Kept(
+            schema=batches[0].schema if batches else kept.schema,
+            batches=batches if fresh else kept.batches + batches,
+            position=position,
+            published={**kept.published, position: identity},
+        )
+        return Published(totals=publication.totals, already=False)
+
+
+def _content(totals: Totals) -> Totals:
+    return Totals(rows=totals.rows, digest=totals.digest)
+
+
+def _other_ledger(publication: Publication) -> LedgerMismatch:
+    return LedgerMismatch(
+        f"Memory sink {publication.sink!r} holds rows of another ledger, with another batch at position {publication.position}.",
+        remedy=f"Call penstock.sink.memory.clear({publication.sink!r}) to start anew in this process.",
+    )
+
+
+def _not_shown(publication: Publication) -> Problem:
+    batch_id = publication.batch.batch_id
+    return Problem(message=f"Batch {batch_id} is decided but not shown in this process.", batch_id=batch_id)
+
+
+def _report(expected: Totals, found: Totals, problems: list[Problem]) -> SinkReport:
+    account = AccountReport(expected=expected, found=found)
+    if not account.ok and not problems:
+        problems = [Problem(message=f"This process shows {found.rows} rows, the ledger decided {expected.rows}.")]
+    return SinkReport(accounts={ONLY_ACCOUNT: account}, problems=tuple(problems))

@@ -1,0 +1,129 @@
+"""What the storage writer needs of an account, whatever store it is on.
+
+An **account** holds a table's files below its root. An **area** is the part of an account that one sink of one pipeline uses: its
+published files, what it has staged and its marker. Directories are one implementation; object stores are others.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import BinaryIO, Protocol
+
+from penstock.model import AccountName, Finding, Json, Marker, PipelineName, SinkName, Staged, SweepCut
+
+
+class PieceState(str, Enum):
+    """Where a decided piece is now."""
+
+    STAGED = "staged"
+    SHOWN = "shown"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """One file that a reader of the account would find; `name` is relative to the root, with slashes."""
+
+    name: str
+    size_bytes: int
+
+
+class Upload(Protocol):
+    """One file on its way into an account, invisible until published. Used by one thread at a time."""
+
+    size_bytes: int
+
+    def write(self, data: bytes) -> int:
+        """Append bytes; called by pyarrow. Raises StageFailed."""
+        ...
+
+    def flush(self) -> None:
+        """Called by pyarrow; durability comes with `finish`."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Called by pyarrow."""
+        ...
+
+    def finish(self) -> Mapping[str, Json]:
+        """Make the bytes durable and say what `publish` needs to know (`Staged.ref`). Raises StageFailed."""
+        ...
+
+    def abandon(self) -> None:
+        """Release what this process holds; what is in the store is left to the sweep."""
+        ...
+
+
+class UploadArea(Protocol):
+    """The task side of an area. Picklable: settings only."""
+
+    def open(self, name: str) -> Upload:
+        """Begin the file that will be published as `name`, a name that nothing else ever has. Raises StageFailed."""
+        ...
+
+    def seal(self) -> None:
+        """Called once after all uploads of an attempt are finished, before they are reported. Raises StageFailed."""
+        ...
+
+
+class Area(Protocol):
+    """The driver side of an area."""
+
+    def prepare(self) -> UploadArea:
+        """Create what is missing, prove what publishing needs. Raises Refused, Failed, Retryable."""
+        ...
+
+    def marker(self) -> Marker | None:
+        """The high-water mark, None if nothing was ever published."""
+        ...
+
+    def state(self, piece: Staged) -> PieceState:
+        """Where `piece` is. Raises ContentConflict if something else has its name."""
+        ...
+
+    def show(self, pieces: Sequence[Staged]) -> Sequence[Staged]:
+        """Make pieces visible and durable, whatever a former or concurrent call has done; return those that are gone."""
+        ...
+
+    def advance(self, marker: Marker) -> None:
+        """Raise the high-water mark, durably; a lower mark than the present one changes nothing."""
+        ...
+
+    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+        """Collect staging that is dead by `cut` and name it."""
+        ...
+
+    def files(self) -> Iterator[StoredFile]:
+        """Every file below the root that readers would read, in any order."""
+        ...
+
+    def open(self, name: str) -> BinaryIO:
+        """A published file, for reading."""
+        ...
+
+    def check(self) -> Sequence[Finding]:
+        """What `penstock check` says of it; changes nothing for good."""
+        ...
+
+
+class Account(Protocol):
+    """One place that holds a table."""
+
+    @property
+    def url(self) -> str:
+        """For people and messages; no secrets in it."""
+        ...
+
+    @property
+    def staging(self) -> str:
+        """Where pieces wait until they are published, for people."""
+        ...
+
+    def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> Area:
+        """The part that belongs to this sink. Nothing is touched yet."""
+        ...
+
+    def overlaps(self, other: "Account") -> str | None:
+        """Why both cannot be accounts of one sink, None if they can."""
+        ...

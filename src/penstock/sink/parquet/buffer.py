@@ -1,0 +1,78 @@
+"""Rows that wait to become a row group, in bounded memory."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from penstock.model import AccountName
+from penstock.sink.parquet.settings import WriteSettings
+from penstock.sink.parquet.splitting import Group
+
+Place: TypeAlias = tuple[AccountName, str]
+"""An account and the partition directories below its root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowGroup:
+    """Rows of one place, to be written together."""
+
+    place: Place
+    rows: "pa.Table"
+    digest: int
+
+
+@dataclass(slots=True)
+class _Waiting:
+    rows: int = 0
+    size_bytes: int = 0
+    groups: list[Group] = field(default_factory=list)
+
+
+class Buffer:
+    """Collects groups by place. After each `add` write what `due` gives, and at the end what `rest` gives."""
+
+    def __init__(self, settings: WriteSettings) -> None:
+        self._settings = settings
+        self._waiting: dict[Place, _Waiting] = {}
+        self._held_bytes = 0
+
+    def add(self, group: Group) -> None:
+        """Take the rows of `group`."""
+        waiting = self._waiting.setdefault((group.account, group.directories), _Waiting())
+        waiting.rows += len(group.rows)
+        waiting.size_bytes += group.size_bytes
+        waiting.groups.append(group)
+        self._held_bytes += group.lease.take()
+
+    def due(self) -> Iterator[RowGroup]:
+        """Whole row groups, and where memory runs short the largest others."""
+        for place in [place for place, waiting in self._waiting.items() if self._is_whole(waiting)]:
+            yield self._take(place)
+        if self._held_bytes > self._settings.buffer_bytes:
+            yield from self._make_room()
+
+    def rest(self) -> Iterator[RowGroup]:
+        """Everything that still waits."""
+        for place in list(self._waiting):
+            yield self._take(place)
+
+    def _is_whole(self, waiting: _Waiting) -> bool:
+        return waiting.rows >= self._settings.row_group_rows or waiting.size_bytes >= self._settings.row_group_bytes
+
+    def _make_room(self) -> Iterator[RowGroup]:
+        """Down to half of the limit, so that the next chunk does not write small row groups again."""
+        for place in sorted(self._waiting, key=lambda place: -self._waiting[place].size_bytes):
+            yield self._take(place)
+            if self._held_bytes <= self._settings.buffer_bytes // 2:
+                return
+
+    def _take(self, place: Place) -> RowGroup:
+        waiting = self._waiting.pop(place)
+        self._held_bytes -= sum(group.lease.let_go() for group in waiting.groups)
+        return RowGroup(
+            place=place,
+            rows=pa.concat_tables(group.rows for group in waiting.groups),
+            digest=sum(group.digest for group in waiting.groups),
+        )

@@ -1,0 +1,197 @@
+"""The driver side of one sink's place in a directory account: publish, mark, sweep, list."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from penstock.diskreason import trouble_of
+from penstock.errors import Failed, Refused, Retryable
+from penstock.faults import FaultPoint
+from penstock.model import Attempt, Finding, Marker, Staged, SweepCut, new_nonce
+from penstock.sink.parquet.account import PieceState, StoredFile
+from penstock.sink.parquet.directory.check import check_area
+from penstock.sink.parquet.directory.disk import (
+    create_durably,
+    io_error,
+    publishing_failed,
+    sync_directory,
+)
+from penstock.sink.parquet.directory.marker import raise_marker, read_marker, unplaced_marks
+from penstock.sink.parquet.directory.moving import Move, forget, state_of
+from penstock.sink.parquet.directory.upload import PIECES, SUFFIX, DirectoryUploads, staged_name
+from penstock.sink.parquet.side_by_side import side_by_side
+
+PREPARE = FaultPoint("parquet.prepare", "The directories of an account and its staging are created.")
+MAKE = FaultPoint("parquet.publish.directory", "The partition directories of a batch are created.")
+SEAL = FaultPoint("parquet.publish.sync", "The new names in a published directory are made durable.")
+SWEEP = FaultPoint("parquet.sweep.unlink", "A staged file that can never be decided any more is removed.")
+
+_IDENTITY_SUFFIX = ".id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryArea:
+    """`root` is the table, `staging` this sink's own directory outside of it, `publish` how a file gets its published name."""
+
+    root: Path
+    staging: Path
+    publish: Move
+
+    def prepare(self) -> DirectoryUploads:
+        """Create root and staging, prove that a rename leads from one to the other. Raises Refused, Failed."""
+        try:
+            with PREPARE.around(error=io_error, lost=io_error):
+                create_durably(self.root)
+                create_durably(self.staging / PIECES)
+                identity = self._identity() or self._create_identity()
+            one_file_system = self.root.stat().st_dev == self.staging.stat().st_dev
+        except OSError as cause:
+            trouble = trouble_of(cause)
+            raise Failed(
+                f"The account {self.root} with staging in {self.staging} cannot be prepared: {trouble.reason}.",
+                remedy=f"{trouble.advice}, or correct the account's URL or its option `staging`; then start again.",
+            ) from cause
+        if not one_file_system:
+            raise Refused(
+                f"The account {self.root} and its staging {self.staging} are on different file systems.",
+                remedy="Set the account's option `staging` to a directory on the file system of the account, outside of it.",
+            )
+        return DirectoryUploads(directory=str(self.staging), identity=identity)
+
+    def marker(self) -> Marker | None:
+        """The high-water mark. Raises PublishFailed, Retryable, LedgerMismatch."""
+        try:
+            return read_marker(self.staging)
+        except OSError as cause:
+            raise publishing_failed(f"Reading the marker in {self.staging}", cause) from cause
+
+    def state(self, piece: Staged) -> PieceState:
+        """Where `piece` is. Raises ContentConflict, PublishFailed."""
+        try:
+            return state_of(self._staged(piece), self.root / piece.name, size_bytes=piece.totals.size_bytes)
+        except OSError as cause:
+            raise publishing_failed(f"Looking for {self.root / piece.name}", cause) from cause
+
+    def show(self, pieces: Sequence[Staged]) -> Sequence[Staged]:
+        """Move all pieces, then make the directories durable up to the root; give those that are nowhere."""
+        self._make_directories(pieces)
+        shown = side_by_side(self._show_one, pieces)
+        gone = [piece for piece, is_shown in zip(pieces, shown, strict=True) if not is_shown]
+        side_by_side(self._seal, self._directories_of([piece for piece in pieces if piece not in gone]))
+        return gone
+
+    def advance(self, marker: Marker) -> None:
+        """Raise the high-water mark. Raises PublishFailed, Retryable."""
+        try:
+            raise_marker(self.staging, marker)
+        except OSError as cause:
+            raise publishing_failed(f"Writing the marker in {self.staging}", cause) from cause
+
+    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+        """Remove staged files of dead attempts, and marks that never counted. Raises PublishFailed, Retryable."""
+        try:
+            dead = [*self._dead_pieces(cut), *unplaced_marks(self.staging)] if self.staging.is_dir() else []
+            for path in () if dry_run else dead:
+                with SWEEP.around(error=io_error, lost=io_error):
+                    path.unlink(missing_ok=True)
+        except OSError as cause:
+            raise publishing_failed(f"Sweeping {self.staging}", cause) from cause
+        return [str(path) for path in dead]
+
+    def files(self) -> Iterator[StoredFile]:
+        """Every file below the root but hidden ones, which all readers skip."""
+        for directory, below, names in os.walk(self.root):
+            below[:] = [name for name in below if not _is_hidden(name)]
+            for name in names:
+                path = Path(directory, name)
+                if not _is_hidden(name):
+                    yield StoredFile(name=path.relative_to(self.root).as_posix(), size_bytes=path.lstat().st_size)
+
+    def open(self, name: str) -> BinaryIO:
+        """A published file."""
+        return open(self.root / name, "rb")
+
+    def check(self) -> Sequence[Finding]:
+        """Whether root and staging can be used."""
+        return check_area(self.root, self.staging)
+
+    # --- preparing
+
+    def _identity(self) -> str | None:
+        return min((path.name for path in self.staging.glob(f"*{_IDENTITY_SUFFIX}")), default=None)
+
+    def _create_identity(self) -> str:
+        name = new_nonce() + _IDENTITY_SUFFIX
+        (self.staging / name).touch(exist_ok=False)
+        sync_directory(self.staging)
+        return name
+
+    # --- sweeping
+
+    def _dead_pieces(self, cut: SweepCut) -> Iterator[Path]:
+        for path in sorted((self.staging / PIECES).iterdir()):
+            attempt = Attempt.find(path.name) if path.suffix == SUFFIX else None
+            if attempt is not None and cut.is_dead(attempt):
+                yield path
+
+    # --- publishing
+
+    def _staged(self, piece: Staged) -> Path:
+        return self.staging / PIECES / str(piece.ref.get("staged", staged_name(piece.name)))
+
+    def _make_directories(self, pieces: Sequence[Staged]) -> None:
+        try:
+            with MAKE.around(error=io_error, lost=io_error):
+                for directory in dict.fromkeys((self.root / piece.name).parent for piece in pieces):
+                    directory.mkdir(parents=True, exist_ok=True)
+        except OSError as cause:
+            raise publishing_failed(f"Creating partition directories in {self.root}", cause) from cause
+
+    def _show_one(self, piece: Staged) -> bool:
+        staged, target = self._staged(piece), self.root / piece.name
+        try:
+            if state_of(staged, target, size_bytes=piece.totals.size_bytes) is PieceState.STAGED:
+                self._move(staged, target)
+            state = state_of(staged, target, size_bytes=piece.totals.size_bytes)
+            if state is PieceState.STAGED:
+                raise Retryable(f"The directory of {target} was removed while it was published.", remedy="Try again.")
+            if state is PieceState.SHOWN and os.path.lexists(staged):
+                forget(staged)
+        except OSError as cause:
+            raise publishing_failed(f"Publishing {target}", cause) from cause
+        return state is PieceState.SHOWN
+
+    def _move(self, staged: Path, target: Path) -> None:
+        """What another publisher did meanwhile is seen by looking again, not guessed from the error."""
+        try:
+            self.publish(staged, target)
+        except (FileExistsError, FileNotFoundError):
+            return
+
+    def _directories_of(self, pieces: Sequence[Staged]) -> Sequence[Path]:
+        """All directories with new names, and their parents up to the root: an earlier try may have created them."""
+        found: dict[Path, None] = {}
+        for piece in pieces:
+            directory = (self.root / piece.name).parent
+            while directory not in found:
+                found[directory] = None
+                if directory == self.root:
+                    break
+                directory = directory.parent
+        return list(found)
+
+    def _seal(self, directory: Path) -> None:
+        try:
+            with SEAL.around(error=io_error, lost=io_error):
+                sync_directory(directory)
+        except FileNotFoundError:  # maintenance removed it meanwhile
+            return
+        except OSError as cause:
+            raise publishing_failed(f"Making the names in {directory} durable", cause) from cause
+
+
+def _is_hidden(name: str) -> bool:
+    """As Spark, DuckDB and pyarrow see it."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)

@@ -1,0 +1,70 @@
+"""What `penstock check` finds out about a directory account, leaving nothing behind."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.diskreason import reason
+from penstock.model import Finding
+from penstock.sink.parquet.directory.disk import rename_or_refuse
+
+_LITTLE_SPACE_BYTES = 1_000_000_000
+
+
+def check_area(root: Path, staging: Path) -> Sequence[Finding]:
+    """Whether both directories exist or can be created, lie on one file system, and files can be moved between them."""
+    subject = f"account {root}"
+    here, there = _existing(root), _existing(staging)
+    if here is None or there is None:
+        wrong = root if here is None else staging
+        return [Finding(subject=subject, ok=False, message=f"{wrong} is a file, or lies below one; expected a directory.")]
+    unwritable = next((path for path in (here, there) if not os.access(path, os.W_OK | os.X_OK)), None)
+    if unwritable is not None:
+        return [Finding(subject=subject, ok=False, message=f"{unwritable} cannot be written: grant access, or use another path.")]
+    if here.stat().st_dev != there.stat().st_dev:
+        message = f"staging {staging} is on another file system: set the account's option `staging` to a directory on its own."
+        return [Finding(subject=subject, ok=False, message=message)]
+    return [_tried(subject, here, there), _space(subject, here)]
+
+
+def _existing(path: Path) -> Path | None:
+    """The directory itself, or the one below which it would be created."""
+    while not path.exists() and not path.is_symlink():
+        path = path.parent
+    return path if path.is_dir() else None
+
+
+def _tried(subject: str, here: Path, there: Path) -> Finding:
+    try:
+        with tempfile.TemporaryDirectory(prefix=".penstock-check-", dir=there) as name:
+            how = _try_to_move(Path(name))
+    except OSError as cause:
+        return Finding(subject=subject, ok=False, message=f"a file cannot be written below {there}: {reason(cause)}.")
+    if how is None:
+        message = f"{there} supports neither renames that refuse to replace nor hard links: use another file system."
+        return Finding(subject=subject, ok=False, message=message)
+    return Finding(subject=subject, ok=True, message=f"{here} can be written; files are published by {how}.")
+
+
+def _try_to_move(directory: Path) -> str | None:
+    source, target = directory / "staged", directory / "shown"
+    source.write_bytes(b"")
+    if rename_or_refuse(source, target):
+        return "rename"
+    try:
+        os.link(source, target)
+    except OSError:
+        return None
+    return "hard link"
+
+
+def _space(subject: str, here: Path) -> Finding:
+    free_bytes = shutil.disk_usage(here).free
+    message = f"{free_bytes / 1e9:.1f} GB free"
+    return Finding(subject=subject, ok=free_bytes >= _LITTLE_SPACE_BYTES, message=message + _advice(free_bytes))
+
+
+def _advice(free_bytes: int) -> str:
+    return "." if free_bytes >= _LITTLE_SPACE_BYTES else ": make room, staged and published files share this disk."

@@ -1,0 +1,115 @@
+"""Partition directories as Hive and Spark write them: `column=value`, escaped so that every value comes back as it was.
+
+Spark's own set of characters is escaped, and NUL, which Spark cannot write but reads back. Two texts have no directory that reads
+back as they are: the empty one and `__HIVE_DEFAULT_PARTITION__`. Spark silently turns both into null; see `is_lost_as_directory`.
+"""
+
+import datetime as dt
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from penstock.errors import StageFailed, Usage
+
+Value: TypeAlias = "str | int | bool | dt.date | None"
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+NAME_LIMIT_BYTES = 255
+"""The longest name of one file or directory on every file system in use."""
+
+_ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+_CODED = re.compile(r"%([0-9A-Fa-f]{2})")
+_HIDDEN_ENDING = "._COPYING_"
+
+
+def escape(text: str) -> str:
+    """`text` as (a part of) one name below a table's root."""
+    escaped = _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    return escaped[:-1] + "%5F" if escaped.endswith(_HIDDEN_ENDING) else escaped
+
+
+def unescape(name: str) -> str:
+    """The text that `escape` made `name` of, as Spark reads it."""
+    return _CODED.sub(lambda found: chr(int(found[1], 16)), name)
+
+
+def is_lost_as_directory(value: Value) -> bool:
+    """Whether readers would see null instead of `value`."""
+    return value in {"", NULL}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionColumn:
+    """One column of `partition_by`; `index` is its place among the rows' columns."""
+
+    name: str
+    index: int
+    kind: "pa.DataType"
+
+    def directory(self, value: Value) -> str:
+        """The directory's name for `value`. Raises StageFailed for a name that no file system takes."""
+        name = f"{escape(self.name)}={NULL if value is None else escape(_text(value))}"
+        size_bytes = len(name.encode())
+        if size_bytes > NAME_LIMIT_BYTES:
+            raise StageFailed(
+                f"A value of partition column {self.name!r} makes a directory name of {size_bytes} bytes, "
+                f"but file systems take at most {NAME_LIMIT_BYTES}: {str(value)[:40]!r}…",
+                remedy="Partition by a shorter expression of it (a prefix, a hash), made in the transform.",
+            )
+        return name
+
+    def value_in(self, directory: str) -> Value:
+        """The value that `directory`, the part behind `column=`, stands for. Raises ValueError for one of another type."""
+        if directory == NULL:
+            return None
+        text = unescape(directory)
+        if pa.types.is_boolean(self.kind):
+            return {"true": True, "false": False}[text] if text in {"true", "false"} else _misfit(text)
+        if pa.types.is_integer(self.kind):
+            return int(text)
+        return dt.date.fromisoformat(text) if pa.types.is_date32(self.kind) else text
+
+
+def partition_columns(schema: "pa.Schema", names: "tuple[str, ...]") -> "tuple[PartitionColumn, ...]":
+    """The columns of `partition_by` as found in `schema`. Raises Usage where rows of `schema` cannot be partitioned by them."""
+    columns = tuple(_partition_column(schema, name) for name in names)
+    if columns and len(columns) == len(schema):
+        raise Usage(
+            f"Every column of the rows ({', '.join(names)}) is in partition_by, so the files would have none.",
+            remedy="Leave at least one column out of partition_by.",
+        )
+    return columns
+
+
+def _partition_column(schema: "pa.Schema", name: str) -> PartitionColumn:
+    index = schema.get_field_index(name)
+    if index < 0:
+        raise Usage(
+            f"partition_by names the column {name!r}, but the rows have {', '.join(schema.names)}.",
+            remedy="Correct partition_by, or add the column in the transform.",
+        )
+    kind = schema.field(index).type
+    fits = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_signed_integer(kind)
+    if not (fits or pa.types.is_boolean(kind) or pa.types.is_date32(kind)):
+        raise Usage(
+            f"Partition column {name!r} has the type {kind}, expected string, an integer type, boolean or date.",
+            remedy="Cast it to one of these in the transform; a timestamp to a date, say.",
+        )
+    if name.startswith((".", "_")):
+        raise Usage(
+            f"Partition column {name!r} makes directories that readers take for hidden and skip.",
+            remedy="Rename the column in the transform so that it begins with a letter.",
+        )
+    return PartitionColumn(name=name, index=index, kind=kind)
+
+
+def _text(value: "str | int | bool | dt.date") -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, dt.date) else str(value)
+
+
+def _misfit(text: str) -> Value:
+    raise ValueError(f"expected true or false, found {text!r}")

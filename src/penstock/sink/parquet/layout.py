@@ -1,0 +1,20 @@
+"""Names of published files: `<partition directories>/part-<attempt token>-<number>.<compression>.parquet`.
+
+The token makes a name that no other attempt ever uses, and tells which batch a file belongs to.
+"""
+
+from penstock.model import Attempt
+
+_SUFFIX = ".parquet"
+
+
+def file_name(attempt: Attempt, *, number: int, compression: str, directories: str) -> str:
+    """The name of the `number`-th file of `attempt`, relative to the account's root."""
+    codec = "" if compression == "none" else f".{compression}"
+    base = f"part-{attempt.token}-{number:05d}{codec}{_SUFFIX}"
+    return f"{directories}/{base}" if directories else base
+
+
+def is_parquet(name: str) -> bool:
+    """Whether readers take the file for Parquet."""
+    return name.endswith(_SUFFIX)

@@ -1,0 +1,60 @@
+"""What the ledger says of files: which were decided, by which batch, and how far back it remembers."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from penstock.model import AccountName, Attempt, Publication, Staged
+
+_STEM = re.compile(r"part-g\d+-b\d+-p\d+-t\d+-[0-9a-f]{16}-\d{5}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidedFile:
+    """One decided file and the publication it belongs to."""
+
+    piece: Staged
+    publication: Publication
+
+
+@dataclass(slots=True)
+class LedgerFiles:
+    """Built from the retained publications, newest first."""
+
+    by_name: dict[tuple[AccountName, str], DecidedFile] = field(default_factory=dict)
+    by_stem: dict[str, DecidedFile] = field(default_factory=dict)
+    by_content: dict[tuple[int, int], DecidedFile] = field(default_factory=dict)
+    newest: Publication | None = None
+    oldest: Publication | None = None
+
+    @staticmethod
+    def of(known: Iterator[Publication]) -> "LedgerFiles":
+        """All that `known` names."""
+        files = LedgerFiles()
+        for publication in known:
+            files.newest = files.newest or publication
+            files.oldest = publication
+            for piece in publication.staged:
+                files._add(DecidedFile(piece=piece, publication=publication))
+        return files
+
+    def original_of(self, name: str, content: tuple[int, int]) -> DecidedFile | None:
+        """The decided file that a file of another name or place is a copy of: by a part of its name, or by equal rows."""
+        found = _STEM.search(name.rpartition("/")[2])
+        return (self.by_stem.get(found[0]) if found else None) or self.by_content.get(content)
+
+    def is_forgotten(self, name: str) -> bool:
+        """Whether the file belongs to a batch before the oldest one that the ledger retains."""
+        attempt = Attempt.find(name)
+        if attempt is None or self.oldest is None:
+            return False
+        oldest = self.oldest
+        return (attempt.generation, attempt.batch_id) < (oldest.generation, oldest.batch.batch_id)
+
+    def _add(self, file: DecidedFile) -> None:
+        piece = file.piece
+        self.by_name[piece.account, piece.name] = file
+        self.by_content[piece.totals.rows, piece.totals.digest] = file
+        found = _STEM.search(piece.name)
+        if found is not None:
+            self.by_stem[found[0]] = file

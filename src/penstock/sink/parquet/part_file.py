@@ -1,0 +1,77 @@
+"""One Parquet file in the making."""
+
+import json
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.errors import Usage
+from penstock.model import AccountName, SinkName, Staged, Totals
+from penstock.protocols import SCHEMA_KEY
+from penstock.sink.parquet.account import Upload
+
+_SPARK_KEY = "org.apache.spark.sql.parquet.row.metadata"
+
+
+class PartFile:
+    """Rows go in as whole row groups; `close` writes the footer, `finish` makes it durable. Used by one thread at a time."""
+
+    def __init__(
+        self, upload: Upload, *, account: AccountName, name: str, schema: "pa.Schema", compression: str, notes: Mapping[str, str]
+    ) -> None:
+        self.account, self.name = account, name
+        self._upload, self._schema = upload, schema
+        self._rows, self._digest = 0, 0
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(upload, mode="w"), schema, compression=compression, version="2.6", store_schema=False
+        )
+        self._writer.add_key_value_metadata(notes)
+
+    @property
+    def size_bytes(self) -> int:
+        """What was written so far."""
+        return self._upload.size_bytes
+
+    def write(self, rows: "pa.Table", *, digest: int) -> None:
+        """Append `rows` as one row group. Raises StageFailed."""
+        stored = rows if rows.schema.types == self._schema.types else rows.cast(self._schema)
+        self._writer.write_table(stored, row_group_size=len(stored))
+        self._rows += len(rows)
+        self._digest += digest
+
+    def close(self) -> None:
+        """Write the footer."""
+        self._writer.close()
+
+    def finish(self, *, sink: SinkName, attempt: str) -> Staged:
+        """Make the file durable and say what it is."""
+        ref = self._upload.finish()
+        totals = Totals(rows=self._rows, files=1, size_bytes=self.size_bytes) + Totals(digest=self._digest)
+        return Staged(sink=sink, account=self.account, name=self.name, attempt=attempt, totals=totals, ref=ref)
+
+
+def stored_schema(data: "pa.Schema") -> "pa.Schema":
+    """The types that files hold for rows of `data`, so that Spark and everyone else reads them. Raises Usage."""
+    return pa.schema([field.with_type(_stored(field.type, field.name)) for field in data])
+
+
+def _stored(kind: "pa.DataType", name: str) -> "pa.DataType":
+    if pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_time(kind):
+        return pa.time64("us")
+    if pa.types.is_null(kind) or pa.types.is_interval(kind):
+        raise Usage(f"Column {name!r} has the type {kind}, which Parquet cannot hold.", remedy="Cast it in the transform.")
+    return kind
+
+
+def notes_for(rows: "pa.Schema", data: "pa.Schema") -> Mapping[str, str]:
+    """What a file's footer says of the rows: their schema for `verify`, and for Spark that of the columns in the file."""
+    text = (rows.metadata or {}).get(SCHEMA_KEY)
+    if text is None:
+        return {}
+    schema = json.loads(text)
+    held = set(data.names)
+    schema["fields"] = [field for field in schema["fields"] if field["name"] in held]
+    return {SCHEMA_KEY.decode(): text.decode(), _SPARK_KEY: json.dumps(schema, separators=(",", ":"))}

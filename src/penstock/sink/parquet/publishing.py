@@ -1,0 +1,81 @@
+"""Publishing a decision into one area: all of it, once, by rolling forward."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.errors import LedgerMismatch, StagedDataLost
+from penstock.model import AccountName, Marker, Publication, Staged
+from penstock.sink.parquet.account import Area, PieceState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What a publication is for one account."""
+
+    account: AccountName
+    area: Area
+    pieces: tuple[Staged, ...]
+    publication: Publication
+
+    def is_shown(self) -> bool:
+        """Whether it was published before. Called for all accounts before anything moves, so that a loss shows nothing at all.
+
+        Raises StagedDataLost, ContentConflict, and LedgerMismatch if another ledger published at this position.
+        """
+        if self._is_marked():
+            return True
+        gone = [piece for piece in self.pieces if self.area.state(piece) is PieceState.GONE]
+        if not gone:
+            return False
+        self._require_marked(gone)
+        return True
+
+    def roll_forward(self) -> None:
+        """Show every piece, then raise the mark: a piece that is gone below the mark was removed by maintenance, not lost."""
+        gone = self.area.show(self.pieces)
+        if gone:
+            self._require_marked(gone)
+        self.area.advance(self._mark())
+
+    def _is_marked(self) -> bool:
+        marker = self.area.marker()
+        if marker is None or marker.position < self.publication.position:
+            return False
+        self._require_same_ledger(marker)
+        return True
+
+    def _require_marked(self, gone: Sequence[Staged]) -> None:
+        """A concurrent publisher may have finished between two looks; only the mark tells."""
+        if self._is_marked():
+            return
+        batch = self.publication.batch.batch_id
+        raise StagedDataLost(
+            f"Batch {batch} is decided, but {len(gone)} of its files for account {self.account!r} are neither staged nor "
+            f"published, {gone[0].name} for one.",
+            remedy="Restore the staging directory or the account from a backup, then run `penstock recover`.",
+        )
+
+    def _require_same_ledger(self, marker: Marker) -> None:
+        """What is marked has left the staging area, and one position is one batch: anything else is another ledger's doing."""
+        batch = self.publication.batch
+        same = marker.position != self.publication.position or (
+            marker.query_id == batch.query_id and marker.batch_id == batch.batch_id
+        )
+        if same and not any(self.area.state(piece) is PieceState.STAGED for piece in self.pieces):
+            return
+        raise LedgerMismatch(
+            f"Batch {batch.batch_id} at position {self.publication.position} is not published in account {self.account!r}, but "
+            f"its marker stands at position {marker.position} (batch {marker.batch_id}): another ledger delivered there.",
+            remedy="Use the ledger that belongs to these accounts, or give the pipeline another name for a fresh start.",
+        )
+
+    def _mark(self) -> Marker:
+        return Marker(
+            pipeline=self.publication.pipeline,
+            sink=self.publication.sink,
+            account=self.account,
+            position=self.publication.position,
+            generation=self.publication.generation,
+            query_id=self.publication.batch.query_id,
+            batch_id=self.publication.batch.batch_id,
+        )

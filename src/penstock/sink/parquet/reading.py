@@ -1,0 +1,75 @@
+"""Reading a published file back as the rows that were decided, columns in their order, and hashing them."""
+
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.protocols import SCHEMA_KEY
+from penstock.rowhash import digest, row_hashes
+from penstock.sink.parquet.hive import PartitionColumn, Value, unescape
+from penstock.sparkschema import arrow_schema
+
+_BATCH_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What a file holds: its rows and their content digest."""
+
+    rows: int
+    digest: int
+
+
+def read_content(file: BinaryIO, *, name: str, schema: str) -> Content:
+    """All of a file; `name` is relative to the root and holds the partition values, `schema` is Spark's JSON of the rows.
+
+    A file of another batch than the known ones brings its own schema. Raises ValueError with the reason for a file that does not
+    hold such rows, pa.ArrowException and OSError for one that cannot be read.
+    """
+    parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    rows = arrow_schema(own_schema(parquet) or schema)
+    values = _partition_values(name, rows)
+    missing = [column for column in rows.names if column not in values and column not in parquet.schema_arrow.names]
+    surplus = [column for column in parquet.schema_arrow.names if column not in rows.names or column in values]
+    if missing or surplus:
+        raise ValueError(f"its columns are {', '.join(parquet.schema_arrow.names)}, expected {', '.join(rows.names)}")
+    total, summed = 0, 0
+    for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
+        total += batch.num_rows
+        summed += digest(row_hashes(_restored(batch, rows, values)))
+    return Content(rows=total, digest=summed % (1 << 64))
+
+
+def own_schema(parquet: "pq.ParquetFile") -> str | None:
+    """What the footer says of the rows, None for a file that Penstock did not write."""
+    text = (parquet.metadata.metadata or {}).get(SCHEMA_KEY)
+    return None if text is None else text.decode()
+
+
+def _partition_values(name: str, rows: "pa.Schema") -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for directory in name.split("/")[:-1]:
+        key, equals, text = directory.partition("=")
+        column, index = unescape(key), rows.get_field_index(unescape(key))
+        if not equals or index < 0:
+            raise ValueError(f"it lies in the directory {directory!r}, which stands for no value of a column")
+        kind = rows.field(index).type
+        values[column] = PartitionColumn(name=column, index=index, kind=kind).value_in(text)
+    return values
+
+
+def _restored(batch: "pa.RecordBatch", rows: "pa.Schema", values: dict[str, Value]) -> "pa.RecordBatch":
+    columns = [
+        pa.repeat(pa.scalar(values[field.name], field.type), batch.num_rows)
+        if field.name in values
+        else _as(field.type, batch.column(batch.schema.get_field_index(field.name)))
+        for field in rows
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=rows.names)
+
+
+def _as(kind: "pa.DataType", column: "pa.Array") -> "pa.Array":
+    """Values as the decided type, where a file holds them as another; inside of nested types nothing hashed differs."""
+    return column if column.type == kind or pa.types.is_nested(kind) else column.cast(kind)

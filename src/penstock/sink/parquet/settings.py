@@ -1,0 +1,32 @@
+"""What the storage writer's tasks need to know; picklable."""
+
+from dataclasses import dataclass
+
+from penstock.model import AccountName, SinkName
+
+ROW_GROUP_ROWS = 1 << 20
+ROW_GROUP_BYTES = 64 * 1024 * 1024
+BUFFER_BYTES = 128 * 1024 * 1024
+OPEN_FILES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSettings:
+    """How files are written.
+
+    `unrouted` takes rows whose route names no account; None: such rows fail the batch. `null_for_lost_texts` stores texts that no
+    partition directory can express (the empty one) as null instead of failing. Sizes of row groups and buffers are of Arrow data
+    in memory, `buffer_bytes` for all files of an attempt together.
+    """
+
+    sink: SinkName
+    accounts: tuple[AccountName, ...]
+    unrouted: AccountName | None = None
+    partition_by: tuple[str, ...] = ()
+    null_for_lost_texts: bool = False
+    compression: str = "zstd"
+    target_file_size_bytes: int = 128_000_000
+    row_group_rows: int = ROW_GROUP_ROWS
+    row_group_bytes: int = ROW_GROUP_BYTES
+    buffer_bytes: int = BUFFER_BYTES
+    open_files: int = OPEN_FILES

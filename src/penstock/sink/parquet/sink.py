@@ -1,0 +1,199 @@
+"""The storage writer: Parquet files in several accounts at once, each row in exactly one of them, exactly once."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations_with_replacement
+
+from penstock.errors import Failed, LedgerMismatch, Usage
+from penstock.model import (
+    AccountName,
+    Finding,
+    PipelineName,
+    Publication,
+    Published,
+    SinkKind,
+    SinkName,
+    SinkReport,
+    Staged,
+    SweepCut,
+    Totals,
+)
+from penstock.sink.parquet.account import Account, Area, UploadArea
+from penstock.sink.parquet.hive import partition_columns
+from penstock.sink.parquet.part_file import stored_schema
+from penstock.sink.parquet.publishing import Share
+from penstock.sink.parquet.settings import WriteSettings
+from penstock.sink.parquet.side_by_side import side_by_side
+from penstock.sink.parquet.stager import ParquetStager
+from penstock.sink.parquet.verification import verify_accounts
+from penstock.sparkschema import arrow_schema
+
+COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+
+
+class ParquetSink:
+    """Delivers into one table per account.
+
+    `route_sql` yields each row's account; None if there is only one. `unrouted` takes rows whose route names no account, None
+    fails the batch. `partition_by` names columns that become directories; the empty text, which Spark would silently store there
+    as null, fails the batch unless `null_for_lost_texts`. Safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: SinkName,
+        pipeline: PipelineName,
+        accounts: Mapping[AccountName, Account],
+        route_sql: str | None = None,
+        unrouted: AccountName | None = None,
+        partition_by: Sequence[str] = (),
+        compression: str = "zstd",
+        target_file_size_bytes: int = 128_000_000,
+        null_for_lost_texts: bool = False,
+    ) -> None:
+        self._name, self._pipeline, self._route_sql = name, pipeline, route_sql
+        self._accounts = dict(accounts)
+        self._settings = WriteSettings(
+            sink=name,
+            accounts=tuple(accounts),
+            unrouted=unrouted,
+            partition_by=tuple(partition_by),
+            null_for_lost_texts=null_for_lost_texts,
+            compression=compression,
+            target_file_size_bytes=target_file_size_bytes,
+        )
+        self._require_sensible()
+        self._uploads: dict[AccountName, UploadArea] | None = None
+
+    @property
+    def name(self) -> SinkName:
+        """The key under `sinks:`."""
+        return self._name
+
+    @property
+    def kind(self) -> SinkKind:
+        """Staging: files wait invisibly beside the table and are moved into it."""
+        return SinkKind.STAGING
+
+    @property
+    def exactly_once(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def route_sql(self) -> str | None:
+        """The expression that yields a row's account."""
+        return self._route_sql
+
+    @property
+    def accounts(self) -> Sequence[AccountName]:
+        """All of them, in the order of the pipeline file."""
+        return list(self._accounts)
+
+    def describe(self) -> Mapping[str, str]:
+        """For `penstock explain`."""
+        settings = self._settings
+        places = ", ".join(f"{name} in {account.staging}" for name, account in self._accounts.items())
+        parts = f", partitioned by {', '.join(settings.partition_by)}" if settings.partition_by else ""
+        size_mb = settings.target_file_size_bytes / 1e6
+        return {
+            "stage": f"Parquet ({settings.compression}) files of about {size_mb:.0f} MB{parts}, invisible: {places}",
+            "publish": f"one move per file into {', '.join(account.url for account in self._accounts.values())}, "
+            "then the marker of each account",
+        }
+
+    def check(self) -> Sequence[Finding]:
+        """Look at every account."""
+        return [finding for _, area in self._areas(self._pipeline) for finding in area.check()]
+
+    def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
+        """Create accounts and staging, and refuse rows that the accounts cannot hold. Raises Usage, Refused, Failed."""
+        if schema is not None:
+            self._require_storable(schema)
+        self._pipeline = pipeline
+        self._uploads = {name: area.prepare() for name, area in self._areas(pipeline)}
+
+    def stager(self) -> ParquetStager:
+        """The recipe for the tasks."""
+        if self._uploads is None:
+            raise Failed(f"Sink {self._name!r} was not prepared.", remedy="Call prepare() first.")
+        return ParquetStager(settings=self._settings, areas=self._uploads)
+
+    def publish(self, publication: Publication) -> Published:
+        """Move every decided file to its published name. Raises Retryable, PublishFailed, StagedDataLost, ContentConflict."""
+        shares = self._shares(publication)
+        shown = side_by_side(Share.is_shown, shares)
+        pending = [share for share, is_shown in zip(shares, shown, strict=True) if not is_shown]
+        side_by_side(Share.roll_forward, pending)
+        return Published(totals=publication.totals, already=bool(shares) and not pending)
+
+    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+        """Collect dead staging in every account."""
+        return [name for _, area in self._areas(cut.pipeline) for name in area.sweep(cut, dry_run=dry_run)]
+
+    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+        """Read every row of every account and compare."""
+        return verify_accounts(dict(self._areas(self._pipeline)), expected=expected, known=known)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _areas(self, pipeline: PipelineName) -> "list[tuple[AccountName, Area]]":
+        return [
+            (name, account.area(pipeline=pipeline, sink=self._name, account=name)) for name, account in self._accounts.items()
+        ]
+
+    def _shares(self, publication: Publication) -> list[Share]:
+        areas, pieces = dict(self._areas(publication.pipeline)), dict[AccountName, list[Staged]]()
+        for piece in publication.staged:
+            pieces.setdefault(piece.account, []).append(piece)
+        unknown = next((account for account in pieces if account not in areas), None)
+        if unknown is not None:
+            raise LedgerMismatch(
+                f"Batch {publication.batch.batch_id} holds rows for account {unknown!r}, which sink {self._name!r} lacks.",
+                remedy="Run `penstock recover` with the pipeline file that still has this account; then take it out.",
+            )
+        return [
+            Share(account=account, area=areas[account], pieces=tuple(own), publication=publication)
+            for account, own in pieces.items()
+        ]
+
+    def _require_storable(self, schema: str) -> None:
+        rows = arrow_schema(schema)
+        partition_columns(rows, self._settings.partition_by)
+        stored_schema(rows)
+        names = [name.casefold() for name in rows.names]
+        doubled = next((name for place, name in enumerate(rows.names) if name.casefold() in names[:place]), None)
+        if doubled is not None:
+            raise Usage(
+                f"Two columns are named {doubled!r} but for upper and lower case, which readers of the files mix up.",
+                remedy="Rename one of them in the transform.",
+            )
+
+    def _require_sensible(self) -> None:
+        settings = self._settings
+        if not settings.accounts or (self._route_sql is None and len(settings.accounts) > 1):
+            raise Usage(
+                f"Sink {self._name!r} has {len(settings.accounts)} accounts and no route.",
+                remedy="Give it one account, or a route that yields each row's account.",
+            )
+        if settings.unrouted is not None and settings.unrouted not in settings.accounts:
+            raise Usage(
+                f"Sink {self._name!r} sends unrouted rows to {settings.unrouted!r}, which is no account of it.",
+                remedy=f"Use one of {', '.join(settings.accounts)}.",
+            )
+        if settings.compression not in COMPRESSIONS:
+            raise Usage(
+                f"Sink {self._name!r} has the compression {settings.compression!r}.", remedy=f"Use {', '.join(COMPRESSIONS)}."
+            )
+        for one, other in combinations_with_replacement(self._accounts, 2):
+            self._require_apart(one, other)
+
+    def _require_apart(self, one: AccountName, other: AccountName) -> None:
+        first, second = self._accounts[one], self._accounts[other]
+        why = first.overlaps(second) or second.overlaps(first)
+        if why is not None:
+            raise Usage(
+                f"The accounts {one!r} and {other!r} of sink {self._name!r} overlap: {why}.",
+                remedy="Give every account a directory of its own, and `staging` one outside of all of them.",
+            )

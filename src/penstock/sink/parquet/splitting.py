@@ -1,0 +1,227 @@
+"""One chunk of rows, split by account and partition directory: one sort of small numbers and one `take`, whatever the columns."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import StageFailed
+from penstock.model import AccountName
+from penstock.rowhash import digest, row_hashes
+from penstock.sink.parquet.hive import PartitionColumn, Value, is_lost_as_directory, partition_columns
+from penstock.sink.parquet.routing import Router
+from penstock.sink.parquet.settings import WriteSettings
+
+_OWN_SHARE = 16
+_REMEMBERED_NAMES = 10_000
+
+Numbers = npt.NDArray[np.int64]
+
+
+class Lease:
+    """The memory of `rows`, which some groups share: it is free once all of them have let go."""
+
+    def __init__(self, rows: "pa.Table", *, holders: int = 1) -> None:
+        self._rows, self._size_bytes = len(rows), int(rows.nbytes)
+        self._holders, self._taken = holders, False
+
+    def share_of(self, rows: int) -> int:
+        """The bytes of that many of the rows."""
+        return self._size_bytes * rows // max(self._rows, 1)
+
+    def take(self) -> int:
+        """One holder takes its rows; the bytes that become used, which is all of them with the first."""
+        first, self._taken = not self._taken, True
+        return self._size_bytes if first else 0
+
+    def let_go(self) -> int:
+        """One holder less; the bytes that become free, which is all of them with the last."""
+        self._holders -= 1
+        return 0 if self._holders else self._size_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The rows of a chunk that go to one directory of one account, without partition columns. `size_bytes` is their share."""
+
+    account: AccountName
+    directories: str
+    rows: "pa.Table"
+    digest: int
+    size_bytes: int
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Rows as they came; `accounts` is None where there is no route."""
+
+    rows: "pa.Table"
+    hashes: npt.NDArray[np.uint64]
+    accounts: "pa.ChunkedArray | None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A group not yet taken: where its rows stand in the sorted chunk, and what they have in common."""
+
+    start: int
+    end: int
+    account: AccountName
+    values: tuple[Value, ...]
+    digest: int
+
+
+class _Stored(NamedTuple):
+    values: tuple[Value, ...]
+    digest: int
+
+
+class Splitter:
+    """Splits the chunks of one attempt. Not thread-safe."""
+
+    def __init__(self, settings: WriteSettings, schema: "pa.Schema") -> None:
+        self._settings, self._schema = settings, schema
+        self._router = Router(settings)
+        self._columns = partition_columns(schema, settings.partition_by)
+        indexes = {column.index for column in self._columns}
+        self._data = [index for index in range(len(schema)) if index not in indexes]
+        self._names: dict[tuple[int, Value], str] = {}
+
+    @property
+    def data_schema(self) -> "pa.Schema":
+        """The rows' schema without partition columns."""
+        return pa.schema([self._schema.field(index) for index in self._data], metadata=self._schema.metadata)
+
+    def split(self, chunk: Chunk) -> "list[Group]":
+        """The groups of `chunk`. Raises StageFailed for rows without account and for values that no directory can express."""
+        numbers, dictionaries = self._numbers(chunk)
+        data = chunk.rows.select(self._data)
+        if numbers is None:
+            whole = _Part(start=0, end=len(data), account=self._settings.accounts[0], values=(), digest=digest(chunk.hashes))
+            return [self._own(whole, data, chunk, order=None)]
+        order, parts = self._parts(numbers, dictionaries, chunk.hashes)
+        if len(parts) == 1:
+            return [self._own(parts[0], data, chunk, order)]
+        return list(self._groups(parts, data, chunk, order))
+
+    # --- who goes where
+
+    def _numbers(self, chunk: Chunk) -> "tuple[Numbers | None, list[pa.Array]]":
+        """One number per row that tells its account and partition values; None if all rows go to the same place."""
+        numbers, dictionaries = self._router.numbers(chunk.accounts), []
+        for column in self._columns:
+            encoded = pc.dictionary_encode(chunk.rows.column(column.index).combine_chunks(), null_encoding="encode")
+            indices = np.asarray(encoded.indices, dtype=np.int64)
+            numbers = indices if numbers is None else numbers * len(encoded.dictionary) + indices
+            dictionaries.append(encoded.dictionary)
+        return numbers, dictionaries
+
+    def _parts(
+        self, numbers: Numbers, dictionaries: "list[pa.Array]", hashes: npt.NDArray[np.uint64]
+    ) -> tuple[Numbers, list[_Part]]:
+        present, ranks = np.unique(numbers, return_inverse=True) if int(numbers.max()) > 0xFFFF else (None, numbers)
+        counts = np.bincount(ranks)
+        ranks = ranks.astype(np.uint16) if len(counts) <= 0x10000 else ranks
+        order = np.argsort(ranks, kind="stable")
+        taken = np.flatnonzero(counts)
+        ends = np.cumsum(counts[taken])
+        starts = ends - counts[taken]
+        digests = np.add.reduceat(hashes[order], starts)
+        codes = taken if present is None else present[taken]
+        values = self._values(codes, dictionaries)
+        parts = [
+            _Part(start=start, end=end, account=account, values=value, digest=int(summed))
+            for start, end, (account, value), summed in zip(starts.tolist(), ends.tolist(), values, digests, strict=True)
+        ]
+        return order, parts
+
+    def _values(self, codes: Numbers, dictionaries: "list[pa.Array]") -> "Iterator[tuple[AccountName, tuple[Value, ...]]]":
+        """What each code stands for: the reverse of `_numbers`."""
+        columns: list[list[Value]] = []
+        for column, dictionary in zip(reversed(self._columns), reversed(dictionaries), strict=True):
+            codes, indices = np.divmod(codes, len(dictionary))
+            columns.append(_python_values(column, dictionary.take(pa.array(indices))))
+        accounts = [self._settings.accounts[number] for number in codes.tolist()]
+        return zip(accounts, zip(*reversed(columns), strict=True) if columns else [()] * len(accounts), strict=True)
+
+    # --- taking rows
+
+    def _groups(self, parts: Sequence[_Part], data: "pa.Table", chunk: Chunk, order: Numbers) -> Iterator[Group]:
+        """Large groups get rows of their own; small ones share one copy, which lives until the last of them is written."""
+        small = [part for part in parts if (part.end - part.start) * _OWN_SHARE < len(order)]
+        for part in parts:
+            if (part.end - part.start) * _OWN_SHARE >= len(order):
+                yield self._own(part, data.take(pa.array(order[part.start : part.end])), chunk, order)
+        if not small:
+            return
+        shared = data.take(pa.array(np.concatenate([order[part.start : part.end] for part in small])))
+        lease, start = Lease(shared, holders=len(small)), 0
+        for part in small:
+            rows = shared.slice(start, part.end - part.start)
+            yield self._group(part, self._stored_values(part, chunk, order), rows, lease)
+            start += len(rows)
+
+    def _own(self, part: _Part, rows: "pa.Table", chunk: Chunk, order: Numbers | None) -> Group:
+        return self._group(part, self._stored_values(part, chunk, order), rows, Lease(rows))
+
+    def _group(self, part: _Part, stored: "_Stored", rows: "pa.Table", lease: Lease) -> Group:
+        return Group(
+            account=part.account,
+            directories=self._directories(stored.values),
+            rows=rows,
+            digest=stored.digest,
+            size_bytes=lease.share_of(len(rows)),
+            lease=lease,
+        )
+
+    def _stored_values(self, part: _Part, chunk: Chunk, order: Numbers | None) -> "_Stored":
+        """The partition values as readers will see them, and the digest of rows that have these."""
+        lost = [place for place, value in enumerate(part.values) if is_lost_as_directory(value)]
+        if not lost or order is None:
+            return _Stored(part.values, part.digest)
+        rows = chunk.rows.take(pa.array(order[part.start : part.end]))
+        values = tuple(None if place in lost else value for place, value in enumerate(part.values))
+        return _Stored(values, self._digest_with_nulls(lost, rows))
+
+    def _digest_with_nulls(self, lost: Sequence[int], rows: "pa.Table") -> int:
+        """The digest of rows whose lost texts are null, for that is what will be stored."""
+        for column in (self._columns[place] for place in lost):
+            if not self._settings.null_for_lost_texts:
+                raise _lost_text(column, rows)
+            rows = rows.set_column(column.index, rows.schema.field(column.index), pa.nulls(len(rows), column.kind))
+        return digest(row_hashes(rows))
+
+    def _directories(self, values: tuple[Value, ...]) -> str:
+        return "/".join(self._directory(place, value) for place, value in enumerate(values))
+
+    def _directory(self, place: int, value: Value) -> str:
+        known = self._names.get((place, value))
+        if known is None:
+            if len(self._names) >= _REMEMBERED_NAMES:
+                self._names.clear()
+            known = self._names[place, value] = self._columns[place].directory(value)
+        return known
+
+
+def _python_values(column: PartitionColumn, values: "pa.Array") -> list[Value]:
+    try:
+        found: list[Value] = values.to_pylist()
+    except (ValueError, OverflowError) as cause:
+        raise StageFailed(
+            f"Partition column {column.name!r} holds a value that has no text: {cause}.",
+            remedy="Repair such values in the transform: texts must be UTF-8, dates must lie in the years 1 to 9999.",
+        ) from None
+    return found
+
+
+def _lost_text(column: PartitionColumn, rows: "pa.Table") -> StageFailed:
+    text = rows.column(column.index)[0].as_py()
+    return StageFailed(
+        f"Partition column {column.name!r} holds the text {text!r} in {len(rows)} rows; as a directory it would be read as null.",
+        remedy="Replace it in the transform, with `nullif(column, '')` say.",
+    )

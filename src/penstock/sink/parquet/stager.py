@@ -1,0 +1,138 @@
+"""The task side: rows of one attempt become Parquet files, one or more for each account and partition directory."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import StageFailed
+from penstock.model import AccountName, Attempt, Staged
+from penstock.sink.parquet.account import Upload, UploadArea
+from penstock.sink.parquet.buffer import Buffer, Place, RowGroup
+from penstock.sink.parquet.layout import file_name
+from penstock.sink.parquet.part_file import PartFile, notes_for, stored_schema
+from penstock.sink.parquet.settings import WriteSettings
+from penstock.sink.parquet.splitting import Chunk, Splitter
+
+CHUNK_ROWS = 1 << 16
+CHUNK_BYTES = 16 * 1024 * 1024
+_FINISHING = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetStager:
+    """The recipe for stage writers of one parquet sink."""
+
+    settings: WriteSettings
+    areas: Mapping[AccountName, UploadArea]
+
+    def open(self, attempt: Attempt, schema: "pa.Schema") -> "ParquetStageWriter":
+        """A writer for the rows of `attempt`. Raises Usage for rows that the sink cannot hold."""
+        return ParquetStageWriter(self, attempt, schema)
+
+
+class ParquetStageWriter:
+    """Stages the rows of one attempt in bounded memory. Used by one thread; files are made durable by others meanwhile."""
+
+    def __init__(self, stager: ParquetStager, attempt: Attempt, schema: "pa.Schema") -> None:
+        self._settings, self._areas, self._attempt = stager.settings, stager.areas, attempt
+        self._splitter = Splitter(stager.settings, schema)
+        self._stored = stored_schema(self._splitter.data_schema)
+        self._notes = notes_for(schema, self._splitter.data_schema)
+        self._buffer = Buffer(stager.settings)
+        self._chunk = _Gathering()
+        self._open: dict[Place, PartFile] = {}
+        self._uploads: list[Upload] = []
+        self._finished: list[Future[Staged]] = []
+        self._pool = ThreadPoolExecutor(_FINISHING, thread_name_prefix="penstock-stage")
+
+    def write(self, rows: "pa.RecordBatch", *, hashes: "pa.UInt64Array", accounts: "pa.StringArray | None") -> None:
+        """Take `rows`. Raises StageFailed: no such account, a value that makes no directory, a store that does not write."""
+        if rows.num_rows == 0:
+            return
+        self._chunk.add(rows, hashes, accounts)
+        if self._chunk.rows >= CHUNK_ROWS or self._chunk.size_bytes >= CHUNK_BYTES:
+            self._split()
+
+    def finish(self) -> Sequence[Staged]:
+        """Write what waits, make every file durable, then the names."""
+        if self._chunk.rows:
+            self._split()
+        for group in self._buffer.rest():
+            self._write(group)
+        for place in list(self._open):
+            self._finish(place)
+        staged = [future.result() for future in self._finished]
+        self._pool.shutdown()
+        for account in dict.fromkeys(piece.account for piece in staged):
+            self._areas[account].seal()
+        return staged
+
+    def abandon(self) -> None:
+        """Close files as they are."""
+        self._pool.shutdown(cancel_futures=True)
+        for upload in self._uploads:
+            upload.abandon()
+
+    def _split(self) -> None:
+        for group in self._splitter.split(self._chunk.take()):
+            self._buffer.add(group)
+        for row_group in self._buffer.due():
+            self._write(row_group)
+
+    def _write(self, group: RowGroup) -> None:
+        file = self._open.pop(group.place, None) or self._begin(group.place)
+        try:
+            file.write(group.rows, digest=group.digest)
+        except pa.ArrowException as cause:
+            raise _unwritable(cause) from cause
+        self._open[group.place] = file
+        if file.size_bytes >= self._settings.target_file_size_bytes:
+            self._finish(group.place)
+        elif len(self._open) > self._settings.open_files:
+            self._finish(next(iter(self._open)))
+
+    def _begin(self, place: Place) -> PartFile:
+        account, directories = place
+        compression, number = self._settings.compression, len(self._uploads)
+        name = file_name(self._attempt, number=number, compression=compression, directories=directories)
+        upload = self._areas[account].open(name)
+        self._uploads.append(upload)
+        return PartFile(upload, account=account, name=name, schema=self._stored, compression=compression, notes=self._notes)
+
+    def _finish(self, place: Place) -> None:
+        file = self._open.pop(place)
+        file.close()
+        self._finished.append(self._pool.submit(file.finish, sink=self._settings.sink, attempt=self._attempt.token))
+
+
+class _Gathering:
+    """Arrow batches until they are worth splitting."""
+
+    def __init__(self) -> None:
+        self._batches: list[tuple[pa.RecordBatch, pa.UInt64Array, pa.StringArray | None]] = []
+        self.rows, self.size_bytes = 0, 0
+
+    def add(self, rows: "pa.RecordBatch", hashes: "pa.UInt64Array", accounts: "pa.StringArray | None") -> None:
+        self._batches.append((rows, hashes, accounts))
+        self.rows += rows.num_rows
+        self.size_bytes += rows.nbytes
+
+    def take(self) -> Chunk:
+        batches, self._batches = self._batches, []
+        self.rows, self.size_bytes = 0, 0
+        routes = [accounts for _, _, accounts in batches if accounts is not None]
+        return Chunk(
+            rows=pa.Table.from_batches([rows for rows, _, _ in batches]),
+            hashes=np.concatenate([np.asarray(hashes) for _, hashes, _ in batches]),
+            accounts=pa.chunked_array(routes) if routes else None,
+        )
+
+
+def _unwritable(cause: Exception) -> StageFailed:
+    return StageFailed(
+        f"Rows cannot be written as Parquet: {cause}.",
+        remedy="Repair or cast the column in the transform.",
+    )

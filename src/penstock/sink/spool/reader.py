@@ -1,0 +1,74 @@
+"""The driver side of the spool: a decided piece becomes rows again, or the reader says what is wrong with it."""
+
+import hashlib
+import io
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from penstock.codec import decode_document
+from penstock.diskreason import trouble_of
+from penstock.errors import Retryable, StagedDataLost
+from penstock.faults import FaultPoint
+from penstock.model import Staged
+from penstock.sink.spool.writer import FORMAT, VERSION
+
+READ = FaultPoint("spool.read", "The driver opens a decided spool piece.")
+
+_CHUNK_BYTES = 1 << 20
+
+
+def read_piece(piece: Staged, directory: str) -> Iterator["pa.RecordBatch"]:
+    """The piece's rows as they were written, verified as a whole before the first one.
+
+    Raises StagedDataLost if the piece is missing or other than staged, Retryable if it cannot be read now, FormatTooNew.
+    """
+    try:
+        with _open(piece, directory) as file:
+            _verify(piece, file, directory)
+            decode_document(file.readline().rstrip(b"\n"), kind=FORMAT, newest=VERSION, where=f"Spool piece {piece.name}")
+            yield from _batches(piece, file, directory)
+    except FileNotFoundError:
+        raise _lost(piece, directory, "it is missing") from None
+    except OSError as cause:
+        trouble = trouble_of(cause)
+        raise Retryable(
+            f"The spool piece {piece.name} in {directory} cannot be read: {trouble.reason}.",
+            remedy=f"{trouble.advice}, then try again.",
+        ) from cause
+
+
+def _open(piece: Staged, directory: str) -> BinaryIO:
+    with READ.around(error=OSError, lost=OSError):
+        return open(f"{directory}/{piece.name}", "rb") if piece.inline is None else io.BytesIO(piece.inline)
+
+
+def _verify(piece: Staged, file: BinaryIO, directory: str) -> None:
+    found, size_bytes = hashlib.sha256(), 0
+    while chunk := file.read(_CHUNK_BYTES):
+        found.update(chunk)
+        size_bytes += len(chunk)
+    if size_bytes != piece.ref["size_bytes"]:
+        raise _lost(piece, directory, f"it has {size_bytes} bytes, expected {piece.ref['size_bytes']}")
+    if found.hexdigest() != piece.ref["sha256"]:
+        raise _lost(piece, directory, f"its checksum is {found.hexdigest()}, expected {piece.ref['sha256']}")
+    file.seek(0)
+
+
+def _batches(piece: Staged, file: BinaryIO, directory: str) -> Iterator["pa.RecordBatch"]:
+    rows = 0
+    with pa.ipc.open_stream(file) as stream:
+        for batch in stream:
+            rows += batch.num_rows
+            yield batch
+    if rows != piece.ref["rows"]:
+        raise _lost(piece, directory, f"it holds {rows} rows, expected {piece.ref['rows']}")
+
+
+def _lost(piece: Staged, directory: str, what: str) -> StagedDataLost:
+    place = "the decision itself" if piece.inline is not None else directory
+    return StagedDataLost(
+        f"The decided spool piece {piece.name} of sink {piece.sink!r} in {place} is lost: {what}.",
+        remedy="Mount or restore the spool as it was and start again: the batch is decided and is published from there.",
+    )

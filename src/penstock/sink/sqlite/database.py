@@ -1,0 +1,107 @@
+"""The database file: one connection that commits durably, and SQLite's errors as Penstock's."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from penstock.diskreason import FULL, Trouble, trouble_with_file
+from penstock.errors import Failed, GuaranteeTooWeak, PenstockError, PublishFailed, Retryable
+from penstock.sink.sqlite import statements as sql
+
+BUSY_TIMEOUT_S = 10.0
+_DURABLE_JOURNALS = frozenset({"wal", "delete", "truncate", "persist"})
+
+
+class Database:
+    """The file at `path`, with one connection kept open between publications. Not thread-safe by itself.
+
+    A connection on which anything failed is dropped: the file, read by a new one, says what happened.
+    """
+
+    def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+        self.path = os.path.realpath(path)
+        self._busy_timeout_s = busy_timeout_s
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def home(self) -> str:
+        """What names this file to the coordinator."""
+        return f"sqlite:{self.path}"
+
+    def writable(self, *, create: bool = False) -> sqlite3.Connection:
+        """The open connection, made durable; `create` makes a missing file. Raises Retryable, PublishFailed, GuaranteeTooWeak."""
+        if self._connection is None:
+            with self.told():
+                self._connection = self._open("rwc" if create else "rw")
+                require_durable(self._connection, self.path)
+        return self._connection
+
+    def drop(self) -> None:
+        """Roll back what is open and close. A connection that is only closed keeps its lock while some cursor of it lives."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            with suppress(sqlite3.Error):  # the file decides what happened, not the answer to a close
+                connection.rollback()
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    @contextmanager
+    def reader(self) -> Iterator[sqlite3.Cursor]:
+        """A cursor on one snapshot of an existing file, through a connection of its own that cannot write."""
+        with self.told(Failed):
+            connection = self._open("rw")
+            try:
+                connection.execute(sql.READ_ONLY)
+                connection.execute(sql.BEGIN_READ)
+                yield connection.cursor()
+            finally:
+                connection.close()
+
+    @contextmanager
+    def told(self, kind: type[Failed] = PublishFailed) -> Iterator[None]:
+        """Raise SQLite's errors as Retryable or as `kind`."""
+        try:
+            yield
+        except sqlite3.Error as cause:
+            raise trouble(cause, self.path, kind) from cause
+
+    def _open(self, mode: str) -> sqlite3.Connection:
+        uri = f"{Path(self.path).as_uri()}?mode={mode}"
+        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=self._busy_timeout_s, check_same_thread=False)
+
+
+def require_durable(connection: sqlite3.Connection, path: str) -> None:
+    """Make every COMMIT durable. Raises GuaranteeTooWeak where the file cannot have a journal."""
+    journal = str(connection.execute(sql.WRITE_AHEAD).fetchone()[0]).lower()
+    if journal not in _DURABLE_JOURNALS:
+        raise GuaranteeTooWeak(
+            f"The database {path} keeps its journal in mode {journal!r}, so a crash could leave half a transaction.",
+            remedy="Use a database file on a local disk.",
+        )
+    connection.execute(sql.SYNC_EVERY_COMMIT)
+
+
+def trouble(cause: sqlite3.Error, path: str, kind: type[Failed]) -> PenstockError:
+    """What to tell about an error of SQLite before COMMIT: nothing was written."""
+    if "locked" in str(cause) or "busy" in str(cause):
+        return Retryable(f"The database {path} is locked by another writer: {cause}.", remedy="Try again when it is done.")
+    if isinstance(cause, sqlite3.IntegrityError):
+        return kind(
+            f"The table in {path} refused a row: {cause}.",
+            remedy="Drop the constraint or correct the table's rows, then start again: what was decided is published then.",
+        )
+    seen = seen_by(cause, path)
+    return kind(
+        f"The database {path} cannot be used: {seen.reason}.",
+        remedy=f"{seen.advice} and start again: what was decided is published then.",
+    )
+
+
+def seen_by(cause: sqlite3.Error, path: str) -> Trouble:
+    """What `cause` and a look at the file say together."""
+    seen = trouble_with_file(path) or (FULL if "full" in str(cause) else None)
+    if seen is None:
+        return Trouble(reason=str(cause), advice="Mend that")
+    return Trouble(reason=f"{seen.reason} ({cause})", advice=seen.advice)

@@ -1,0 +1,261 @@
+"""The sqlite sink: rows and marker in one transaction, and in the ledger's own where both are in one file."""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+
+from penstock.errors import Failed, OutcomeUnknown, PenstockError, Usage
+from penstock.faults import FaultPoint
+from penstock.model import (
+    ONLY_ACCOUNT,
+    AccountName,
+    Finding,
+    PipelineName,
+    Position,
+    Publication,
+    Published,
+    SinkKind,
+    SinkName,
+    SinkReport,
+    Staged,
+    SweepCut,
+    Totals,
+)
+from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolStager
+from penstock.sink.sqlite import statements as sql
+from penstock.sink.sqlite.admission import Admission
+from penstock.sink.sqlite.database import BUSY_TIMEOUT_S, Database, seen_by
+from penstock.sink.sqlite.marker import read_marker
+from penstock.sink.sqlite.preparation import create_own_tables, prepare_table
+from penstock.sink.sqlite.publication import Target, apply
+from penstock.sink.sqlite.table import shape_of
+from penstock.sink.sqlite.verification import compare, without_marker
+
+BEGIN = FaultPoint("sqlite.begin", "The write lock of the database is taken.")
+COMMIT = FaultPoint("sqlite.commit", "Rows and marker are committed.")
+PREPARE = FaultPoint("sqlite.prepare", "Table and marker are created and committed.")
+
+WRITES = ("append", "upsert", "insert_if_absent", "replace")
+_BY_KEY = frozenset({"upsert", "insert_if_absent"})
+
+
+class SqliteSink:
+    """Delivers into one table of an SQLite file.
+
+    `write` is `append`, `upsert` (a row replaces the one with its key), `insert_if_absent` (a row is skipped if its key is there)
+    or `replace` (each batch is the whole table). Several rows of one batch with one key count in their frozen order, pieces as
+    decided and rows as written: `upsert` keeps the last, `insert_if_absent` the first, at every repetition the same. Spark
+    promises no order between partitions, so aggregate by the key first where it matters.
+
+    Safe to use from several threads; waits `busy_timeout_s` for another writer of the file, then raises Retryable.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: SinkName,
+        path: "str | os.PathLike[str]",
+        table: str,
+        spool: str,
+        write: str = "append",
+        key: Sequence[str] = (),
+        create: bool = True,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+    ) -> None:
+        _require_sensible(path=os.fspath(path), write=write, key=key)
+        self._name, self._create = name, create
+        self._target = Target(table=table, write=write, key=tuple(key) if write in _BY_KEY else ())
+        self._database = Database(os.fspath(path), busy_timeout_s=busy_timeout_s)
+        self._spool = Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes)
+        self._admission: Admission | None = None
+        self._riding: tuple[Position, tuple[Staged, ...]] | None = None
+        self._lock = RLock()
+
+    @property
+    def name(self) -> SinkName:
+        """The key under `sinks:`."""
+        return self._name
+
+    @property
+    def kind(self) -> SinkKind:
+        """Transactional: rows and marker commit together."""
+        return SinkKind.TRANSACTIONAL
+
+    @property
+    def exactly_once(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def route_sql(self) -> str | None:
+        """None: there is one table."""
+        return None
+
+    @property
+    def accounts(self) -> Sequence[AccountName]:
+        """The only one."""
+        return [ONLY_ACCOUNT]
+
+    @property
+    def home(self) -> str | None:
+        """`sqlite:` and the file's real path, as `SqliteLedger.home` says it."""
+        return self._database.home
+
+    def describe(self) -> Mapping[str, str]:
+        """For `penstock explain`."""
+        how = self._target.write + (f" by {', '.join(self._target.key)}" if self._target.key else "")
+        limit, table = self._spool.inline_limit_bytes, f"table {self._target.table} of {self._database.path}"
+        return {
+            "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._spool.root}",
+            "publish": f"one transaction: rows ({how}) and marker into {table}; the ledger's own if it is in the same file",
+        }
+
+    def check(self) -> Sequence[Finding]:
+        """Look at the file, or at the directory where it would be created."""
+        path = Path(self._database.path)
+        if not path.exists():
+            directory = path.parent
+            usable = self._create and directory.is_dir() and os.access(directory, os.W_OK)
+            message = f"{path} will be created" if usable else f"{path} is missing and cannot be created in {directory}"
+            return [Finding(subject=f"sink {self._name}", ok=usable, message=message)]
+        try:
+            return [self._check_file()]
+        except PenstockError as trouble:
+            return [Finding(subject=f"sink {self._name}", ok=False, message=str(trouble))]
+
+    def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
+        """Create or check table and marker. Raises Usage, Refused, Failed, Retryable."""
+        self._spool.prepare(pipeline)
+        if schema is None and not Path(self._database.path).exists():
+            return
+        with self._lock, self._dropping_on_error():
+            connection = self._database.writable(create=self._create and schema is not None)
+            with self._database.told(Failed), PREPARE.around(error=_broken_disk, lost=_broken_disk):
+                self._prepare(connection, pipeline, schema)
+
+    def stager(self) -> SpoolStager:
+        """The recipe for the tasks: the spool, and the check that the table can take the rows."""
+        if self._admission is None:
+            raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
+        return self._spool.stager(self._admission)
+
+    def publish(self, publication: Publication) -> Published:
+        """One transaction, unless the marker says that it was.
+
+        Raises Retryable, OutcomeUnknown, PublishFailed, ContentConflict, StagedDataLost, LedgerMismatch.
+        """
+        with self._lock, self._dropping_on_error():
+            connection = self._database.writable()
+            with self._database.told():
+                with BEGIN.around(error=_locked, lost=_locked):
+                    connection.execute(sql.BEGIN)
+                published = self._apply(connection, publication)
+            self._commit(connection)
+        self._spool.discard(publication.staged, pipeline=publication.pipeline)
+        return published
+
+    def publish_within(self, transaction: object, publication: Publication) -> Published:
+        """As `publish`, in the ledger's transaction on the same file; the ledger rolls back what raised."""
+        if not isinstance(transaction, sqlite3.Connection):
+            raise TypeError(f"expected an sqlite3.Connection, found {type(transaction).__name__}")
+        with self._lock, self._database.told():
+            self._discard_ridden(transaction, publication)
+            published = self._apply(transaction, publication)
+            self._riding = (publication.position, publication.staged)
+        return published
+
+    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+        """Collect the spool files of dead attempts."""
+        return self._spool.sweep(cut, dry_run=dry_run)
+
+    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+        """Compare the table with its marker and the marker with the ledger."""
+        wanted = expected.get(ONLY_ACCOUNT, Totals())
+        if not Path(self._database.path).exists():
+            return without_marker(wanted, f"There is no database file {self._database.path}.")
+        with self._database.reader() as cursor:
+            return compare(cursor, sink=self._name, table=self._target.table, expected=wanted, known=known)
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        with self._lock:
+            self._database.drop()
+
+    # --- steps
+
+    def _prepare(self, connection: sqlite3.Connection, pipeline: PipelineName, schema: str | None) -> None:
+        connection.execute(sql.BEGIN)
+        cursor = connection.cursor()
+        create_own_tables(cursor)
+        if schema is not None:
+            self._admission = prepare_table(
+                cursor, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
+            )
+        connection.execute(sql.COMMIT)
+
+    def _apply(self, connection: sqlite3.Connection, publication: Publication) -> Published:
+        rows = self._spool.read(publication.staged, pipeline=publication.pipeline)
+        return apply(connection.cursor(), publication, rows, self._target)
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        try:
+            with COMMIT.around(error=_broken_disk, lost=_broken_disk):
+                connection.execute(sql.COMMIT)
+        except sqlite3.Error as cause:
+            seen = seen_by(cause, self._database.path)
+            raise OutcomeUnknown(
+                f"The COMMIT of table {self._target.table!r} in {self._database.path} gave no answer: {seen.reason}.",
+                remedy=f"{seen.advice} and try again: the marker in the database says whether it happened.",
+            ) from cause
+
+    def _discard_ridden(self, transaction: sqlite3.Connection, publication: Publication) -> None:
+        """Remove the spool files of the last ride once its transaction is seen to be committed, here by the next one."""
+        if self._riding is None:
+            return
+        position, pieces = self._riding
+        marker = read_marker(transaction.cursor(), publication.pipeline, publication.sink)
+        if marker is not None and marker.position >= position and publication.position > position:
+            self._spool.discard(pieces, pipeline=publication.pipeline)
+        self._riding = None
+
+    def _check_file(self) -> Finding:
+        subject = f"sink {self._name}"
+        with self._database.reader() as cursor:
+            shape = shape_of(cursor, self._target.table)
+        if shape is None:
+            what = "will be created" if self._create else "is missing and `create` is false"
+            return Finding(subject=subject, ok=self._create, message=f"table {self._target.table} {what}")
+        return Finding(
+            subject=subject,
+            ok=shape.kind == "table" and os.access(self._database.path, os.W_OK),
+            message=f"{shape.kind} {self._target.table} with {len(shape.columns)} columns in {self._database.path}",
+        )
+
+    @contextmanager
+    def _dropping_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._database.drop()
+            raise
+
+
+def _require_sensible(*, path: str, write: str, key: Sequence[str]) -> None:
+    if path in {"", ":memory:"}:
+        raise Usage("A database in memory is lost at exit.", remedy="Name a file, or use a sink of type memory.")
+    if write not in WRITES:
+        raise Usage(f"`write` is {write!r}, expected one of {', '.join(WRITES)}.", remedy="Correct it.")
+    if write in _BY_KEY and not key:
+        raise Usage(f"`write: {write}` needs a key.", remedy="Add `key: [columns that identify a row]`.")
+
+
+def _broken_disk(point: str) -> sqlite3.Error:
+    return sqlite3.OperationalError(f"disk I/O error ({point})")
+
+
+def _locked(point: str) -> sqlite3.Error:
+    return sqlite3.OperationalError(f"database is locked ({point})")

@@ -1,0 +1,179 @@
+"""All SQL of the sqlite sink: what it says and nothing about when.
+
+Two tables of its own lie beside the user's: `penstock_marker` with one row per pipeline and sink, and `penstock_batch` with one
+row for each of the last batches. Both are meant to be read with the user's own SQL. Digests are 16 hexadecimal digits, because
+they do not fit SQLite's integers. `main.` keeps a temporary table of the same name out of the way. Every user-given name
+goes through `quoted`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.errors import Usage
+
+MARKER_TABLE = "penstock_marker"
+BATCH_TABLE = "penstock_batch"
+OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger"})
+
+BEGIN = "BEGIN IMMEDIATE"
+BEGIN_READ = "BEGIN"
+COMMIT = "COMMIT"
+ROLLBACK = "ROLLBACK"
+WRITE_AHEAD = "PRAGMA journal_mode = WAL"
+SYNC_EVERY_COMMIT = "PRAGMA synchronous = EXTRA"
+READ_ONLY = "PRAGMA query_only = ON"
+
+CREATE_MARKER_TABLE = """
+CREATE TABLE IF NOT EXISTS main.penstock_marker (
+    pipeline TEXT NOT NULL, sink TEXT NOT NULL, table_name TEXT NOT NULL, write TEXT NOT NULL,
+    format_version INTEGER NOT NULL,
+    position INTEGER NOT NULL, generation INTEGER, query_id TEXT, batch_id INTEGER, offsets TEXT, schema TEXT,
+    rows_decided INTEGER NOT NULL, digest_decided TEXT NOT NULL,
+    rows_before INTEGER NOT NULL, digest_before TEXT NOT NULL,
+    rows_after INTEGER NOT NULL, digest_after TEXT NOT NULL,
+    published_at TEXT NOT NULL,
+    PRIMARY KEY (pipeline, sink)
+) WITHOUT ROWID
+"""
+
+CREATE_BATCH_TABLE = """
+CREATE TABLE IF NOT EXISTS main.penstock_batch (
+    pipeline TEXT NOT NULL, sink TEXT NOT NULL, position INTEGER NOT NULL,
+    generation INTEGER NOT NULL, query_id TEXT NOT NULL, batch_id INTEGER NOT NULL, offsets TEXT NOT NULL,
+    rows INTEGER NOT NULL, digest TEXT NOT NULL, published_at TEXT NOT NULL,
+    PRIMARY KEY (pipeline, sink, position)
+) WITHOUT ROWID
+"""
+
+READ_MARKER = """
+SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
+       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after
+FROM main.penstock_marker WHERE pipeline = :pipeline AND sink = :sink
+"""
+
+OWNER = "SELECT pipeline, sink FROM main.penstock_marker WHERE table_name = ? COLLATE NOCASE"
+
+OTHER_OWNERS = """
+SELECT pipeline, sink FROM main.penstock_marker
+WHERE table_name = :table_name COLLATE NOCASE AND (pipeline <> :pipeline OR sink <> :sink)
+"""
+
+WRITE_MARKER = """
+INSERT OR REPLACE INTO main.penstock_marker (
+    pipeline, sink, table_name, write, format_version, position, generation, query_id, batch_id, offsets, schema,
+    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at
+) VALUES (
+    :pipeline, :sink, :table_name, :write, :format_version, :position, :generation, :query_id, :batch_id, :offsets, :schema,
+    :rows_decided, :digest_decided, :rows_before, :digest_before, :rows_after, :digest_after,
+    strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+)
+"""
+
+READ_BATCH = """
+SELECT query_id, batch_id, offsets, rows, digest FROM main.penstock_batch
+WHERE pipeline = :pipeline AND sink = :sink AND position = :position
+"""
+
+WRITE_BATCH = """
+INSERT INTO main.penstock_batch (pipeline, sink, position, generation, query_id, batch_id, offsets, rows, digest, published_at)
+VALUES (
+    :pipeline, :sink, :position, :generation, :query_id, :batch_id, :offsets, :rows, :digest,
+    strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+)
+"""
+
+FORGET_BATCHES = "DELETE FROM main.penstock_batch WHERE pipeline = :pipeline AND sink = :sink AND position <= :position"
+
+TABLE_KIND = "SELECT type, sql FROM main.sqlite_master WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')"
+TABLE_STRICT = "SELECT strict FROM pragma_table_list WHERE schema = 'main' AND name = ? COLLATE NOCASE"
+TABLE_COLUMNS = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid'
+TABLE_UNIQUES = 'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial'
+INDEX_COLUMNS = "SELECT name, coll FROM pragma_index_xinfo(?) WHERE key ORDER BY seqno"
+
+DROP_DISPLACED = ("DROP TRIGGER IF EXISTS temp.penstock_displacing", "DROP TABLE IF EXISTS temp.penstock_displaced")
+
+
+def quoted(name: str) -> str:
+    """`name` as an SQL identifier, whatever it is made of. Raises Usage for what SQLite cannot hold."""
+    if not name or "\0" in name:
+        raise Usage(f"SQLite cannot name a table or column {name!r}.", remedy="Rename it.")
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _list(names: Sequence[str], *, prefix: str = "") -> str:
+    return ", ".join(prefix + quoted(name) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatements:
+    """The statements about the user's table, whose rows have `columns`."""
+
+    table: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...] = ()
+
+    @property
+    def _name(self) -> str:
+        return f"main.{quoted(self.table)}"
+
+    def create(self, declared: Sequence[str]) -> str:
+        """Create the table; `declared` are the columns' types. The key becomes the primary key."""
+        key = {name.lower() for name in self.key}
+        parts = [
+            f"{quoted(name)} {kind}{' NOT NULL' if name.lower() in key else ''}"
+            for name, kind in zip(self.columns, declared, strict=True)
+        ]
+        if self.key:
+            parts.append(f"PRIMARY KEY ({_list(self.key)})")
+        return f"CREATE TABLE {self._name} ({', '.join(parts)})"
+
+    def insert(self, rows: int) -> str:
+        """Insert that many rows by one execution."""
+        return f"INSERT INTO {self._name} ({_list(self.columns)}) VALUES {self._places(rows)}"  # noqa: S608 - quoted
+
+    def upsert(self, rows: int) -> str:
+        """Insert rows; a row whose key is there replaces the other columns of the old one."""
+        key = {name.lower() for name in self.key}
+        others = [name for name in self.columns if name.lower() not in key] or list(self.key)
+        changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
+        return f"{self.insert(rows)} ON CONFLICT ({_list(self.key)}) DO UPDATE SET {changes}"
+
+    def insert_if_absent(self, rows: int) -> str:
+        """Insert rows whose key is not there."""
+        return f"{self.insert(rows)} ON CONFLICT ({_list(self.key)}) DO NOTHING"
+
+    def clear(self) -> str:
+        """Delete all rows."""
+        return f"DELETE FROM {self._name}"  # noqa: S608 - quoted
+
+    def read(self) -> str:
+        """All rows."""
+        return f"SELECT {_list(self.columns)} FROM {self._name}"  # noqa: S608 - quoted
+
+    def create_displaced(self) -> str:
+        """A temporary table for rows of the table that are replaced, or rows of the batch that are skipped."""
+        return f"CREATE TEMP TABLE penstock_displaced AS SELECT {_list(self.columns)} FROM {self._name} WHERE 0"  # noqa: S608 - quoted
+
+    def note_replaced(self) -> str:
+        """From now on in this connection, keep what an upsert replaces."""
+        return f"""
+            CREATE TEMP TRIGGER penstock_displacing AFTER UPDATE ON {self._name}
+            BEGIN INSERT INTO penstock_displaced SELECT {_list(self.columns, prefix="OLD.")}; END
+        """
+
+    def note_skipped(self) -> str:
+        """From now on in this connection, keep what an insert will skip because its key is there."""
+        same = " AND ".join(f"{quoted(name)} = NEW.{quoted(name)}" for name in self.key)
+        return f"""
+            CREATE TEMP TRIGGER penstock_displacing BEFORE INSERT ON {self._name}
+            WHEN EXISTS (SELECT 1 FROM {self._name} WHERE {same})
+            BEGIN INSERT INTO penstock_displaced SELECT {_list(self.columns, prefix="NEW.")}; END
+        """  # noqa: S608 - quoted
+
+    def read_displaced(self) -> str:
+        """What was replaced or skipped."""
+        return f"SELECT {_list(self.columns)} FROM temp.penstock_displaced"  # noqa: S608 - quoted
+
+    def _places(self, rows: int) -> str:
+        row = "(" + ", ".join("?" * len(self.columns)) + ")"
+        return ", ".join([row] * rows)

@@ -1,0 +1,201 @@
+"""The user's table: created from the rows' schema, or checked that it takes every row and gives it back."""
+
+import re
+import sqlite3
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.errors import Refused, Usage
+from penstock.sink.sqlite import statements as sql
+from penstock.sink.sqlite.statements import OWN_TABLES, TableStatements
+from penstock.sink.sqlite.storage import storage_of
+
+MAX_COLUMNS = 2000
+_STRICT_SINCE = (3, 37, 0)
+_GENERATED = frozenset({2, 3})
+_BINARY = "BINARY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of an existing table."""
+
+    name: str
+    declared: str
+    not_null: bool
+    key_place: int
+    generated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What SQLite says about an existing table. `uniques` are the sets of columns (in lower case) that tell rows apart."""
+
+    kind: str
+    strict: bool
+    columns: tuple[Column, ...]
+    uniques: tuple[frozenset[str], ...]
+
+    @property
+    def required(self) -> frozenset[str]:
+        """Columns in lower case that hold no NULL."""
+        return frozenset(column.name.lower() for column in self.columns if column.not_null)
+
+
+def shape_of(cursor: sqlite3.Cursor, table: str) -> Shape | None:
+    """The table as it is, None if there is none."""
+    cursor.row_factory = None
+    found = cursor.execute(sql.TABLE_KIND, (table,)).fetchone()
+    if found is None:
+        return None
+    kind = "virtual table" if re.match(r"\s*CREATE\s+VIRTUAL", found[1], re.IGNORECASE) else str(found[0])
+    rows = cursor.execute(sql.TABLE_COLUMNS, (table,)).fetchall()
+    columns = tuple(
+        Column(name=name, declared=declared, not_null=bool(not_null), key_place=place, generated=hidden in _GENERATED)
+        for name, declared, not_null, place, hidden in rows
+    )
+    return Shape(kind=kind, strict=_is_strict(cursor, table), columns=columns, uniques=_uniques(cursor, table, columns))
+
+
+def _is_strict(cursor: sqlite3.Cursor, table: str) -> bool:
+    if sqlite3.sqlite_version_info < _STRICT_SINCE:
+        return False
+    found = cursor.execute(sql.TABLE_STRICT, (table,)).fetchone()
+    return bool(found and found[0])
+
+
+def _uniques(cursor: sqlite3.Cursor, table: str, columns: tuple[Column, ...]) -> tuple[frozenset[str], ...]:
+    found = []
+    rowid = [column for column in columns if column.key_place]
+    if len(rowid) == 1 and rowid[0].declared.upper() == "INTEGER":
+        found.append(frozenset({rowid[0].name.lower()}))
+    for (index,) in cursor.execute(sql.TABLE_UNIQUES, (table,)).fetchall():
+        parts = cursor.execute(sql.INDEX_COLUMNS, (index,)).fetchall()
+        if all(name is not None and collation == _BINARY for name, collation in parts):
+            found.append(frozenset(name.lower() for name, _ in parts))
+    return tuple(found)
+
+
+# --- what the rows and the settings must be
+
+
+def require_storable(schema: "pa.Schema", table: str, key: tuple[str, ...]) -> None:
+    """Raise Usage for a table name, a column or a key that no table could have."""
+    if table.lower() in OWN_TABLES or table.lower().startswith("sqlite_"):
+        raise Usage(f"Table {table!r} is SQLite's or Penstock's own.", remedy="Choose another name for `table:`.")
+    names = [name.lower() for name in schema.names]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise Usage(
+            f"The rows have column {twice[0]!r} twice, and SQLite does not tell upper from lower case in names.",
+            remedy="Rename one of them in the transform.",
+        )
+    if not 0 < len(names) <= MAX_COLUMNS:
+        raise Usage(f"The rows have {len(names)} columns, expected 1 to {MAX_COLUMNS}.", remedy="Select others in the transform.")
+    missing = [name for name in key if name.lower() not in names]
+    if missing:
+        raise Usage(
+            f"The key names column {missing[0]!r}, but the rows have {', '.join(schema.names)}.",
+            remedy="Correct `key:` of the sink.",
+        )
+    for field in schema:
+        _require_distinct_fields(field.type, field.name)
+
+
+def _require_distinct_fields(kind: "pa.DataType", path: str) -> None:
+    children = [kind.field(index) for index in range(kind.num_fields)]
+    names = [child.name for child in children]
+    if len(set(names)) < len(names):
+        raise Usage(f"Column {path!r} holds a struct with two fields of one name.", remedy="Rename one of them in the transform.")
+    for child in children:
+        _require_distinct_fields(child.type, f"{path}.{child.name}")
+
+
+def create_statement(schema: "pa.Schema", table: str, key: tuple[str, ...]) -> str:
+    """How to create the table for rows of `schema`."""
+    declared = [storage_of(field.type).declared for field in schema]
+    return TableStatements(table, tuple(schema.names), key).create(declared)
+
+
+def require_fit(shape: Shape, schema: "pa.Schema", table: str, key: tuple[str, ...]) -> None:
+    """Raise Refused unless an existing table takes rows of `schema` and gives back the same."""
+    if shape.kind != "table":
+        raise Refused(f"{table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
+    _require_same_names(shape, schema, table)
+    kinds = {field.name.lower(): field for field in schema}
+    for column in shape.columns:
+        if column.name.lower() in kinds:
+            _require_kept(column, kinds[column.name.lower()], table, strict=shape.strict)
+    if key and frozenset(name.lower() for name in key) not in shape.uniques:
+        columns = ", ".join(sql.quoted(name) for name in key)
+        raise Refused(
+            f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
+            remedy=f"CREATE UNIQUE INDEX … ON {sql.quoted(table)} ({columns}).",
+        )
+
+
+def _require_same_names(shape: Shape, schema: "pa.Schema", table: str) -> None:
+    theirs = [column.name for column in shape.columns if not column.generated]
+    ours, there = {name.lower() for name in schema.names}, {name.lower() for name in theirs}
+    if ours != there:
+        missing = ", ".join(name for name in schema.names if name.lower() not in there) or "none"
+        extra = ", ".join(name for name in theirs if name.lower() not in ours) or "none"
+        raise Refused(
+            f"The rows have the columns {', '.join(schema.names)}, table {table!r} has {', '.join(theirs)} "
+            f"(missing in the table: {missing}; only in the table: {extra}).",
+            remedy="Change the transform, or the table with ALTER TABLE; new columns are NULL in the rows that are there.",
+        )
+
+
+def _require_kept(column: Column, field: "pa.Field", table: str, *, strict: bool) -> None:
+    storage = storage_of(field.type)
+    if affinity(column.declared, strict=strict) not in storage.affinities:
+        raise Refused(
+            f"Column {column.name!r} of table {table!r} is declared {column.declared}, which would change values of type "
+            f"{field.type}; expected {storage.declared}.",
+            remedy=f"Declare it {storage.declared}, or cast the column in the transform.",
+        )
+
+
+def affinity(declared: str, *, strict: bool) -> str:
+    """Into what SQLite turns values of a column so declared (sqlite.org, "Datatypes In SQLite", section 3.1)."""
+    name = declared.upper()
+    if strict and name == "ANY":
+        return "BLOB"
+    for found, parts in (
+        ("INTEGER", ("INT",)),
+        ("TEXT", ("CHAR", "CLOB", "TEXT")),
+        ("BLOB", ("BLOB",)),
+        ("REAL", ("REAL", "FLOA", "DOUB")),
+    ):
+        if any(part in name for part in parts):
+            return found
+    return "NUMERIC" if name else "BLOB"
+
+
+def require_continued(old: "pa.Schema", new: "pa.Schema", table: str) -> None:
+    """Raise Refused if rows that are there would no longer have the content digest with which they were published.
+
+    New columns may come in anywhere, since NULLs do not count in it; the others must keep their types and order.
+    """
+    kinds = {field.name: field.type for field in new}
+    for field in old:
+        if field.name in kinds and not _same_stored(field.type, kinds[field.name]):
+            raise Refused(
+                f"Column {field.name!r} was {field.type} when table {table!r} was filled and is {kinds[field.name]} now.",
+                remedy="Cast it in the transform to what it was, or give the sink another name and a new table.",
+            )
+    before = [name for name in old.names if name in kinds]
+    after = [name for name in new.names if name in set(old.names)]
+    if before != after:
+        raise Refused(
+            f"The columns of table {table!r} came in the order {', '.join(before)} and come in the order {', '.join(after)} now.",
+            remedy="Keep the order in the transform's SELECT.",
+        )
+
+
+def _same_stored(one: "pa.DataType", other: "pa.DataType") -> bool:
+    if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
+        return (one.tz is None) is (other.tz is None)
+    return bool(one.equals(other))

@@ -1,0 +1,95 @@
+"""The table against its marker, and the marker against the ledger; every row is read."""
+
+import sqlite3
+from collections.abc import Iterator
+
+from penstock.model import ONLY_ACCOUNT, AccountReport, Problem, Publication, SinkName, SinkReport, Totals
+from penstock.sink.sqlite import statements as sql
+from penstock.sink.sqlite.marker import TableMarker, minus, read_marker
+from penstock.sink.sqlite.scan import scan, totals_of
+from penstock.sink.sqlite.storage import NotStoredError
+from penstock.sink.sqlite.table import shape_of
+from penstock.sparkschema import arrow_schema
+
+_NONE = Totals()
+
+
+def compare(cursor: sqlite3.Cursor, *, sink: SinkName, table: str, expected: Totals, known: Iterator[Publication]) -> SinkReport:
+    """What the table shows because of this sink, against what the ledger expects, in one snapshot."""
+    marker = _marker_of(cursor, table)
+    if marker is None:
+        return without_marker(expected, f"Table {table!r} has no marker of sink {sink!r} in the database.")
+    # An upsert shows fewer rows than were decided: to the marker's own count comes what the ledger has more than the marker.
+    ahead = minus(expected, marker.decided)
+    wanted = marker.after + ahead
+    owner = [] if marker.sink == sink else [Problem(message=f"Table {table!r} is filled by sink {marker.sink!r}.", file=table)]
+    try:
+        found = minus(_content(cursor, marker, table), marker.before)
+    except NotStoredError as cause:
+        return _report(wanted, _NONE, [*owner, Problem(message=f"Table {table!r}: {cause}.", file=table)])
+    return _report(wanted, found, [*owner, *_explained(marker, ahead, minus(found, marker.after), known)])
+
+
+def without_marker(expected: Totals, message: str) -> SinkReport:
+    """The report where nothing tells what was published: fine only if nothing was decided either."""
+    wanted = Totals(rows=expected.rows, digest=expected.digest)
+    return _report(wanted, _NONE, [Problem(message=message)] if expected.rows else [])
+
+
+def _report(expected: Totals, found: Totals, problems: list[Problem]) -> SinkReport:
+    return SinkReport(accounts={ONLY_ACCOUNT: AccountReport(expected=expected, found=found)}, problems=tuple(problems))
+
+
+def _marker_of(cursor: sqlite3.Cursor, table: str) -> TableMarker | None:
+    if shape_of(cursor, sql.MARKER_TABLE) is None:
+        return None
+    owner = cursor.execute(sql.OWNER, (table,)).fetchone()
+    return None if owner is None else read_marker(cursor, owner[0], owner[1])
+
+
+def _content(cursor: sqlite3.Cursor, marker: TableMarker, table: str) -> Totals:
+    if shape_of(cursor, table) is None:
+        raise NotStoredError("it is gone")
+    if marker.schema is None:
+        return marker.before
+    schema = arrow_schema(marker.schema)
+    return totals_of(scan(cursor, sql.TableStatements(table, tuple(schema.names)).read(), schema))
+
+
+def _explained(marker: TableMarker, ahead: Totals, surplus: Totals, known: Iterator[Publication]) -> list[Problem]:
+    """What the ledger and the table have more than the marker; named by batch where one fits."""
+    if not (_differs(ahead) or _differs(surplus)):
+        return []
+    problems, table = [], marker.table_name
+    for publication in known:
+        batch = Totals(rows=publication.totals.rows, digest=publication.totals.digest)
+        if publication.position > marker.position:
+            problems.append(_of_batch(table, publication, "is decided but not published in"))
+            ahead = minus(ahead, batch)
+        elif _differs(surplus) and batch in {surplus, minus(_NONE, surplus)}:
+            problems.append(_of_batch(table, publication, "is twice in" if batch == surplus else "is no more in"))
+            surplus = _NONE
+    if _differs(ahead):
+        counted = f"The marker of table {table!r} is at position {marker.position} and counts {marker.decided.rows} rows"
+        problems.append(Problem(message=f"{counted}; the ledger has {ahead.rows:+d} rows and another digest.", file=table))
+    if _differs(surplus):
+        problems.append(Problem(message=f"Table {table!r} {_what(surplus.rows)}.", file=table))
+    return problems
+
+
+def _differs(difference: Totals) -> bool:
+    return bool(difference.rows or difference.digest)
+
+
+def _of_batch(table: str, publication: Publication, what: str) -> Problem:
+    batch_id = publication.batch.batch_id
+    message = f"Batch {batch_id} with {publication.totals.rows} rows {what} table {table!r}."
+    return Problem(message=message, file=table, batch_id=batch_id)
+
+
+def _what(rows: int) -> str:
+    if rows > 0:
+        return f"holds {rows} rows more than were published into it: doubled or foreign"
+    if rows < 0:
+        return f"lacks {-rows} of the rows that were published into it"
+    return "holds as many rows as were published into it, but other values"

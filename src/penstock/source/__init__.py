@@ -1,0 +1,1 @@
+"""From the settings of sources to streaming DataFrames."""

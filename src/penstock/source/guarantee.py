@@ -1,0 +1,179 @@
+"""What each source guarantees, which is whether Spark can read the same rows again for the same offsets."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from penstock.claim import Claim
+from penstock.model import Guarantee
+from penstock.source.formats import is_file_format
+from penstock.spec.source import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOSSY_FILE_CONFS = ("ignoreMissingFiles", "ignoreCorruptFiles")
+RELEVANT_CONFS = tuple(f"spark.sql.files.{name}" for name in LOSSY_FILE_CONFS)
+"""Session settings that weaken a source."""
+
+_DROPS_BAD_ROWS = "With mode DROPMALFORMED Spark drops rows that it cannot parse, unseen."
+_AGE = "A new file more than maxFileAge (7 days unless set) older than the newest one seen is passed over."
+_SAME_NAME = "With fileNameOnly a file counts as seen if one of the same name was read from any other directory."
+_ATOMIC = "A file that is still being written when Spark lists it is read as it is then: write elsewhere, then rename."
+_REMOVED = (
+    "A file removed or changed after Spark listed it: in a local or mounted directory the pipeline stops before it decides, "
+    "in other stores Spark passes over it in silence."
+)
+
+
+def relevant_confs(spark: "SparkSession") -> Mapping[str, str]:
+    """The session's settings among RELEVANT_CONFS."""
+    values = {name: spark.conf.get(name, None) for name in RELEVANT_CONFS}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def source_claims(sources: Mapping[str, Source], confs: Mapping[str, str]) -> tuple[Claim, ...]:
+    """One claim for each source; `confs` are the session's settings (`relevant_confs`)."""
+    return tuple(_claim(name, source, confs) for name, source in sources.items())
+
+
+def _claim(name: str, source: Source, confs: Mapping[str, str]) -> Claim:
+    kind = (source.format or "table").lower()
+    subject = f"source {name} ({source.format or f'table {source.table}'})"
+    options = {key.lower(): str(value) for key, value in source.options.items()}
+    if is_file_format(kind):
+        return _files(subject, options, confs)
+    return _RULES.get(kind, _unknown)(subject, options)
+
+
+def _files(subject: str, options: Mapping[str, str], confs: Mapping[str, str]) -> Claim:
+    lossy = [name for name in LOSSY_FILE_CONFS if _is_on(options.get(name.lower(), confs.get(f"spark.sql.files.{name}")))]
+    if lossy:
+        return _weak(
+            subject,
+            f"{lossy[0]} makes Spark pass over files that it cannot read, so rows are lost unseen.",
+            f"Set {lossy[0]} to false; then such a file stops the pipeline.",
+        )
+    return Claim(
+        subject=subject,
+        guarantee=Guarantee.EXACTLY_ONCE,
+        why="Spark logs the files of a batch before it reads them, so a repeated batch reads the same files.",
+        breaks=tuple(_file_breaks(options)),
+        warnings=tuple(_file_warnings(options)),
+    )
+
+
+def _file_breaks(options: Mapping[str, str]) -> list[str]:
+    return [_REMOVED, _ATOMIC] + ([] if options.get("latestfirst") == "true" else [_AGE])
+
+
+def _file_warnings(options: Mapping[str, str]) -> list[str]:
+    warnings = [_DROPS_BAD_ROWS] if options.get("mode", "").upper() == "DROPMALFORMED" else []
+    warnings += [_SAME_NAME] if _is_on(options.get("filenameonly")) else []
+    clean = options.get("cleansource", "off").lower()
+    if clean != "off":
+        done = {"delete": "deleted", "archive": "moved away"}.get(clean, "removed")
+        warnings.append(f"cleanSource: input is {done} once its batch is committed, so earlier batches cannot be read again.")
+    return warnings
+
+
+def _rate(subject: str, _: Mapping[str, str]) -> Claim:
+    return _exact(
+        subject,
+        "Rows follow from the offset (seconds since the start that the checkpoint logs) and the options.",
+        "A changed rowsPerSecond or a lost checkpoint: the same seconds then stand for other rows.",
+    )
+
+
+def _rate_micro_batch(subject: str, _: Mapping[str, str]) -> Claim:
+    return _exact(
+        subject,
+        "Rows follow from the offset and the options alone.",
+        "A changed rowsPerBatch, startTimestamp or advanceMillisPerBatch.",
+    )
+
+
+def _kafka(subject: str, options: Mapping[str, str]) -> Claim:
+    if options.get("failondataloss", "true").lower() == "false":
+        return _weak(
+            subject,
+            "failOnDataLoss=false makes Spark pass over records that the broker no longer has, unseen.",
+            "Leave failOnDataLoss at true; then a gap stops the pipeline.",
+        )
+    isolated = options.get("kafka.isolation.level", "").lower() == "read_committed"
+    aborted = "Rows of aborted transactions are delivered too: set kafka.isolation.level to read_committed."
+    return Claim(
+        subject=subject,
+        guarantee=Guarantee.EXACTLY_ONCE,
+        why="Offsets name records, and records do not change while the broker keeps them.",
+        breaks=("Retention shorter than the longest outage.", "A topic deleted and created again under the same name."),
+        warnings=() if isolated else (aborted,),
+    )
+
+
+def _delta(subject: str, options: Mapping[str, str]) -> Claim:
+    skipping = [name for name in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits") if _is_on(options.get(name.lower()))]
+    warnings = [f"{name}: changes of existing rows are passed over or sent again." for name in skipping]
+    return Claim(
+        subject=subject,
+        guarantee=Guarantee.EXACTLY_ONCE,
+        why="Offsets name versions of the table, and a version does not change.",
+        breaks=("VACUUM or log retention shorter than the longest outage.",),
+        warnings=tuple(warnings),
+    )
+
+
+def _numbered(subject: str, _: Mapping[str, str]) -> Claim:
+    return _exact(
+        subject, "Offsets are sequence numbers of records that the service keeps.", "Retention shorter than the longest outage."
+    )
+
+
+def _table(subject: str, _: Mapping[str, str]) -> Claim:
+    return _exact(
+        subject,
+        "Assumed: the table's format can give the rows between two logged offsets again, as Spark demands of every stream.",
+        "A format that cannot, or files and versions removed before they were delivered.",
+    )
+
+
+def _socket(subject: str, _: Mapping[str, str]) -> Claim:
+    return _weak(
+        subject,
+        "A socket hands out each line once: what was read and not yet delivered is gone after a crash.",
+        "Read files or Kafka instead.",
+    )
+
+
+def _unknown(subject: str, _: Mapping[str, str]) -> Claim:
+    return _exact(
+        subject,
+        "Assumed: the source can give the rows between two logged offsets again, as Spark demands of every source. "
+        "Penstock does not know this format.",
+        "A source that gives other rows for the same offsets.",
+    )
+
+
+_RULES: Mapping[str, Callable[[str, Mapping[str, str]], Claim]] = {
+    "rate": _rate,
+    "rate-micro-batch": _rate_micro_batch,
+    "kafka": _kafka,
+    "delta": _delta,
+    "kinesis": _numbered,
+    "aws-kinesis": _numbered,
+    "eventhubs": _numbered,
+    "table": _table,
+    "socket": _socket,
+    "textsocket": _socket,
+}
+
+
+def _exact(subject: str, why: str, *breaks: str) -> Claim:
+    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=why, breaks=breaks)
+
+
+def _weak(subject: str, why: str, remedy: str) -> Claim:
+    return Claim(subject=subject, guarantee=Guarantee.AT_LEAST_ONCE, why=why, remedy=remedy)
+
+
+def _is_on(value: str | None) -> bool:
+    return value is not None and value.lower() == "true"

@@ -1,0 +1,126 @@
+"""Opening the sources of a pipeline: one streaming DataFrame each, known to SQL under its name."""
+
+import json
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.types import StructType
+
+from penstock.errors import DependencyMissing, Usage
+from penstock.model import SourceName
+from penstock.source.formats import BINARY_FILE_SCHEMA, INFERENCE_CONF, is_file_format, needs_schema, unknown_format
+from penstock.sparkerror import SparkError, read_spark_error
+from penstock.spec.source import Source
+
+_SCHEMA_CONDITIONS = frozenset({"PARSE_SYNTAX_ERROR", "UNSUPPORTED_DATATYPE", "INVALID_JSON_SCHEMA_MAP_TYPE"})
+
+
+def open_sources(spark: SparkSession, sources: Mapping[str, Source]) -> dict[SourceName, DataFrame]:
+    """A streaming DataFrame for each source, in their order, registered as a temporary view of its name.
+
+    Nothing is read yet beyond what Spark needs to know the columns. Each DataFrame carries its name as an alias right above the
+    source itself, by which `penstock.transform.plan` finds it again in any plan. Raises Usage, DependencyMissing.
+    """
+    opened = {SourceName(name): open_source(spark, name, source) for name, source in sources.items()}
+    for name, frame in opened.items():
+        frame.createOrReplaceTempView(name)
+    return opened
+
+
+def open_source(spark: SparkSession, name: str, source: Source) -> DataFrame:
+    """The streaming DataFrame of one source. Raises Usage, DependencyMissing."""
+    _require_schema(spark, name, source)
+    reader = _with_schema(spark.readStream.options(**source.options), name, source)
+    try:
+        frame = _load(reader, source).alias(name)
+        _ = frame.schema  # Spark Connect reports errors only when it is asked for something
+    except Exception as error:
+        raise _explained(name, source, read_spark_error(str(error))) from error
+    return _with_watermark(frame, name, source)
+
+
+def _load(reader: DataStreamReader, source: Source) -> DataFrame:
+    if source.table is not None:
+        return reader.table(source.table)
+    return reader.format(source.format or "").load(source.path)
+
+
+def _require_schema(spark: SparkSession, name: str, source: Source) -> None:
+    if source.schema_ddl is not None or source.format is None or not needs_schema(source.format):
+        return
+    if str(spark.conf.get(INFERENCE_CONF, "false")).lower() != "true":
+        raise Usage(
+            f"sources.{name} reads {source.format} files but has no schema.",
+            remedy=f'Add schema: "name TYPE, …" with the columns of the files (or set {INFERENCE_CONF} to let Spark guess).',
+        )
+
+
+def _with_schema(reader: DataStreamReader, name: str, source: Source) -> DataStreamReader:
+    text = source.schema_ddl
+    if text is None:
+        return reader.schema(BINARY_FILE_SCHEMA) if (source.format or "").lower() == "binaryfile" else reader
+    try:
+        return reader.schema(StructType.fromJson(json.loads(text)) if text.lstrip().startswith("{") else text)
+    except Exception as error:
+        raise _bad_schema(name, text, read_spark_error(str(error))) from error
+
+
+def _bad_schema(name: str, text: str, said: SparkError) -> Usage:
+    place = f" at character {said.column}" if said.column is not None else ""
+    return Usage(
+        f"sources.{name}.schema cannot be read{place}: {said.sentence} Found {text[:200]!r}.",
+        remedy='Write it as "name TYPE, name TYPE" with types of Spark SQL, or as the JSON that df.schema.json() prints.',
+    )
+
+
+def _with_watermark(frame: DataFrame, name: str, source: Source) -> DataFrame:
+    watermark = source.watermark
+    if watermark is None:
+        return frame
+    try:
+        late = frame.withWatermark(watermark.column, f"{watermark.delay} milliseconds")
+        _ = late.schema
+    except Exception as error:
+        raise Usage(
+            f"sources.{name}.watermark cannot be put on column {watermark.column!r}: {read_spark_error(str(error)).sentence}",
+            remedy=f"Name a TIMESTAMP column of the source; it has {', '.join(frame.columns)}.",
+        ) from error
+    return late
+
+
+def _explained(name: str, source: Source, said: SparkError) -> Usage | DependencyMissing:
+    condition = said.condition or ""
+    if condition == "PATH_NOT_FOUND":
+        return Usage(
+            f"sources.{name}.path {source.path} does not exist.",
+            remedy="Create the directory, or correct the path in the pipeline file.",
+        )
+    if condition in _SCHEMA_CONDITIONS and source.schema_ddl is not None and source.table is None:
+        return _bad_schema(name, source.schema_ddl, said)
+    if condition.endswith("_DATA_SOURCE_NOT_ENABLED"):
+        return _not_enabled(name, source)
+    if "DATA_SOURCE_NOT_FOUND" in condition:
+        return unknown_format(name, source.format or "")
+    if "does not support streamed reading" in said.message:
+        return Usage(
+            f"sources.{name}.format {source.format} cannot be read as a stream.",
+            remedy="Use a streaming format; a table that only joins the stream can be named in transform.sql.",
+        )
+    return Usage(
+        f"sources.{name} ({source.table or source.format}) cannot be opened: {said.sentence}",
+        remedy="Correct the source's settings.",
+    )
+
+
+def _not_enabled(name: str, source: Source) -> DependencyMissing:
+    module = "org.apache.spark:spark-avro_2.13" if source.format == "avro" else "org.apache.spark:spark-sql-kafka-0-10_2.13"
+    return DependencyMissing(
+        f"sources.{name}.format {source.format} needs a jar that Spark does not carry.",
+        remedy=f'Add spark: {{packages: ["{module}:<your Spark version>"]}} to the pipeline file.',
+    )
+
+
+def reads_files(source: Source) -> bool:
+    """Whether the source reads files below a path, so that a batch is a list of files."""
+    return source.format is not None and is_file_format(source.format)

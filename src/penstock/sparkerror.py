@@ -1,0 +1,83 @@
+"""What Spark says in an exception, without the stack: condition, sentence, position. Works on text, without pyspark."""
+
+import re
+from dataclasses import dataclass
+
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]\s*")
+_POSITION = re.compile(r"line (\d+),? pos (\d+)")
+_END = re.compile(r"\s*(?:SQLSTATE:|\n|\(line \d+, pos \d+\))")
+_JAVA_CLASS = re.compile(r"^: (?:[a-z]\w*\.)+[A-Z]\w*: ")
+_LINK = re.compile(r"^(?:: |Caused by: )((?:[a-z]\w*\.)+[A-Z][\w$]*)(?:: (.*))?$", re.MULTILINE)
+_ABORTED = re.compile(r"^Job aborted due to stage failure: .*?Lost task [^:]*: (?:(?:[a-z]\w*\.)+[A-Z][\w$]*: )?")
+_TRACEBACK = "Traceback (most recent call last):\n"
+_FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
+_RAISED = re.compile(r"^(?! |File |Traceback)(\w[\w.]*(?:: .*)?)$", re.MULTILINE)
+_LINKS_TOLD = 3
+_LIMIT = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkError:
+    """One error of Spark. `line` and `column` count from 1 within the SQL text; None where Spark gives no position."""
+
+    message: str
+    condition: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The message as one sentence, with Spark's name of the condition."""
+        said = self.message.rstrip(" .;:")
+        return f"{said} ({self.condition})." if self.condition else f"{said}."
+
+
+def read_spark_error(text: str) -> SparkError:
+    """What `text` (of an exception of Spark, py4j or Spark Connect) says."""
+    found = _CONDITION.search(text)
+    start = text[found.end() :] if found else _without_java(text)
+    position = _POSITION.search(text)
+    return SparkError(
+        message=_first_sentence(start),
+        condition=found[1] if found else None,
+        line=int(position[1]) if position else None,
+        column=int(position[2]) + 1 if position else None,
+    )
+
+
+def read_spark_failure(text: str) -> SparkError:
+    """What the exception of a failed job says: what Spark was doing and why it failed, down to the innermost cause."""
+    if _TRACEBACK in text:
+        return SparkError(message=_of_python(text))
+    links = [read_spark_error(_ABORTED.sub("", found[2] or found[1])) for found in _LINK.finditer(text)]
+    if not links:
+        return read_spark_error(text)
+    told: list[str] = []
+    for link in links:
+        said = link.message.rstrip(" .;:")
+        if not any(said in other or other in said for other in told):
+            told.append(said)
+    causes = told if len(told) <= _LINKS_TOLD else [*told[: _LINKS_TOLD - 1], told[-1]]
+    condition = next((link.condition for link in links if link.condition), None)
+    return SparkError(message=": ".join(causes)[:_LIMIT], condition=condition)
+
+
+def _of_python(text: str) -> str:
+    """The exception that Python code raised in a task, and the innermost line of that code."""
+    last = text.rpartition(_TRACEBACK)[2]
+    raised = _RAISED.search(last)
+    frames = _FRAME.findall(last[: raised.start()] if raised else last)
+    place = f" at {frames[-1][0]} line {frames[-1][1]}" if frames else ""
+    return f"Python code raised {raised[1] if raised else 'an exception'}{place}"[:_LIMIT]
+
+
+def _without_java(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    java = next((line for line in lines if _JAVA_CLASS.match(line)), None)
+    return _JAVA_CLASS.sub("", java) if java is not None else "\n".join(lines)
+
+
+def _first_sentence(text: str) -> str:
+    end = _END.search(text)
+    message = text[: end.start()] if end else text
+    return " ".join(message.split())[:_LIMIT] or "Spark gave no message"

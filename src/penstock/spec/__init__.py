@@ -1,0 +1,31 @@
+"""The pipeline file: typed, checked, frozen settings. The same classes are the Python interface."""
+
+from penstock.spec.account import Account, Route
+from penstock.spec.load import load
+from penstock.spec.pipeline import DeliverySettings, PipelineSettings, Spark
+from penstock.spec.secret import redact, scrub
+from penstock.spec.sink import Console, Memory, Parquet, PythonSink, Sink, Sqlite
+from penstock.spec.source import Source, Watermark
+from penstock.spec.transform import Transform
+from penstock.spec.trigger import Trigger
+
+__all__ = [
+    "Account",
+    "Console",
+    "DeliverySettings",
+    "Memory",
+    "Parquet",
+    "PipelineSettings",
+    "PythonSink",
+    "Route",
+    "Sink",
+    "Source",
+    "Spark",
+    "Sqlite",
+    "Transform",
+    "Trigger",
+    "Watermark",
+    "load",
+    "redact",
+    "scrub",
+]

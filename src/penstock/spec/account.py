@@ -1,0 +1,79 @@
+"""Settings of the storage writer's accounts and of how rows get to them."""
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from typing_extensions import Self
+
+from penstock.spec.complaint import wrong
+from penstock.spec.describe import described
+from penstock.spec.place import AccountUrl, local_path
+from penstock.spec.secret import remember_options
+from penstock.spec.settings import ONE_KEY, Settings
+from penstock.spec.source import Option
+
+FAIL = "fail"
+QUARANTINE = "quarantine"
+
+
+class Account(Settings):
+    """One place that the storage writer writes a table to."""
+
+    url: AccountUrl = Field(description="Root of the table: `file:///path`, or a path relative to the pipeline file.")
+    options: Mapping[str, Option] = Field(default_factory=dict, description="Options of the store, such as a region.")
+
+    @model_validator(mode="after")
+    def _remember(self) -> Self:
+        remember_options(self.options)
+        return self
+
+    @property
+    def directory(self) -> Path:
+        """The account's root on this machine."""
+        path = local_path(self.url)
+        if path is None:
+            raise AssertionError(self)
+        return path
+
+
+def _account(value: Any) -> Any:
+    if isinstance(value, Mapping | Account):
+        return value
+    if not isinstance(value, str | PathLike):
+        raise wrong(f"should be a URL, found {described(value)}", remedy="Write a URL, or a mapping of url and options.")
+    return {"url": value}
+
+
+def as_tuple(value: Any) -> Any:
+    """A list of the pipeline file as the tuple that settings keep."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+ShortAccount = Annotated[Account, BeforeValidator(_account, json_schema_input_type=str | Account)]
+"""An account, or just its URL."""
+
+Columns = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(as_tuple)]
+"""Names of columns."""
+
+
+class Route(Settings):
+    """How a row finds its account. Exactly one of the keys."""
+
+    model_config: ClassVar[ConfigDict] = ONE_KEY
+
+    column: str | None = Field(default=None, min_length=1, description="The column that holds the account's name.")
+    hash: Columns | None = Field(default=None, description="Spread rows evenly over the accounts by a hash of these columns.")
+    sql: str | None = Field(default=None, min_length=1, description="A Spark SQL expression that yields the account's name.")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            said = f"has {' and '.join(given)}" if given else "is empty"
+            raise wrong(said, remedy="Give exactly one of column, hash, sql.")
+        if self.hash is not None and not self.hash:
+            raise wrong("should name at least one column", remedy="Write hash: [column].", at=("hash",))
+        return self

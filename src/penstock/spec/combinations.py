@@ -1,0 +1,101 @@
+"""Settings that are fine alone and impossible together."""
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+
+from penstock.spec.complaint import Complaint, KeyPath, dotted
+from penstock.spec.place import local_path, same_or_nested
+from penstock.spec.sink import Parquet, Sink, Sqlite
+
+_COMPLETE = "in complete mode every batch is the whole result"
+_UPDATE = "in update mode a batch sends rows again that have changed"
+
+
+def mode_complaints(sinks: Mapping[str, Sink], output_mode: str) -> Iterator[Complaint]:
+    """Sinks that make no sense of what `output_mode` sends."""
+    for name, sink in sinks.items():
+        reason = _mode_misfit(sink, output_mode)
+        if reason is not None:
+            yield Complaint(
+                said=f"does not go with output_mode: {output_mode}: {reason[0]}",
+                remedy=reason[1],
+                at=("sinks", name, _mode_key(sink)),
+            )
+
+
+def _mode_key(sink: Sink) -> str:
+    return "write" if isinstance(sink, Sqlite) else "type"
+
+
+def _mode_misfit(sink: Sink, output_mode: str) -> tuple[str, str] | None:
+    if isinstance(sink, Parquet) and output_mode != "append":
+        because = _COMPLETE if output_mode == "complete" else _UPDATE
+        return f"{because}, and parquet can only append", "Use output_mode: append, or a sink that replaces or upserts."
+    if not isinstance(sink, Sqlite):
+        return None
+    if sink.write == "replace" and output_mode != "complete":
+        return "replace would keep the last batch only", "Use write: append or upsert, or output_mode: complete."
+    if output_mode == "complete" and sink.write in {"append", "insert_if_absent"}:
+        return f"{_COMPLETE}, so {sink.write} cannot show it", "Use write: replace, or upsert with a key."
+    if output_mode == "update" and sink.write != "upsert":
+        return f"{_UPDATE}, so {sink.write} cannot show it", "Use write: upsert with a key."
+    return None
+
+
+def place_complaints(sinks: Mapping[str, Sink], own: Mapping[str, str]) -> list[Complaint]:
+    """Accounts and tables that are one place, lie inside each other, or hold the pipeline's `own` directories."""
+    found = []
+    accounts = account_urls(sinks)
+    for (path, url), (other_path, other) in combinations(accounts.items(), 2):
+        if same_or_nested(url, other):
+            found.append(_overlap(other_path, other, dotted(path), url))
+    for path, url in accounts.items():
+        inside = [(name, place) for name, place in own.items() if same_or_nested(url, place)]
+        found += [_overlap(path, url, name, place) for name, place in inside]
+    return found + _table_complaints(sinks) + _own_complaints(own)
+
+
+def account_urls(sinks: Mapping[str, Sink]) -> Mapping[KeyPath, str]:
+    """Every account of every sink by its key path."""
+    return {
+        ("sinks", name, "accounts", account): settings.url
+        for name, sink in sinks.items()
+        if isinstance(sink, Parquet)
+        for account, settings in sink.accounts.items()
+    }
+
+
+def own_output_complaints(sinks: Mapping[str, Sink], sources: Mapping[KeyPath, str]) -> list[Complaint]:
+    """Sources that would read what a sink writes."""
+    return [
+        _overlap(path, place, dotted(account), url)
+        for path, place in sources.items()
+        for account, url in account_urls(sinks).items()
+        if local_path(place) is not None and same_or_nested(place, url)
+    ]
+
+
+def _overlap(path: KeyPath, place: str, other: str, other_place: str) -> Complaint:
+    how = "is the same place as" if place == other_place else "overlaps with"
+    return Complaint(said=f"({place}) {how} {other} ({other_place})", remedy="Give each a directory of its own.", at=path)
+
+
+def _table_complaints(sinks: Mapping[str, Sink]) -> list[Complaint]:
+    tables = [(name, sink) for name, sink in sinks.items() if isinstance(sink, Sqlite)]
+    return [
+        Complaint(
+            said=f"({sink.table} in {sink.file}) is also the table of sinks.{other}",
+            remedy="Give each sink a table of its own.",
+            at=("sinks", name, "table"),
+        )
+        for (other, first), (name, sink) in combinations(tables, 2)
+        if same_or_nested(first.url, sink.url) and first.table.lower() == sink.table.lower()
+    ]
+
+
+def _own_complaints(own: Mapping[str, str]) -> list[Complaint]:
+    return [
+        _overlap((name,), place, other, other_place)
+        for (other, other_place), (name, place) in combinations(own.items(), 2)
+        if same_or_nested(other_place, place)
+    ]

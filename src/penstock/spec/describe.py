@@ -1,0 +1,34 @@
+"""A value that was found in a pipeline file, said for people."""
+
+from collections.abc import Mapping, Sequence
+
+from penstock.spec.secret import Secret, redact
+
+_LONGEST_SHOWN = 60
+
+
+def described(value: object) -> str:
+    """What `value` is: `the text 'abc'`, `the number 5`, `a list`. Never shows a secret."""
+    if isinstance(value, Secret):
+        return "a hidden text"
+    if isinstance(value, str):
+        return f"the text {_shortened(redact(value))!r}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    return _structure(value)
+
+
+def _structure(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, Mapping):
+        return "a mapping" if value else "an empty mapping"
+    if isinstance(value, Sequence):
+        return "a list" if value else "an empty list"
+    return f"a {type(value).__name__}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"

@@ -1,0 +1,160 @@
+"""A YAML file as plain values, with the line of every key."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from penstock.errors import Usage
+from penstock.spec.complaint import KeyPath, dotted
+
+_BRACES = "Inside { } and [ ] a reference needs quotes: {url: '${VAR}'}."
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The content of a pipeline file: mappings with text keys, lists and scalars. `lines` counts from 1."""
+
+    file: str
+    content: dict[str, Any]
+    lines: Mapping[KeyPath, int]
+
+    def line(self, path: KeyPath) -> int:
+        """The line of the value at `path`, or of what it is missing from."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+def parse(text: str, *, file: str) -> Document:
+    """Read `text`; `file` is its name in errors. Raises Usage."""
+    try:
+        root = YAML(typ="safe", pure=True).compose(text)
+    except MarkedYAMLError as error:
+        raise _not_yaml(file, text, error) from None
+    except YAMLError as error:
+        raise Usage(f"{file}: not valid YAML: {' '.join(str(error).split())}.", remedy="Correct the file.") from None
+    if not isinstance(root, MappingNode):
+        found = "nothing" if root is None else "a list" if isinstance(root, SequenceNode) else "a single text"
+        raise Usage(
+            f"{file}:1: a pipeline file should be a mapping of keys, found {found}.",
+            remedy="Start from `penstock init`.",
+        )
+    reading = _Reading(file)
+    content = reading.value(root, ())
+    return Document(file, content, reading.lines)
+
+
+def scalar(text: str) -> Any:
+    """The value that `text` has in YAML: `5` is a number, `[a]` a list. Raises Usage."""
+    try:
+        root = YAML(typ="safe", pure=True).compose(text)
+    except YAMLError as error:
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        raise Usage(
+            f"The value {text!r} is not valid YAML: {problem}.", remedy="Put it in quotes if it is meant as text."
+        ) from None
+    return None if root is None else _Reading("the value").value(root, ())
+
+
+def _not_yaml(file: str, text: str, error: MarkedYAMLError) -> Usage:
+    mark = error.problem_mark or error.context_mark
+    where = f"{file}:{mark.line + 1}" if mark else file
+    what = " ".join(part for part in (error.context, error.problem) if part)
+    line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
+    remedy = _BRACES if "${" in line else "Check the indentation, quotes and colons of this line and the one before."
+    return Usage(f"{where}: not valid YAML: {what}.", remedy=remedy)
+
+
+@dataclass(slots=True)
+class _Reading:
+    file: str
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    open: set[int] = field(default_factory=set)
+
+    def value(self, node: Node, path: KeyPath) -> Any:
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, ScalarNode):
+            return _scalar(node)
+        if id(node) in self.open:
+            raise Usage(f"{self.file}:{self.lines[path]}: {dotted(path)} contains itself.", remedy="Remove the YAML alias.")
+        self.open.add(id(node))
+        if isinstance(node, MappingNode):
+            content: Any = dict(self._mapping(node, path))
+        else:
+            content = [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+        self.open.discard(id(node))
+        return content
+
+    def _mapping(self, node: MappingNode, path: KeyPath) -> Iterator[tuple[str, Any]]:
+        first: dict[str, int] = {}
+        for key, item in _merged(node):
+            yield from ((name, self.value(inner, (*path, name))) for name, inner in _inherited(key, item))
+        for key, item in node.value:
+            if key.tag == _MERGE:
+                continue
+            name, line = self._key(key, path), key.start_mark.line + 1
+            if name in first:
+                raise Usage(
+                    f"{self.file}:{line}: {dotted((*path, name))} is given twice, first in line {first[name]}.",
+                    remedy="Keep one of the two.",
+                )
+            first[name] = self.lines[(*path, name)] = line
+            yield name, self.value(item, (*path, name))
+
+    def _key(self, key: Node, path: KeyPath) -> str:
+        if not isinstance(key, ScalarNode):
+            line = key.start_mark.line + 1
+            raise Usage(
+                f"{self.file}:{line}: a key of {dotted(path) or 'the file'} is not a text.",
+                remedy="Put the value that starts here in quotes.",
+            )
+        return str(key.value)
+
+
+def _merged(node: MappingNode) -> Iterator[tuple[Node, Node]]:
+    return ((key, item) for key, item in node.value if key.tag == _MERGE)
+
+
+def _inherited(key: Node, item: Node) -> Iterator[tuple[str, Node]]:
+    """The pairs that `<<: *alias` brings; of several mappings the first wins, so it comes last."""
+    if isinstance(item, SequenceNode):
+        for each in reversed(item.value):
+            yield from _inherited(key, each)
+    elif isinstance(item, MappingNode):
+        for inner_key, inner in _merged(item):
+            yield from _inherited(inner_key, inner)
+        yield from ((str(name.value), inner) for name, inner in item.value if name.tag != _MERGE)
+
+
+def _scalar(node: ScalarNode) -> Any:
+    text = str(node.value)
+    match str(node.tag).rpartition(":")[2]:
+        case "null":
+            return None
+        case "bool":
+            return text.lower() == "true"
+        case "int":
+            return _whole(text)
+        case "float":
+            return _real(text)
+    return text
+
+
+def _whole(text: str) -> int | str:
+    digits = text.replace("_", "")
+    try:
+        return int(digits, 0) if digits.lstrip("+-")[:2].lower() in {"0x", "0o", "0b"} else int(digits)
+    except ValueError:
+        return text
+
+
+def _real(text: str) -> float | str:
+    try:
+        return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
+    except ValueError:
+        return text

@@ -1,0 +1,148 @@
+"""Settings of a whole pipeline, and of the part that a `Delivery` needs."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from penstock.model import Guarantee
+from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
+from penstock.spec.complaint import Complaint, KeyPath, refuse
+from penstock.spec.name import Name, ViewName
+from penstock.spec.place import Directory, LedgerPlace
+from penstock.spec.secret import remember_options
+from penstock.spec.settings import Settings
+from penstock.spec.sink import Sink
+from penstock.spec.source import Option, Source
+from penstock.spec.transform import Transform
+from penstock.spec.trigger import Trigger
+
+_ORDER = (
+    *("pipeline", "home", "guarantee", "spark", "sources", "transform", "sinks"),
+    *("output_mode", "trigger", "checkpoint", "ledger", "spool"),
+)
+OutputMode = Literal["append", "update", "complete"]
+
+
+def _below(values: Mapping[str, Any], name: str) -> str:
+    return os.path.join(values.get("home", ""), name)
+
+
+def _checkpoint(values: dict[str, Any]) -> str:
+    return _below(values, "checkpoint")
+
+
+def _ledger(values: dict[str, Any]) -> str:
+    return f"sqlite:///{_below(values, 'ledger.db')}"
+
+
+def _spool(values: dict[str, Any]) -> str:
+    return _below(values, "spool")
+
+
+class Spark(Settings):
+    """What to add to the Spark session. A session that exists, and `spark-submit`, win."""
+
+    master: str | None = Field(
+        default=None, min_length=1, description="Spark's master URL, such as `local[*]`, if nothing else gives one."
+    )
+    conf: Mapping[str, Option] = Field(default_factory=dict, description="Spark settings.")
+    packages: tuple[str, ...] = Field(
+        default=(), strict=False, description="Maven coordinates of connector jars (`group:artifact:version`) to load."
+    )
+
+    @model_validator(mode="after")
+    def _remember(self) -> Self:
+        remember_options(self.conf)
+        return self
+
+
+class DeliverySettings(Settings):
+    """Where a pipeline delivers to and where it keeps what it remembers."""
+
+    pipeline: Name = Field(
+        description="Identity of the exactly-once ledger. It outlives every checkpoint, so it should never change."
+    )
+    home: Directory = Field(description="Directory below which checkpoint, ledger and spool are unless said otherwise.")
+    guarantee: Guarantee = Field(
+        default=Guarantee.EXACTLY_ONCE,
+        strict=False,
+        description="What is demanded: `exactly_once` or `at_least_once`. Less than demanded is refused before it starts.",
+    )
+    sinks: Mapping[Name, Sink] = Field(
+        min_length=1, description="Name of each sink and its settings. One pass over the data feeds all of them."
+    )
+    checkpoint: Directory = Field(
+        default_factory=_checkpoint,
+        description="Spark's checkpoint directory.",
+        json_schema_extra={"x-default": "<home>/checkpoint"},
+    )
+    ledger: LedgerPlace = Field(
+        default_factory=_ledger,
+        description="The ledger: a SQLite file (`sqlite:///path`) or a directory.",
+        json_schema_extra={"x-default": "sqlite:///<home>/ledger.db"},
+    )
+    spool: Directory = Field(
+        default_factory=_spool,
+        description="Directory for batches of sinks that cannot hold data invisibly; shared storage if executors are elsewhere.",
+        json_schema_extra={"x-default": "<home>/spool"},
+    )
+
+    @model_validator(mode="after")
+    def _places_do_not_overlap(self) -> Self:
+        own = {"checkpoint": self.checkpoint, "ledger": self.ledger, "spool": self.spool}
+        _refuse_all(place_complaints(self.sinks, own))
+        return self
+
+
+class PipelineSettings(DeliverySettings):
+    """The whole pipeline file, checked, with every path made absolute and every default filled in."""
+
+    spark: Spark = Field(default_factory=Spark, description="What to add to the Spark session.")
+    sources: Mapping[ViewName, Source] = Field(
+        min_length=1,
+        description="Name of each source and its settings. Their number and order are kept for the life of the checkpoint.",
+    )
+    transform: Transform | None = Field(
+        default=None, description="A query over the sources; left out, the only source is passed on."
+    )
+    output_mode: OutputMode = Field(
+        default="append",
+        description="Which rows of the result a batch sends: new ones (`append`), changed ones (`update`) or all (`complete`).",
+    )
+    trigger: Trigger = Field(
+        default_factory=lambda: Trigger(processing_time=0),
+        description="When the next batch starts; left out, as soon as the last is done.",
+    )
+
+    @classmethod
+    def valid_keys(cls) -> tuple[str, ...]:
+        """The keys in the order in which people write them."""
+        return tuple(sorted(super().valid_keys(), key=_ORDER.index))
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        found = list(mode_complaints(self.sinks, self.output_mode))
+        found += source_complaints(self)
+        _refuse_all(found)
+        return self
+
+
+def source_complaints(settings: PipelineSettings) -> list[Complaint]:
+    """Sources that need a transform, and sources that read what a sink of the pipeline writes."""
+    found = []
+    if settings.transform is None and len(settings.sources) > 1:
+        said = f"is missing, but there are {len(settings.sources)} sources ({', '.join(settings.sources)})"
+        found.append(Complaint(said=said, remedy="Add transform: {sql: …} that joins or unites them.", at=("transform",)))
+    paths: dict[KeyPath, str] = {
+        ("sources", name, "path"): source.path for name, source in settings.sources.items() if source.path
+    }
+    found += own_output_complaints(settings.sinks, paths)
+    return found
+
+
+def _refuse_all(found: "list[Complaint]") -> None:
+    if found:
+        raise refuse(found)

@@ -1,0 +1,135 @@
+"""Where things are: local paths, `file://` and `sqlite:///` URLs, made absolute relative to the pipeline file.
+
+File URLs are taken literally, as Hadoop does: `%20` is three characters of the name.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo, WithJsonSchema
+
+from penstock.spec.complaint import wrong
+from penstock.spec.describe import described
+from penstock.spec.secret import remember
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(//)?")
+_SUPPORTED = "This version supports directories on this machine or mounted on it: a path or file:///path"
+_SQLITE = "sqlite:///"
+
+
+def scheme(place: str) -> str:
+    """The URL scheme of `place` in lower case, empty for a plain path."""
+    found = _SCHEME.match(place)
+    return found[1].lower() if found and (found[2] or found[1].lower() == "file") else ""
+
+
+def local_path(place: str) -> Path | None:
+    """The directory or file that an absolute path, `file://` or `sqlite://` URL names; None if it is elsewhere."""
+    if place.startswith(_SQLITE):
+        return Path(place[len(_SQLITE) :])
+    if scheme(place) == "file":
+        return Path(place[len("file://") :])
+    return None if scheme(place) else Path(place)
+
+
+def same_or_nested(one: str, other: str) -> bool:
+    """Whether two absolute places are one, or one lies inside the other. Symbolic links are followed."""
+    first, second = _resolved(one), _resolved(other)
+    return first == second or first.startswith(second + "/") or second.startswith(first + "/")
+
+
+def _resolved(place: str) -> str:
+    path = local_path(place)
+    return (place if path is None else os.path.realpath(path)).rstrip("/")
+
+
+def _base(info: ValidationInfo) -> Path:
+    context = info.context
+    return context["base"] if isinstance(context, dict) and "base" in context else Path.cwd()
+
+
+def _absolute(path: str, info: ValidationInfo) -> str:
+    return os.path.normpath(_base(info) / Path(path).expanduser())
+
+
+def _plain(value: object) -> object:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _file_path(url: str, info: ValidationInfo) -> str:
+    rest = url[len("file:") :]
+    if not rest.startswith("//"):
+        return _absolute(rest, info)
+    rest = rest[2:].removeprefix("localhost") if rest.startswith("//localhost/") else rest[2:]
+    if rest.startswith(("/", "./", "../")) or rest in {".", ".."}:
+        return _absolute(rest, info)
+    host = rest.partition("/")[0]
+    raise wrong(
+        f"should be a file URL with a path, found the host {host!r}",
+        remedy=f"Write file:///{rest} for an absolute path or file://./{rest} for one relative to the pipeline file.",
+    )
+
+
+def _directory(value: str, info: ValidationInfo) -> str:
+    if not value.strip():
+        raise wrong("should be a directory, found an empty text", remedy="Write a path such as ./state/flights.")
+    if scheme(value) == "file":
+        return _file_path(value, info)
+    if scheme(value):
+        raise wrong(f"is at {scheme(value)}://, which is not supported by this version", remedy=f"{_SUPPORTED}.")
+    return _absolute(value, info)
+
+
+def _account_url(value: str, info: ValidationInfo) -> str:
+    return f"file://{_directory(value, info)}"
+
+
+def _sqlite_url(value: str, info: ValidationInfo) -> str:
+    if not value.startswith(_SQLITE) or not value[len(_SQLITE) :].strip("/"):
+        raise wrong(
+            f"should be a SQLite URL, found {described(value)}",
+            remedy="Write sqlite:///state/data.db (relative to the pipeline file) or sqlite:////data/data.db (absolute).",
+        )
+    return _SQLITE + _absolute(value[len(_SQLITE) :], info)
+
+
+def _ledger(value: str, info: ValidationInfo) -> str:
+    if scheme(value) == "sqlite":
+        return _sqlite_url(value, info)
+    if scheme(value) not in {"", "file"}:
+        raise wrong(
+            f"is at {scheme(value)}://, which is not supported by this version",
+            remedy="This version keeps the ledger in a SQLite file (sqlite:///path) or in a directory.",
+        )
+    return _directory(value, info)
+
+
+def _source_path(value: str, info: ValidationInfo) -> str:
+    remember(value)
+    if scheme(value) == "file":
+        return f"file://{_file_path(value, info)}"
+    return value if scheme(value) else _absolute(value, info)
+
+
+def _kind(example: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "examples": [example]})
+
+
+_TEXT = BeforeValidator(_plain)
+
+Directory = Annotated[str, _TEXT, AfterValidator(_directory), _kind("./state/flights")]
+"""A directory of Penstock's own: an absolute plain path."""
+
+AccountUrl = Annotated[str, _TEXT, AfterValidator(_account_url), _kind("file:///data/ewr")]
+"""Root of an account: always `file://` and an absolute path."""
+
+SqliteUrl = Annotated[str, _TEXT, AfterValidator(_sqlite_url), _kind("sqlite:///state/flights.db")]
+"""A SQLite file: always `sqlite:///` and an absolute path (so four slashes)."""
+
+LedgerPlace = Annotated[str, _TEXT, AfterValidator(_ledger), _kind("sqlite:///state/flights/ledger.db")]
+"""Where the ledger is: an absolute `sqlite:////path` or an absolute directory."""
+
+SourcePath = Annotated[str, _TEXT, AfterValidator(_source_path), _kind("./incoming")]
+"""What Spark reads: an absolute path or any URL that Spark understands; wildcards are allowed."""

@@ -1,0 +1,73 @@
+"""Sizes such as `128MB` and durations such as `10s`."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from penstock.spec.complaint import wrong
+from penstock.spec.describe import described
+
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+_BYTES: Final[Mapping[str, int]] = {
+    "": 1,
+    "b": 1,
+    "kb": 1000,
+    "mb": 1000**2,
+    "gb": 1000**3,
+    "tb": 1000**4,
+    "kib": 1024,
+    "mib": 1024**2,
+    "gib": 1024**3,
+    "tib": 1024**4,
+}
+_MILLISECONDS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
+
+
+def _parse(value: object, units: Mapping[str, int], *, expected: str, example: str) -> int:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    found = _QUANTITY.fullmatch(str(value)) if number or isinstance(value, str) else None
+    factor = units.get(found[2].lower()) if found else None
+    if found is None or factor is None:
+        raise wrong(f"should be {expected}, found {described(value)}", remedy=f"Write it like {example}.")
+    return round(float(found[1]) * factor) if "." in found[1] else int(found[1]) * factor
+
+
+def size_bytes(value: object) -> int:
+    """The bytes of `128MB` (10^6), `64MiB` (2^20) or a plain number of bytes. Raises pydantic's custom error."""
+    size = _parse(value, _BYTES, expected="a size with a unit", example="128MB, 64MiB or 1GB")
+    if size <= 0:
+        raise wrong("should be a size above zero", remedy="Write it like 128MB.")
+    return size
+
+
+def duration_ms(value: object) -> int:
+    """The milliseconds of `10s`, `500ms`, `5 minutes`. Raises pydantic's custom error."""
+    if value in {0, "0"} and not isinstance(value, bool):
+        return 0
+    return _parse(value, _MILLISECONDS, expected="a duration with a unit", example="10s, 500ms or 5m")
+
+
+Size = Annotated[
+    int,
+    BeforeValidator(size_bytes),
+    WithJsonSchema(
+        {"x-kind": "size", "type": ["string", "integer"], "pattern": r"^\s*\d+(\.\d+)?\s*([kKmMgGtT]?[iI]?[bB])?\s*$"}
+    ),
+]
+"""A size in bytes, written with a unit."""
+
+Duration = Annotated[
+    int,
+    BeforeValidator(duration_ms),
+    WithJsonSchema({"x-kind": "duration", "type": ["string", "integer"], "pattern": r"^\s*\d+(\.\d+)?\s*[a-zA-Z]*\s*$"}),
+]
+"""A duration in milliseconds, written with a unit."""

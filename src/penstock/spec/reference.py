@@ -1,0 +1,117 @@
+"""Writes what is made from the settings: the JSON Schema in the package and `docs/reference/pipeline-file.md`.
+
+`python -m penstock.spec.reference [PROJECT]` is the Makefile's `docs` target.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.spec.account import Account, Route
+from penstock.spec.jsonschema import SCHEMA_FILE, schema_text
+from penstock.spec.pipeline import PipelineSettings, Spark
+from penstock.spec.settings import Settings
+from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink, Sqlite
+from penstock.spec.source import Source, Watermark
+from penstock.spec.transform import Transform
+from penstock.spec.trigger import Trigger
+
+REFERENCE: Final = Path("docs/reference/pipeline-file.md")
+SCHEMA: Final = Path("src/penstock/spec") / SCHEMA_FILE
+
+_SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
+    ("The file", PipelineSettings),
+    ("`spark`", Spark),
+    ("`sources.<name>`", Source),
+    ("`sources.<name>.watermark`", Watermark),
+    ("`transform`", Transform),
+    ("`sinks.<name>` with `type: parquet`", Parquet),
+    ("`sinks.<name>.accounts.<name>`", Account),
+    ("`sinks.<name>.route`", Route),
+    ("`sinks.<name>` with `type: sqlite`", Sqlite),
+    ("`sinks.<name>` with `type: console`", Console),
+    ("`sinks.<name>` with `type: memory`", Memory),
+    ("`sinks.<name>` with `python`", PythonSink),
+    ("`trigger`", Trigger),
+)
+_KINDS: Final = {
+    "string": "text",
+    "integer": "whole number",
+    "boolean": "true or false",
+    "array": "list",
+    "object": "mapping",
+}
+
+_HEAD: Final = f"""# The pipeline file
+
+Made from the settings by `make docs`; do not edit. The same as JSON Schema is in the package (`penstock/spec/{SCHEMA_FILE}`),
+and `penstock init` puts a copy beside the file it makes.
+
+- **Relative paths** and relative URLs (`file://./x`, `sqlite:///x.db`) are relative to the pipeline file. `sqlite:////x.db` is
+  absolute.
+- **`${{VAR}}`** is replaced from the environment, `${{VAR:-default}}` if it is unset or empty; without default an unset variable
+  is an error. Inside `{{ }}` and `[ ]` it needs quotes. `$${{` stands for a plain `${{`. What came from the environment is not
+  shown where it can be a secret: options and Spark settings are hidden, URLs are shown without password and query values.
+- **Sizes** have a unit: `128MB` is 128,000,000 bytes, `128MiB` is 134,217,728. **Durations** have one too: `500ms`, `10s`, `5m`,
+  `2h`, `1d`.
+- **`--set key.path=value`** of the commands replaces one value; the value is read as YAML. Below `options` and `conf` the rest of
+  the path is one key: `--set spark.conf.spark.sql.shuffle.partitions=8`.
+- Unknown keys, wrong types, keys given twice and impossible combinations are errors that name file, line and key (exit code 2).
+"""
+
+
+def reference_text() -> str:
+    """The reference page."""
+    return "\n".join([_HEAD, *(line for title, kind in _SECTIONS for line in _section(title, kind)), *_sink_types()]) + "\n"
+
+
+def _section(title: str, kind: type[Settings]) -> Iterator[str]:
+    yield f"## {title}\n"
+    yield f"{(kind.__doc__ or '').strip()}\n"
+    yield "| key | value | default | meaning |"
+    yield "|---|---|---|---|"
+    made = kind.model_json_schema(by_alias=True)
+    for key in kind.valid_keys():
+        part = made["properties"][key]
+        needed = key in made.get("required", ())
+        yield f"| `{key}` | {_value(part)} | {'**needed**' if needed else _default(part)} | {part['description']} |"
+    yield ""
+
+
+def _sink_types() -> Iterator[str]:
+    yield "## Types of sinks\n"
+    yield f"This version has {', '.join(f'`{kind}`' for kind in SUPPORTED)} and `python: package.module:Class`."
+    yield f"Later versions: {', '.join(f'`{kind}`' for kind in PLANNED)}."
+
+
+def _default(part: Mapping[str, Any]) -> str:
+    default = part.get("x-default", part.get("default"))
+    return "" if default is None or default == [] else f"`{_yaml(default)}`"
+
+
+def _yaml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _value(part: Mapping[str, Any]) -> str:
+    choices = [choice for choice in part.get("anyOf", [part]) if choice.get("type") != "null"]
+    first = choices[0]
+    if "x-kind" in first:
+        return str(first["x-kind"])
+    if "$ref" in first:
+        return "`exactly_once`, `at_least_once`" if "Guarantee" in first["$ref"] else "mapping"
+    if "enum" in first or "const" in first:
+        return ", ".join(f"`{_yaml(choice)}`" for choice in first.get("enum", [first.get("const")]))
+    return _KINDS[first["type"]]
+
+
+def main(project: Path) -> None:
+    """Write both files below `project`."""
+    (project / REFERENCE).parent.mkdir(parents=True, exist_ok=True)
+    (project / REFERENCE).write_text(reference_text(), encoding="utf-8")
+    (project / SCHEMA).write_text(schema_text(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))

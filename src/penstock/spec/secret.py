@@ -1,0 +1,77 @@
+"""Values that must not be shown: credentials in URLs, and options whose text came from the environment.
+
+`Secret` is a `str` so that every client takes it as it is; what it hides is its `repr`, and everything that Penstock prints goes
+through `shown`, `redact` or `scrub`.
+"""
+
+import re
+from collections.abc import Mapping
+
+MASK = "***"
+
+_URL_PASSWORD = re.compile(r"(://[^:/@\s]*:)(.*)@")
+_QUERY = re.compile(r"([?&])([^=&#\s]+)=([^&#\s]*)")
+_ASSIGNED = re.compile(r"(?i)\b(password|passwd|pwd|accountkey|sharedaccesskey|secret|token)=([^;&\s]+)")
+_SECRET_NAME = re.compile(r"(?i)pass(word|wd|phrase)?$|pwd$|secret|token|credential|(access|account|shared|private|api)[._-]?key")
+_HARMLESS_QUERY = frozenset({"application_name", "cache", "connect_timeout", "endpoint", "mode", "region", "sslmode"})
+_SHORTEST_SCRUBBED = 6
+
+_known: set[str] = set()
+
+
+class Interpolated(str):
+    """Text of the pipeline file in which a `${VAR}` was replaced."""
+
+    __slots__ = ()
+
+
+class Secret(Interpolated):
+    """Text that came from the environment: usable as a plain string, hidden when represented."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"'{MASK}'"
+
+
+def redact(url: str) -> str:
+    """`url` without its password, query values and `password=…` parts; user, host and path stay readable."""
+    text = _URL_PASSWORD.sub(rf"\g<1>{MASK}@", url)
+    text = _QUERY.sub(_redact_query, text)
+    return _ASSIGNED.sub(rf"\g<1>={MASK}", text)
+
+
+def _redact_query(found: re.Match[str]) -> str:
+    return found[0] if found[2].lower() in _HARMLESS_QUERY else f"{found[1]}{found[2]}={MASK}"
+
+
+def looks_secret(name: str) -> bool:
+    """Whether an option of this name holds a credential."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def shown_text(text: str, *, name: str = "") -> str:
+    """`text` as it may be shown as the value of option `name`."""
+    return MASK if isinstance(text, Secret) or looks_secret(name) else redact(text)
+
+
+def remember(text: str) -> None:
+    """Have `scrub` hide `text` (a secret, or a URL whose password is one) in this process from now on."""
+    found = _URL_PASSWORD.search(text)
+    secrets = [text] if isinstance(text, Secret) and "://" not in text else [found[2]] if found else []
+    _known.update(secret for secret in secrets if len(secret) >= _SHORTEST_SCRUBBED)
+
+
+def remember_options(options: Mapping[str, object]) -> None:
+    """`remember` every option that came from the environment or is named like a credential."""
+    for name, value in options.items():
+        if isinstance(value, str) and (isinstance(value, Secret) or looks_secret(name)):
+            remember(Secret(value))
+
+
+def scrub(message: str) -> str:
+    """`message` (an error text from anywhere) without the secrets this process knows of."""
+    text = redact(message)
+    for secret in sorted(_known, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return text

@@ -1,0 +1,99 @@
+"""What all settings have in common: frozen, strict, no unknown keys, errors for people, secrets hidden."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from penstock.errors import Usage
+from penstock.model import Json
+from penstock.spec.complaint import Complaint, refuse
+from penstock.spec.secret import shown_text
+from penstock.spec.validation import complaints, sentence
+
+ONE_KEY = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+"""For settings of which exactly one key is given."""
+
+
+def nearest(name: str, valid: Iterable[str]) -> str | None:
+    """The valid name that was most likely meant."""
+    candidates = list(valid)
+    close = difflib.get_close_matches(name.lower(), [candidate.lower() for candidate in candidates], n=1, cutoff=0.6)
+    return next((candidate for candidate in candidates if close and candidate.lower() == close[0]), None)
+
+
+class Settings(BaseModel):
+    """Base of all settings. Built from a pipeline file, or in code with the same names; wrong values raise Usage."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, extra="forbid", strict=True, populate_by_name=True, hide_input_in_errors=True
+    )
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **values: object) -> None:
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise _usage(type(self), error, values) from None
+
+        __init__.__pydantic_base_init__ = True
+
+    @classmethod
+    def valid_keys(cls) -> tuple[str, ...]:
+        """The keys a pipeline file may use here, in the order of the reference."""
+        return tuple(field.alias or name for name, field in cls.model_fields.items())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and cls.model_config.get("extra") == "forbid":
+            known = {*cls.valid_keys(), *cls.model_fields}
+            unknown = [unknown_key(str(key), cls.valid_keys()) for key in values if key not in known]
+            if unknown:
+                raise refuse(unknown)
+        return values
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, object]]:
+        for name, value in self:
+            yield name, _hidden(value, name)
+
+    def shown(self) -> dict[str, Json]:
+        """These settings by the keys of the pipeline file as JSON, with every secret masked."""
+        fields = type(self).model_fields
+        return {fields[name].alias or name if name in fields else name: _shown(value, name) for name, value in self}
+
+
+def unknown_key(key: str, valid: Iterable[str]) -> Complaint:
+    """The complaint about a key that means nothing."""
+    keys = list(valid)
+    guess = nearest(key, keys)
+    listed = f"The keys here are: {', '.join(keys)}."
+    return Complaint(said="is not a known key", remedy=f"Did you mean {guess}? {listed}" if guess else listed, at=(key,))
+
+
+def _shown(value: object, name: str) -> Json:
+    if isinstance(value, Settings):
+        return value.shown()
+    if isinstance(value, Mapping):
+        return {str(key): _shown(item, str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(item, name) for item in value]
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, str):
+        return shown_text(value, name=name)
+    return value if isinstance(value, bool | int | float) else None
+
+
+def _hidden(value: object, name: str) -> object:
+    if isinstance(value, Mapping):
+        return {key: _hidden(item, str(key)) for key, item in value.items()}
+    return shown_text(value, name=name) if isinstance(value, str) and not isinstance(value, Enum) else value
+
+
+def _usage(kind: type[Settings], error: ValidationError, values: Mapping[str, object]) -> Usage:
+    found = complaints(error, values)
+    return Usage("\n".join(f"{kind.__name__}: {sentence(complaint)}." for complaint in found), remedy=found[0].remedy)

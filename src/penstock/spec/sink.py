@@ -1,0 +1,220 @@
+"""Settings of the sinks that this version has."""
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from typing_extensions import Self
+
+from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, Route, ShortAccount
+from penstock.spec.complaint import wrong
+from penstock.spec.describe import described
+from penstock.spec.name import AccountKey, PythonName
+from penstock.spec.place import SqliteUrl, local_path
+from penstock.spec.quantity import Size
+from penstock.spec.secret import remember_options
+from penstock.spec.settings import Settings, nearest
+
+Write: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"]
+Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
+
+PLANNED: Final = (
+    *("delta", "iceberg", "postgres", "mysql", "redshift", "sqlserver"),
+    *("duckdb", "cassandra", "kafka", "http"),
+)
+"""Sink types of later versions."""
+
+
+class Parquet(Settings):
+    """The storage writer: one table per account, each row in exactly one account, one pass for all."""
+
+    type: Literal["parquet"] = Field(default="parquet", description="`parquet`: the storage writer.")
+    accounts: Mapping[AccountKey, ShortAccount] = Field(
+        min_length=1, description="Name of each account and its URL, or a mapping of `url` and `options`."
+    )
+    route: Route | None = Field(default=None, description="How a row finds its account; needed if there are several.")
+    unrouted: str = Field(
+        default=FAIL,
+        min_length=1,
+        description="What happens to a row whose route names no account: `fail` the batch, or the account that takes it.",
+    )
+    partition_by: Columns = Field(default=(), description="Columns that become directories (`month=3/`) inside the account.")
+    compression: Compression = Field(default="zstd", description="Compression of the Parquet pages.")
+    target_file_size: Size = Field(
+        default=128_000_000,
+        description="A new file is begun when one has about this size.",
+        json_schema_extra={"default": "128MB"},
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            accounts: Mapping[str, "str | PathLike[str] | Account | Mapping[str, Any]"],
+            route: "Route | Mapping[str, Any] | None" = None,
+            unrouted: str = FAIL,
+            partition_by: "tuple[str, ...] | list[str]" = (),
+            compression: Compression = "zstd",
+            target_file_size: int | str = "128MB",
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _route_fits_accounts(self) -> Self:
+        names = ", ".join(self.accounts)
+        reserved = next((name for name in self.accounts if name in {FAIL, QUARANTINE}), None)
+        if reserved is not None:
+            raise wrong("is a word that unrouted uses", remedy="Give the account another name.", at=("accounts", reserved))
+        if self.route is None and len(self.accounts) > 1:
+            raise wrong(
+                f"is missing, but there are {len(self.accounts)} accounts ({names})",
+                remedy="Add route: {column: name}, {hash: [columns]} or {sql: expression}.",
+                at=("route",),
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _unrouted_is_known(self) -> Self:
+        if self.unrouted == QUARANTINE:
+            raise wrong(
+                "is quarantine, which is not supported by this version",
+                remedy="Use fail, or the name of an account that takes these rows.",
+                at=("unrouted",),
+            )
+        if self.unrouted != FAIL and self.unrouted not in self.accounts:
+            guess = nearest(self.unrouted, [*self.accounts, FAIL])
+            raise wrong(
+                f"names no account, found {described(self.unrouted)}",
+                remedy=(f"Did you mean {guess}? " if guess else "") + f"Use fail or one of {', '.join(self.accounts)}.",
+                at=("unrouted",),
+            )
+        return self
+
+
+class Sqlite(Settings):
+    """A table of a SQLite file: rows, marker and, in the same file, the ledger commit in one transaction."""
+
+    type: Literal["sqlite"] = Field(default="sqlite", description="`sqlite`: a table of a SQLite file.")
+    url: SqliteUrl = Field(description="`sqlite:///path` relative to the pipeline file, `sqlite:////path` absolute.")
+    table: str = Field(min_length=1, description="The table's name.")
+    write: Write = Field(
+        default="append",
+        description="`append` rows, `upsert` by key, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
+    )
+    key: Columns = Field(default=(), description="Columns that identify a row; needed by `upsert` and `insert_if_absent`.")
+    create: bool = Field(default=True, description="Create the table from the rows' schema if it is missing.")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: "str | PathLike[str]",
+            table: str,
+            write: Write = "append",
+            key: "tuple[str, ...] | list[str]" = (),
+            create: bool = True,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _key_fits_write(self) -> Self:
+        if self.write in {"upsert", "insert_if_absent"} and not self.key:
+            raise wrong(f"is needed by write: {self.write}", remedy="Add key: [columns that identify a row].", at=("key",))
+        return self
+
+    @property
+    def file(self) -> Path:
+        """The database file."""
+        path = local_path(self.url)
+        if path is None:
+            raise AssertionError(self)
+        return path
+
+
+class Console(Settings):
+    """Prints rows for people to look at. Delivers at least once."""
+
+    type: Literal["console"] = Field(default="console", description="`console`: prints rows.")
+    rows: int = Field(default=20, ge=0, description="How many rows of each batch to print at most.")
+    truncate: int = Field(default=40, ge=0, description="Longest value to print in characters; 0 prints all of it.")
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, rows: int = 20, truncate: int = 40) -> None: ...
+
+
+class Memory(Settings):
+    """Keeps rows in the driver's memory, for tests. They are gone when the process ends."""
+
+    type: Literal["memory"] = Field(default="memory", description="`memory`: keeps rows in the driver.")
+
+    if TYPE_CHECKING:
+
+        def __init__(self) -> None: ...
+
+
+class PythonSink(Settings):
+    """A sink written by the user. All other keys are its options."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+
+    python: PythonName = Field(description="`package.module:Class`; every other key is passed to it as an option.")
+
+    @model_validator(mode="after")
+    def _remember(self) -> Self:
+        remember_options(self.options)
+        return self
+
+    @property
+    def type(self) -> str:
+        """What reports call this kind of sink."""
+        return "python"
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The other keys with their values."""
+        return self.model_extra or {}
+
+
+SUPPORTED: Final = ("parquet", "sqlite", "console", "memory")
+
+
+def _tag(value: Any) -> str | None:
+    if isinstance(value, Settings):
+        return str(getattr(value, "type", ""))
+    if not isinstance(value, Mapping):
+        return "console"
+    return "python" if "python" in value and "type" not in value else value.get("type")
+
+
+def _check_type(value: Any) -> Any:
+    if not isinstance(value, Mapping) or ("python" in value and "type" not in value):
+        return value
+    supported = f"This version has the types {', '.join(SUPPORTED)}, and python: package.module:Class."
+    if "type" not in value:
+        raise wrong("is missing", remedy=f"Add one: {supported}", at=("type",))
+    kind = value["type"]
+    if kind in PLANNED:
+        raise wrong(f"{kind} is not supported by this version", remedy=supported, at=("type",))
+    if kind not in SUPPORTED:
+        guess = nearest(str(kind), SUPPORTED)
+        raise wrong(
+            f"is no type of sink, found {described(kind)}",
+            remedy=(f"Did you mean {guess}? " if guess else "") + supported,
+            at=("type",),
+        )
+    return value
+
+
+Sink = Annotated[
+    Annotated[Parquet, Tag("parquet")]
+    | Annotated[Sqlite, Tag("sqlite")]
+    | Annotated[Console, Tag("console")]
+    | Annotated[Memory, Tag("memory")]
+    | Annotated[PythonSink, Tag("python")],
+    Discriminator(_tag),
+    BeforeValidator(_check_type),
+]
+"""Settings of any sink."""

@@ -1,0 +1,62 @@
+"""Settings of when Spark plans the next batch."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import Self
+
+from penstock.spec.complaint import wrong
+from penstock.spec.quantity import Duration
+from penstock.spec.settings import ONE_KEY, Settings
+
+
+class Trigger(Settings):
+    """When the next batch starts. Exactly one of the keys."""
+
+    model_config: ClassVar[ConfigDict] = ONE_KEY
+
+    processing_time: Duration | None = Field(
+        default=None, description="A batch at this interval, such as `10s`; `0` starts the next one as soon as the last is done."
+    )
+    available_now: Literal[True] | None = Field(
+        default=None,
+        description="`true`: deliver everything that is there now, in as many batches as the rate limits ask for, then stop.",
+    )
+    once: Literal[True] | None = Field(
+        default=None, description="`true`: treated as `available_now`, which Spark replaced it with."
+    )
+    continuous: Duration | None = Field(
+        default=None, description="Spark's continuous processing with this commit interval. Delivers at least once only."
+    )
+    real_time: Duration | None = Field(
+        default=None, description="Spark's real-time mode with batches of this length. Delivers at least once only."
+    )
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            said = f"has {' and '.join(given)}" if given else "is empty"
+            raise wrong(said, remedy=f"Give exactly one of {', '.join(type(self).model_fields)}.")
+        return self
+
+    @property
+    def batches_have_identity(self) -> bool:
+        """Whether Spark logs a batch's offsets before it runs, so that a repeated batch can be recognised."""
+        return self.continuous is None and self.real_time is None
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether the query stops when everything that is there now was delivered."""
+        return self.available_now is not None or self.once is not None
+
+    def spark_arguments(self) -> Mapping[str, str | bool]:
+        """The keyword argument for `DataStreamWriter.trigger`."""
+        if self.processing_time is not None:
+            return {"processingTime": f"{self.processing_time} milliseconds"}
+        if self.continuous is not None:
+            return {"continuous": f"{self.continuous} milliseconds"}
+        if self.real_time is not None:
+            return {"realTime": f"{self.real_time} milliseconds"}
+        return {"availableNow": True}

@@ -1,0 +1,84 @@
+"""Pydantic's errors as complaints: what was expected, what was found, what to do."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from penstock.spec.complaint import KIND, Complaint, KeyPath, dotted
+from penstock.spec.describe import described
+
+_EXPECTED: Final[Mapping[str, str]] = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "tuple_type": "a list",
+    "list_type": "a list",
+}
+_REMEDIES: Final[Mapping[str, str]] = {
+    "text": "Put the value in quotes if it is meant as text.",
+    "a list": "Write it as [a, b] or as lines that start with a hyphen.",
+    "a mapping": "Write it as key: value lines, indented below the key.",
+}
+_FOLLOWS_ANOTHER = frozenset({"default_factory_not_called"})
+
+
+def complaints(error: ValidationError, values: object) -> list[Complaint]:
+    """What is wrong with `values`, in the order of the file. Never empty."""
+    found: list[Complaint] = []
+    for detail in error.errors(include_url=False):
+        if detail["type"] in _FOLLOWS_ANOTHER:
+            continue
+        path = key_path(detail["loc"], values, missing=detail["type"] == "missing")
+        own = detail.get("ctx", {}).get("complaints") if detail["type"] == KIND else None
+        found.extend(complaint.below(path) for complaint in own or [_foreign(detail)])
+    return found
+
+
+def sentence(complaint: Complaint) -> str:
+    """The complaint with the key it is about, without a full stop."""
+    return f"{dotted(complaint.at)} {complaint.said}" if complaint.at else complaint.said
+
+
+def key_path(location: Sequence[str | int], values: object, *, missing: bool = False) -> KeyPath:
+    """`location` without the steps that are pydantic's own (the tags of unions): those that lead nowhere in `values`.
+
+    `missing` says that the last step is a key that should be there.
+    """
+    path: list[str | int] = []
+    here: Any = values
+    for index, step in enumerate(location):
+        absent = missing and index == len(location) - 1
+        if isinstance(here, Mapping) and (step in here or absent):
+            here = here.get(step)
+        elif isinstance(here, Sequence) and not isinstance(here, str) and isinstance(step, int) and step < len(here):
+            here = here[step]
+        else:
+            continue
+        path.append(step)
+    return tuple(path)
+
+
+def _foreign(detail: Mapping[str, Any]) -> Complaint:
+    kind, found = detail["type"], described(detail["input"])
+    if kind == "missing":
+        return Complaint(said="is missing", remedy=f"Add the key {detail['loc'][-1]}.")
+    if kind in {"literal_error", "enum"}:
+        expected = detail["ctx"]["expected"].replace("'", "").replace("True", "true")
+        remedy = f"Use one of {expected}." if " " in expected else f"Write {expected}, or leave the key out."
+        return Complaint(said=f"should be {expected}, found {found}", remedy=remedy)
+    if kind in {"too_short", "string_too_short"}:
+        return Complaint(said="is empty", remedy="Give it a value.")
+    expected = _EXPECTED.get(kind, "")
+    if expected:
+        return Complaint(
+            said=f"should be {expected}, found {found}", remedy=_REMEDIES.get(expected, f"Write {expected} without quotes.")
+        )
+    said = detail["msg"].replace("Input should", "should")
+    return Complaint(said=f"{said[0].lower()}{said[1:]}, found {found}", remedy="Correct the value.")

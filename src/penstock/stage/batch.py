@@ -1,0 +1,99 @@
+"""Stage one micro-batch into all sinks, by the path that suits its size."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.codec import TaskMessage, decode_message
+from penstock.faults import FaultPoint
+from penstock.model import BatchId, Generation, Staged
+from penstock.protocols import Sink
+from penstock.stage.arrow_settings import applied, settings_for
+from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, driver_rows_per_partition
+from penstock.stage.projection import TOO_MANY_ROWS, Projection
+from penstock.stage.spark_failure import from_spark
+from penstock.stage.staging import MESSAGE, SinkShare, StagePass
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+COLLECT = FaultPoint("stage.collect", "The staging pass runs as a Spark job and its messages reach the driver.")
+
+_RESULT_TOO_LARGE = ("spark.driver.maxResultSize", TOO_MANY_ROWS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedRows:
+    """What the tasks whose results Spark returned have staged. All else that was written is garbage, not data."""
+
+    pieces: tuple[Staged, ...]
+    rows_in: int
+    size: BatchSize
+    path: StagePath
+
+
+def stage_batch(
+    rows: "DataFrame",
+    *,
+    sinks: Sequence[Sink],
+    generation: Generation,
+    batch_id: BatchId,
+    previous: BatchSize | None = None,
+) -> StagedRows:
+    """Run `rows` once through the stage writers of all `sinks`.
+
+    `previous` is the size of the batch before, None if unknown or if the query keeps state, which may only be computed once: it
+    chooses the path. A batch that turns out too large for the driver is staged by tasks instead, from the start.
+    Raises Usage for columns that cannot be staged, what a task raised with its own message and remedy, else StageFailed.
+    """
+    schema = rows.schema
+    projection = Projection.of(schema, sinks)
+    stage_pass = StagePass(
+        generation=generation,
+        batch_id=batch_id,
+        columns=projection.columns,
+        schema=schema.json(),
+        shares=tuple(
+            SinkShare(sink=sink.name, stager=sink.stager(), route=projection.route_index(sink.route_sql)) for sink in sinks
+        ),
+    )
+    if previous is not None and previous.fits_driver:
+        fetched = _fetch(rows, projection, driver_rows_per_partition(previous))
+        if fetched is not None:
+            message = stage_pass.run(fetched.to_batches(), partition=0, task_attempt=0)
+            return _staged([decode_message(message)], StagePath.DRIVER)
+    with applied(rows.sparkSession, settings_for(schema, previous)):
+        return _staged(_run_tasks(rows, projection, stage_pass), StagePath.DISTRIBUTED)
+
+
+def _run_tasks(rows: "DataFrame", projection: Projection, stage_pass: StagePass) -> list[TaskMessage]:
+    try:
+        with COLLECT.around():
+            told = projection.of_rows(rows).mapInArrow(stage_pass, f"{MESSAGE} string").collect()
+    except Exception as cause:
+        raise from_spark(cause) from cause
+    return [decode_message(row[MESSAGE].encode()) for row in told]
+
+
+def _fetch(rows: "DataFrame", projection: Projection, at_most: int) -> "pa.Table | None":
+    """The projected rows, None if they are too many for the driver or Spark cannot fetch such columns."""
+    try:
+        return projection.of_rows(rows.coalesce(DRIVER_PARTITIONS), at_most=at_most).toArrow()
+    except pa.ArrowException:
+        return None  # Spark's own cast of nested columns fails on nulls inside of nulls; the tasks do without it
+    except Exception as cause:
+        if any(sign in str(cause) for sign in _RESULT_TOO_LARGE):
+            return None
+        raise from_spark(cause) from cause
+
+
+def _staged(messages: Sequence[TaskMessage], path: StagePath) -> StagedRows:
+    size = BatchSize(
+        rows=sum(message.rows for message in messages),
+        size_bytes=sum(message.size_bytes for message in messages),
+        row_bytes=max((message.size_bytes // message.rows for message in messages if message.rows), default=0),
+    )
+    pieces = tuple(piece for message in messages for piece in message.pieces)
+    return StagedRows(pieces=pieces, rows_in=size.rows, size=size, path=path)

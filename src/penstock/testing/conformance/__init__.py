@@ -1,0 +1,66 @@
+"""The conformance suite: every sink of Penstock passes it, and a user-written sink can in a few lines.
+
+    # test_my_sink.py
+    import pytest
+    from penstock.testing.conformance import CrashContract, SinkContract, SinkRig
+    from mypkg.sink import MySink
+
+    class MyRig(SinkRig):                       # must be importable: it travels to other processes
+        def make(self):
+            return MySink(name="out", target=self.directory / "target", spool=self.directory / "spool")
+
+        def read_back(self):                    # what a reader sees now, as mappings from column to value
+            return my_reader(self.directory / "target")
+
+        def damage(self, kind):                 # "lost", "doubled", "changed", "foreign": what `verify` must find
+            ...
+
+    @pytest.fixture
+    def rig(tmp_path):
+        return MyRig(tmp_path)
+
+    class TestMySink(SinkContract):
+        pass
+
+    class TestMySinkKilled(CrashContract):      # staging on disk, a target that outlives the process
+        fault_parts = ("mysink",)               # every fault point whose name begins so, with every kind
+
+The parts: `SinkContract` for every sink; `CrashContract` for every sink whose target outlives the process; `StagingLossContract`
+for every sink whose staging can be lost or damaged apart from the decision (give the rig a `lose_staging`). What a sink promises
+short of the defaults, it says in class attributes of its rig and its test class: other columns, pieces that appear one after the
+other, damages that the target does not allow. Upsert and replace tell by `settle` what batches leave; sinks that write several
+pieces per attempt tell by `unit_of` which row goes where. Sinks with accounts and a route need nothing: rows are routed by id.
+
+Contents are compared as multisets of rows, never as sets or counts. The suite plays the coordinator by hand (`Bench`), except for
+crashes: there the real coordinator delivers over a real ledger, a process is killed at the armed point, and another recovers.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{part}" for part in ("crashes", "publishing", "racing", "staging", "sweeping", "verifying"))
+)
+
+from penstock.testing.conformance.bench import Bench, Shown  # noqa: E402 - after the assertions are made to tell more
+from penstock.testing.conformance.contract import SinkContract  # noqa: E402
+from penstock.testing.conformance.crashes import CrashContract  # noqa: E402
+from penstock.testing.conformance.publishing import StagingLossContract  # noqa: E402
+from penstock.testing.conformance.rig import DAMAGES, PIPELINE, SinkRig  # noqa: E402
+from penstock.testing.conformance.rows import SCHEMA, Row, as_batch, content, make_rows, require_equal  # noqa: E402
+
+__all__ = [
+    "DAMAGES",
+    "PIPELINE",
+    "SCHEMA",
+    "Bench",
+    "CrashContract",
+    "Row",
+    "Shown",
+    "SinkContract",
+    "SinkRig",
+    "StagingLossContract",
+    "as_batch",
+    "content",
+    "make_rows",
+    "require_equal",
+]

@@ -1,0 +1,194 @@
+"""A coordinator's part played by hand: stage, decide and publish one step at a time, in any order that a test wants."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
+
+import pyarrow as pa
+
+from penstock.errors import Retryable
+from penstock.model import (
+    AccountName,
+    Attempt,
+    Batch,
+    BatchId,
+    Generation,
+    OffsetRange,
+    Position,
+    Publication,
+    Published,
+    QueryId,
+    SinkReport,
+    SourceName,
+    Staged,
+    SweepCut,
+    Totals,
+    new_nonce,
+)
+from penstock.protocols import Sink, Stager, StageWriter
+from penstock.rowhash import row_hashes
+from penstock.testing.conformance.rig import PIPELINE, SinkRig
+from penstock.testing.conformance.rows import Row, as_batch, require_equal
+
+QUERY = QueryId("5f0c9f0e-0000-4000-8000-000000000001")
+_TRIES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A decided batch and the rows of each attempt it is made of."""
+
+    publication: Publication
+    attempts: tuple[tuple[Row, ...], ...]
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows of the batch."""
+        return [row for attempt in self.attempts for row in attempt]
+
+
+class Bench:
+    """One pipeline that delivers to one rig. Close it: that closes every sink it made."""
+
+    def __init__(self, rig: SinkRig) -> None:
+        self.rig = rig
+        self.decided: list[Shown] = []
+        self._made: list[Sink] = []
+
+    def sink(self) -> Sink:
+        """A new, prepared object on the rig's target."""
+        sink = self.rig.make()
+        self._made.append(sink)
+        sink.prepare(pipeline=PIPELINE, schema=self.rig.schema)
+        return sink
+
+    def close(self) -> None:
+        """Close every sink."""
+        for sink in self._made:
+            sink.close()
+
+    # --- staging
+
+    def stage(
+        self, sink: Sink, rows: Sequence[Row], *, batch_id: int, generation: int = 1, partition: int = 0, task_attempt: int = 0
+    ) -> tuple[Staged, ...]:
+        """What one task attempt stages of `rows`, in Arrow batches of a few rows."""
+        writer = travelled(sink.stager()).open(attempt(batch_id, generation, partition, task_attempt), self._schema)
+        for start in range(0, len(rows), 40):
+            self.write(writer, sink, rows[start : start + 40])
+        return tuple(writer.finish())
+
+    def abandoned(self, sink: Sink, rows: Sequence[Row], *, batch_id: int, generation: int = 1, partition: int = 0) -> None:
+        """An attempt that dies after it wrote."""
+        writer = travelled(sink.stager()).open(attempt(batch_id, generation, partition, 0), self._schema)
+        self.write(writer, sink, rows)
+        writer.abandon()
+
+    def write(self, writer: StageWriter, sink: Sink, rows: Sequence[Row]) -> None:
+        """Hand rows to a stage writer as the staging pass does."""
+        batch = as_batch(rows, self.rig.schema)
+        accounts = accounts_of(sink, rows)
+        writer.write(batch, hashes=row_hashes(batch), accounts=accounts)
+
+    # --- deciding and publishing
+
+    def decide(self, *attempts: tuple[Sequence[Row], tuple[Staged, ...]], batch_id: int, query_id: QueryId = QUERY) -> Shown:
+        """Freeze what the attempts staged as batch `batch_id`, at the next position, and remember it as the ledger does."""
+        shown = self.undecided(*attempts, batch_id=batch_id, position=len(self.decided) + 2, query_id=query_id)
+        self.decided.append(shown)
+        return shown
+
+    def undecided(
+        self, *attempts: tuple[Sequence[Row], tuple[Staged, ...]], batch_id: int, position: int, query_id: QueryId = QUERY
+    ) -> Shown:
+        """As `decide`, of another ledger than the bench's."""
+        offsets = OffsetRange(source=SourceName("rows"), start=f"{batch_id}", end=f"{batch_id + 1}")
+        publication = Publication(
+            pipeline=PIPELINE,
+            sink=self._made[-1].name,
+            position=Position(position),
+            generation=Generation(1),
+            batch=Batch(query_id=query_id, batch_id=BatchId(batch_id), offsets=(offsets,)),
+            staged=tuple(piece for _, staged in attempts for piece in staged),
+            schema=self.rig.schema,
+        )
+        return Shown(publication=publication, attempts=tuple(tuple(rows) for rows, _ in attempts))
+
+    def deliver(self, sink: Sink, *attempts: Sequence[Row], batch_id: int) -> Shown:
+        """Stage one attempt per partition, decide and publish."""
+        staged = [(rows, self.stage(sink, rows, batch_id=batch_id, partition=at)) for at, rows in enumerate(attempts)]
+        shown = self.decide(*staged, batch_id=batch_id)
+        publish(sink, shown.publication)
+        return shown
+
+    # --- looking
+
+    def require_shown(self, *batches: Shown) -> None:
+        """Raise AssertionError unless a reader sees exactly these batches."""
+        require_equal(self.rig.read_back(), self.rig.settle([batch.rows for batch in batches]))
+
+    def verify(self, sink: Sink, *, ledger: Sequence[Shown] | None = None) -> SinkReport:
+        """The sink's own report on what was decided."""
+        decided = self.decided if ledger is None else ledger
+        known: Iterator[Publication] = iter([shown.publication for shown in reversed(decided)])
+        return sink.verify(expected=expected(decided), known=known)
+
+    def cut(self, *, generation: int = 1) -> SweepCut:
+        """What the coordinator of `generation` sweeps by."""
+        newest = self.decided[-1].publication if self.decided else None
+        same = newest is not None and generation == 1
+        return SweepCut(
+            pipeline=PIPELINE,
+            generation=Generation(generation),
+            batch_id=newest.batch.batch_id if newest is not None and same else None,
+            kept=frozenset(piece.attempt for piece in newest.staged) if newest is not None else frozenset(),
+        )
+
+    @property
+    def _schema(self) -> "pa.Schema":
+        return as_batch([], self.rig.schema).schema
+
+
+def attempt(batch_id: int, generation: int, partition: int, task_attempt: int) -> Attempt:
+    """A new task attempt."""
+    return Attempt(
+        generation=Generation(generation),
+        batch_id=BatchId(batch_id),
+        partition=partition,
+        task_attempt=task_attempt,
+        nonce=new_nonce(),
+    )
+
+
+def travelled(stager: Stager) -> Stager:
+    """The stager as a task gets it: pickled on the driver, unpickled elsewhere."""
+    arrived: Stager = ForkingPickler.loads(ForkingPickler.dumps(stager))
+    return arrived
+
+
+def accounts_of(sink: Sink, rows: Sequence[Row]) -> "pa.StringArray | None":
+    """Each row's account, by its id; None where the sink has no route."""
+    if sink.route_sql is None:
+        return None
+    return pa.array([sink.accounts[row["id"] % len(sink.accounts)] for row in rows], pa.string())
+
+
+def expected(decided: Sequence[Shown]) -> Mapping[AccountName, Totals]:
+    """What the ledger's summary would say of these decisions."""
+    totals: dict[AccountName, Totals] = {}
+    for shown in decided:
+        for piece in shown.publication.staged:
+            totals[piece.account] = totals.get(piece.account, Totals()) + piece.totals
+    return totals
+
+
+def publish(sink: Sink, publication: Publication) -> Published:
+    """Publish, again and again while the answer is to try again, as the coordinator does."""
+    pause = threading.Event()
+    for _ in range(_TRIES):
+        try:
+            return sink.publish(publication)
+        except Retryable:
+            pause.wait(0.01)
+    return sink.publish(publication)

@@ -1,0 +1,98 @@
+"""Publishing: exactly what was decided, however often, by whomever, and nothing of another ledger."""
+
+import pytest
+
+from penstock.errors import PenstockError, StagedDataLost
+from penstock.model import QueryId
+from penstock.testing.conformance.bench import Bench, publish
+from penstock.testing.conformance.rig import PIPELINE
+from penstock.testing.conformance.rows import make_rows
+from penstock.testing.conformance.staging import Examined
+
+
+class PublishContract(Examined):
+    """Idempotent, rolling forward only."""
+
+    def test_what_was_decided_is_shown_value_by_value(self, bench: Bench) -> None:
+        """Hostile texts, extreme numbers and nulls arrive as they were."""
+        sink = bench.sink()
+        shown = [bench.deliver(sink, make_rows(range(at, at + 130)), make_rows([at + 500]), batch_id=at) for at in (0, 1000)]
+        bench.require_shown(*shown)
+
+    def test_publishing_again_changes_nothing(self, bench: Bench) -> None:
+        """By the same object and by another, the answer is `already`."""
+        sink, rows = bench.sink(), make_rows(range(100))
+        shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
+        first = sink.publish(shown.publication)
+        again = [sink.publish(shown.publication), bench.sink().publish(shown.publication), sink.publish(shown.publication)]
+        assert [first.already, *(answer.already for answer in again)] == [False, True, True, True]
+        assert {answer.totals for answer in again} == {first.totals}
+        assert first.totals.rows == shown.publication.totals.rows
+        bench.require_shown(shown)
+
+    def test_another_object_publishes_what_the_first_one_staged(self, bench: Bench) -> None:
+        """Recovery needs nothing but the decision and the staging."""
+        sink, rows = bench.sink(), make_rows(range(100))
+        shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
+        sink.close()
+        recovering = bench.rig.make()
+        recovering.prepare(pipeline=PIPELINE, schema=None)
+        assert not recovering.publish(shown.publication).already
+        recovering.close()
+        bench.require_shown(shown)
+
+    def test_a_batch_without_rows_changes_nothing(self, bench: Bench) -> None:
+        """It may come between others and may be repeated."""
+        sink = bench.sink()
+        empty = bench.decide(batch_id=0)
+        publish(sink, empty.publication)
+        publish(sink, empty.publication)
+        shown = bench.deliver(sink, make_rows(range(20)), batch_id=1)
+        bench.require_shown(shown)
+        assert bench.verify(sink).ok
+
+    def test_a_zombie_that_publishes_an_older_batch_changes_nothing(self, bench: Bench) -> None:
+        """A driver that went on after a newer one is told `already`."""
+        zombie, sink = bench.sink(), bench.sink()
+        shown = [bench.deliver(sink, make_rows(range(at, at + 50)), batch_id=at) for at in (0, 100, 200)]
+        for late in (shown[0], shown[1], shown[0]):
+            assert zombie.publish(late.publication).already
+            bench.require_shown(*shown)
+        assert bench.verify(sink).ok
+
+    def test_maintenance_is_respected(self, bench: Bench) -> None:
+        """What was removed from the target after it was shown is not brought back by a repetition."""
+        sink = bench.sink()
+        shown = bench.deliver(sink, make_rows(range(50)), batch_id=0)
+        sink.close()
+        bench.rig.damage("lost")
+        before = len(list(bench.rig.read_back()))
+        assert before < len(shown.rows)
+        assert bench.sink().publish(shown.publication).already
+        assert len(list(bench.rig.read_back())) == before
+
+    def test_a_position_of_another_ledger_is_not_taken_for_published(self, bench: Bench) -> None:
+        """A new ledger counts from 1 again: to skip its batches because the target stands at a higher position loses them."""
+        sink = bench.sink()
+        shown = [bench.deliver(sink, make_rows(range(at, at + 20)), batch_id=at) for at in (0, 100, 200)]
+        for position in (2, 3, 4):
+            rows = make_rows(range(900, 910))
+            staged = bench.stage(sink, rows, batch_id=300, partition=position)
+            foreign = bench.undecided((rows, staged), batch_id=300, position=position, query_id=QueryId("another"))
+            with pytest.raises(PenstockError):
+                sink.publish(foreign.publication)
+            bench.require_shown(*shown)
+
+
+class StagingLossContract(Examined):
+    """For rigs with `lose_staging`."""
+
+    def test_lost_staging_is_told_and_nothing_of_the_batch_is_shown(self, bench: Bench) -> None:
+        """A decided piece that is missing or damaged is never passed over."""
+        sink, rows = bench.sink(), make_rows(range(300))
+        before = bench.deliver(sink, make_rows(range(1000, 1020)), batch_id=0)
+        shown = bench.decide((rows, bench.stage(sink, rows, batch_id=1)), batch_id=1)
+        bench.rig.lose_staging()
+        with pytest.raises(StagedDataLost):
+            sink.publish(shown.publication)
+        bench.require_shown(before)

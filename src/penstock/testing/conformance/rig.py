@@ -1,0 +1,68 @@
+"""What a sink brings along to be examined by the suite."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from penstock.ledger.open import open_ledger
+from penstock.model import BatchId, Generation, PipelineName, SweepCut
+from penstock.protocols import Ledger, Sink
+from penstock.testing.conformance.rows import SCHEMA, Row
+
+PIPELINE: Final = PipelineName("conformance")
+DAMAGES: Final = ("lost", "doubled", "changed", "foreign")
+
+_EVERYTHING = SweepCut(pipeline=PIPELINE, generation=Generation(1 << 40), batch_id=BatchId(1 << 40), kept=frozenset())
+
+
+class SinkRig(ABC):
+    """One target below an empty `directory`, and how the suite looks at it from outside. Picklable: it travels to processes.
+
+    Class attributes say what the target promises; the defaults are those of a transactional append.
+    """
+
+    schema: str = SCHEMA
+    """Spark's JSON of the rows. Keep the columns of `rows.SCHEMA`, or override `rows` as well."""
+    whole_batches: bool = True
+    """Whether a reader sees a batch at once. False: each piece (rows of one attempt with one `unit_of`) at once."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @abstractmethod
+    def make(self) -> Sink:
+        """A new object on the same target, not prepared yet."""
+
+    @abstractmethod
+    def read_back(self) -> Iterable[Row]:
+        """All rows that a reader of the target sees now, by other code than the sink's where possible; none without a target."""
+
+    def ledger(self) -> Ledger:
+        """A ledger to deliver by, always the same one; override it with one in the sink's own database to examine a rider."""
+        return open_ledger(str(self.directory / "ledger"), pipeline=PIPELINE)
+
+    def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
+        """What the target shows after these batches. Override it for sinks that do not append."""
+        return [row for batch in batches for row in batch]
+
+    def unit_of(self, row: Row) -> object:  # noqa: ARG002 - for sinks whose attempts stage several pieces
+        """Which piece of its attempt a row goes to, where a reader may see the pieces of an attempt one after the other."""
+        return None
+
+    def leftovers(self) -> Sequence[str]:
+        """Staging that exists now: by default what the sink would sweep if nothing were kept. Better look yourself."""
+        sink = self.make()
+        sink.prepare(pipeline=PIPELINE, schema=self.schema)
+        try:
+            return sink.sweep(_EVERYTHING, dry_run=True)
+        finally:
+            sink.close()
+
+    def damage(self, kind: str) -> None:
+        """Change published content behind the sink's back, so that a row is lost, doubled, changed or foreign (see DAMAGES)."""
+        raise NotImplementedError(kind)
+
+    def lose_staging(self) -> None:
+        """Destroy or damage what is staged. For `StagingLossContract`; inline staging cannot be lost."""
+        raise NotImplementedError

@@ -1,0 +1,93 @@
+"""A driver's life on a rig, by the real coordinator over a real ledger: open, deliver some batches, sweep."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from penstock.commit.coordinator import Coordinator
+from penstock.commit.outcome import StagedBatch
+from penstock.commit.publication import publications
+from penstock.model import (
+    Batch,
+    BatchId,
+    Generation,
+    OffsetRange,
+    Opened,
+    SinkReport,
+    SourceName,
+    Staged,
+)
+from penstock.protocols import Sink
+from penstock.testing.conformance.bench import QUERY, Bench
+from penstock.testing.conformance.rig import PIPELINE, SinkRig
+from penstock.testing.conformance.rows import Row, make_rows
+
+_PARTITIONS = 2
+_ROWS = 60
+
+
+def rows_of(number: int) -> list[Row]:
+    """The rows of batch `number`."""
+    return [row for partition in range(_PARTITIONS) for row in _rows(number, partition)]
+
+
+def live(rig: SinkRig, batches: Sequence[int], *, tidy: bool = True) -> None:
+    """Open a generation and deliver `batches`, as Spark hands them over: one that was decided before comes again.
+
+    Every partition is staged by several attempts of which one counts. Raises what a driver would end with.
+    """
+    bench, ledger = Bench(rig), rig.ledger()
+    try:
+        sink = bench.sink()
+        coordinator = Coordinator(pipeline=PIPELINE, ledger=ledger, sinks=[sink], now_ms=lambda: 0, sleep=_wait)
+        coordinator.open(_opened(sink))
+        for number in batches:
+            coordinator.deliver(_batch(number), partial(_staged, bench, sink, number))
+        if tidy:
+            coordinator.sweep(dry_run=False)
+    finally:
+        bench.close()
+        ledger.close()
+
+
+def verify(rig: SinkRig) -> SinkReport:
+    """The sink's report against the rig's ledger."""
+    bench, ledger = Bench(rig), rig.ledger()
+    try:
+        sink, tail = bench.sink(), ledger.tail()
+        expected = {} if tail is None else tail.summary.totals.get(sink.name, {})
+        return sink.verify(expected=expected, known=publications(ledger.newest_first(), sink.name))
+    finally:
+        bench.close()
+        ledger.close()
+
+
+def _wait(seconds: float) -> None:
+    threading.Event().wait(min(seconds, 0.05))
+
+
+def _opened(sink: Sink) -> Opened:
+    return Opened(owner="suite", checkpoint="none", pipeline_digest="0" * 16, sinks=(sink.name,))
+
+
+def _batch(number: int) -> Batch:
+    offsets = OffsetRange(source=SourceName("rows"), start=f"{number}", end=f"{number + 1}")
+    return Batch(query_id=QUERY, batch_id=BatchId(number), offsets=(offsets,))
+
+
+def _rows(number: int, partition: int) -> list[Row]:
+    start = number * 1000 + partition * 100
+    return make_rows(range(start, start + _ROWS))
+
+
+def _staged(bench: Bench, sink: Sink, number: int, generation: Generation) -> StagedBatch:
+    pieces = tuple(piece for partition in range(_PARTITIONS) for piece in _attempts(bench, sink, number, partition, generation))
+    return StagedBatch(pieces=pieces, rows_in=_PARTITIONS * _ROWS, schema=bench.rig.schema)
+
+
+def _attempts(bench: Bench, sink: Sink, number: int, partition: int, generation: Generation) -> Iterator[Staged]:
+    rows = _rows(number, partition)
+    place = {"batch_id": number, "generation": generation, "partition": partition}
+    bench.abandoned(sink, rows, **place)
+    bench.stage(sink, rows, **place, task_attempt=1)
+    yield from bench.stage(sink, rows, **place, task_attempt=2)

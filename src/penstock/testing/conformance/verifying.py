@@ -1,0 +1,62 @@
+"""Verifying: silent about good content, loud about any other."""
+
+import pytest
+
+from penstock.testing.conformance.bench import Bench
+from penstock.testing.conformance.rig import DAMAGES
+from penstock.testing.conformance.rows import make_rows
+from penstock.testing.conformance.staging import Examined
+
+
+class VerifyContract(Examined):
+    """`verify` reads every row and compares with the ledger. `damages` are those that the target allows: a key, no doubles."""
+
+    damages: tuple[str, ...] = DAMAGES
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """One test for each damage."""
+        if "damage" in metafunc.fixturenames:
+            metafunc.parametrize("damage", getattr(metafunc.cls, "damages", DAMAGES))
+
+    def test_nothing_was_ever_delivered(self, bench: Bench) -> None:
+        """An empty target and an empty ledger agree."""
+        report = bench.verify(bench.sink())
+        assert report.ok
+        assert not report.problems
+
+    def test_good_content_is_good(self, bench: Bench) -> None:
+        """No problem, and every row was counted."""
+        sink = bench.sink()
+        for at in (0, 1000, 2000):
+            bench.deliver(sink, make_rows(range(at, at + 120)), make_rows([at + 500]), batch_id=at)
+        report = bench.verify(bench.sink())
+        assert report.ok, report
+        assert sum(account.found.rows for account in report.accounts.values()) == len(list(bench.rig.read_back()))
+
+    def test_damage_is_found(self, bench: Bench, damage: str) -> None:
+        """A row lost, doubled, changed or foreign."""
+        sink = bench.sink()
+        for at in (0, 1000):
+            bench.deliver(sink, make_rows(range(at, at + 50)), batch_id=at)
+        sink.close()
+        bench.rig.damage(damage)
+        report = bench.verify(bench.sink())
+        assert not report.ok
+        assert report.problems
+        assert all(problem.message for problem in report.problems)
+
+    def test_a_decided_batch_that_is_not_published_is_found_by_its_number(self, bench: Bench) -> None:
+        """So that the operator knows what to look for."""
+        sink, rows = bench.sink(), make_rows(range(300, 340))
+        bench.deliver(sink, make_rows(range(50)), batch_id=0)
+        bench.decide((rows, bench.stage(sink, rows, batch_id=1)), batch_id=1)
+        report = bench.verify(sink)
+        assert not report.ok
+        assert 1 in {problem.batch_id for problem in report.problems}
+
+    def test_content_of_another_ledger_is_found(self, bench: Bench) -> None:
+        """More rows than the ledger ever decided."""
+        sink = bench.sink()
+        for at in (0, 1000):
+            bench.deliver(sink, make_rows(range(at, at + 50)), batch_id=at)
+        assert not bench.verify(sink, ledger=bench.decided[:1]).ok

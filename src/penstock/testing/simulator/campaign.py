@@ -1,0 +1,81 @@
+"""Many schedules on several processors, and what came of them."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from time import perf_counter
+
+from penstock.testing.simulator.explore import interleavings, seconds, shape, singles
+from penstock.testing.simulator.schedule import Schedule, draw
+from penstock.testing.simulator.simulation import run
+
+CHUNK = 250
+
+Work = Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How many schedules passed, in which time."""
+
+    schedules: int
+    took_s: float
+
+    @property
+    def per_minute(self) -> float:
+        """Schedules per minute of wall clock."""
+        return self.schedules / self.took_s * 60
+
+
+def conduct(work: Iterable[Work], *, processes: int) -> Result:
+    """Do all `work`. Raises the first ViolationError, with the command that replays it."""
+    started = perf_counter()
+    with ProcessPoolExecutor(processes) as pool:
+        running = [pool.submit(part) for part in work]
+        try:
+            done = sum(part.result() for part in as_completed(running))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return Result(done, perf_counter() - started)
+
+
+def random_work(*, first_seed: int, schedules: int) -> Iterator[Work]:
+    """Random schedules of consecutive seeds."""
+    end = first_seed + schedules
+    return (partial(_run_seeds, seed, min(seed + CHUNK, end)) for seed in range(first_seed, end, CHUNK))
+
+
+def single_work() -> Iterator[Work]:
+    """Every single fault, with and without commits lost from the checkpoint."""
+    return _chunks(chain.from_iterable(singles(shape(lose_commits=lose)) for lose in (False, True)))
+
+
+def interleaving_work() -> Iterator[Work]:
+    """Two drivers, interleaved at every step."""
+    return _chunks(chain.from_iterable(interleavings(shape(lose_commits=lose)) for lose in (False, True)))
+
+
+def pair_work() -> Iterator[Work]:
+    """Every ordered pair of faults."""
+    firsts = chain.from_iterable(singles(shape(lose_commits=lose)) for lose in (False, True))
+    return (partial(_run_pairs, first) for first in firsts)
+
+
+def _chunks(schedules: Iterator[Schedule]) -> Iterator[Work]:
+    every = list(schedules)
+    return (partial(_run_all, tuple(every[start : start + CHUNK])) for start in range(0, len(every), CHUNK))
+
+
+def _run_seeds(start: int, end: int) -> int:
+    return _run_all(map(draw, range(start, end)))
+
+
+def _run_pairs(first: Schedule) -> int:
+    return 1 + _run_all(seconds(first, run(first)))
+
+
+def _run_all(schedules: Iterable[Schedule]) -> int:
+    return sum(1 for _ in map(run, schedules))

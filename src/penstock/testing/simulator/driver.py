@@ -1,0 +1,159 @@
+"""One driver process: the product's coordinator and ledger, run by a fake Spark, in a greenlet of its own."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from greenlet import greenlet
+
+from penstock.commit.coordinator import Coordinator
+from penstock.commit.outcome import StagedBatch
+from penstock.errors import ContentConflict, Fenced, OutcomeUnknown, PenstockError, Refused, Retryable, StagedDataLost
+from penstock.model import Attempt, Batch, Generation, Nonce, Opened, PipelineName, Staged
+from penstock.testing.simulator.checkpoint import Query
+from penstock.testing.simulator.rows import Row
+from penstock.testing.simulator.schedule import Kind
+from penstock.testing.simulator.sinks import FilesSink, KeyedSink, SteppedSink, TableSink
+from penstock.testing.simulator.store import SteppedStore
+from penstock.testing.simulator.trouble import KilledError, SparkStoppedError, ViolationError
+from penstock.testing.simulator.watched import WatchedLedger
+
+if TYPE_CHECKING:
+    from penstock.testing.simulator.simulation import Simulation
+
+PIPELINE = PipelineName("simulated")
+
+
+class Driver:
+    """One run from start to end. Its greenlet is switched to by the simulation alone."""
+
+    def __init__(self, number: int, simulation: "Simulation", *, recover_only: bool) -> None:
+        self.number = number
+        self.killed = False
+        self.ended: BaseException | None = None
+        self._simulation, self._world = simulation, simulation.world
+        self.greenlet = greenlet(self._recover if recover_only else self._run, simulation.hub)
+        shape, targets, history = simulation.schedule.shape, self._world.targets, self._world.history
+        self._sinks: tuple[SteppedSink, ...] = (
+            FilesSink(targets.files, history, self),
+            TableSink(targets.table, history, self),
+            KeyedSink(targets.keyed, history, self),
+        )
+        self._coordinator = Coordinator(
+            pipeline=PIPELINE,
+            ledger=WatchedLedger(SteppedStore(self._world.store, history, self), history, pipeline=PIPELINE),
+            sinks=self._sinks,
+            now_ms=self._world.now_ms,
+            sleep=_no_sleep,
+            retained=shape.retained,
+            prune_every=1,
+        )
+
+    # --- as a Stepper
+
+    def before(self, operation: str, subject: str) -> Kind | None:
+        """As `Stepper.before`."""
+        if self.killed:
+            raise KilledError
+        fault = self._simulation.step(self, operation, subject)
+        if fault is None:
+            return None
+        if fault is Kind.KILL:
+            self.killed = True
+            raise KilledError
+        if fault is Kind.ERROR:
+            raise Retryable(f"{operation} failed before it did anything.", remedy="Try again.")
+        return fault
+
+    def after(self, fault: Kind, operation: str) -> None:
+        """As `Stepper.after`."""
+        if fault is Kind.KILL_AFTER:
+            self.killed = True
+            raise KilledError
+        raise OutcomeUnknown(f"The answer of {operation} was lost.", remedy="Read the store and compare.")
+
+    # --- the program
+
+    def _run(self) -> None:
+        self._guarded(self._deliver_all)
+
+    def _recover(self) -> None:
+        self._guarded(self._open)
+
+    def _guarded(self, program: Callable[[], None]) -> None:
+        try:
+            program()
+        except Fenced as fenced:
+            self._require_newer(fenced)
+            self.ended = fenced
+        except (StagedDataLost, ContentConflict) as error:
+            raise ViolationError(f"I1: driver {self.number} found decided data lost: {error}") from error
+        except ViolationError:
+            raise
+        except Refused as error:
+            if not self._world.checkpoints.refusal_expected:
+                raise ViolationError(f"I11: driver {self.number} was refused for no reason: {error}") from error
+            self.ended = error
+        except (PenstockError, SparkStoppedError, KilledError) as error:
+            self.ended = error
+        except Exception as error:
+            raise ViolationError(f"driver {self.number} crashed: {error!r}") from error
+
+    def _require_newer(self, fenced: Fenced) -> None:
+        if self._coordinator.generation >= self._world.history.generation:
+            raise ViolationError(f"I12: driver {self.number} was told of a newer run, but there is none: {fenced}") from fenced
+
+    def _open(self) -> None:
+        owner = f"driver {self.number}"
+        opened = Opened(owner=owner, checkpoint="simulated", pipeline_digest="0", sinks=tuple(sink.name for sink in self._sinks))
+        self._coordinator.open(opened)
+
+    def _deliver_all(self) -> None:
+        self._open()
+        shape = self._simulation.schedule.shape
+        query = Query(
+            self._world.checkpoints.logs,
+            rows=shape.rows,
+            batch_rows=shape.batch_rows,
+            random=self._simulation.random,
+            stepper=self,
+        )
+        for batch in query.batches():
+            self._coordinator.deliver(batch, lambda generation, batch=batch: self._stage(batch, generation))  # type: ignore[misc]
+
+    # --- the pass
+
+    def _stage(self, batch: Batch, generation: Generation) -> StagedBatch:
+        (offsets,) = batch.offsets
+        assert offsets.end is not None
+        numbers = range(int(offsets.start or 0), int(offsets.end))
+        tasks = self._simulation.schedule.shape.tasks
+        pieces: list[Staged] = []
+        for partition in range(tasks):
+            pieces += self._run_task(batch, generation, partition, numbers[partition::tasks])
+        return StagedBatch(pieces=tuple(pieces), rows_in=len(numbers), schema="{}")
+
+    def _run_task(self, batch: Batch, generation: Generation, partition: int, numbers: range) -> list[Staged]:
+        """Run a task once or twice; Spark returns the messages of one of its attempts."""
+        if not numbers:
+            return []
+        random, shape = self._simulation.random, self._simulation.schedule.shape
+        attempts = 2 if shape.task_twice and random.random() < shape.task_twice else 1
+        told = [self._attempt(batch, generation, partition, number, numbers) for number in range(attempts)]
+        return random.choice(told)
+
+    def _attempt(self, batch: Batch, generation: Generation, partition: int, number: int, numbers: range) -> list[Staged]:
+        salt = self._simulation.random.getrandbits(63)
+        attempt = Attempt(
+            generation=generation,
+            batch_id=batch.batch_id,
+            partition=partition,
+            task_attempt=number,
+            nonce=Nonce(f"{salt:016x}"),
+        )
+        rows = tuple(Row(row, salt) for row in numbers)
+        inline = self._simulation.schedule.shape.inline
+        return [sink.stage(attempt, rows, inline=inline) for sink in self._sinks]
+
+
+def _no_sleep(_seconds: float) -> None:
+    return None

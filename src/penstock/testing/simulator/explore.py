@@ -1,0 +1,48 @@
+"""All the schedules of a kind: single faults, ordered pairs, two drivers interleaved at every step, random ones."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from penstock.testing.simulator.schedule import SMALL, Fault, Kind, Schedule, Shape
+from penstock.testing.simulator.simulation import Outcome, run
+
+LASTING: dict[Kind, tuple[int | None, ...]] = {Kind.STALL: (1, 12, 40, None), Kind.OUTAGE: (5, 12)}
+"""How long faults last when every step is tried. A stalled driver sleeps hardly, into the recovery, into the next batch, to the
+end. An outage outlasts the tries of one operation, or of all."""
+SECONDLY: dict[Kind, tuple[int | None, ...]] = {Kind.STALL: (12, None), Kind.OUTAGE: (5,)}
+"""How long the second fault of a pair lasts."""
+
+
+def shape(*, lose_commits: bool) -> Shape:
+    """The world for enumerated faults; with `lose_commits` every start replays the newest committed batch."""
+    return replace(SMALL, lose_commit=1.0 if lose_commits else 0.0)
+
+
+def faults_at(step: int, lasting: Mapping[Kind, tuple[int | None, ...]]) -> Iterator[Fault]:
+    """Everything that may befall one step."""
+    return (Fault(step, kind, steps) for kind in Kind for steps in lasting.get(kind, (None,)))
+
+
+def singles(world: Shape, *, seed: int = 0) -> Iterator[Schedule]:
+    """Every single fault."""
+    undisturbed = run(Schedule(seed, world))
+    for step in range(1, undisturbed.steps + 1):
+        for fault in faults_at(step, LASTING):
+            yield Schedule(seed, world, (fault,))
+
+
+def seconds(first: Schedule, outcome: Outcome) -> Iterator[Schedule]:
+    """Every second fault after the one of `first`, which ended with `outcome`: mostly during the recovery from it."""
+    (fault,) = first.faults
+    for step in range(fault.step + 1, outcome.steps + 1):
+        for second in faults_at(step, SECONDLY):
+            yield Schedule(first.seed, first.shape, (fault, second))
+
+
+def interleavings(world: Shape, *, seed: int = 0) -> Iterator[Schedule]:
+    """One driver stops at any step, another one takes any number of steps, then the first one goes on to its end."""
+    undisturbed = run(Schedule(seed, world))
+    for step in range(1, undisturbed.steps + 1):
+        alone = run(Schedule(seed, world, (Fault(step, Kind.STALL),)))
+        for steps in range(1, alone.steps - step + 1):
+            yield Schedule(seed, world, (Fault(step, Kind.STALL, steps),))

@@ -1,0 +1,89 @@
+"""What really happened to the ledger, seen from outside the code under test; invariants I7, I8 and I9.
+
+Reads the durable format as any other program would, so that it shares neither values nor mistakes with the codec.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.testing.simulator.targets import Targets
+from penstock.testing.simulator.trouble import ViolationError
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One decision: which batch, up to which row of the source, and the attempts whose pieces it names."""
+
+    position: int
+    query_id: str
+    batch_id: int
+    end: int
+    attempts: frozenset[str]
+
+
+class History:
+    """Watches every object that comes and goes in the ledger's store."""
+
+    def __init__(self, targets: Targets) -> None:
+        self._targets = targets
+        self.length = 0
+        self.nonces: dict[int, str] = {}
+        self.decided: dict[tuple[str, int], Decided] = {}
+        self.newest: Decided | None = None
+        self.floor = 1
+        self.generation = 0
+
+    def created(self, key: str, data: bytes) -> None:
+        """An object came into being under a free key."""
+        folder, _, _ = key.partition("/")
+        number = int(key[-12:])
+        if folder == "floor":
+            self._raise_floor(number)
+        elif number >= self.floor:  # below it the object is no entry, and its writer must be told so
+            self._take(json.loads(data), number)
+
+    def overwritten(self, key: str) -> None:
+        """An object is about to be replaced without a condition."""
+        if key != "hint":
+            raise ViolationError(f"I7: {key} is overwritten")
+
+    def deleted(self, key: str) -> None:
+        """An object is about to be deleted."""
+        if key.startswith("entries/") and int(key[-12:]) >= self.floor:
+            raise ViolationError(f"I7: {key} is deleted, though nothing below {self.floor} may be forgotten")
+
+    def _raise_floor(self, floor: int) -> None:
+        if floor > self.length:
+            raise ViolationError(f"I7: a floor at {floor} forgets the tail at {self.length}")
+        self.floor = max(self.floor, floor)
+
+    def _take(self, entry: dict[str, Any], position: int) -> None:
+        if position != entry["position"] or position != self.length + 1:
+            raise ViolationError(f"I7: entry {entry['position']} is written at {position} behind {self.length} entries")
+        self.length = position
+        self.nonces[position] = entry["nonce"]
+        body = entry["body"]
+        if body["kind"] == "opened":
+            self._open(entry["generation"])
+        elif body["kind"] == "decided":
+            self._decide(position, entry["generation"], body["decision"])
+
+    def _open(self, generation: int) -> None:
+        if generation != self.generation + 1:
+            raise ViolationError(f"I7: generation {generation} follows generation {self.generation}")
+        self.generation = generation
+
+    def _decide(self, position: int, generation: int, decision: dict[str, Any]) -> None:
+        if generation != self.generation:
+            raise ViolationError(f"I9: generation {generation} decides though {self.generation} is open")
+        batch = (decision["query_id"], decision["batch_id"])
+        if batch in self.decided:
+            raise ViolationError(f"I8: batch {batch[1]} is decided a second time, at {position}")
+        if self.newest is not None:
+            self._targets.require_published(self.newest.position, before=position)
+        attempts = frozenset(piece["attempt"] for piece in decision["staged"])
+        self.newest = Decided(position, *batch, int(decision["offsets"][0]["end"]), attempts)
+        self.decided[batch] = self.newest
+        for piece in decision["staged"]:
+            self._targets.of(piece["sink"]).decided[piece["name"]] = position

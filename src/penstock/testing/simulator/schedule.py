@@ -1,0 +1,131 @@
+"""What happens when: a world's shape and the mishaps in it, as a value that can be written down and replayed."""
+
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+
+from penstock.errors import Usage
+
+
+class Kind(str, Enum):
+    """What befalls a driver at a step."""
+
+    ERROR = "error"
+    """The operation fails before it did anything."""
+    LOST = "lost"
+    """The operation happens, its answer is lost."""
+    KILL = "kill"
+    """The driver dies before the operation."""
+    KILL_AFTER = "kill-after"
+    """The driver dies after the operation."""
+    STALL = "stall"
+    """The driver stands still before the operation, is taken for dead, and goes on later: a zombie beside a new driver."""
+    OUTAGE = "outage"
+    """The operation happens and its answer is lost, and nothing works for some steps after it, for any driver."""
+    RIVAL = "rival"
+    """Another driver is started while this one goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`kind` befalls whoever takes `step`.
+
+    A stall or an outage is over `steps` later. None, for a stall: when nobody else can do anything, and maintenance has removed
+    everything that was published.
+    """
+
+    step: int
+    kind: Kind
+    steps: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.step}:{self.kind.value}" + ("" if self.steps is None else f":{self.steps}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How large a world is, and what else goes on in it, each with its probability per occasion."""
+
+    rows: int
+    batch_rows: int
+    tasks: int
+    retained: int
+    inline: bool
+    switch: float = 0.0
+    """How often two live drivers take turns."""
+    task_twice: float = 0.0
+    """How often a task is run a second time, as retries and speculation do."""
+    lose_commit: float = 0.0
+    """How often the checkpoint's newest commit is gone at a start."""
+    wrong_checkpoint: float = 0.0
+    """How often the checkpoint is replaced at a start: by an older copy, by nothing, by itself without its query id."""
+    maintenance: float = 0.0
+    """How often maintenance removes something published, per step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One run of the simulator, in full."""
+
+    seed: int
+    shape: Shape
+    faults: tuple[Fault, ...] = ()
+    drawn: bool = False
+    """Whether shape and faults follow from the seed alone."""
+
+    @property
+    def command(self) -> str:
+        """The command that replays it."""
+        faults = "" if self.drawn else f" --schedule {','.join(map(str, self.faults)) or 'none'}"
+        replay = " --lose-commits" if not self.drawn and self.shape.lose_commit else ""
+        return f"python -m penstock.testing.simulator --seed {self.seed}{faults}{replay}"
+
+
+SMALL = Shape(rows=3, batch_rows=2, tasks=1, retained=3, inline=False)
+"""The world in which faults are tried one by one and in pairs."""
+
+LONGEST_FAULT_STEP = 110
+
+
+def draw(seed: int) -> Schedule:
+    """The random schedule of `seed`: up to three faults in a world of random shape."""
+    random = Random(seed)  # noqa: S311 - repeatable, not secret
+    rows = random.randint(2, 6)
+    chance = random.random()
+    shape = Shape(
+        rows=rows,
+        batch_rows=random.randint(1, 3),
+        tasks=random.randint(1, 2),
+        retained=random.choice((2, 3, 5, 1000)),
+        inline=random.random() < 0.5,
+        switch=random.choice((0.0, 0.05, 0.3)),
+        task_twice=random.choice((0.0, 0.2)),
+        lose_commit=random.choice((0.0, 0.3, 1.0)) if chance < 0.5 else 0.0,
+        wrong_checkpoint=0.4 if chance > 0.85 else 0.0,
+        maintenance=random.choice((0.0, 0.02)),
+    )
+    faults = [_draw_fault(random) for _ in range(random.choice((1, 2, 3, 3)))]
+    return Schedule(seed, shape, tuple(sorted(faults, key=lambda fault: fault.step)), drawn=True)
+
+
+def _draw_fault(random: Random) -> Fault:
+    kind = random.choice(tuple(Kind))
+    step = random.randint(1, LONGEST_FAULT_STEP)
+    if kind is Kind.OUTAGE:
+        return Fault(step, kind, random.randint(1, 30))
+    return Fault(step, kind, random.randint(1, 90) if kind is Kind.STALL and random.random() < 0.7 else None)
+
+
+def parse_faults(text: str) -> tuple[Fault, ...]:
+    """The faults of `--schedule`: `step:kind[:steps]`, separated by commas, or `none`. Raises Usage."""
+    return () if text == "none" else tuple(_parse_fault(part) for part in text.split(","))
+
+
+def _parse_fault(text: str) -> Fault:
+    step, _, rest = text.partition(":")
+    kind, _, steps = rest.partition(":")
+    try:
+        return Fault(int(step), Kind(kind), int(steps) if steps else None)
+    except ValueError:
+        kinds = ", ".join(kind.value for kind in Kind)
+        raise Usage(f"{text!r} is no fault.", remedy=f"Write step:kind[:steps] with a kind of {kinds}.") from None

@@ -1,0 +1,71 @@
+"""What people and crashes do to the checkpoint between two runs, and which checkpoint the ledger continues."""
+
+from random import Random
+
+from penstock.model import QueryId
+from penstock.testing.simulator.checkpoint import Logs
+from penstock.testing.simulator.history import History
+from penstock.testing.simulator.schedule import Shape
+from penstock.testing.simulator.trouble import ViolationError
+
+
+class Checkpoints:
+    """The checkpoint in use, which may be a wrong one for one run. A driver that still runs keeps the one it started with."""
+
+    def __init__(self, shape: Shape, random: Random, history: History) -> None:
+        self._shape, self._random, self._history = shape, random, history
+        self.logs = self._right = Logs(QueryId("query-0"))
+        self.refusal_expected = False
+        self._older = self.logs.copy()
+        self._every = [self.logs]
+        self._committed_before = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether Spark would find nothing to do any more, on the right checkpoint."""
+        return self.logs.is_done(self._shape.rows) and self._agrees(self.logs)
+
+    def before_start(self) -> None:
+        """Put the right checkpoint back if a wrong one was tried; then something may happen to it."""
+        self._restore()
+        if self._happens(self._shape.wrong_checkpoint):
+            self._replace(self._random.choice((self._older.copy, self._deleted, self._without_metadata))())
+        elif self._happens(self._shape.lose_commit):
+            self.logs.lose_newest_commit()
+        self._older = self.logs.copy()
+
+    def _replace(self, wrong: Logs) -> None:
+        self.logs = wrong
+        self._every.append(wrong)
+        self._committed_before = len(wrong.commits)
+        self.refusal_expected = True
+
+    def _restore(self) -> None:
+        """The operator takes the checkpoint that agrees with the ledger: the right one, or one that was accepted."""
+        tried = self.logs
+        agreeing = next((logs for logs in (self._right, *self._every) if self._agrees(logs)), None)
+        if agreeing is None:
+            raise ViolationError("I8: the ledger continues no checkpoint that ever was")
+        self.logs = self._right = agreeing
+        if tried.query_id != self.logs.query_id and len(tried.commits) > self._committed_before:
+            raise ViolationError(f"I1: batches of {tried.query_id} were taken for those of {self.logs.query_id}")
+
+    def _agrees(self, logs: Logs) -> bool:
+        return all(
+            decided.query_id == logs.query_id and logs.ends.get(decided.batch_id) == decided.end
+            for decided in self._history.decided.values()
+        )
+
+    def _deleted(self) -> Logs:
+        """Spark starts anew: another query id, and batches count from 0."""
+        return Logs(self._new_query())
+
+    def _without_metadata(self) -> Logs:
+        """The logs are there, but Spark gives the query another id."""
+        return Logs(self._new_query(), dict(self.logs.ends), set(self.logs.commits))
+
+    def _new_query(self) -> QueryId:
+        return QueryId(f"query-{len(self._every)}")
+
+    def _happens(self, probability: float) -> bool:
+        return probability > 0 and self._random.random() < probability

@@ -1,0 +1,170 @@
+"""What the three kinds of sink write to, shared by all drivers; invariants I1-I3, I6, I8 and I10.
+
+Only decided rows may become visible, what is visible goes away by maintenance alone, and staging that may still be needed stays.
+"""
+
+from collections import Counter
+from random import Random
+
+from penstock.model import Attempt, SinkName
+from penstock.testing.simulator.rows import Row
+from penstock.testing.simulator.trouble import ViolationError
+
+Rows = tuple[Row, ...]
+
+FILES, TABLE, KEYED = SinkName("files"), SinkName("table"), SinkName("keyed")
+KEYS = 5
+"""Rows share a key when their numbers are equal modulo this; no batch holds two such rows."""
+
+
+class Target:
+    """One sink's place: invisible staging, a marker, and what the ledger decided for it."""
+
+    def __init__(self, sink: SinkName) -> None:
+        self.sink = sink
+        self.staged: dict[str, Rows] = {}
+        self.wrote: dict[str, Rows] = {}
+        self.decided: dict[str, int] = {}
+        self.marked = 0
+
+    def stage(self, name: str, rows: Rows) -> None:
+        """A task attempt leaves a piece. What was in it is remembered for ever."""
+        if name in self.wrote:
+            raise ViolationError(f"I3: two attempts share the name {name}")
+        self.wrote[name] = self.staged[name] = rows
+
+    def raise_marker(self, position: int) -> None:
+        """Set the marker unless a greater one is there; one atomic operation, as in every real target."""
+        self.marked = max(self.marked, position)
+
+    def collect(self, name: str, *, generation: int, newest_batch: int) -> None:
+        """The sweep removes a staged piece; `generation` is the open one, `newest_batch` the last decided one."""
+        if self.decided.get(name, 0) > self.marked:
+            raise ViolationError(f"I10: {name} is collected, though it is decided and not published in {self.sink}")
+        attempt = Attempt.find(name)
+        assert attempt is not None
+        if name not in self.decided and attempt.generation == generation and attempt.batch_id > newest_batch:
+            raise ViolationError(f"I10: {name} is collected, though its batch is being staged")
+        self.staged.pop(name, None)
+
+    def require_decided(self, name: str) -> None:
+        """Raises ViolationError if what becomes visible is no part of a batch."""
+        if name not in self.decided:
+            raise ViolationError(f"I3: {name} becomes visible in {self.sink}, though nobody decided it")
+
+    def content(self) -> Counter[Row]:
+        """Every row that is visible, or was and was removed by maintenance."""
+        raise NotImplementedError
+
+    def expected(self) -> Counter[Row]:
+        """What `content` must be once everything decided is published."""
+        return Counter(row for name in self.decided for row in self.wrote[name])
+
+    def maintain(self, random: Random | None) -> None:
+        """Maintenance removes one published thing, or without `random` all of them."""
+        raise NotImplementedError
+
+
+class FilesTarget(Target):
+    """Staging kind: publishing consumes the staged piece."""
+
+    def __init__(self) -> None:
+        super().__init__(FILES)
+        self.visible: dict[str, Rows] = {}
+        self._removed: Counter[Row] = Counter()
+
+    def promote(self, name: str) -> bool | None:
+        """Make a staged piece visible; False if it is already, None if it is nowhere."""
+        if name not in self.staged:
+            return False if name in self.visible else None
+        self.require_decided(name)
+        self.visible[name] = self.staged.pop(name)
+        return True
+
+    def content(self) -> Counter[Row]:
+        """As `Target.content`."""
+        return self._removed + Counter(row for rows in self.visible.values() for row in rows)
+
+    def maintain(self, random: Random | None) -> None:
+        """As `Target.maintain`."""
+        published = sorted(name for name in self.visible if self.decided[name] <= self.marked)
+        for name in published if random is None else random.sample(published, min(1, len(published))):
+            self._removed.update(self.visible.pop(name))
+
+
+class TableTarget(Target):
+    """Transactional kind: rows and marker in one transaction."""
+
+    def __init__(self) -> None:
+        super().__init__(TABLE)
+        self._rows: list[Row] = []
+        self._removed: list[Row] = []
+
+    def transact(self, pieces: dict[str, Rows], position: int) -> bool:
+        """Insert rows and raise the marker, unless the marker is there already: then False."""
+        if self.marked >= position:
+            return False
+        for name, rows in pieces.items():
+            self.require_decided(name)
+            self._rows += rows
+        self.raise_marker(position)
+        return True
+
+    def content(self) -> Counter[Row]:
+        """As `Target.content`."""
+        return Counter(self._rows + self._removed)
+
+    def maintain(self, random: Random | None) -> None:
+        """As `Target.maintain`."""
+        count = len(self._rows) if random is None else min(1, len(self._rows))
+        self._removed += self._rows[:count]
+        del self._rows[:count]
+
+
+class KeyedTarget(Target):
+    """Idempotent kind: the last timestamp wins, and the timestamp is the decision's position."""
+
+    def __init__(self) -> None:
+        super().__init__(KEYED)
+        self._values: dict[int, tuple[int, Row]] = {}
+
+    def write(self, name: str, row: Row, position: int) -> None:
+        """Write one row under its key."""
+        self.require_decided(name)
+        key = row.number % KEYS
+        before = self._values.get(key)
+        if before is None or before[0] <= position:
+            self._values[key] = (position, row)
+
+    def content(self) -> Counter[Row]:
+        """As `Target.content`."""
+        return Counter(row for _, row in self._values.values())
+
+    def expected(self) -> Counter[Row]:
+        """The newest decided row of every key."""
+        newest: dict[int, tuple[int, Row]] = {}
+        for name, position in self.decided.items():
+            for row in self.wrote[name]:
+                newest[row.number % KEYS] = max(newest.get(row.number % KEYS, (0, row)), (position, row))
+        return Counter(row for _, row in newest.values())
+
+    def maintain(self, random: Random | None) -> None:
+        """A removed key keeps its tombstone in such stores; there is nothing that could come back."""
+
+
+class Targets:
+    """All of them."""
+
+    def __init__(self) -> None:
+        self.files, self.table, self.keyed = FilesTarget(), TableTarget(), KeyedTarget()
+        self.all: tuple[Target, ...] = (self.files, self.table, self.keyed)
+
+    def of(self, sink: str) -> Target:
+        """The target of one sink."""
+        return next(target for target in self.all if target.sink == sink)
+
+    def require_published(self, position: int, *, before: int) -> None:
+        """Raises ViolationError unless every sink shows the decision at `position`."""
+        for target in self.all:
+            if target.marked < position:
+                raise ViolationError(f"I8: {before} is decided before {position} is published in {target.sink}")

@@ -1,0 +1,1 @@
+"""From the sources' DataFrames to the one that is delivered."""

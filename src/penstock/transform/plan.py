@@ -1,0 +1,125 @@
+"""Spark's analysed logical plan, read from its text: the same on classic sessions and on Spark Connect.
+
+The text draws a tree with `+- `, `:- ` and `:  `; a line that does not fit the tree continues the one before it (a literal with
+a line break in it).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.errors import Usage
+from penstock.model import SourceName
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_LINE = re.compile(r"((?:[: ] {2})*(?:[:+]- )?)([!'~]*)([A-Z]\w*)(.*)", re.DOTALL)
+_STREAMS = frozenset({"StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelation", "StreamingDataSourceV2Relation"})
+_HEADING = "== Analyzed Logical Plan =="
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNode:
+    """One operator: its name (`Aggregate`), everything that stands behind the name, and its inputs."""
+
+    name: str
+    detail: str
+    children: "tuple[PlanNode, ...]"
+
+    def walk(self) -> "Iterator[PlanNode]":
+        """The node itself and everything below it, each before its inputs, the inputs from left to right: Spark's own order."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether rows keep arriving here: some source below is a stream."""
+        return any(node.name in _STREAMS for node in self.walk())
+
+
+def plan_of(frame: "DataFrame") -> PlanNode:
+    """The analysed plan of a DataFrame; for a streaming one nothing runs. Raises Usage if the text is not understood."""
+    return parse_plan(_plan_text(frame))
+
+
+def _plan_text(frame: "DataFrame") -> str:
+    explained = getattr(frame, "_explain_string", None)
+    if explained is None:
+        return str(frame._jdf.queryExecution().analyzed().toString())
+    return str(explained(extended=True)).partition(_HEADING)[2].partition("\n== ")[0].partition("\n")[2]
+
+
+def parse_plan(text: str) -> PlanNode:
+    """The tree in the text of a plan. Raises Usage."""
+    lines = list(_joined(text.strip("\n").split("\n")))
+    if not lines or lines[0].depth != 0:
+        raise Usage("Spark's plan of the query could not be read.", remedy="Report it with the output of df.explain(True).")
+    return _tree(lines, 0)[0]
+
+
+@dataclass(slots=True)
+class _Line:
+    depth: int
+    name: str
+    detail: str
+
+
+def _joined(lines: Sequence[str]) -> Iterator[_Line]:
+    current: _Line | None = None
+    for text in lines:
+        found = _LINE.fullmatch(text)
+        depth = len(found[1]) // 3 if found else 0
+        if found is None or (current is not None and (depth == 0 or depth > current.depth + 1)):
+            if current is not None:
+                current.detail += "\n" + text
+            continue
+        if current is not None:
+            yield current
+        current = _Line(depth, found[3], found[4].strip())
+    if current is not None:
+        yield current
+
+
+def _tree(lines: Sequence[_Line], index: int) -> tuple[PlanNode, int]:
+    line = lines[index]
+    children: list[PlanNode] = []
+    index += 1
+    while index < len(lines) and lines[index].depth > line.depth:
+        child, index = _tree(lines, index)
+        children.append(child)
+    return PlanNode(line.name, line.detail, tuple(children)), index
+
+
+def source_order(plan: PlanNode, names: Sequence[SourceName]) -> tuple[SourceName, ...]:
+    """The query's sources in the order in which Spark logs their offsets: one name for each place in the plan.
+
+    A source that the query reads in two places through one relation (a union with itself) is named twice; one that Spark reads
+    twice (a join with itself) is `name` and then `name#2`. Streams that were opened elsewhere are `source-1`, `source-2`, …
+    """
+    given: dict[str, SourceName] = {}
+    order = []
+    for name, relation in _relations(plan, None, frozenset(names)):
+        key = relation.name + relation.detail
+        if key not in given:
+            given[key] = _unused(name, set(given.values()), len(given))
+        order.append(given[key])
+    return tuple(order)
+
+
+def _unused(name: str | None, used: set[SourceName], place: int) -> SourceName:
+    base = name if name is not None else f"source-{place + 1}"
+    copies = sum(other == base or other.startswith(f"{base}#") for other in used)
+    return SourceName(base if copies == 0 else f"{base}#{copies + 1}")
+
+
+def _relations(node: PlanNode, alias: str | None, names: frozenset[SourceName]) -> Iterator[tuple[str | None, PlanNode]]:
+    if node.name in _STREAMS:
+        yield alias, node
+    if node.name == "SubqueryAlias":
+        inner = node.detail.replace("``", "\0").strip("`").replace("\0", "`")
+        alias = inner if inner in names else alias
+    for child in node.children:
+        yield from _relations(child, alias, names)

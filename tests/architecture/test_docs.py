@@ -1,0 +1,68 @@
+"""Links lead somewhere, every module is listed, and every document is reachable from the README."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from docs import modules
+
+from tests.architecture.reading import PACKAGE, ROOT, markdown_files, name_of, python_files, tree_of
+
+LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def links_of(path: Path) -> list[str]:
+    return LINK.findall(FENCED.sub("", path.read_text(encoding="utf-8")))
+
+
+def anchors_of(path: Path) -> set[str]:
+    """As GitHub makes them: lower case, punctuation dropped, blanks to hyphens."""
+    headings = re.findall(r"^#+ (.+)$", FENCED.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", markdown_files(), ids=name_of)
+def test_docs_links_lead_somewhere(path: Path) -> None:
+    broken = []
+    for link in links_of(path):
+        place, _, anchor = link.partition("#")
+        if place.startswith(("https://", "mailto:")):
+            continue
+        target = (path.parent / place).resolve() if place else path
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors_of(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_docs_are_all_reachable_from_the_readme() -> None:
+    seen: set[Path] = set()
+    ahead = [ROOT / "README.md"]
+    while ahead:
+        path = ahead.pop()
+        if path in seen or path.suffix != ".md" or not path.exists():
+            continue
+        seen.add(path)
+        ahead += [(path.parent / link.partition("#")[0]).resolve() for link in links_of(path) if not link.startswith("http")]
+    assert [name_of(path) for path in markdown_files() if path not in seen] == []
+
+
+def test_docs_list_every_module_as_it_is_now() -> None:
+    text = modules.PAGE.read_text(encoding="utf-8")
+    assert text == modules.page(text), "run `make docs`"
+    listed = re.findall(r"^\| `([\w/]+\.py)` \|", text, re.MULTILINE)
+    assert sorted(listed) == sorted(
+        path.relative_to(PACKAGE).as_posix() for folder in folders() for path in modules.modules(folder)
+    ), "a folder is missing in docs/modules.py"
+
+
+def folders() -> list[str]:
+    return ["", *sorted({path.relative_to(PACKAGE).parts[0] for path in PACKAGE.glob("*/**/*.py")})]
+
+
+@pytest.mark.parametrize("path", python_files("src", "demo", "bench", "docs"), ids=name_of)
+def test_docs_every_file_says_what_it_is(path: Path) -> None:
+    docstring = ast.get_docstring(tree_of(path))
+    assert docstring or not path.read_text(encoding="utf-8").strip()
+    assert not docstring or re.match(r".*?[.!?](\s|$)", docstring, re.DOTALL)

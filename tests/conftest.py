@@ -1,0 +1,60 @@
+"""For every layer: fast layers run first, Spark starts fast, and in CI a skipped test is a failed one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests import fast_spark
+
+LAYERS = ("unit", "architecture", "simulation", "conformance", "upgrade", "spark", "crash", "mutation")
+START_SPARK = {"spark", "crash"}
+HANGS_AFTER_S = {"unit": 120, "architecture": 120}
+"""Where a test takes milliseconds, a hang shall not cost the ten minutes that the other layers are given."""
+
+IN_CI = os.environ.get("CI") == "true"
+
+
+def layer_of(path: Path) -> str:
+    folder = path.relative_to(Path(__file__).parent).parts[0]
+    return folder if folder in LAYERS else LAYERS[0]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LAYERS.index(layer_of(item.path)))
+    for item in items:
+        layer = layer_of(item.path)
+        if layer in HANGS_AFTER_S and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(HANGS_AFTER_S[layer]))
+        if layer in {"spark", "crash", "mutation"}:
+            item.add_marker(getattr(pytest.mark, layer))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Once the selection is known: does anything of it start Spark?"""
+    if session.config.option.collectonly or not any(
+        item.get_closest_marker(name) for item in session.items for name in START_SPARK
+    ):
+        return
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", fast_spark.submit_args(session.config.cache.mkdir("spark")))
+
+
+def _fail_in_ci(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if not IN_CI or not report.skipped or hasattr(report, "wasxfail"):
+        return
+    report.outcome = "failed"
+    report.longrepr = (
+        f"skipped, which CI does not allow: {report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr}"
+    )
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    outcome = yield
+    _fail_in_ci(outcome.get_result())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector):
+    outcome = yield
+    _fail_in_ci(outcome.get_result())

@@ -1,0 +1,46 @@
+"""`penstock` in the test's own process: a command finds the shared Spark session active and need not start a Java process.
+
+Everything else is as in a process of its own: arguments, exit code, standard output and error.
+"""
+
+import io
+import json
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.cli.app import main
+from penstock.faults import arm
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The last object on standard output."""
+        value: dict[str, Any] = json.loads(self.out.splitlines()[-1])
+        return value
+
+    def __str__(self) -> str:
+        return f"exit {self.code}\n{self.out}{self.err}"
+
+
+def penstock(*arguments: str, faults: str = "") -> Ended:
+    """Run `penstock ARGUMENTS` with `faults` armed."""
+    out, err = io.StringIO(), io.StringIO()
+    arm(faults)
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            main(arguments)
+    except SystemExit as left:
+        code = left.code
+    finally:
+        arm("")
+    assert isinstance(code, int)
+    return Ended(code, out.getvalue(), err.getvalue())

@@ -1,0 +1,262 @@
+"""Every fault point x kind through the whole pipeline, with a reader watching: what comes out is exact, whatever happened.
+
+CI runs a seeded slice; `make soak` runs all of them (PENSTOCK_SOAK_FAULTS=all). The seed is printed; PENSTOCK_SEED replays it.
+"""
+
+import os
+import random
+import signal
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.cli.crashtest import fault_list
+from penstock.codec import encode_document, encode_entry
+from penstock.model import Entry, Generation, PipelineName, Position
+from penstock.testing.entries import opened_entry
+from tests.crash.commandline import penstock
+from tests.crash.killing import await_session_end
+from tests.crash.probe import Probe
+from tests.crash.world import World, make_world
+
+EVERYTHING = os.environ.get("PENSTOCK_SOAK_FAULTS") == "all"
+SLICE = 6
+SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(300)]
+
+TASK_POINTS = (
+    *("stage.start", "stage.report", "parquet.stage.open", "parquet.stage.write", "parquet.stage.sync", "parquet.stage.seal"),
+    *("spool.write", "spool.sync"),
+)
+PARQUET_POINTS = (
+    *("parquet.prepare", "parquet.publish.directory", "parquet.publish.sync", "parquet.marker.read", "parquet.marker.write"),
+    *("parquet.marker.sync", "parquet.marker.place", "parquet.marker.seal", "parquet.marker.forget"),
+)
+SQLITE_POINTS = ("sqlite.prepare", "sqlite.begin", "sqlite.move", "sqlite.mark", "sqlite.commit")
+SQLITE_LEDGER_POINTS = ("ledger.sqlite_insert", "ledger.sqlite_commit")
+SPOOL_POINTS = ("spool.claim", "spool.read", "spool.discard")
+PROOF_PUTS, PROOF_WINNERS = 100, 20
+"""How often the self-test of a ledger in a directory writes an object, and how often it creates one."""
+
+OLD_ENTRIES = 20_998
+"""The next run opens at position 20,999 and decides at 21,000, where entries below 1,000 are pruned."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A pipeline that reaches `points`. `at`: occurrences that are worth a try where the first is not the only one.
+
+    By default the pieces of a task are too large to travel in the decision.
+    """
+
+    points: tuple[str, ...]
+    files: int = 4
+    rows_per_file: int = 12_000
+    changes: tuple[tuple[str, str], ...] = ()
+    before: str = ""
+    old_ledger: str = ""
+    at: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def ledger(place: str) -> tuple[tuple[str, str], ...]:
+    return (("trigger:", f"ledger: {place}\ntrigger:"),)
+
+
+LINKS = ", ".join(f"{name}: {{url: ./lake/{name.lower()}, options: {{publish_by: link}}}}" for name in ("EWR", "JFK", "LGA"))
+SHOWN = "guarantee: at_least_once\nsinks:\n  people: {type: console, rows: 2}\n  last: {type: memory}\n"
+
+VARIANTS: Mapping[str, Variant] = {
+    "usual": Variant(
+        points=(
+            *(*TASK_POINTS, "stage.collect", *PARQUET_POINTS, "rename.move", *SQLITE_POINTS, *SQLITE_LEDGER_POINTS),
+            *SPOOL_POINTS,
+        ),
+        at={
+            **dict.fromkeys((*SQLITE_LEDGER_POINTS, "sqlite.begin", "sqlite.move", "sqlite.mark", "sqlite.commit"), (1, 2, 3)),
+            **dict.fromkeys(("stage.start", "stage.report", "spool.write", "spool.sync", "spool.read"), (1, 2)),
+            **dict.fromkeys(("parquet.marker.read", "parquet.marker.write", "parquet.marker.place"), (1, 5, 9)),
+            **dict.fromkeys(("rename.move", "parquet.publish.sync", "parquet.stage.write"), (1, 4, 30)),
+        },
+    ),
+    "swept": Variant(points=("parquet.sweep.unlink", "spool.sweep"), before="stage.report=error"),
+    "linked": Variant(
+        points=("hardlink.link", "hardlink.unlink"),
+        changes=(("{EWR: ./lake/ewr, JFK: ./lake/jfk, LGA: ./lake/lga}", f"{{{LINKS}}}"),),
+        at={"hardlink.link": (1, 20), "hardlink.unlink": (1, 20)},
+    ),
+    "riding": Variant(
+        points=(*SQLITE_LEDGER_POINTS, "sqlite.move", "sqlite.mark", "spool.discard", "spool.read"),
+        changes=ledger("sqlite:///warehouse.db"),
+        at=dict.fromkeys(SQLITE_LEDGER_POINTS, (1, 2, 3)),
+    ),
+    "ledger in a directory": Variant(
+        points=(
+            *("ledger.append", "ledger.read_floors", "ledger.hint", "ledger.directory_write", "ledger.directory_sync_file"),
+            *("ledger.directory_link", "ledger.directory_unlink", "ledger.directory_sync"),
+        ),
+        files=9,
+        rows_per_file=100,
+        changes=(*ledger("./state/ledger"), ("maxFilesPerTrigger: 2", "maxFilesPerTrigger: 1")),
+        at={
+            **dict.fromkeys(("ledger.append", "ledger.read_floors"), (1, 2, 3)),
+            **{
+                f"ledger.directory_{step}": (1, PROOF_PUTS + 1, PROOF_PUTS + 2, PROOF_PUTS + 3)
+                for step in ("write", "sync_file", "link", "unlink")
+            },
+            "ledger.directory_sync": (1, PROOF_WINNERS + 1, PROOF_WINNERS + 2, PROOF_WINNERS + 3),
+        },
+    ),
+    "old ledger": Variant(points=("ledger.sqlite_prune",), old_ledger="sqlite"),
+    "old ledger in a directory": Variant(
+        points=("ledger.write_floor", "ledger.forget"), changes=ledger("./state/ledger"), old_ledger="directory"
+    ),
+    "at least once": Variant(points=("console.print",), changes=(("sinks:\n", SHOWN),)),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    variant: str
+    point: str
+    kind: str
+    occurrence: int
+
+    def __str__(self) -> str:
+        return f"{self.variant}: {self.point}={self.kind}@{self.occurrence}"
+
+    @property
+    def faults(self) -> str:
+        return f"{self.point}={self.kind}{':0.3' if self.kind == 'stall' else ''}@{self.occurrence}"
+
+    @property
+    def kills(self) -> bool:
+        return self.kind in {"kill", "torn"}
+
+
+def cases() -> Sequence[Case]:
+    kinds = {point.name: point.kinds for point in fault_list().points}
+    every = [
+        Case(name, point, kind, occurrence)
+        for name, variant in VARIANTS.items()
+        for point in variant.points
+        for kind in kinds[point]
+        for occurrence in variant.at.get(point, (1,))
+    ]
+    return every if EVERYTHING else random.Random(SEED).sample(every, SLICE)
+
+
+def test_every_point_is_reached_by_some_variant() -> None:
+    reached = {point for variant in VARIANTS.values() for point in variant.points}
+    assert reached == {point.name for point in fault_list().points}
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_one_fault_loses_nothing_and_doubles_nothing(
+    spark: SparkSession, tmp_path: Path, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    print(f"PENSTOCK_SEED={SEED} {case}")
+    world, once = world_of(tmp_path / "world", VARIANTS[case.variant]), tmp_path / "once"
+    once.mkdir()
+    monkeypatch.setenv("PENSTOCK_FAULTS_ONCE", str(once))
+    with Probe(world) as probe:
+        told = end_with_fault(world, case)
+        assert list(once.iterdir()), f"{case} was not reached: {told}"
+        second = second_fault(case)
+        again = penstock("run", str(world.file), "--json", faults=second)
+        print(f"first: {told}\nthen, with {second}: exit {again.code} {again.err}")
+        done = penstock("run", str(world.file), "--json")
+        assert done.code == 0, str(done)
+        swept = penstock("sweep", str(world.file), "--yes", "--json")
+        assert swept.code == 0, str(swept)
+    assert probe.violations == []
+    world.assert_exact()
+    verified = penstock("verify", str(world.file), "--json")
+    assert verified.code == 0, str(verified)
+
+
+def world_of(root: Path, variant: Variant) -> World:
+    world = make_world(root, files=variant.files, rows_per_file=variant.rows_per_file, seed=SEED)
+    world.rewrite(*variant.changes)
+    if variant.old_ledger:
+        write_old_ledger(root / "state", variant.old_ledger)
+    if variant.before:
+        assert penstock("run", str(world.file), "--json", faults=variant.before).code != 0
+        assert list(world.staging())
+    return world
+
+
+def end_with_fault(world: World, case: Case) -> str:
+    """Run with the fault armed; how the run ended."""
+    if not case.kills:
+        ended = penstock("run", str(world.file), "--json", faults=case.faults)
+        assert ended.code in ({0} if case.kind == "stall" else {0, 1, 75}), str(ended)
+        assert_told(ended.code, ended.err)
+        return f"exit {ended.code} {ended.err}"
+    process = world.start("run", str(world.file), "--json", faults=case.faults, once=Path(os.environ["PENSTOCK_FAULTS_ONCE"]))
+    out, err = process.communicate(timeout=120)
+    assert process.returncode in {-signal.SIGKILL, 1}, f"{process.returncode} {out}{err}"
+    await_session_end(process.pid)
+    return f"exit {process.returncode} {err}"
+
+
+def assert_told(code: int, err: str) -> None:
+    lines = err.splitlines()
+    if code == 0:
+        assert lines == []
+    else:
+        assert len(lines) == 2, err
+        assert lines[0].startswith("error: ")
+
+
+def second_fault(case: Case) -> str:
+    """Something that fails in the recovery, too."""
+    generator = random.Random(f"{SEED} {case}")
+    points = [point for point in VARIANTS[case.variant].points if point != case.point]
+    return f"{generator.choice(points)}={generator.choice(['error', 'lost'])}" if points else ""
+
+
+# --- ledgers that have seen many batches
+
+
+def write_old_ledger(state: Path, kind: str) -> None:
+    """The first and the last entries of a ledger of runs that delivered nothing."""
+    entries = [*old_entries(range(1, 6)), *old_entries(range(OLD_ENTRIES - 8, OLD_ENTRIES + 1))]
+    state.mkdir(parents=True)
+    if kind == "sqlite":
+        write_old_database(state / "ledger.db", entries)
+        return
+    for entry in entries:
+        path = state / "ledger" / "entries" / f"{entry.position // 1000:09d}" / f"{entry.position:012d}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode_entry(entry))
+    hint = encode_document("penstock.ledger.hint", 1, {"position": OLD_ENTRIES - 6})
+    (state / "ledger" / "hint").write_bytes(hint)
+
+
+def old_entries(positions: range) -> Iterator[Entry]:
+    first = opened_entry(pipeline=PipelineName("crash"))
+    for position in positions:
+        yield Entry(
+            pipeline=first.pipeline,
+            position=Position(position),
+            generation=Generation(position),
+            nonce=first.nonce,
+            written_at_ms=0,
+            body=first.body,
+            summary=first.summary,
+        )
+
+
+def write_old_database(path: Path, entries: Sequence[Entry]) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "CREATE TABLE penstock_ledger (position INTEGER PRIMARY KEY, pipeline TEXT NOT NULL, entry TEXT NOT NULL)"
+        )
+        rows = [(entry.position, entry.pipeline, encode_entry(entry).decode()) for entry in entries]
+        connection.executemany("INSERT INTO penstock_ledger VALUES (?, ?, ?)", rows)
+    connection.close()

@@ -1,0 +1,191 @@
+"""A scratch pipeline with a known source: what must come out is known row by row before anything runs."""
+
+import csv
+import json
+import os
+import random
+import re
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+Row = tuple[object, ...]
+ACCOUNTS = ("EWR", "JFK", "LGA")
+SCHEMA = "id INT, origin STRING, month INT, payload STRING, amount DOUBLE"
+
+_STAYS = re.compile(r"[0-9a-f]{16}\.id|marker-\d{20}\.json")
+
+PIPELINE = """\
+pipeline: crash
+home: ./state
+spark:
+  master: {master}
+  conf: {{spark.ui.enabled: false, spark.sql.shuffle.partitions: 2, spark.driver.memory: 1g, spark.log.level: "OFF"}}
+sources:
+  flights:
+    format: csv
+    path: ./incoming
+    schema: "{schema}"
+    options: {{header: true, maxFilesPerTrigger: {files}}}
+sinks:
+  lake:
+    type: parquet
+    accounts: {{EWR: ./lake/ewr, JFK: ./lake/jfk, LGA: ./lake/lga}}
+    route: {{column: origin}}
+    partition_by: [month]
+  warehouse:
+    type: sqlite
+    url: sqlite:///warehouse.db
+    table: flights
+trigger: {{available_now: true}}
+{extra}
+"""
+
+
+@dataclass(frozen=True)
+class World:
+    """One scratch directory with pipeline file, source and sinks."""
+
+    root: Path
+    expected: Mapping[str, "Counter[Row]"]
+
+    @property
+    def file(self) -> Path:
+        return self.root / "pipeline.yaml"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "state" / "checkpoint"
+
+    def account(self, name: str) -> Path:
+        return self.root / "lake" / name.lower()
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "penstock", *arguments]
+
+    def start(self, *arguments: str, faults: str = "", once: Path | None = None) -> "subprocess.Popen[str]":
+        """`penstock ARGUMENTS` in a session of its own; the caller awaits or kills it."""
+        environment = {**os.environ, "PENSTOCK_FAULTS": faults}
+        if once is not None:
+            environment["PENSTOCK_FAULTS_ONCE"] = str(once)
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, faults: str = "", once: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        """`penstock ARGUMENTS`, awaited."""
+        process = self.start(*arguments, faults=faults, once=once)
+        out, err = process.communicate(timeout=300)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def rewrite(self, *changes: tuple[str, str]) -> None:
+        """Change the pipeline file."""
+        text = self.file.read_text()
+        for old, new in changes:
+            assert old in text, f"{old!r} is not in the pipeline file"
+            text = text.replace(old, new)
+        self.file.write_text(text)
+
+    def feed(self, generator: random.Random, *, files: int, rows_per_file: int) -> None:
+        """Put more files into the source; what they hold is expected before it can be read."""
+        incoming = self.root / "incoming"
+        first = len(list(incoming.iterdir()))
+        for number in range(first, first + files):
+            rows = [_row(generator, number * rows_per_file + index) for index in range(rows_per_file)]
+            for row in rows:
+                self.expected[str(row[1])][row] += 1
+            _write_csv(incoming / f"part-{number:04d}.csv", rows)
+
+    def assert_exact(self) -> None:
+        """Every account and the database hold the source's rows as a multiset, and no staging is left."""
+        for account in ACCOUNTS:
+            assert_same(account, found=account_rows(self.account(account)), expected=self.expected[account])
+        everything = sum(self.expected.values(), Counter[Row]())
+        assert_same("warehouse", found=database_rows(self.root / "warehouse.db"), expected=everything)
+        assert list(self.staging()) == []
+
+    def assert_verified(self) -> None:
+        """`penstock verify` agrees, by its own reading."""
+        done = self.run("verify", str(self.file), "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert json.loads(done.stdout)["ok"] is True
+
+    def staging(self) -> Iterator[Path]:
+        """What nobody collected: every file of the staging places but those that stay, the identity and the marker."""
+        for place in (self.root / "lake" / ".penstock-staging", self.root / "state" / "spool"):
+            for directory, _, names in os.walk(place):
+                yield from (Path(directory, name) for name in names if not _STAYS.fullmatch(name))
+
+
+def make_world(
+    root: Path, *, files: int, rows_per_file: int, seed: int, per_trigger: int = 2, master: str = "local[2]", extra: str = ""
+) -> World:
+    """A world with `files` CSV files; some rows are equal, so only a multiset comparison tells lost from doubled."""
+    print(f"world seed {seed}")
+    (root / "incoming").mkdir(parents=True)
+    (root / "pipeline.yaml").write_text(PIPELINE.format(master=master, schema=SCHEMA, files=per_trigger, extra=extra))
+    world = World(root, {account: Counter[Row]() for account in ACCOUNTS})
+    world.feed(random.Random(seed), files=files, rows_per_file=rows_per_file)
+    return world
+
+
+def _row(generator: random.Random, index: int) -> Row:
+    ident = index if generator.random() < 0.9 else generator.randrange(20)  # one row in ten is likely to be there twice
+    return (ident, ACCOUNTS[ident % 3], ident % 12 + 1, f"row {ident} ü'\"", ident / 4)
+
+
+def _write_csv(path: Path, rows: Sequence[Row]) -> None:
+    hidden = path.with_name("." + path.name)
+    with hidden.open("w", newline="") as file:
+        writer = csv.writer(file, escapechar="\\", doublequote=False, quoting=csv.QUOTE_ALL)
+        writer.writerow(["id", "origin", "month", "payload", "amount"])
+        writer.writerows(rows)
+    hidden.rename(path)
+
+
+def account_rows(root: Path) -> "Counter[Row]":
+    """What a reader who lists the directory finds, read by pyarrow and not by Penstock."""
+    if not root.exists():
+        return Counter()
+    table = ds.dataset(root, format="parquet", partitioning=ds.partitioning(pa.schema([("month", pa.int32())]), flavor="hive"))
+    return rows_of(table.to_table())
+
+
+def file_rows(path: Path) -> "Counter[Row]":
+    """The rows of one file of an account, its partition taken from the path."""
+    month = int(path.parent.name.removeprefix("month="))
+    table = pq.ParquetFile(path).read()
+    return rows_of(table.append_column("month", pa.array([month] * table.num_rows, pa.int32())))
+
+
+def rows_of(table: pa.Table) -> "Counter[Row]":
+    columns = [table.column(name).to_pylist() for name in ("id", "origin", "month", "payload", "amount")]
+    return Counter(zip(*columns, strict=True))
+
+
+def database_rows(path: Path) -> "Counter[Row]":
+    """The rows of the SQLite table."""
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
+        found = Counter(connection.execute("SELECT id, origin, month, payload, amount FROM flights"))
+    connection.close()
+    return found
+
+
+def assert_same(where: str, *, found: "Counter[Row]", expected: "Counter[Row]") -> None:
+    lost, doubled = expected - found, found - expected
+    assert not lost, f"{where}: {lost.total()} rows lost, for example {next(iter(lost))}"
+    assert not doubled, f"{where}: {doubled.total()} rows too many, for example {next(iter(doubled))}"

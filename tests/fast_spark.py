@@ -1,0 +1,74 @@
+"""Settings that make a short-lived Spark start in a third of its time, for every Spark that a test starts in any process.
+
+Tests start Spark hundreds of times for a few seconds each. The first compiler tier and the serial collector suit that, and so
+does an archive of loaded classes, which is dumped once per Java and PySpark and kept in pytest's cache.
+"""
+
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from penstock.errors import DependencyMissing
+from penstock.run.java import find_java
+
+JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xlog:disable", "-Xlog:all=error:stderr")
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+WARM_UP = """
+import pathlib, sys, tempfile
+from pyspark.sql import SparkSession
+
+def count(batches):
+    import pyarrow
+    for batch in batches:
+        yield pyarrow.RecordBatch.from_pydict({"n": [batch.num_rows]})
+
+spark = SparkSession.builder.master("local[2]").getOrCreate()
+with tempfile.TemporaryDirectory() as name:
+    incoming = pathlib.Path(name, "incoming")
+    incoming.mkdir()
+    incoming.joinpath("rows.csv").write_text("n,s,t\\n1,a,2024-01-01T00:00:00Z\\n2,b,2024-01-02T00:00:00Z\\n")
+    rows = spark.readStream.schema("n INT, s STRING, t TIMESTAMP").option("header", True).csv(str(incoming))
+    rows = rows.selectExpr("*", "xxhash64(*) AS h")
+    query = rows.writeStream.foreachBatch(lambda df, _: df.mapInArrow(count, "n LONG").collect())
+    query.trigger(availableNow=True).option("checkpointLocation", name + "/checkpoint").start().awaitTermination()
+spark.stop()
+"""
+
+
+def submit_args(cache: Path) -> str:
+    """The value of PYSPARK_SUBMIT_ARGS; dumps the archive of classes into `cache` if it is not there yet."""
+    archive = _archive(cache)
+    return _args(*JVM, *(["-Xshare:auto", f"-XX:SharedArchiveFile={archive}"] if archive else []))
+
+
+def _args(*jvm: str) -> str:
+    conf = [part for key, value in CONF.items() for part in ("--conf", f"{key}={value}")]
+    return shlex.join([*conf, "--driver-java-options", " ".join(jvm), "pyspark-shell"])
+
+
+def _archive(cache: Path) -> Path | None:
+    """The archive, or None where it cannot be made: everything works without it, only slower."""
+    try:
+        import pyspark
+
+        java = find_java(os.environ)
+    except (ImportError, DependencyMissing):
+        return None
+    of = f"{java.home.resolve()} {java.version} {pyspark.__version__} {pyspark.__file__}"
+    archive = cache / f"classes-{hashlib.sha256(of.encode()).hexdigest()[:16]}.jsa"
+    if not archive.exists():
+        unfinished = archive.with_suffix(f".{os.getpid()}")
+        env = {"JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable}
+        env["PYSPARK_SUBMIT_ARGS"] = _args(*JVM, f"-XX:ArchiveClassesAtExit={unfinished}")
+        subprocess.run([sys.executable, "-c", WARM_UP], env={**os.environ, **env}, capture_output=True, check=False)
+        if unfinished.exists():
+            unfinished.replace(archive)
+    return archive if archive.exists() else None

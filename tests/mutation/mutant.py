@@ -1,0 +1,50 @@
+"""What a mutant is, and the published bugs that mutants are named after."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One small change of our code that would bring the bug here.
+
+    `find` stands exactly once in `file`, a path from the root of the repository, and gives way to `replace`. One at least of
+    `tests` (pytest's node ids) must fail then; without any, the simulator must find a schedule that breaks an invariant.
+    """
+
+    bug: int
+    name: str
+    file: str
+    find: str
+    replace: str
+    tests: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.bug}-{self.name}"
+
+
+BUGS: Mapping[int, str] = {
+    1: "sinks wrote a replayed batch twice: the crash came after the sink and before `commits/N` (Paimon, Hudi, Spark's files)",
+    2: "a new checkpoint's batches were skipped, because their numbers were `already seen` (Delta)",
+    3: "a lost `metadata` file gave a new query id, and sinks keyed by it took everything once more",
+    4: "a pre-committed transaction was aborted because it was old, and its rows were lost (Flink's Kafka sink)",
+    5: "an object in an unknown state was used on, and a late answer hit its next transaction (librdkafka)",
+    6: "transactions of a dead run were left hanging, and readers waited for them for ever (Kafka)",
+    7: "the token was checked first and the commit made later, so that two drivers both appended (Iceberg)",
+    8: "an append was rebuilt and retried on a new head after its token had been checked (pyiceberg)",
+    9: "the same application and version were accepted twice (delta-rs)",
+    10: "a conditional write landed, its answer was lost, and the retry took its own write for another's (S3 clients)",
+    11: "a store ignored the condition, or answered that all was well, and nobody had tried it (S3 look-alikes)",
+    12: "the clean-up after a commit of unknown outcome deleted live data (Iceberg and others)",
+    13: "`abort` came after a failed `commit` and removed what had been committed (Spark's data source writers)",
+    14: "prepared transactions were orphaned and held their locks for ever (PostgreSQL, MySQL)",
+    15: "COMMIT was sent, the connection was lost, and a blind retry wrote twice",
+    16: "the last writer won, so that a stale coordinator rewound the offsets (Kafka Connect for Iceberg)",
+    17: "some rows came twice and others never, and the count was right (Chronon)",
+    18: "partition and epoch were taken for the identity of rows (Spark's own documentation)",
+    19: "readers that only list the directory saw torn and doubled files (Spark's file sink)",
+    24: "an offsets entry between two others was missing after surgery by hand, and nobody noticed",
+    25: "`sys.exit()` in foreachBatch hung the query for ever (Spark)",
+    28: "a replayed batch that foreachBatch skipped left its state uncommitted (Spark)",
+    30: "partition values with a slash or 300 bytes escaped the directory or broke the path",
+}

@@ -1,0 +1,11 @@
+"""All mutants. The first fifteen bugs have at least one each.
+
+A mutant survives if its tests pass: the suite has a hole then, and the missing test belongs into the layer that should have seen
+it. One whose text is not found any more is planted anew in the line that carries the guarantee now.
+"""
+
+from tests.mutation.mutants_of_commit import MUTANTS_OF_COMMIT
+from tests.mutation.mutants_of_ledger import MUTANTS_OF_LEDGER
+from tests.mutation.mutants_of_sinks import MUTANTS_OF_SINKS
+
+MUTANTS = tuple(sorted(MUTANTS_OF_COMMIT + MUTANTS_OF_LEDGER + MUTANTS_OF_SINKS, key=lambda mutant: mutant.bug))

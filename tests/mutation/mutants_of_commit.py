@@ -1,0 +1,290 @@
+"""Bugs planted in the coordinator and around it: recognise, decide, publish, recover."""
+
+from tests.mutation.mutant import Mutant
+
+APPEND = "src/penstock/commit/append.py"
+COORDINATOR = "src/penstock/commit/coordinator.py"
+DELIVERY = "src/penstock/run/delivery.py"
+IDENTITY = "src/penstock/commit/identity.py"
+MODEL = "src/penstock/model.py"
+OPEN_DELIVERY = "src/penstock/run/open_delivery.py"
+
+OF_COORDINATOR = "tests/unit/test_commit_coordinator.py"
+OF_DELIVERY = "tests/unit/test_run_delivery.py"
+OF_IDENTITY = "tests/unit/test_commit_identity.py"
+OF_LOG_LEDGER = "tests/unit/test_ledger_log.py"
+
+MUTANTS_OF_COMMIT = (
+    Mutant(
+        bug=1,
+        name="a-decided-batch-counts-as-new",
+        file=IDENTITY,
+        find="    return _the_same(batch, decision_of(batch.batch_id))",
+        replace="    return None",
+    ),
+    Mutant(
+        bug=1,
+        name="a-decided-batch-is-recognised-and-delivered-all-the-same",
+        file=COORDINATOR,
+        find="self._decide_and_publish(batch, stage) if decision is None else self._already(decision)",
+        replace="self._decide_and_publish(batch, stage)",
+    ),
+    Mutant(
+        bug=2,
+        name="a-known-number-is-a-known-batch",
+        file=IDENTITY,
+        find="if decided.batch != batch:",
+        replace="if decided.batch.batch_id != batch.batch_id:",
+        tests=(f"{OF_IDENTITY}::test_a_known_number_with_other_offsets_is_refused",),
+    ),
+    Mutant(
+        bug=2,
+        name="a-lower-number-is-a-known-batch-of-any-query",
+        file=IDENTITY,
+        find="    if batch.query_id != summary.query_id:\n",
+        replace="""\
+    if batch.batch_id < expected:
+        return decision_of(batch.batch_id)
+    if batch.query_id != summary.query_id:
+""",
+    ),
+    Mutant(
+        bug=2,
+        name="the-next-number-is-the-next-batch-wherever-it-starts",
+        file=IDENTITY,
+        find="if ended != starts:",
+        replace="if ended.keys() != starts.keys():",
+        tests=(f"{OF_IDENTITY}::test_a_new_batch_that_does_not_adjoin_the_last_one_is_refused",),
+    ),
+    Mutant(
+        bug=2,
+        name="files-are-known-by-their-index",
+        file="src/penstock/checkpoint/spark_checkpoint.py",
+        find="content=self._content(place.folder, first, last)",
+        replace="content=None",
+        tests=("tests/unit/test_checkpoint_batch.py::test_other_input_is_another_batch",),
+    ),
+    Mutant(
+        bug=3,
+        name="the-query-id-is-not-compared",
+        file=IDENTITY,
+        find="if batch.query_id != summary.query_id:",
+        replace="if not batch.query_id:",
+    ),
+    Mutant(
+        bug=4,
+        name="a-decision-older-than-fifteen-minutes-is-given-up",
+        file=COORDINATOR,
+        find="""\
+        if self._newest is None:
+            return {}
+        self._require_sinks_of(self._newest)
+""",
+        replace="""\
+        if self._newest is None or self._now_ms() - self._newest.written_at_ms > 900_000:
+            return {}
+        self._require_sinks_of(self._newest)
+""",
+        tests=("tests/unit/test_commit_clock.py",),
+    ),
+    Mutant(
+        bug=4,
+        name="the-sweep-takes-what-the-newest-decision-names",
+        file="src/penstock/commit/publication.py",
+        find="kept=frozenset(() if newest is None else (piece.attempt for piece in decision_in(newest).staged)),",
+        replace="kept=frozenset(),",
+        tests=(f"{OF_COORDINATOR}::test_the_sweep_is_told_what_is_dead",),
+    ),
+    Mutant(
+        bug=5,
+        name="a-coordinator-that-raised-is-used-on",
+        file=COORDINATOR,
+        find="""\
+        self._spent = True
+        decision = self._recognise(batch)
+""",
+        replace="""\
+        decision = self._recognise(batch)
+""",
+        tests=(f"{OF_COORDINATOR}::test_whoever_raised_is_spent",),
+    ),
+    Mutant(
+        bug=5,
+        name="a-delivery-that-raised-is-used-on",
+        file=DELIVERY,
+        find="""\
+        if self.failure is not None:
+            raise self.failure
+        opened = self._open or""",
+        replace="""\
+        opened = self._open or""",
+        tests=(f"{OF_DELIVERY}::test_a_delivery_that_failed_goes_on_failing",),
+    ),
+    Mutant(
+        bug=6,
+        name="opening-does-not-publish-what-is-decided",
+        file=COORDINATOR,
+        find="        published = self._publish_newest()\n",
+        replace="        published: dict[SinkName, Published] = {}\n",
+    ),
+    Mutant(
+        bug=6,
+        name="opening-does-not-fence",
+        file=COORDINATOR,
+        find="Generation(before + 1 if new_generation else before)",
+        replace="Generation(max(before, 1))",
+    ),
+    Mutant(
+        bug=6,
+        name="the-next-batch-does-not-wait-for-a-sink-that-failed",
+        file=COORDINATOR,
+        find="""\
+        if errors:
+            raise errors[0]
+""",
+        replace="",
+    ),
+    Mutant(
+        bug=8,
+        name="an-append-that-found-its-position-taken-takes-the-next-one",
+        file=COORDINATOR,
+        find="            raise _fenced(taken, generation=entry.generation, position=entry.position)\n        self._tail",
+        replace="""\
+            return self._append(replace(entry, position=Position(entry.position + 1)), within=within)
+        self._tail""",
+    ),
+    Mutant(
+        bug=10,
+        name="the-own-entry-is-taken-for-another-run's",
+        file=APPEND,
+        find="return None if found is not None and found.nonce == entry.nonce else Taken(found)",
+        replace="return Taken(found)",
+    ),
+    Mutant(
+        bug=10,
+        name="another-run's-entry-is-taken-for-the-own",
+        file=APPEND,
+        find="return None if found is not None and found.nonce == entry.nonce else Taken(found)",
+        replace="return None if found is not None else Taken(found)",
+    ),
+    Mutant(
+        bug=10,
+        name="an-append-of-unknown-outcome-is-taken-for-done",
+        file=APPEND,
+        find="""\
+        if found is None:
+            raise
+""",
+        replace="""\
+        if found is None:
+            return None
+""",
+        tests=(f"{OF_LOG_LEDGER}::test_a_lost_answer_ends_with_one_entry_and_no_failure",),
+    ),
+    Mutant(
+        bug=11,
+        name="a-start-does-not-prove-its-ledger",
+        file=OPEN_DELIVERY,
+        find="        self._parts.ledger.prove()\n",
+        replace="",
+        tests=(f"{OF_DELIVERY}::test_a_start_on_a_ledger_that_ignores_conditions_is_refused",),
+    ),
+    Mutant(
+        bug=12,
+        name="staging-is-deleted-after-an-append-of-unknown-outcome",
+        file=COORDINATOR,
+        find="        taken = append_once(self._ledger, entry, within=within, tries=self._tries)\n",
+        replace="""\
+        try:
+            taken = append_once(self._ledger, entry, within=within, tries=self._tries)
+        except Retryable:
+            cut = replace(dead_staging(self._open_tail(), None), generation=Generation(entry.generation + 1))
+            for sink in self._sinks:
+                sink.sweep(cut, dry_run=False)
+            raise
+""",
+        tests=(f"{OF_COORDINATOR}::test_nothing_is_collected_on_the_way_out_of_an_error",),
+    ),
+    Mutant(
+        bug=12,
+        name="a-sweep-by-hand-deletes-what-is-decided",
+        file="src/penstock/run/operations.py",
+        find="cut = dead_staging(tail, _newest(parts.ledger, tail))",
+        replace="cut = dead_staging(tail, None)",
+        tests=("tests/unit/test_run_operations.py::test_sweeping_beside_a_decision_that_is_not_published_takes_nothing_of_it",),
+    ),
+    Mutant(
+        bug=13,
+        name="a-batch-that-could-not-be-published-is-aborted",
+        file=COORDINATOR,
+        find="""\
+        if errors:
+            raise errors[0]
+""",
+        replace="""\
+        if errors:
+            cut = replace(dead_staging(entry, None), generation=Generation(entry.generation + 1))
+            for sink in sinks:
+                sink.sweep(cut, dry_run=False)
+            raise errors[0]
+""",
+    ),
+    Mutant(
+        bug=14,
+        name="opening-does-not-sweep",
+        file=COORDINATOR,
+        find="        swept, warnings = self._sweep_all(dry_run=False)\n        return Recovered(",
+        replace="        swept, warnings = (), ()\n        return Recovered(",
+    ),
+    Mutant(
+        bug=14,
+        name="what-an-older-generation-staged-is-kept",
+        file=MODEL,
+        find="""\
+        if attempt.generation < self.generation:
+            return True
+""",
+        replace="",
+    ),
+    Mutant(
+        bug=18,
+        name="two-attempts-have-one-name",
+        file=MODEL,
+        find='-t{self.task_attempt}-{self.nonce}"',
+        replace="-t0-{'0' * 16}\"",
+    ),
+    Mutant(
+        bug=19,
+        name="a-batch-is-shown-before-it-is-decided",
+        file=COORDINATOR,
+        find="        self._append(entry, within=within if riders else None)\n",
+        replace="""\
+        self._publish(entry, self._sinks)
+        self._append(entry, within=within if riders else None)
+""",
+    ),
+    Mutant(
+        bug=24,
+        name="a-hole-of-one-entry-is-passed-over",
+        file="src/penstock/checkpoint/log_check.py",
+        find="if after > before + 1:",
+        replace="if after > before + 2:",
+        tests=("tests/unit/test_checkpoint_inspection.py::test_damage",),
+    ),
+    Mutant(
+        bug=25,
+        name="an-exit-leaves-the-batch-as-it-is",
+        file=DELIVERY,
+        find="except BaseException as cause:",
+        replace="except Exception as cause:",
+        tests=(f"{OF_DELIVERY}::test_whatever_is_raised_becomes_a_failed_batch",),
+    ),
+    Mutant(
+        bug=28,
+        name="a-replayed-batch-does-not-run-for-its-state",
+        file=OPEN_DELIVERY,
+        find="if delivered.already and self._parts.checkpoint.has_state():",
+        replace="if delivered.already and not self._parts.checkpoint.has_state():",
+        tests=("tests/spark/test_delivery_stateful.py::test_deduplication_survives_a_replay_whose_state_was_lost",),
+    ),
+)

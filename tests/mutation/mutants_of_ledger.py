@@ -1,0 +1,159 @@
+"""Bugs planted in the ledger: one conditional append, and the proof that the store honours it."""
+
+from tests.mutation.mutant import Mutant
+
+DIRECTORY_LEDGER = "src/penstock/ledger/directory.py"
+LOG_LEDGER = "src/penstock/ledger/log.py"
+SQLITE_LEDGER = "src/penstock/ledger/sqlite.py"
+
+OF_DIRECTORY_LEDGER = "tests/unit/test_ledger_directory.py"
+OF_LEDGER = "tests/conformance/test_ledger_conformance.py"
+OF_LOG_LEDGER = "tests/unit/test_ledger_log.py"
+OF_SQLITE_LEDGER = "tests/unit/test_ledger_sqlite.py"
+
+MUTANTS_OF_LEDGER = (
+    Mutant(
+        bug=1,
+        name="rows-ride-after-the-decision-instead-of-in-it",
+        file=SQLITE_LEDGER,
+        find="""\
+                if within is not None:
+                    within(connection)
+            except BaseException:
+                self._drop()
+                raise
+            self._commit(connection)
+""",
+        replace="""\
+            except BaseException:
+                self._drop()
+                raise
+            self._commit(connection)
+            if within is not None:
+                within(connection)
+""",
+        tests=(f"{OF_SQLITE_LEDGER}::test_rows_and_entry_are_one_transaction",),
+    ),
+    Mutant(
+        bug=5,
+        name="a-connection-without-an-answer-is-used-on",
+        file=SQLITE_LEDGER,
+        find="""\
+        except sqlite3.Error as error:
+            self._drop()
+""",
+        replace="""\
+        except sqlite3.Error as error:
+""",
+        tests=(f"{OF_SQLITE_LEDGER}::test_a_commit_without_an_answer_is_unknown_and_then_read_back",),
+    ),
+    Mutant(
+        bug=6,
+        name="a-failed-append-leaves-its-transaction-open",
+        file=SQLITE_LEDGER,
+        find="""\
+            except BaseException:
+                self._drop()
+                raise
+""",
+        replace="""\
+            except BaseException:
+                raise
+""",
+        tests=(f"{OF_SQLITE_LEDGER}::test_a_rider_that_fails_leaves_neither_rows_nor_entry",),
+    ),
+    Mutant(
+        bug=7,
+        name="a-position-is-looked-at-and-then-written",
+        file=LOG_LEDGER,
+        find="            created = self._store.put_if_absent(_key(entry.position), encode_entry(entry))\n",
+        replace="""\
+            created = self._get(entry.position) is None
+            if created:
+                self._store.put(_key(entry.position), encode_entry(entry))
+""",
+    ),
+    Mutant(
+        bug=7,
+        name="a-file-is-looked-for-and-then-renamed",
+        file=DIRECTORY_LEDGER,
+        find="""\
+        temporary = self._write(data, durably=True)
+        created = self._link(temporary, path)
+""",
+        replace="""\
+        created = not path.exists()
+        temporary = self._write(data, durably=True)
+        if created:
+            temporary.replace(path)
+""",
+        tests=(f"{OF_LEDGER}::test_the_self_test_passes_and_leaves_the_ledger_as_it_was[directory]",),
+    ),
+    Mutant(
+        bug=11,
+        name="the-self-test-passes-unseen",
+        file=LOG_LEDGER,
+        find='        prove_conditions(self._store, folder=f"prove/{0 if tail is None else tail.position:012d}")\n',
+        replace="",
+        tests=(f"{OF_LOG_LEDGER}::test_a_store_that_ignores_conditions_is_found_out",),
+    ),
+    Mutant(
+        bug=11,
+        name="the-self-test-has-one-writer",
+        file="src/penstock/ledger/prove.py",
+        find="WRITERS = 4",
+        replace="WRITERS = 1",
+        tests=(f"{OF_LOG_LEDGER}::test_a_store_that_ignores_conditions_is_found_out",),
+    ),
+    Mutant(
+        bug=11,
+        name="nobody-asks-whether-locks-hold",
+        file=SQLITE_LEDGER,
+        find="            prove_locks(connection, self._path)\n",
+        replace="",
+        tests=(f"{OF_SQLITE_LEDGER}::test_locks_that_do_not_hold_are_found_out",),
+    ),
+    Mutant(
+        bug=12,
+        name="an-entry-is-deleted-because-the-disk-failed-after-it",
+        file=DIRECTORY_LEDGER,
+        find="            self._sync(path.parent)\n",
+        replace="""\
+            try:
+                self._sync(path.parent)
+            except Failed:
+                path.unlink()
+                raise
+""",
+        tests=(f"{OF_DIRECTORY_LEDGER}::test_a_failing_disk_fails_the_put_and_is_never_asked_twice",),
+    ),
+    Mutant(
+        bug=14,
+        name="temporary-files-of-the-ledger-are-kept",
+        file=DIRECTORY_LEDGER,
+        find='            self.delete(f"{_TEMPORARY}/{name}")\n',
+        replace="            continue\n",
+        tests=(f"{OF_DIRECTORY_LEDGER}::test_a_link_without_an_answer_is_unknown_or_did_not_happen",),
+    ),
+    Mutant(
+        bug=16,
+        name="an-occupied-position-is-overwritten",
+        file=SQLITE_LEDGER,
+        find="""\
+            raise PositionTaken
+        if entry.position != tail + 1:
+""",
+        replace="""\
+            connection.execute("DELETE FROM penstock_ledger WHERE position >= ?", (entry.position,))
+        elif entry.position != tail + 1:
+""",
+        tests=(f"{OF_LEDGER}::test_an_occupied_position_is_taken_and_keeps_its_first_entry[sqlite]",),
+    ),
+    Mutant(
+        bug=16,
+        name="a-forgotten-position-is-free-again",
+        file=LOG_LEDGER,
+        find="if not created or entry.position < self._floor_after_put():",
+        replace="if not created:",
+    ),
+)

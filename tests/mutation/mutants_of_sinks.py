@@ -1,0 +1,275 @@
+"""Bugs planted in the sinks and in what they share."""
+
+from tests.mutation.mutant import Mutant
+
+AREA = "src/penstock/sink/parquet/directory/area.py"
+MEMORY = "src/penstock/sink/memory.py"
+MODEL = "src/penstock/model.py"
+PARQUET = "src/penstock/sink/parquet/publishing.py"
+SPOOL_WRITER = "src/penstock/sink/spool/writer.py"
+SQLITE = "src/penstock/sink/sqlite/publication.py"
+SQLITE_SINK = "src/penstock/sink/sqlite/sink.py"
+
+OF_FIRST_BATCH = "tests/conformance/test_first_batch_crashes.py::test_the_first_batch_survives"
+OF_MEMORY = "tests/conformance/test_memory_conformance.py::TestMemory"
+OF_PARQUET = "tests/conformance/test_parquet_conformance.py::TestParquet"
+OF_PARQUET_PUBLISHING = "tests/unit/test_parquet_publish.py"
+OF_PARQUET_STAGING = "tests/unit/test_parquet_stage.py"
+OF_SPOOL = "tests/unit/test_spool.py"
+OF_SQLITE = "tests/conformance/test_sqlite_conformance.py::TestSqlite"
+OF_SQLITE_PUBLISHING = "tests/unit/test_sqlite_publish.py"
+
+MUTANTS_OF_SINKS = (
+    Mutant(
+        bug=2,
+        name="a-table's-position-is-compared-across-ledgers",
+        file=SQLITE,
+        find="        require_same(cursor, publication, marker)\n",
+        replace="",
+        tests=(f"{OF_SQLITE}::test_a_position_of_another_ledger_is_not_taken_for_published",),
+    ),
+    Mutant(
+        bug=2,
+        name="an-account's-position-is-compared-across-ledgers",
+        file=PARQUET,
+        find="        self._require_same_ledger(marker)\n",
+        replace="",
+        tests=(f"{OF_PARQUET}::test_a_position_of_another_ledger_is_not_taken_for_published",),
+    ),
+    Mutant(
+        bug=4,
+        name="a-decided-file-that-expired-is-passed-over",
+        file=PARQUET,
+        find="""\
+        if self._is_marked():
+            return
+        batch = self""",
+        replace="""\
+        return
+        batch = self""",
+        tests=(f"{OF_PARQUET_PUBLISHING}::test_lost_staging_shows_nothing_of_the_batch_in_any_account",),
+    ),
+    Mutant(
+        bug=4,
+        name="a-sweep-deletes-what-is-decided-and-not-published",
+        file=MODEL,
+        find="if attempt.token in self.kept or attempt.generation > self.generation:",
+        replace="if attempt.generation > self.generation:",
+        tests=(f"{OF_MEMORY}::test_a_decided_batch_survives_the_sweep_of_a_newer_generation",),
+    ),
+    Mutant(
+        bug=9,
+        name="a-table-takes-the-same-position-twice",
+        file=SQLITE,
+        find="if marker.position >= publication.position:",
+        replace="if marker.position > publication.position:",
+        tests=(f"{OF_SQLITE}::test_publishing_again_changes_nothing",),
+    ),
+    Mutant(
+        bug=9,
+        name="a-table-takes-a-lower-position",
+        file=SQLITE,
+        find="if marker.position >= publication.position:",
+        replace="if marker.position == publication.position:",
+        tests=(f"{OF_SQLITE}::test_a_zombie_that_publishes_an_older_batch_changes_nothing",),
+    ),
+    Mutant(
+        bug=9,
+        name="an-account-takes-the-same-position-twice",
+        file=PARQUET,
+        find="if marker is None or marker.position < self.publication.position:",
+        replace="if marker is None or marker.position <= self.publication.position:",
+        tests=(f"{OF_PARQUET}::test_maintenance_is_respected",),
+    ),
+    Mutant(
+        bug=9,
+        name="the-memory-takes-the-same-position-twice",
+        file=MEMORY,
+        find="        if kept.position >= position:\n",
+        replace="        if kept.position > position:\n",
+        tests=(f"{OF_MEMORY}::test_publishing_again_changes_nothing",),
+    ),
+    Mutant(
+        bug=10,
+        name="another's-file-is-taken-for-the-own",
+        file="src/penstock/sink/parquet/directory/moving.py",
+        find="    if not same:\n",
+        replace="    if same is None:\n",
+        tests=(f"{OF_PARQUET_PUBLISHING}::test_a_foreign_file_under_a_decided_name_is_told_and_left_alone",),
+    ),
+    Mutant(
+        bug=12,
+        name="the-spool-is-emptied-before-the-commit",
+        file=SQLITE_SINK,
+        find="""\
+            self._commit(connection)
+        self._spool.discard(publication.staged, pipeline=publication.pipeline)
+""",
+        replace="""\
+            self._spool.discard(publication.staged, pipeline=publication.pipeline)
+            self._commit(connection)
+""",
+        tests=(f"{OF_FIRST_BATCH}[SpooledRig-sqlite.commit-kill]",),
+    ),
+    Mutant(
+        bug=12,
+        name="the-spool-of-a-ride-is-emptied-before-its-commit-is-seen",
+        file=SQLITE_SINK,
+        find="if marker is not None and marker.position >= position and publication.position > position:",
+        replace="if marker is not None:",
+        tests=("tests/unit/test_sqlite_ride.py::test_the_files_of_a_ride_are_kept_until_its_commit_is_seen",),
+    ),
+    Mutant(
+        bug=13,
+        name="an-abandoned-file-is-deleted",
+        file="src/penstock/sink/parquet/directory/upload.py",
+        find="""\
+            with suppress(OSError):
+                file.close()
+""",
+        replace="""\
+            with suppress(OSError):
+                file.close()
+        self._path.unlink(missing_ok=True)
+""",
+        tests=(f"{OF_PARQUET_STAGING}::test_a_broken_disk_fails_the_attempt_and_leaves_the_rest_to_the_sweep",),
+    ),
+    Mutant(
+        bug=13,
+        name="an-abandoned-spool-file-is-deleted",
+        file=SPOOL_WRITER,
+        find='''\
+        """Close the file as it is."""
+        if self._file is not None:
+''',
+        replace='''\
+        """Close the file as it is."""
+        if self._file is not None:
+            os.unlink(self._path)
+''',
+        tests=(f"{OF_SPOOL}::test_an_abandoned_attempt_is_left_to_the_sweep",),
+    ),
+    Mutant(
+        bug=14,
+        name="staged-files-are-named-and-not-removed",
+        file=AREA,
+        find="for path in () if dry_run else dead:",
+        replace="for path in ():",
+        tests=(f"{OF_PARQUET}::test_a_dry_run_names_what_a_sweep_takes_and_takes_nothing",),
+    ),
+    Mutant(
+        bug=14,
+        name="spool-files-are-named-and-not-removed",
+        file="src/penstock/sink/spool/spool.py",
+        find="for path in () if dry_run else dead:",
+        replace="for path in ():",
+        tests=(f"{OF_MEMORY}::test_a_dry_run_names_what_a_sweep_takes_and_takes_nothing",),
+    ),
+    Mutant(
+        bug=14,
+        name="published-spool-files-are-kept",
+        file=SQLITE_SINK,
+        find="""\
+            self._commit(connection)
+        self._spool.discard(publication.staged, pipeline=publication.pipeline)
+""",
+        replace="""\
+            self._commit(connection)
+""",
+        tests=(f"{OF_SQLITE}::test_a_decided_batch_survives_the_sweep_of_a_newer_generation",),
+    ),
+    Mutant(
+        bug=14,
+        name="attempts-that-lost-are-kept-while-their-driver-runs",
+        file=MODEL,
+        find="        return self.batch_id is not None and attempt.batch_id <= self.batch_id\n",
+        replace="        return False\n",
+        tests=(f"{OF_MEMORY}::test_only_the_decided_one_of_several_attempts_is_ever_seen",),
+    ),
+    Mutant(
+        bug=15,
+        name="rows-and-marker-are-two-transactions",
+        file=SQLITE,
+        find="    _require_all(moved, publication, target)\n",
+        replace="""\
+    _require_all(moved, publication, target)
+    cursor.execute("COMMIT")
+    cursor.execute("BEGIN IMMEDIATE")
+""",
+        tests=(f"{OF_FIRST_BATCH}[SpooledRig-sqlite.commit-kill]",),
+    ),
+    Mutant(
+        bug=15,
+        name="a-commit-without-an-answer-is-taken-for-done",
+        file=SQLITE_SINK,
+        find="""\
+        except sqlite3.Error as cause:
+            seen = seen_by(cause, self._database.path)
+            raise OutcomeUnknown(
+""",
+        replace="""\
+        except sqlite3.Error as cause:
+            return
+            raise OutcomeUnknown(
+""",
+        tests=(f"{OF_FIRST_BATCH}[SpooledRig-sqlite.commit-error]",),
+    ),
+    Mutant(
+        bug=15,
+        name="the-marker-is-not-read-on-a-new-connection",
+        file=SQLITE_SINK,
+        find="""\
+        except BaseException:
+            self._database.drop()
+            raise
+""",
+        replace="""\
+        except BaseException:
+            raise
+""",
+        tests=(f"{OF_SQLITE_PUBLISHING}::test_after_any_fault_the_next_try_shows_the_batch_once",),
+    ),
+    Mutant(
+        bug=15,
+        name="an-account-is-marked-before-its-files-are-shown",
+        file=PARQUET,
+        find="        gone = self.area.show(self.pieces)\n",
+        replace="""\
+        self.area.advance(self._mark())
+        gone = self.area.show(self.pieces)
+""",
+        tests=("tests/conformance/test_parquet_conformance.py::TestParquetKilled::test_a_fault_at_any_step[rename.move=kill]",),
+    ),
+    Mutant(
+        bug=17,
+        name="nobody-counts-the-rows-that-were-moved",
+        file=SQLITE,
+        find="    _require_all(moved, publication, target)\n",
+        replace="",
+        tests=(f"{OF_SQLITE_PUBLISHING}::test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown",),
+    ),
+    Mutant(
+        bug=17,
+        name="equal-counts-are-taken-for-equal-content",
+        file=MODEL,
+        find="self.expected.rows == self.found.rows and self.expected.digest == self.found.digest",
+        replace="self.expected.rows == self.found.rows",
+        tests=(f"{OF_MEMORY}::test_damage_is_found",),
+    ),
+    Mutant(
+        bug=30,
+        name="a-slash-makes-a-directory",
+        file="src/penstock/sink/parquet/hive.py",
+        find="%'*/:=?",
+        replace="%'*:=?",
+        tests=(f"{OF_PARQUET}::test_what_was_decided_is_shown_value_by_value",),
+    ),
+    Mutant(
+        bug=30,
+        name="a-name-may-have-any-length",
+        file="src/penstock/sink/parquet/hive.py",
+        find="        if size_bytes > NAME_LIMIT_BYTES:\n",
+        replace="        if size_bytes > 10 * NAME_LIMIT_BYTES:\n",
+        tests=("tests/unit/test_parquet_hive.py::test_a_name_may_be_as_long_as_file_systems_take",),
+    ),
+)

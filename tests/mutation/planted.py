@@ -1,0 +1,140 @@
+"""A copy of the product with a mutant planted in it, and what the tests of the copy say.
+
+Every run is a process of its own with the copy first on its path; it refuses to go on if another copy is imported.
+"""
+
+import ast
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutation.mutant import Mutant
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("src", "tests", "pyproject.toml")
+LONGEST_S = 180
+SCHEDULES = 2_000
+"""So many random schedules must do for the simulator; most mutants break an invariant in the first few."""
+
+_WRONG_COPY = 97
+_BOOT = f"""
+import runpy, sys, penstock
+package, module, *arguments = sys.argv[1:]
+if not penstock.__file__.startswith(package):
+    sys.stderr.write(f"{{penstock.__file__}} was imported, not the package in {{package}}")
+    sys.exit({_WRONG_COPY})
+sys.argv = [module, *arguments]
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
+_VIOLATION = re.compile(r"(?<!\w)I\d+(/I\d+)*: ")
+_BROKEN_CODE = re.compile(r"([\w.]*\.)?(Import|ModuleNotFound|Syntax|Indentation|Name|UnboundLocal|Attribute|Type)Error\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended. `failed`: what went wrong in each failed test, in one line. `broken`: what could not even be run."""
+
+    code: int
+    output: str
+    failed: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was found."""
+        return self.code == 0 and not self.failed and not self.broken
+
+    @property
+    def caught(self) -> bool:
+        """Whether behaviour was found wrong, and nothing else: a mutant that does not even run proves nothing."""
+        return self.code == 1 and bool(self.failed) and not self.broken
+
+
+class Copy:
+    """The sources and tests in `directory`, as they are now. `archive` holds what makes Spark start fast."""
+
+    def __init__(self, directory: Path, *, archive: Path) -> None:
+        self._root = directory
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, directory / name)
+            else:
+                shutil.copy2(source, directory / name)
+        cache = directory / ".pytest_cache" / "d"
+        cache.mkdir(parents=True)
+        (cache / "spark").symlink_to(archive, target_is_directory=True)
+
+    def plant(self, mutant: Mutant) -> None:
+        """Change the copy. Raises AssertionError if the mutant's text is not there exactly once."""
+        path = self._root / mutant.file
+        text = changed(mutant, path.read_text(encoding="utf-8"))
+        ast.parse(text, filename=mutant.file)
+        path.write_text(text, encoding="utf-8")
+
+    def run_tests(self, tests: Sequence[str]) -> Outcome:
+        """Run pytest until the first failure."""
+        report = self._root / "report.xml"
+        code, output = self._run("pytest", "-x", "-q", "--no-header", "--tb=short", f"--junitxml={report}", *tests)
+        if not report.exists():
+            return Outcome(code=code, output=output, broken=("pytest made no report",))
+        told = ET.parse(report).getroot()  # our own file
+        messages = [found.get("message", "") for found in told.iter("failure")]
+        return Outcome(
+            code=code,
+            output=output,
+            failed=tuple(message for message in messages if not _BROKEN_CODE.match(message)),
+            broken=(
+                *(message for message in messages if _BROKEN_CODE.match(message)),
+                *(found.get("message", "") for found in told.iter("error")),
+            ),
+        )
+
+    def simulate(self) -> Outcome:
+        """Run random schedules of the simulator until the first violation."""
+        code, output = self._run("penstock.testing.simulator", "--schedules", str(SCHEDULES))
+        found = _VIOLATION.search(output)
+        told = tuple(line for line in output.splitlines() if _VIOLATION.search(line))
+        broken = () if code == 0 or (found and "Replay: " in output) else ("the simulator found no violation, yet it failed",)
+        return Outcome(code=code, output=output, failed=told[:1], broken=broken)
+
+    def _run(self, module: str, *arguments: str) -> tuple[int, str]:
+        package = self._root / "src" / "penstock"
+        process = subprocess.Popen(
+            [sys.executable, "-c", _BOOT, str(package), module, *arguments],
+            cwd=self._root,
+            env=_environment(PYTHONPATH=str(self._root / "src")),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=LONGEST_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output = f"{process.communicate()[0]}\nno end after {LONGEST_S} s"
+        return process.returncode, output
+
+
+def changed(mutant: Mutant, text: str) -> str:
+    """`text` with the mutant planted. Raises AssertionError if its own text is not there exactly once."""
+    found = text.count(mutant.find)
+    assert found == 1, (
+        f"the mutant no longer applies: {mutant.file} holds its text {found} times; plant it where its guarantee lives now"
+    )
+    assert mutant.find != mutant.replace
+    return text.replace(mutant.find, mutant.replace)
+
+
+def _environment(**added: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PENSTOCK_"))}
+    return {**kept, **added}

@@ -1,0 +1,76 @@
+"""A suite that cannot fail proves nothing: every published bug, planted in a copy of our code, is caught by the suite."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.mutation.mutant import BUGS, Mutant
+from tests.mutation.mutants import MUTANTS
+from tests.mutation.planted import ROOT, Copy, Outcome, changed
+
+pytestmark = pytest.mark.mutation
+
+Outcomes = Mapping[str, "Future[Outcome]"]
+
+UNCHANGED_TESTS, UNCHANGED_SIMULATOR = "tests of the unchanged copy", "simulator of the unchanged copy"
+
+
+def try_mutant(mutant: Mutant, archive: Path) -> Outcome:
+    with TemporaryDirectory(prefix="penstock-mutant-") as directory:
+        copy = Copy(Path(directory), archive=archive)
+        copy.plant(mutant)
+        return copy.run_tests(mutant.tests) if mutant.tests else copy.simulate()
+
+
+def try_unchanged(archive: Path, *, simulate: bool) -> Outcome:
+    with TemporaryDirectory(prefix="penstock-unchanged-") as directory:
+        copy = Copy(Path(directory), archive=archive)
+        return copy.simulate() if simulate else copy.run_tests(sorted({test for mutant in MUTANTS for test in mutant.tests}))
+
+
+@pytest.fixture(scope="module")
+def outcomes(request: pytest.FixtureRequest) -> Iterator[Outcomes]:
+    """Everything that was asked for, tried side by side from the start; each test waits for its own."""
+    names = Counter(item.name for item in request.session.items if item.module is request.module)
+    asked = [mutant for mutant in MUTANTS if names[f"{test_the_suite_catches.__name__}[{mutant}]"]]
+    archive = request.config.cache.mkdir("spark")
+    pool = ThreadPoolExecutor(os.cpu_count())
+    running = {str(mutant): pool.submit(try_mutant, mutant, archive) for mutant in asked}
+    if names[test_without_a_mutant_the_same_tests_pass.__name__]:
+        running[UNCHANGED_TESTS] = pool.submit(try_unchanged, archive, simulate=False)
+        running[UNCHANGED_SIMULATOR] = pool.submit(try_unchanged, archive, simulate=True)
+    yield running
+    pool.shutdown(cancel_futures=True)
+
+
+def test_each_of_the_first_fifteen_bugs_is_planted() -> None:
+    planted = Counter(mutant.bug for mutant in MUTANTS)
+    assert [number for number in range(1, 16) if not planted[number]] == []
+    assert [number for number in planted if number not in BUGS] == []
+    assert Counter(str(mutant) for mutant in MUTANTS).most_common(1)[0][1] == 1
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+def test_a_mutant_applies(mutant: Mutant) -> None:
+    """In milliseconds, so that whoever changes a line sees at once that a mutant lived in it."""
+    changed(mutant, (ROOT / mutant.file).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+def test_the_suite_catches(mutant: Mutant, outcomes: Outcomes) -> None:
+    outcome = outcomes[str(mutant)].result()
+    told = f"{BUGS[mutant.bug]}\n{mutant.file}\n{outcome.output}"
+    assert not outcome.passed, f"the mutant survived, the suite has a hole: {told}"
+    assert outcome.caught, f"caught by something else than behaviour, {outcome.broken or outcome.code}: {told}"
+    print(f"{BUGS[mutant.bug]}: {outcome.failed[0].splitlines()[0][:200]}")
+
+
+def test_without_a_mutant_the_same_tests_pass(outcomes: Outcomes) -> None:
+    for name in (UNCHANGED_TESTS, UNCHANGED_SIMULATOR):
+        outcome = outcomes[name].result()
+        assert outcome.passed, f"{name}: {outcome.output}"

@@ -1,0 +1,125 @@
+"""What `penstock init` makes is checked, run, killed, run again and verified from the command line, as its README says."""
+
+import csv
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+pytestmark = pytest.mark.spark
+
+FEW_CORES = ("--set", "spark.master=local[2]")
+
+
+def penstock(project: Path, *words: str, code: int = 0, faults: str = "") -> list[dict[str, Any]]:
+    """Run a verb with --json; its output, an object per line."""
+    command = [sys.executable, "-m", "penstock", words[0], "pipeline.yaml", *words[1:], "--json"]
+    environ = {**os.environ, "PENSTOCK_FAULTS": faults}
+    done = subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def made(directory: Path, template: str) -> Path:
+    subprocess.run([sys.executable, "-m", "penstock", "init", "shop", "--template", template], cwd=directory, check=True)
+    return directory / "shop"
+
+
+def incoming(project: Path) -> Counter[tuple[str, ...]]:
+    rows = (row for file in (project / "incoming").glob("orders-*.csv") for row in csv.DictReader(file.read_text().splitlines()))
+    return Counter((row["order_id"], row["region"], row["article"], row["quantity"], row["price"]) for row in rows)
+
+
+def in_accounts(project: Path) -> Counter[tuple[str, ...]]:
+    found: Counter[tuple[str, ...]] = Counter()
+    for account in ("europe", "america", "asia"):
+        for file in (project / "lake" / account).rglob("*.parquet"):
+            rows = pq.ParquetFile(file).read(["order_id", "region", "article", "quantity", "price"]).to_pylist()
+            assert all(row["region"] == account for row in rows)
+            found.update(tuple(str(value) for value in row.values()) for row in rows)
+    return found
+
+
+def in_sqlite(project: Path) -> Counter[tuple[str, ...]]:
+    connection = sqlite3.connect(project / "warehouse.db")
+    try:
+        rows = connection.execute("SELECT order_id, region, article, quantity, price FROM orders").fetchall()
+    finally:
+        connection.close()
+    return Counter(tuple(str(value) for value in row) for row in rows)
+
+
+def test_the_files_project(tmp_path: Path) -> None:
+    project = made(tmp_path, "files")
+    subprocess.run([sys.executable, "generate.py", "4", "200"], cwd=project, capture_output=True, check=True)
+    (checked,) = penstock(project, "check", *FEW_CORES)
+    assert (checked["ok"], checked["given"]) == (True, "exactly_once")
+    (explained,) = penstock(project, "explain", *FEW_CORES)
+    assert explained["scans"] == {"orders": 1}
+
+    penstock(project, "run", *FEW_CORES, code=-signal.SIGKILL, faults="sqlite.commit=kill@2")
+    *batches, summary = penstock(project, "run", *FEW_CORES)
+    assert summary["recovered"] or any(batch["already"] for batch in batches)
+    assert in_accounts(project) == in_sqlite(project) == incoming(project)
+    (verified,) = penstock(project, "verify")
+    assert verified["ok"]
+    assert {name: sink["rows_found"] for name, sink in verified["sinks"].items()} == {"lake": 800, "warehouse": 800}
+    (status,) = penstock(project, "status")
+    assert (status["health"], status["last_batch_id"]) == ("ok", 1)
+    (history,) = penstock(project, "history")
+    assert sum(row["rows_in"] for row in history) == 800
+
+    for name in ("1", ".1.crc"):
+        (project / "state" / "checkpoint" / "commits" / name).unlink()
+    batch, summary = penstock(project, "run", *FEW_CORES)
+    assert (batch["batch_id"], batch["already"], summary["batches"], summary["rows_in"]) == (1, True, 0, 0)
+    assert in_accounts(project) == in_sqlite(project) == incoming(project)
+
+    next((project / "lake" / "asia").rglob("*.parquet")).unlink()
+    (verified,) = penstock(project, "verify", code=5)
+    assert not verified["sinks"]["lake"]["accounts"]["asia"]["ok"]
+    assert verified["sinks"]["warehouse"]["ok"]
+
+
+def test_the_rate_project_stops_after_as_many_batches_as_it_is_told(tmp_path: Path) -> None:
+    project = made(tmp_path, "rate")
+    *batches, summary = penstock(project, "run", *FEW_CORES, "--batches", "2")
+    assert [(batch["batch_id"], batch["rows_in"]) for batch in batches] == [(0, 1000), (1, 1000)]
+    assert (summary["batches"], summary["rows_in"], summary["last_batch_id"]) == (2, 2000, 1)
+    (verified,) = penstock(project, "verify")
+    assert verified["ok"]
+    assert verified["sinks"]["lake"]["rows_found"] == 2000
+    assert all(account["rows_found"] for account in verified["sinks"]["lake"]["accounts"].values())
+
+
+def test_a_stop_signal_ends_a_run_well(tmp_path: Path) -> None:
+    project = made(tmp_path, "rate")
+    command = [sys.executable, "-m", "penstock", "run", "pipeline.yaml", *FEW_CORES]
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+        assert running.stdout is not None
+        lines = [running.stdout.readline()]
+        running.send_signal(signal.SIGTERM)
+        lines += running.stdout.readlines()
+        assert running.wait(timeout=120) == 0
+    *batches, summary = [json.loads(line) for line in lines]
+    assert summary["batches"] == len(batches) >= 1
+    (verified,) = penstock(project, "verify")
+    assert verified["ok"]
+    assert verified["sinks"]["warehouse"]["rows_found"] == summary["rows_in"]
+
+
+def test_more_than_can_be_given_is_refused(tmp_path: Path) -> None:
+    project = made(tmp_path, "rate")
+    weak = (*FEW_CORES, "--set", "trigger={continuous: 1s}")
+    (checked,) = penstock(project, "check", *weak, code=3)
+    assert [claim["subject"] for claim in checked["too_weak"]] == ["trigger continuous"]
+    (refused,) = penstock(project, "run", *weak, code=3)
+    assert refused["error"]["kind"] == "GuaranteeTooWeak"

@@ -1,0 +1,125 @@
+"""What happens when a batch fails, is stopped, or meets a newer driver."""
+
+import pickle
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import penstock
+from penstock.errors import BatchFailed, Fenced, InputChanged, PenstockError, PublishFailed, StageFailed
+from tests.spark.streams import put
+from tests.spark.target import Target
+
+pytestmark = pytest.mark.spark
+
+
+def numbers(spark: SparkSession, root: Path) -> DataFrame:
+    (root / "in").mkdir(exist_ok=True)
+    return spark.readStream.schema("n INT").option("maxFilesPerTrigger", 1).csv(str(root / "in"))
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Target:
+    for number in range(3):
+        put(tmp_path / "in", f"{number}.csv", number)
+    return Target(tmp_path)
+
+
+EXPECTED = Counter([(0,), (1,), (2,)])
+
+
+def test_system_exit_in_a_batch_fails_the_query_and_does_not_hang(
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(*_: object) -> None:
+        raise SystemExit(7)
+
+    monkeypatch.setattr("penstock.run.open_delivery.OpenDelivery.deliver", leave)
+    with pytest.raises(BatchFailed, match="SystemExit"):
+        target.deliver(numbers(spark, target.root))
+    monkeypatch.undo()
+    target.deliver(numbers(spark, target.root))
+    assert target.accounts() == EXPECTED
+
+
+def test_a_failed_publication_is_rolled_forward_by_the_next_start(
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PublishFailed("The target is gone.", remedy="Bring it back.")
+
+    monkeypatch.setattr("penstock.sink.sqlite.SqliteSink.publish", refuse)
+    with pytest.raises(PublishFailed, match="gone"):
+        target.deliver(numbers(spark, target.root))
+    assert target.accounts().total() == 1, "the other sink shows the decided batch"
+    monkeypatch.undo()
+    query = target.deliver(numbers(spark, target.root))
+    summary = query.summary()
+    assert summary is not None
+    assert summary.recovered
+    assert (target.accounts(), target.rows()) == (EXPECTED, EXPECTED)
+
+
+def test_a_newer_driver_fences_the_older_one(spark: SparkSession, target: Target) -> None:
+    older = target.delivery()
+    opened = older.open(schema=numbers(spark, target.root).schema.json())
+    target.deliver(numbers(spark, target.root))
+    put(target.root / "in", "3.csv", 3)
+    writer = numbers(spark, target.root).writeStream.foreachBatch(older).option("checkpointLocation", older.checkpoint)
+    query = penstock.Query(writer.trigger(availableNow=True).start(), older)
+    with pytest.raises(Fenced, match="generation 2"):
+        query.awaitTermination()
+    assert older.opened is None
+    assert opened.generation == 1
+    target.deliver(numbers(spark, target.root))
+    assert target.accounts() == target.rows() == EXPECTED + Counter([(3,)])
+
+
+def test_a_delivery_is_picklable_configuration(target: Target) -> None:
+    copy = pickle.loads(pickle.dumps(target.delivery()))
+    assert copy.checkpoint == str(target.checkpoint)
+    assert copy.opened is None
+
+
+def test_unrouted_rows_fail_with_one_sentence_and_nothing_is_decided(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "in", "0.csv", 1)
+    lake = penstock.Parquet(accounts={"even": tmp_path / "lake/even", "odd": tmp_path / "lake/odd"}, route={"sql": "'mars'"})
+    target = Target(tmp_path, lake=lake)
+    with pytest.raises(StageFailed, match="mars"):
+        target.deliver(numbers(spark, tmp_path))
+    assert target.files() == []
+
+
+def test_a_delivery_that_failed_refuses_every_further_batch(spark: SparkSession, target: Target) -> None:
+    delivery = target.delivery()
+    delivery.failure = PenstockError("It broke.", remedy="Mend it.")
+    writer = numbers(spark, target.root).writeStream.foreachBatch(delivery).option("checkpointLocation", delivery.checkpoint)
+    query = penstock.Query(writer.trigger(availableNow=True).start(), delivery)
+    with pytest.raises(PenstockError, match="broke"):
+        query.awaitTermination()
+    assert target.files() == []
+
+
+def test_a_planned_file_that_is_gone_stops_the_pipeline_before_anything_is_decided(
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark passes over it without an error: rows would be lost unseen."""
+
+    def die(*_: object, **__: object) -> None:
+        raise SystemExit(1)
+
+    target.deliver(numbers(spark, target.root))
+    file = put(target.root / "in", "3.csv", 3)
+    monkeypatch.setattr("penstock.run.open_delivery.stage_batch", die)
+    with pytest.raises(BatchFailed):
+        target.deliver(numbers(spark, target.root))
+    monkeypatch.undo()
+    kept = file.rename(target.root / "kept.csv")
+    with pytest.raises(InputChanged, match=r"3\.csv is gone"):
+        target.deliver(numbers(spark, target.root))
+    assert target.rows() == EXPECTED
+    kept.rename(file)
+    target.deliver(numbers(spark, target.root))
+    assert target.rows() == target.accounts() == EXPECTED + Counter([(3,)])

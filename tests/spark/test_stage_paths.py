@@ -1,0 +1,128 @@
+"""Two ways through the staging pass, one content; and a session that is left as it was."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.errors import PenstockError
+from penstock.stage.path import DRIVER_ROWS, BatchSize, StagePath
+from tests.spark.lake import SMALL, Lake, content
+
+ROUTE = "element_at(array('a', 'b', 'c'), CAST(pmod(hash(`id`), 3) AS INT) + 1)"
+ODD_NAMES = ["id", "a.b", "c d", "`tick`", "h", "r0", "c0", "__penstock_hash", "päße", "x=y/z"]
+
+
+def odd_rows(spark: SparkSession, rows: int = 500) -> DataFrame:
+    """Column names that break quoting, or that a careless pass would use itself; values of many types."""
+    return spark.range(0, rows, 1, 3).selectExpr(
+        "id",
+        "id * 2 AS `a.b`",
+        "named_struct('x y', array(id, NULL), 'm', map('k', id)) AS `c d`",
+        "CAST(id AS DECIMAL(22,3)) AS ```tick```",
+        "timestamp_micros(id) AS h",
+        "CAST(id AS STRING) AS r0",
+        "id % 2 = 0 AS c0",
+        "CAST(NULL AS DATE) AS __penstock_hash",
+        "CAST(CAST(id AS STRING) AS BINARY) AS `päße`",
+        "make_dt_interval(CAST(id AS INT), 1, 1, 1.000001) AS `x=y/z`",
+    )
+
+
+@pytest.mark.parametrize("previous", [None, SMALL], ids=["distributed", "driver"])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_both_paths_deliver_the_same_rows(spark: SparkSession, tmp_path: Path, previous: BatchSize | None, zone: str) -> None:
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        rows = odd_rows(spark)
+        assert rows.columns == ODD_NAMES
+        lake = Lake(tmp_path, "a", "b", "c", route=ROUTE)
+        staged = lake.deliver(rows, previous=previous)
+        assert staged.path is (StagePath.DISTRIBUTED if previous is None else StagePath.DRIVER)
+        assert staged.rows_in == 500
+        shown = lake.read(spark)
+        assert dict(shown.dtypes) == dict(rows.dtypes)
+        assert content(shown) == content(rows)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_digests_do_not_depend_on_path_or_partitioning(spark: SparkSession, tmp_path: Path) -> None:
+    rows = odd_rows(spark)
+    digests = set()
+    for number, (frame, previous) in enumerate(
+        [(rows, None), (rows, SMALL), (rows.repartition(5), None), (rows.coalesce(1), SMALL)]
+    ):
+        staged = Lake(tmp_path / str(number)).stage(frame, previous=previous)
+        digests.add(sum(piece.totals.digest for piece in staged.pieces) % 2**64)
+    assert len(digests) == 1
+
+
+def test_a_batch_that_is_too_large_for_the_driver_is_staged_by_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(0, 30_000, 1, 2).selectExpr("id", "repeat('x', 10) AS s")
+    lake = Lake(tmp_path)
+    narrow = BatchSize(rows=10, size_bytes=10_000_000, row_bytes=4_000_000)
+    staged = lake.deliver(rows, previous=narrow)
+    assert staged.path is StagePath.DISTRIBUTED
+    assert staged.rows_in == 30_000
+    assert content(lake.read(spark)) == content(rows)
+    assert lake.staged() == []
+
+
+def test_what_spark_cannot_fetch_is_staged_by_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's toArrow() fails on a null struct of fields that are never null."""
+    rows = spark.range(100).selectExpr("id", "IF(id % 3 = 0, NULL, named_struct('x', named_struct('y', array('z')))) AS deep")
+    lake = Lake(tmp_path)
+    assert lake.deliver(rows, previous=SMALL).path is StagePath.DISTRIBUTED
+    assert content(lake.read(spark)) == content(rows)
+
+
+def test_a_large_batch_before_means_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    large = BatchSize(rows=DRIVER_ROWS + 1, size_bytes=1000, row_bytes=10)
+    assert Lake(tmp_path).stage(spark.range(3).select("id"), previous=large).path is StagePath.DISTRIBUTED
+
+
+@pytest.mark.parametrize("previous", [None, SMALL], ids=["distributed", "driver"])
+def test_nothing_stages_nothing(spark: SparkSession, tmp_path: Path, previous: BatchSize | None) -> None:
+    lake = Lake(tmp_path)
+    staged = lake.stage(spark.range(0).select("id"), previous=previous)
+    assert staged.pieces == ()
+    assert staged.rows_in == 0
+    assert lake.staged() == []
+
+
+def test_the_session_keeps_its_settings(spark: SparkSession, tmp_path: Path) -> None:
+    keys = ["spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.execution.arrow.maxBytesPerBatch"]
+    assert [spark.conf.get(key, None) for key in keys] == [None, None]
+    Lake(tmp_path).stage(spark.range(10).select("id"))
+    assert [spark.conf.get(key, None) for key in keys] == [None, None]
+    spark.conf.set(keys[0], "777")
+    try:
+        with pytest.raises(PenstockError):
+            Lake(tmp_path / "x", "a", "b", route="'nowhere'").stage(spark.range(10).select("id"))
+        assert [spark.conf.get(key, None) for key in keys] == ["777", None]
+    finally:
+        spark.conf.unset(keys[0])
+
+
+def test_one_pass_feeds_all_sinks(spark: SparkSession, tmp_path: Path) -> None:
+    from penstock.model import BatchId, Generation
+    from penstock.stage.batch import stage_batch
+
+    counted = spark.sparkContext.accumulator(0)
+
+    def count(batches):
+        for batch in batches:
+            counted.add(batch.num_rows)
+            yield batch
+
+    rows = spark.range(0, 1000, 1, 2).mapInArrow(count, "id long")
+    lakes = [Lake(tmp_path / str(number), "a", "b", "c", route=ROUTE) for number in range(2)] + [Lake(tmp_path / "one")]
+    for lake in lakes:
+        lake.sink.prepare(pipeline=lake.sink._pipeline, schema=rows.schema.json())
+    sinks = [lake.sink for lake in lakes]
+    staged = stage_batch(rows, sinks=sinks, generation=Generation(1), batch_id=BatchId(0))
+    assert counted.value == 1000
+    assert staged.rows_in == 1000
+    assert len(staged.pieces) == 2 * (3 + 3 + 1)
+    assert sum(piece.totals.rows for piece in staged.pieces) == 3000

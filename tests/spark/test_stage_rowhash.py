@@ -1,0 +1,89 @@
+"""Row hashes: Spark's own, in the pass, and those that `verify` computes without Spark, on random rows of every type."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.errors import PenstockError
+from penstock.rowhash import row_hashes
+from penstock.stage.rowhash_sql import rowhash_sql
+
+TYPES = {
+    "tinyint": "CAST(pmod(r, 256) - 128 AS TINYINT)",
+    "smallint": "CAST(pmod(r, 65536) - 32768 AS SMALLINT)",
+    "int": "CAST(pmod(r, 4294967296) - 2147483648 AS INT)",
+    "bigint": "r",
+    "float": "CASE pmod(r, 11) WHEN 0 THEN CAST('-0.0' AS FLOAT) WHEN 1 THEN CAST('NaN' AS FLOAT) ELSE CAST(r AS FLOAT) / 7 END",
+    "double": "CASE pmod(r, 11) WHEN 0 THEN -0.0D WHEN 1 THEN double('NaN') WHEN 2 THEN double('-Infinity') ELSE r / 7D END",
+    "boolean": "pmod(r, 2) = 0",
+    "string": "repeat(concat('é', CAST(r AS STRING), chr(0)), CAST(pmod(r, 9) AS INT))",
+    "collated": "collate(substr('aAbBäÄ', CAST(pmod(r, 6) AS INT) + 1, 2), 'UTF8_LCASE')",
+    "binary": "CAST(repeat(CAST(r AS STRING), CAST(pmod(r, 9) AS INT)) AS BINARY)",
+    "date": "date_add(DATE'1970-01-01', CAST(pmod(r, 2000000) - 700000 AS INT))",
+    "timestamp": "timestamp_micros(pmod(r, 253402300799999999) - 62135596800000000)",
+    "timestamp_ntz": "CAST(CAST(timestamp_micros(pmod(r, 10000000000000000)) AS STRING) AS TIMESTAMP_NTZ)",
+    "decimal(5,2)": "CAST(pmod(r, 100000) / 100 AS DECIMAL(5,2))",
+    "decimal(18,0)": "CAST(pmod(r, 1000000000000000000) AS DECIMAL(18,0))",
+    "decimal(38,4)": "CAST(r AS DECIMAL(20,0)) * CAST(pmod(r, 9999999999999) AS DECIMAL(18,4))",
+    "interval": "make_dt_interval(CAST(pmod(r, 3000) AS INT), 1, 2, 3.000004)",
+    "array": "transform(sequence(0, pmod(r, 5)), x -> IF(pmod(x + r, 3) = 0, NULL, concat('v', CAST(r AS STRING))))",
+    "empty array": "IF(pmod(r, 2) = 0, CAST(array() AS ARRAY<INT>), array(CAST(NULL AS INT)))",
+    "struct": "named_struct('a b', r, 'c', IF(pmod(r, 3) = 0, NULL, named_struct('d', array(CAST(r AS STRING)))))",
+    "map": "IF(pmod(r, 4) = 0, map(), map(CAST(r AS STRING), r, 'k', NULL))",
+    "map in map": "map('x', map(1, r), 'y', NULL)",
+    "map in array": "array(map(r, array(r)), NULL)",
+    "map in struct": "IF(pmod(r, 2) = 0, NULL, named_struct('m', map('k', r), 'n', r))",
+    "void": "NULL",
+}
+
+
+def random_rows(spark: SparkSession, rows: int = 3000) -> DataFrame:
+    seed = random.randrange(1 << 31)
+    print(f"seed {seed}")
+    null = "pmod(xxhash64(id, {0}, {1}), 10) = 0"
+    columns = [f"IF({null.format(seed, index)}, NULL, {sql}) AS `{name}`" for index, (name, sql) in enumerate(TYPES.items())]
+    return spark.range(0, rows, 1, 3).selectExpr(f"xxhash64(id, {seed}) AS r", "id").selectExpr(*columns)
+
+
+@pytest.fixture(scope="module")
+def hashed(spark: SparkSession) -> pa.Table:
+    """All columns, the row's hash `h`, and one hash for each column alone."""
+    rows = random_rows(spark)
+    schema = rows.schema
+    alone = [f"{rowhash_sql(type(schema)([field]))} AS `h {field.name}`" for field in schema.fields]
+    projected = rows.selectExpr("*", f"{rowhash_sql(schema)} AS h", *alone)
+    return pa.Table.from_batches(projected._collect_as_arrow())  # toArrow() casts, and fails on nulls inside of nulls
+
+
+@pytest.mark.parametrize("name", list(TYPES))
+def test_each_type_alone(hashed: pa.Table, name: str) -> None:
+    found = np.asarray(row_hashes(hashed.select([name])))
+    expected = np.asarray(hashed[f"h {name}"]).view(np.uint64)
+    assert (found == expected).all()
+    assert len(hashed) == 3000
+
+
+def test_the_whole_row(hashed: pa.Table) -> None:
+    found = row_hashes(hashed.select(list(TYPES)))
+    assert (np.asarray(found) == np.asarray(hashed["h"]).view(np.uint64)).all()
+
+
+def test_hashes_tell_rows_apart(hashed: pa.Table) -> None:
+    assert len(set(hashed["h"].to_pylist())) == len(hashed)
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("INTERVAL '1' YEAR", "'v' has the Spark type interval year"),
+        ("make_interval(1)", "'v' has the Spark type interval"),
+        ("parse_json('{}')", "'v' has the Spark type variant"),
+        ("named_struct('deep', array(parse_json('{}')))", "'v.deep.element' has the Spark type variant"),
+    ],
+)
+def test_types_that_cannot_be_verified_are_refused(spark: SparkSession, sql: str, told: str) -> None:
+    with pytest.raises(PenstockError, match=told):
+        rowhash_sql(spark.sql(f"SELECT {sql} AS v").schema)

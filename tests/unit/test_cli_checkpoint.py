@@ -1,0 +1,79 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.app import main
+
+QUERY = "dc72533e-f9ea-46fb-9bc0-453efc1a564d"
+METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1760000000000,"conf":{"spark.sql.shuffle.partitions":"2"}}'
+
+
+@pytest.fixture(name="checkpoint")
+def _checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkpoint of a query that stopped between the sink and `commits/2`."""
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / "state" / "checkpoint"
+    for folder in ("offsets", "commits"):
+        (root / folder).mkdir(parents=True)
+    (root / "metadata").write_text(json.dumps({"id": QUERY}))
+    for batch in range(3):
+        offset = {"offset": 1000 * (batch + 1), "timestamp": 1000 * (batch + 1)}
+        (root / "offsets" / str(batch)).write_text(f"v1\n{METADATA}\n{json.dumps(offset)}")
+    for batch in range(2):
+        (root / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    return root
+
+
+def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    printed = capsys.readouterr()
+    return ended.value.code, printed.out, printed.err
+
+
+def test_inspect(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ran(capsys, "checkpoint", "inspect", str(checkpoint), "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["query_id"], found["offsets"], found["commits"], found["ok"]) == (QUERY, [0, 2], [0, 1], True)
+    assert (found["outlook"]["next"], found["outlook"]["batch_id"], found["outlook"]["is_replay"]) == ("replay", 2, True)
+    code, out, _ = ran(capsys, "checkpoint", "inspect", str(checkpoint))
+    assert code == 0
+    assert out.splitlines()[:2] == [str(checkpoint), "The next start runs batch 2 AGAIN: same number, same input."]
+    assert QUERY in out
+    assert out.rstrip().endswith("Nothing is odd about it.")
+
+
+def test_what_is_odd_is_shown_with_its_remedy(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkpoint / "metadata").unlink()
+    code, out, _ = ran(capsys, "checkpoint", "inspect", str(checkpoint), "--json")
+    anomalies = json.loads(out)["anomalies"]
+    assert (code, len(anomalies)) == (0, 1)
+    _, out, _ = ran(capsys, "checkpoint", "inspect", str(checkpoint))
+    assert anomalies[0]["message"] in " ".join(out.split())
+    assert anomalies[0]["remedy"] in " ".join(out.split())
+
+
+def test_explain(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ran(capsys, "checkpoint", "explain", str(checkpoint))
+    assert code == 0
+    assert out.splitlines()[0] == "The next start runs batch 2 AGAIN: same number, same input."
+    assert "Why" in out
+    assert "Problems" not in out
+    _, out, _ = ran(capsys, "checkpoint", "explain", str(checkpoint), "--json")
+    assert set(json.loads(out)) == {"headline", "why", "input", "notes", "problems"}
+
+
+def test_a_pipeline_file_stands_for_its_checkpoint(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("f.yaml").write_text("pipeline: p\nhome: ./state\nsources: {s: {format: rate}}\nsinks: {m: {type: memory}}\n")
+    _, out, _ = ran(capsys, "checkpoint", "inspect", "f.yaml", "--json")
+    assert json.loads(out)["location"] == str(checkpoint)
+
+
+def test_there_is_no_such_directory(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran(capsys, "checkpoint", "inspect", "none") == (
+        2,
+        "",
+        "error: There is no directory none.\nName a checkpoint directory or a pipeline file.\n",
+    )

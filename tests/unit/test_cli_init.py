@@ -1,0 +1,124 @@
+import csv
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from penstock.cli.app import main
+from penstock.cli.init import Template, make_project
+from penstock.errors import Failed, Usage
+from penstock.spec import Parquet, load
+from penstock.spec.jsonschema import schema
+
+TEMPLATES = list(Template)
+
+
+@pytest.fixture(autouse=True)
+def _without_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATA", "SPARK_MASTER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_pipeline_file_of_a_template_is_valid(tmp_path: Path, template: Template) -> None:
+    project = make_project(tmp_path / "my shop", template)
+    settings = load(tmp_path / "my shop" / "pipeline.yaml")
+    assert settings.pipeline == project.pipeline == "my-shop"
+    lake = settings.sinks["lake"]
+    assert isinstance(lake, Parquet)
+    assert len(lake.accounts) == 3
+    assert all(account.directory.is_relative_to(tmp_path / "my shop" / "lake") for account in lake.accounts.values())
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_data_and_state_can_be_somewhere_else(tmp_path: Path, template: Template, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_project(tmp_path / "shop", template)
+    monkeypatch.setenv("DATA", "/data")
+    settings = load(tmp_path / "shop" / "pipeline.yaml")
+    assert settings.home == "/data/state"
+    assert settings.sinks["warehouse"].url == "sqlite:////data/warehouse.db"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_file_is_complete(tmp_path: Path, template: Template) -> None:
+    project = make_project(tmp_path / "shop", template)
+    written = {path.relative_to(tmp_path / "shop").as_posix() for path in (tmp_path / "shop").rglob("*") if path.is_file()}
+    assert written == set(project.files)
+    assert {"Makefile", "README.md", "compose.yaml", "Dockerfile", "kubernetes.yaml", ".gitignore", ".dockerignore"} <= written
+    for name in written - {"pipeline.schema.json"}:
+        assert "{{" not in (tmp_path / "shop" / name).read_text(), name
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_editor_finds_the_schema(tmp_path: Path, template: Template) -> None:
+    make_project(tmp_path, template)
+    first = (tmp_path / "pipeline.yaml").read_text().splitlines()[0]
+    assert first == "# yaml-language-server: $schema=./pipeline.schema.json"
+    assert json.loads((tmp_path / "pipeline.schema.json").read_text()) == schema()
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_recipes_are_yaml_and_start_the_pipeline(tmp_path: Path, template: Template) -> None:
+    make_project(tmp_path / "My.Shop_1", template)
+    yaml = YAML(typ="safe", pure=True)
+    claim, deployment = yaml.load_all((tmp_path / "My.Shop_1" / "kubernetes.yaml").read_text())
+    assert claim["metadata"]["name"] == deployment["metadata"]["name"] == "my-shop-1"
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    service = yaml.load((tmp_path / "My.Shop_1" / "compose.yaml").read_text())["services"]["pipeline"]
+    for arguments in (container["args"], service["command"]):
+        assert arguments[:2] == ["run", "pipeline.yaml"]
+        overrides = [value for option, value in pairwise(arguments) if option == "--set"]
+        assert load(tmp_path / "My.Shop_1" / "pipeline.yaml", overrides).trigger.processing_time == 10_000
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_makefile_lists_its_targets(tmp_path: Path, template: Template) -> None:
+    make_project(tmp_path, template)
+    done = subprocess.run(["make", "-s"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    listed = {line.split("\t")[0] for line in done.stdout.splitlines()}
+    assert {"help", "check", "run", "status", "verify", "clean"} <= listed
+    assert all("\t" in line for line in done.stdout.splitlines())
+
+
+def test_the_generator_adds_different_orders_each_time(tmp_path: Path) -> None:
+    make_project(tmp_path, Template.FILES)
+    for _ in range(2):
+        subprocess.run([sys.executable, "generate.py", "2", "50"], cwd=tmp_path, capture_output=True, check=True)
+    files = sorted((tmp_path / "incoming").iterdir())
+    assert [file.name for file in files] == [f"orders-{number:05d}.csv" for number in range(4)]
+    rows = [row for file in files for row in csv.DictReader(file.read_text().splitlines())]
+    assert [int(row["order_id"]) for row in rows] == list(range(200))
+    assert {row["region"] for row in rows} == {"europe", "america", "asia"}
+
+
+def test_nothing_is_overwritten_or_begun(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(Usage, match=r"README\.md exists already"):
+        make_project(tmp_path, Template.FILES)
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Failed, match="cannot be written"):
+        make_project(tmp_path / "file" / "below", Template.RATE)
+
+
+def test_init_tells_what_to_do_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["init", "shop", "--template", "rate"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.endswith("Next:\n  cd shop\n  make run\n  make verify\n")
+    with pytest.raises(SystemExit):
+        main(["init", "[red]brackets"])
+    assert "  [red]brackets/pipeline.yaml\n" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["init", "other", "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["directory"], printed["template"], printed["pipeline"]) == ("other", "files", "other")

@@ -1,0 +1,301 @@
+"""What the verbs print for people and for programs, from values made here."""
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from penstock.claim import Claim
+from penstock.cli import jsontext, words
+from penstock.cli.check import _code as check_code
+from penstock.cli.check import _explanation as explain_text
+from penstock.cli.check import _report as check_text
+from penstock.cli.operate import Recovery as RecoveryDone
+from penstock.cli.operate import Swept, _adoption_text, _recovery_text, _swept_text
+from penstock.cli.progress import JsonLines, Terminal, batch_line, summary_text
+from penstock.cli.verify import _text as verify_text
+from penstock.cli.verify import verdict
+from penstock.model import (
+    AccountName,
+    AccountReport,
+    BatchId,
+    Finding,
+    Guarantee,
+    Problem,
+    Published,
+    QueryId,
+    SinkName,
+    SinkReport,
+    SourceName,
+    Totals,
+)
+from penstock.observe.progress import BatchProgress, RunTally, SinkProgress
+from penstock.run.adoption import Adoption
+from penstock.run.check import CheckReport
+from penstock.run.explain import Explanation
+from penstock.run.operations import Verification
+
+LAKE, WAREHOUSE = SinkName("lake"), SinkName("warehouse")
+
+
+def printed(value: RenderableType) -> list[str]:
+    out = StringIO()
+    Console(file=out, width=200, highlight=False).print(value)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def batch(**changes: Any) -> BatchProgress:
+    values = {
+        "batch_id": 7,
+        "rows_in": 1500,
+        "already": False,
+        "recovered": False,
+        "sinks": {LAKE: SinkProgress(rows=1500, files=3, bytes=9000), WAREHOUSE: SinkProgress(rows=1500)},
+        "stage_ms": 400,
+        "decide_ms": 20,
+        "publish_ms": 80,
+        "path": "pass",
+    }
+    return BatchProgress(**(values | changes))
+
+
+def test_a_batch_in_one_line() -> None:
+    assert printed(batch_line(batch())) == [
+        "batch    7      1,500 rows     3,000 rows/s   500 ms   lake: 1,500 rows in 3 files   warehouse: 1,500 rows"
+    ]
+
+
+def test_a_replayed_batch_says_that_nothing_was_written() -> None:
+    shares = {LAKE: SinkProgress(already_committed=1), WAREHOUSE: SinkProgress(already_committed=1)}
+    assert printed(batch_line(batch(already=True, sinks=shares))) == [
+        "batch    7  already committed  nothing written: lake, warehouse"
+    ]
+
+
+def test_a_recovered_batch_says_where_it_was_missing() -> None:
+    shares = {LAKE: SinkProgress(rows=10, files=1), WAREHOUSE: SinkProgress(already_committed=1)}
+    assert printed(batch_line(batch(recovered=True, sinks=shares))) == [
+        "batch    7  recovered  decided by an earlier run, published now: lake: 10 rows in 1 file   warehouse: already committed"
+    ]
+
+
+def test_the_summary_has_the_keys_of_the_interface(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = RunTally((LAKE, WAREHOUSE))
+    lines = JsonLines()
+    with lines:
+        for progress in (batch(), batch(batch_id=8)):
+            tally.add(progress)
+            lines.batch(progress)
+        lines.end(tally.summary(pipeline="flights", generation=2))
+    first, second, last = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (first["batch_id"], second["batch_id"], first["rows_per_s"], first["already"]) == (7, 8, 3000.0, False)
+    assert last == {
+        "pipeline": "flights",
+        "generation": 2,
+        "batches": 2,
+        "rows_in": 3000,
+        "sinks": {
+            "lake": {"rows": 3000, "files": 6, "bytes": 18000, "already_committed": 0},
+            "warehouse": {"rows": 3000, "files": 0, "bytes": 0, "already_committed": 0},
+        },
+        "last_batch_id": 8,
+        "recovered": False,
+    }
+    assert printed(summary_text(tally.summary(pipeline="flights", generation=2), spent_s=2.0))[1] == (
+        "done 2 batches with 3,000 rows in 2.0 s; the last one is batch 8"
+    )
+
+
+def test_a_run_on_a_terminal_ends_with_its_totals(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = RunTally((LAKE,))
+    shown = Terminal("flights")
+    with shown:
+        tally.add(batch())
+        shown.batch(batch())
+        shown.stopping()
+        shown.end(tally.summary(pipeline="flights", generation=1))
+    out = capsys.readouterr().out
+    assert "batch    7" in out
+    assert "stopped after 1 batch with 1,500 rows" in out
+
+
+def report(*, found_rows: int, problems: tuple[Problem, ...] = ()) -> SinkReport:
+    expected = Totals(rows=10, digest=2**64 - 1)
+    found = Totals(rows=found_rows, digest=expected.digest if found_rows == 10 else 5)
+    good = Totals(rows=4, digest=3)
+    return SinkReport(
+        accounts={
+            AccountName("EWR"): AccountReport(expected=expected, found=found),
+            AccountName("JFK"): AccountReport(expected=good, found=good),
+        },
+        problems=problems,
+    )
+
+
+def test_verify_in_the_shape_of_the_interface() -> None:
+    lost = Problem(message="The file is missing.", account=AccountName("EWR"), file="month=1/x.parquet", batch_id=BatchId(3))
+    found = verdict(Verification(sinks={LAKE: report(found_rows=9, problems=(lost,))}))
+    assert json.loads(jsontext.line(found)) == {
+        "ok": False,
+        "sinks": {
+            "lake": {
+                "ok": False,
+                "rows_expected": 14,
+                "rows_found": 13,
+                "digest_expected": "0000000000000002",
+                "digest_found": "0000000000000008",
+                "accounts": {
+                    "EWR": {
+                        "ok": False,
+                        "rows_expected": 10,
+                        "rows_found": 9,
+                        "digest_expected": "ffffffffffffffff",
+                        "digest_found": "0000000000000005",
+                    },
+                    "JFK": {
+                        "ok": True,
+                        "rows_expected": 4,
+                        "rows_found": 4,
+                        "digest_expected": "0000000000000003",
+                        "digest_found": "0000000000000003",
+                    },
+                },
+                "problems": [{"message": "The file is missing.", "account": "EWR", "file": "month=1/x.parquet", "batch_id": 3}],
+            }
+        },
+    }
+    text = printed(verify_text(found))
+    assert "lake: The file is missing. (account EWR file month=1/x.parquet batch 3)" in text
+    assert text[-1] == "The sinks do not hold what the ledger says."
+
+
+def test_verify_of_a_good_result() -> None:
+    text = printed(verify_text(verdict(Verification(sinks={LAKE: report(found_rows=10)}))))
+    assert text[-1] == "Every row of the ledger is in its place once, and nothing else is."
+    assert not any("DIFFERENT" in line for line in text)
+
+
+def test_check_shows_claims_findings_and_the_conclusion() -> None:
+    fine = Claim(
+        subject="source a (csv)", guarantee=Guarantee.EXACTLY_ONCE, why="Files do not change.", breaks=("Changed files.",)
+    )
+    weak = Claim(
+        subject="trigger continuous",
+        guarantee=Guarantee.AT_LEAST_ONCE,
+        why="It has no batches.",
+        remedy="Use processing_time.",
+        warnings=("It is old.",),
+    )
+    reached = Finding(subject="sink lake", ok=True, message="3 accounts [a]")
+    missing = Finding(subject="ledger", ok=False, message="It cannot be written.")
+
+    def report(
+        *claims: Claim, demanded: Guarantee = Guarantee.EXACTLY_ONCE, findings: tuple[Finding, ...] = (reached,)
+    ) -> CheckReport:
+        given = Guarantee.AT_LEAST_ONCE if weak in claims else Guarantee.EXACTLY_ONCE
+        return CheckReport(pipeline="p", demanded=demanded, given=given, claims=claims, findings=findings)
+
+    text = "\n".join(printed(check_text(report(fine, weak, findings=(reached, missing)))))
+    for said in (
+        "Files do not change.",
+        "broken by: Changed files.",
+        "warning: It is old.",
+        "remedy: Use processing_time.",
+        "[a]",
+    ):
+        assert said in text
+    assert text.splitlines()[-2:] == [
+        "The pipeline demands exactly_once and gives at_least_once: a start would be refused.",
+        "1 thing must be mended before a start: see NO above.",
+    ]
+    assert printed(check_text(report(fine)))[-1] == "The pipeline demands exactly_once and gives exactly_once."
+    assert check_code(report(fine, weak)) == 3
+    assert check_code(report(fine, findings=(missing,))) == 3
+    assert check_code(report(fine, findings=(Finding(subject="sink lake", ok=False, message="-"),))) == 1
+    assert report(fine, weak, demanded=Guarantee.AT_LEAST_ONCE).ok
+
+
+def test_explain() -> None:
+    found = Explanation(
+        pipeline="p",
+        scans={SourceName("a"): 1, SourceName("b"): 2},
+        stateful=(),
+        columns=("x int",),
+        path="small",
+        sinks={LAKE: {"stage": "Parquet files", "publish": "links"}},
+        ledger="one append",
+        batches_per_day=8640,
+    )
+    text = "\n".join(printed(explain_text(found)))
+    for said in ("a once, b 2 times", "none", "x int", "Parquet files", "links", "at most 8,640"):
+        assert said in text
+
+
+def test_recover_adopt_and_sweep() -> None:
+    done = RecoveryDone(
+        generation=4,
+        batch_id=12,
+        sinks={
+            "lake": Published(totals=Totals(rows=5), already=False),
+            "warehouse": Published(totals=Totals(rows=5), already=True),
+        },
+        swept=("a", "b"),
+        warnings=("The ledger grows.",),
+    )
+    text = printed(_recovery_text(done))
+    assert text[0] == "warning: The ledger grows."
+    assert text[1] == "Batch 12 is published everywhere (generation 4)."
+    assert [line.split()[0] for line in text if "published now" in line or "was there already" in line] == ["lake", "warehouse"]
+    assert text[-1] == "Swept 2 pieces of dead staging."
+    nothing = RecoveryDone(generation=1, batch_id=None, sinks={}, swept=(), warnings=())
+    assert printed(_recovery_text(nothing)) == ["Nothing was decided yet, so there is nothing to recover."]
+
+    adoption = Adoption(needed=True, done=False, query_id=QueryId("q"), next_batch_id=BatchId(3), consequences=("LOSS.",))
+    assert printed(_adoption_text(adoption)) == ["LOSS.", "Nothing was changed. Do it with --yes --reason TEXT."]
+
+    assert _swept_text(Swept(done=False, collected=())) == "There is nothing to sweep."
+    assert _swept_text(Swept(done=False, collected=("x",))).endswith("Nothing was changed. Do it with --yes.")
+    assert _swept_text(Swept(done=True, collected=("x",))) == "Collected:\n  x"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Guarantee.EXACTLY_ONCE, "exactly_once"),
+        (Path("/x"), "/x"),
+        ({"a": (1, None)}, {"a": [1, None]}),
+        (frozenset({"b", "a"}), ["a", "b"]),
+        (Totals(rows=1, digest=255), {"rows": 1, "files": 0, "size_bytes": 0, "digest": "00000000000000ff"}),
+    ],
+)
+def test_values_as_json(value: object, expected: object) -> None:
+    assert jsontext.plain(value) == expected
+
+
+def test_what_has_no_json_form_is_refused() -> None:
+    with pytest.raises(TypeError, match="object has no JSON form"):
+        jsontext.plain(object())
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (words.size(999), "999 B"),
+        (words.size(12_345), "12.3 kB"),
+        (words.size(5 * 10**15), "5000.0 TB"),
+        (words.duration(None), ""),
+        (words.duration(12.4), "12 ms"),
+        (words.duration(61_000), "1 min 1 s"),
+        (words.duration(7_260_000), "2 h 1 min"),
+        (words.ago(0, now_ms=1000), "1 second ago"),
+        (words.ago(0, now_ms=7_200_000), "2 hours ago"),
+        (words.ago(5_000, now_ms=0), "0 seconds ago"),
+        (words.counted(1, "batch", "batches"), "1 batch"),
+        (words.counted(2000, "batch", "batches"), "2,000 batches"),
+    ],
+)
+def test_numbers_for_people(said: str, expected: str) -> None:
+    assert said == expected

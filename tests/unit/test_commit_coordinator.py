@@ -1,0 +1,303 @@
+"""One coordinator at a time, step by step; what interleavings do is the simulator's part."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
+
+from penstock.commit.coordinator import Coordinator
+from penstock.commit.outcome import Recovered, StagedBatch
+from penstock.errors import (
+    CheckpointReplaced,
+    Failed,
+    Fenced,
+    LedgerMismatch,
+    OutcomeUnknown,
+    PositionTaken,
+    PublishFailed,
+    StageFailed,
+)
+from penstock.ledger.log import LogLedger
+from penstock.model import (
+    Decided,
+    Entry,
+    Generation,
+    Opened,
+    PipelineName,
+    Position,
+    Publication,
+    Published,
+    QueryId,
+    SweepCut,
+)
+from penstock.testing.simulator.sinks import FilesSink, TableSink
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_batch_is_staged_then_decided_then_published_everywhere(bench: Bench) -> None:
+    coordinator = bench.opened()
+    delivered = bench.deliver(coordinator, 0)
+    assert (delivered.already, delivered.rows_in) == (False, 1)
+    assert {name: published.totals.rows for name, published in delivered.sinks.items()} == {"files": 1, "table": 1}
+    kinds = [type(entry.body) for entry in bench.ledger().newest_first()]
+    assert kinds == [Decided, Opened]
+    assert bench.shown() == [Counter([0])] * 2
+    last_stage = max(at for at, step in enumerate(bench.steps.done) if step.startswith("stage"))
+    assert bench.steps.done[last_stage + 1] == "marker files"
+
+
+def test_a_decided_batch_is_not_staged_again_and_nothing_is_written(bench: Bench) -> None:
+    """Bug 1: the crash between the sink and Spark's commit log wrote the batch twice."""
+    coordinator = bench.opened()
+    bench.deliver(coordinator, 0)
+
+    def never(_: Generation) -> StagedBatch:
+        raise AssertionError
+
+    for again in (coordinator, bench.opened(), bench.opened()):
+        entries = len(list(bench.ledger().newest_first()))
+        delivered = again.deliver(batch_of(0), never)
+        assert delivered.already
+        assert {name: (done.already, done.totals.rows) for name, done in delivered.sinks.items()} == {
+            "files": (True, 1),
+            "table": (True, 1),
+        }
+        assert len(list(bench.ledger().newest_first())) == entries
+    assert bench.shown() == [Counter([0])] * 2
+
+
+def test_another_checkpoint_is_refused_and_nothing_changes(bench: Bench) -> None:
+    """Bugs 2 and 3: batches of a new checkpoint were skipped, or written twice, by their number."""
+    bench.deliver(bench.opened(), 0)
+    for number in (0, 1):
+        coordinator = bench.opened()
+        batch = batch_of(number, query=QueryId("other"))
+        with pytest.raises(CheckpointReplaced):
+            coordinator.deliver(batch, bench.stage(batch))
+    assert bench.shown() == [Counter([0])] * 2
+
+
+def test_whoever_raised_is_spent(bench: Bench) -> None:
+    """Bug 5: an object in an unknown state was used on."""
+    coordinator = bench.coordinator()
+    with pytest.raises(Failed, match="never opened"):
+        bench.deliver(coordinator, 0)
+    coordinator.open(OPENED)
+
+    def fail(_: Generation) -> StagedBatch:
+        raise StageFailed("No.", remedy="Mend it.")
+
+    with pytest.raises(StageFailed):
+        coordinator.deliver(batch_of(0), fail)
+    with pytest.raises(Failed, match="failed before"):
+        bench.deliver(coordinator, 0)
+    bench.deliver(bench.opened(), 0)
+    assert bench.shown() == [Counter([0])] * 2
+
+
+def test_every_kind_of_exception_of_the_stage_leaves_the_coordinator_spent(bench: Bench) -> None:
+    for kind in (SystemExit, KeyboardInterrupt, ZeroDivisionError):
+        coordinator = bench.opened()
+
+        def fail(_: Generation, kind: type[BaseException] = kind) -> StagedBatch:
+            raise kind
+
+        with pytest.raises(kind):
+            coordinator.deliver(batch_of(0), fail)
+        with pytest.raises(Failed, match="failed before"):
+            bench.deliver(coordinator, 0)
+
+
+def test_publishing_is_tried_again_and_the_other_sink_is_published_whatever_happens(bench: Bench) -> None:
+    coordinator = bench.opened()
+    bench.steps.failing["promote files"] = [trouble(), trouble(OutcomeUnknown), trouble()]
+    bench.deliver(coordinator, 0)
+    assert len(bench.slept) == 3
+    bench.steps.failing["promote files"] = [trouble() for _ in range(5)]
+    with pytest.raises(PublishFailed, match="Sink 'files' could not publish batch 1"):
+        bench.deliver(coordinator, 1)
+    assert bench.shown() == [Counter([0]), Counter([0, 1])]
+    with pytest.raises(Failed, match="failed before"):
+        bench.deliver(coordinator, 1)
+    recovered = recover(bench)
+    assert recovered.rolled_forward
+    assert {name: done.already for name, done in recovered.sinks.items()} == {"files": False, "table": True}
+    assert bench.shown() == [Counter([0, 1])] * 2
+    assert not recover(bench).rolled_forward
+
+
+def recover(bench: Bench) -> Recovered:
+    return bench.coordinator().open(OPENED)
+
+
+def test_nothing_is_collected_on_the_way_out_of_an_error(bench: Bench) -> None:
+    """Bugs 12 and 13: clean-up after an unknown commit, and `abort` after a failed one, deleted live data."""
+    coordinator = bench.opened()
+    staged = bench.targets.table.staged
+    bench.steps.done.clear()
+    bench.steps.failing["transact table"] = [trouble(OutcomeUnknown) for _ in range(5)]
+    with pytest.raises(PublishFailed):
+        bench.deliver(coordinator, 0)
+    assert len(staged) == 1
+    assert not [step for step in bench.steps.done if step.startswith(("collect", "list"))]
+    coordinator = bench.coordinator(ledger=Unreachable(bench.ledger()))
+    coordinator.open(OPENED)
+    bench.steps.done.clear()
+    assert isinstance(coordinator._ledger, Unreachable)
+    coordinator._ledger.reachable = False
+    with pytest.raises(OutcomeUnknown):
+        bench.deliver(coordinator, 1)
+    assert not [step for step in bench.steps.done if step.startswith(("collect", "list"))]
+    bench.deliver(bench.opened(), 2)
+    assert bench.shown() == [Counter([0, 1, 2])] * 2
+
+
+class Unreachable:
+    """A ledger that takes the entry and then never answers again."""
+
+    home = None
+    location = "far away"
+
+    def __init__(self, ledger: LogLedger) -> None:
+        self._ledger, self.reachable = ledger, True
+
+    def tail(self) -> Entry | None:
+        self._require()
+        return self._ledger.tail()
+
+    def read(self, position: Position) -> Entry | None:
+        self._require()
+        return self._ledger.read(position)
+
+    def append(self, entry: Entry, *, within: object = None) -> None:
+        try:
+            self._ledger.append(entry)
+        except PositionTaken:
+            self._require()
+            raise
+        self._require()
+
+    def newest_first(self) -> Iterator[Entry]:
+        return self._ledger.newest_first()
+
+    def prove(self) -> None:
+        self._require()
+
+    def prune(self, *, below: Position) -> None:
+        self._require()
+
+    def close(self) -> None:
+        pass
+
+    def _require(self) -> None:
+        if not self.reachable:
+            raise trouble(OutcomeUnknown)
+
+
+def test_an_older_run_is_fenced_when_it_decides_and_its_staging_is_collected_later(bench: Bench) -> None:
+    zombie, new = bench.opened(), bench.opened()
+    with pytest.raises(Fenced, match=r"generation 1.*generation 2 by me"):
+        bench.deliver(zombie, 0)
+    bench.deliver(new, 0)
+    assert bench.shown() == [Counter([0])] * 2
+    assert len(bench.targets.files.staged) == 1
+    recover(bench)
+    assert bench.targets.files.staged == {}
+
+
+def test_an_older_run_is_told_that_it_is_fenced_not_what_only_looks_wrong_to_it(bench: Bench) -> None:
+    zombie, new = bench.opened(), bench.opened()
+    bench.deliver(new, 0)
+    bench.deliver(new, 1)
+    with pytest.raises(Fenced):
+        bench.deliver(zombie, 2)
+
+
+def test_a_ledger_of_another_pipeline_is_refused(bench: Bench) -> None:
+    bench.opened()
+    stranger = Coordinator(
+        pipeline=PipelineName("other"), ledger=bench.ledger(), sinks=(), now_ms=lambda: 0, sleep=bench.slept.append
+    )
+    with pytest.raises(LedgerMismatch, match=r"belongs to pipeline 'flights', not to 'other'"):
+        stranger.open(OPENED)
+
+
+def test_a_sink_with_rows_outstanding_cannot_be_taken_out(bench: Bench) -> None:
+    coordinator = bench.opened()
+    bench.steps.failing["transact table"] = [trouble() for _ in range(5)]
+    with pytest.raises(PublishFailed):
+        bench.deliver(coordinator, 0)
+    files = bench.sinks()[:1]
+    with pytest.raises(LedgerMismatch, match="holds rows for sink 'table'"):
+        bench.coordinator(sinks=files).open(OPENED)
+    full = bench.opened()
+    bench.history.generation -= 1  # settling writes a second opening of the same generation
+    full.settle(OPENED)
+    bench.coordinator(sinks=files).open(OPENED)
+
+
+def test_a_sweep_that_fails_is_no_reason_not_to_deliver(bench: Bench) -> None:
+    bench.steps.failing["list files"] = [trouble(Failed)]
+    coordinator = bench.coordinator()
+    recovered = coordinator.open(OPENED)
+    assert len(recovered.warnings) == 1
+    assert "Sink 'files' could not be swept" in recovered.warnings[0]
+    bench.deliver(coordinator, 0)
+
+
+def test_a_sink_in_the_ledgers_own_database_is_published_by_the_decision_itself() -> None:
+    """The rider is published once, within the append, and not again after it."""
+    published: list[str] = []
+
+    class Riding(TableSink):
+        home = "here"
+
+        def publish_within(self, transaction: object, publication: Publication) -> Published:
+            published.append(f"{transaction} {publication.position}")
+            self._target.raise_marker(publication.position)
+            return Published(totals=publication.totals, already=False)
+
+    class HomeLedger(LogLedger):
+        home = "here"  # type: ignore[assignment]
+
+        def append(self, entry: Entry, *, within: Callable[[object], None] | None = None) -> None:
+            if within is not None:
+                within("transaction")
+            super().append(entry)
+
+    bench = Bench()
+    rider = Riding(bench.targets.table, bench.history, bench.steps)
+    coordinator = bench.coordinator(ledger=HomeLedger(bench.watched, pipeline=PIPELINE), sinks=(bench.sinks()[0], rider))
+    coordinator.open(OPENED)
+    delivered = bench.deliver(coordinator, 0)
+    assert published == ["transaction 2"]
+    assert set(delivered.sinks) == {"files", "table"}
+    assert "transact table" not in bench.steps.done
+
+
+def test_the_sweep_is_told_what_is_dead(bench: Bench) -> None:
+    cuts: list[SweepCut] = []
+
+    class Noting(FilesSink):
+        def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+            cuts.append(cut)
+            return ["something"]
+
+    sinks = (Noting(bench.targets.files, bench.history, bench.steps), bench.sinks()[1])
+    coordinator = bench.coordinator(sinks=sinks)
+    recovered = coordinator.open(OPENED)
+    assert recovered.swept == ("something",)
+    assert (cuts[0].generation, cuts[0].batch_id, cuts[0].kept) == (1, None, frozenset())
+    bench.deliver(coordinator, 0)
+    assert coordinator.sweep(dry_run=True) == ("something",)
+    newest = next(bench.ledger().newest_first())
+    assert isinstance(newest.body, Decided)
+    attempts = {piece.attempt for piece in newest.body.decision.staged}
+    assert (cuts[1].generation, cuts[1].batch_id, cuts[1].kept) == (1, 0, attempts)
+    bench.coordinator(sinks=sinks).open(OPENED)
+    assert (cuts[2].generation, cuts[2].batch_id, cuts[2].kept) == (2, None, attempts)

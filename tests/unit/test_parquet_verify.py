@@ -1,0 +1,243 @@
+"""`verify`: every way to damage an account is named with account, file and batch; what maintenance may do is not."""
+
+import datetime as dt
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.unit.parquet_target import ARROW, SCHEMA, Target, decide, expected, rows, stage
+
+from penstock.model import Generation, Problem, Publication, SinkReport
+from penstock.protocols import SCHEMA_KEY
+from penstock.sink.parquet import ParquetSink
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Target:
+    return Target(tmp_path, "a", "b", partition_by=["place"])
+
+
+def deliver(sink: ParquetSink, batches: int = 3) -> list[Publication]:
+    published = []
+    for batch_id in range(batches):
+        ids = range(batch_id * 10, batch_id * 10 + 5)
+        staged = stage(sink, rows(*ids), routes=["a", "b", "a", "b", "a"], batch_id=batch_id)
+        published.append(decide(staged, position=batch_id + 2, batch_id=batch_id))
+        sink.publish(published[-1])
+    return published
+
+
+def verify(sink: ParquetSink, decided: Sequence[Publication], *, retained: int | None = None) -> SinkReport:
+    known = list(reversed(decided))[:retained]
+    return sink.verify(expected=expected(*decided), known=iter(known))
+
+
+def file_of(target: Target, publication: Publication, account: str = "a") -> Path:
+    (piece,) = [piece for piece in publication.staged if piece.account == account]
+    return target.root(account) / piece.name
+
+
+def only(report: SinkReport) -> Problem:
+    assert not report.ok
+    (problem,) = report.problems
+    return problem
+
+
+def test_good_content_is_good(target: Target) -> None:
+    sink = target.sink()
+    report = verify(sink, deliver(sink))
+    assert report.ok
+    assert {account: found.found.rows for account, found in report.accounts.items()} == {"a": 9, "b": 6}
+    assert all(found.expected == found.found for found in report.accounts.values())
+
+
+def test_a_copied_file(target: Target) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    victim = file_of(target, decided[1])
+    shutil.copy(victim, victim.with_name(f"copy-of-{victim.name}"))
+    problem = only(verify(sink, decided))
+    assert problem.account == "a"
+    assert problem.batch_id == 1
+    assert problem.file == f"place=here/copy-of-{victim.name}"
+    assert f"is a copy of place=here/{victim.name} of account 'a', 3 rows twice" in problem.message
+
+
+def test_a_file_copied_under_a_foreign_name_and_one_copied_to_another_account(target: Target) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    victim = file_of(target, decided[0])
+    shutil.copy(victim, victim.with_name("x.parquet"))
+    assert f"is a copy of place=here/{victim.name}" in only(verify(sink, decided)).message
+    victim.with_name("x.parquet").unlink()
+    shutil.copy(victim, target.root("b") / "place=here" / victim.name)
+    problem = only(verify(sink, decided))
+    assert problem.account == "b"
+    assert "of account 'a'" in problem.message
+
+
+def test_a_removed_file(target: Target) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    file_of(target, decided[2], "b").unlink()
+    problem = only(verify(sink, decided))
+    assert (problem.account, problem.batch_id) == ("b", 2)
+    assert problem.message.endswith("is missing, with 2 rows.")
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 200])
+def test_a_truncated_file(target: Target, size_bytes: int) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    victim = file_of(target, decided[1])
+    with victim.open("r+b") as file:
+        file.truncate(size_bytes)
+    report = verify(sink, decided)
+    truncated = [problem for problem in report.problems if "was truncated" in problem.message]
+    assert [(problem.account, problem.batch_id, problem.file) for problem in truncated] == [("a", 1, f"place=here/{victim.name}")]
+    assert f"to {size_bytes} bytes" in truncated[0].message
+
+
+def test_a_changed_value_and_a_lost_row(target: Target) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    victim = file_of(target, decided[1])
+    table = pq.ParquetFile(victim).read()
+    pq.write_table(table.set_column(0, "id", pa.array([10, 12, 99], pa.int64())), victim)
+    assert "the content of its 3 rows is another one" in only(verify(sink, decided)).message
+    pq.write_table(table.slice(0, 2), victim)
+    assert "it holds 2 rows, 3 were decided" in only(verify(sink, decided)).message
+
+
+def test_flipped_bytes(target: Target) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    victim = file_of(target, decided[0])
+    data = bytearray(victim.read_bytes())
+    data[4:40] = bytes(36)
+    victim.write_bytes(data)
+    report = verify(sink, decided)
+    assert not report.ok
+    assert {problem.file for problem in report.problems} == {f"place=here/{victim.name}"}
+    assert "was changed" in report.problems[0].message
+
+
+def test_a_file_moved_to_another_partition(target: Target) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    victim = file_of(target, decided[0])
+    other = target.root("a") / "place=there"
+    other.mkdir()
+    victim.rename(other / victim.name)
+    report = verify(sink, decided)
+    assert not report.ok
+    assert sorted(problem.message.split(" ", 1)[1].split(",")[0][:9] for problem in report.problems) == ["is a copy", "is missin"]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "place=here/x.csv", "loose.parquet", "odd/x.parquet", "nope=1/x.parquet"])
+def test_foreign_files(target: Target, name: str) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    path = target.root("b") / name
+    path.parent.mkdir(exist_ok=True)
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({"y": [1]}), path)
+    else:
+        path.write_text("hello")
+    problem = only(verify(sink, decided))
+    assert (problem.account, problem.file) == ("b", name)
+    assert "is foreign" in problem.message
+
+
+def test_rows_that_no_batch_decided(target: Target) -> None:
+    """The published name of an attempt that was never decided, and rows of a stranger with the right columns."""
+    sink = target.sink()
+    decided = deliver(sink)
+    (piece, _) = stage(sink, rows(100, 101), routes=["a", "b"], batch_id=2)
+    staged = next(path for path in target.staged() if path.name.startswith(Path(piece.name).name))
+    shutil.copy(staged, target.root("a") / piece.name)
+    problem = only(verify(sink, decided))
+    assert "is foreign: no batch decided its 1 rows" in problem.message
+    assert problem.batch_id == 2
+
+
+def test_hidden_files_are_no_content(target: Target) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    for name in ("_SUCCESS", ".part.crc", "_temporary/x.parquet"):
+        path = target.root("a") / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+    assert verify(sink, decided).ok
+
+
+def test_maintenance_that_keeps_the_rows_is_no_damage(target: Target) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    directory = target.root("a") / "place=here"
+    small = sorted(directory.iterdir())
+    whole = pa.concat_tables([pq.ParquetFile(path).read() for path in small])
+    pq.write_table(whole, directory / "compacted.parquet")
+    assert not verify(sink, decided).ok
+    for path in small:
+        path.unlink()
+    report = verify(sink, decided)
+    assert report.ok
+    assert report.accounts["a"].found.files == 1
+
+
+def test_beyond_what_the_ledger_retains_sums_tell(target: Target) -> None:
+    sink = target.sink()
+    decided = deliver(sink, batches=5)
+    assert verify(sink, decided, retained=2).ok
+    file_of(target, decided[0]).unlink()
+    problem = only(verify(sink, decided, retained=2))
+    assert problem.account == "a"
+    assert "holds 12 rows where 15 were decided" in problem.message
+    assert "older than the ledger's memory" in problem.message
+
+
+def test_content_of_another_pipeline_is_told(target: Target) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    report = sink.verify(expected={}, known=iter([]))
+    assert not report.ok
+    assert len(report.problems) == sum(len(publication.staged) for publication in decided)
+
+
+def test_an_account_that_is_gone_is_told(target: Target) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    fewer = Target(target.directory, "a", partition_by=["place"]).sink()
+    report = verify(fewer, decided)
+    assert not report.ok
+    assert any(problem.account == "b" and "no such account" in problem.message for problem in report.problems)
+
+
+def test_every_batch_is_read_with_its_own_columns(tmp_path: Path) -> None:
+    """The transform changed: other columns, another order, and older batches than the ledger retains."""
+    target = Target(tmp_path, partition_by=["place"])
+    first = deliver_plain(target, SCHEMA, ARROW, {"id": 1, "place": "x", "day": dt.date(2020, 1, 1)}, batch_id=0)
+    wider = json.loads(SCHEMA)
+    wider["fields"].insert(0, {"name": "price", "type": "decimal(20,2)", "nullable": True, "metadata": {}})
+    arrow = pa.schema([("price", pa.decimal128(20, 2)), *ARROW])
+    row = {"price": None, "id": 2, "place": "x", "day": None}
+    second = deliver_plain(target, json.dumps(wider), arrow, row, batch_id=1)
+    third = deliver_plain(target, json.dumps(wider), arrow, row, batch_id=2)
+    sink = target.sink()
+    assert verify(sink, [first, second, third]).ok
+    assert verify(sink, [first, second, third], retained=1).ok
+
+
+def deliver_plain(target: Target, schema: str, arrow: pa.Schema, row: dict[str, object], *, batch_id: int) -> Publication:
+    sink = target.sink(schema=schema)
+    batch = pa.RecordBatch.from_pylist([row], schema=arrow.with_metadata({SCHEMA_KEY: schema.encode()}))
+    publication = decide(stage(sink, batch, batch_id=batch_id), position=batch_id + 2, batch_id=batch_id, schema=schema)
+    publication = replace(publication, generation=Generation(1))
+    sink.publish(publication)
+    return publication

@@ -1,0 +1,94 @@
+"""A delivery without Spark: what is raised in a batch, what a failed one does, and what a start looks at first."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.carried import carried_in
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.errors import BatchFailed, Fenced, PenstockError, StoreIgnoresConditions
+from penstock.ledger.log import LogLedger
+from penstock.ledger.memory import MemoryStore
+from penstock.model import Guarantee, PipelineName
+from penstock.run.delivery import Delivery, Undelivered
+from penstock.run.failure import StopRequested
+from penstock.run.open_delivery import OpenDelivery
+from penstock.run.parts import Parts
+
+
+class Rows:
+    """Stands for a batch whose plan cannot even be asked for its columns."""
+
+    def __init__(self, raised: BaseException) -> None:
+        self._raised = raised
+
+    @property
+    def schema(self) -> Mapping[str, str]:
+        raise self._raised
+
+
+@pytest.fixture
+def delivery(tmp_path: Path) -> Delivery:
+    return Delivery("flights", home=tmp_path / "home", sinks={"out": penstock.Console()})
+
+
+def told(delivery: Delivery, raised: BaseException, batch_id: int = 0) -> PenstockError | None:
+    with pytest.raises(Undelivered) as caught:
+        delivery(Rows(raised), batch_id)  # type: ignore[arg-type]
+    return carried_in(str(caught.value))
+
+
+@pytest.mark.parametrize("raised", [SystemExit(7), KeyboardInterrupt(), GeneratorExit(), MemoryError(), ZeroDivisionError("x")])
+def test_whatever_is_raised_becomes_a_failed_batch(delivery: Delivery, raised: BaseException) -> None:
+    """Bug 25: an exit in foreachBatch ended Spark's thread, and the query hung for ever."""
+    error = told(delivery, raised)
+    assert isinstance(error, BatchFailed)
+    assert type(raised).__name__ in error.message
+    assert delivery.failure is raised
+
+
+def test_an_error_of_ours_reaches_whoever_awaits_the_query(delivery: Delivery) -> None:
+    error = told(delivery, Fenced("A newer run works.", remedy="Let it."))
+    assert isinstance(error, Fenced)
+    assert (error.message, error.remedy) == ("A newer run works.", "Let it.")
+
+
+def test_a_delivery_that_failed_goes_on_failing(delivery: Delivery) -> None:
+    """Bug 5: Spark is free to call it again; only a new start knows what was decided."""
+    first = ZeroDivisionError("the first")
+    told(delivery, first)
+    error = told(delivery, SystemExit(0), 1)
+    assert error is not None
+    assert "the first" in error.message
+    assert delivery.failure is first
+
+
+def test_a_batch_dropped_on_request_is_no_error(delivery: Delivery) -> None:
+    assert told(delivery, StopRequested()) is None
+
+
+class IgnoringStore(MemoryStore):
+    """Overwrites, and says that it created."""
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        self.put(key, data)
+        return True
+
+
+def test_a_start_on_a_ledger_that_ignores_conditions_is_refused(tmp_path: Path) -> None:
+    """Bug 11: nobody had tried it, and two drivers both succeeded. Nothing is written but the self-test."""
+    pipeline, store = PipelineName("flights"), IgnoringStore()
+    parts = Parts(
+        pipeline=pipeline,
+        ledger=LogLedger(store, pipeline=pipeline),
+        sinks=(),
+        checkpoint=SparkCheckpoint(str(tmp_path / "checkpoint")),
+        sources=(),
+        digest="0" * 16,
+        demanded=Guarantee.EXACTLY_ONCE,
+    )
+    with pytest.raises(StoreIgnoresConditions):
+        OpenDelivery(parts).open(schema=None)
+    assert list(store.keys("entries/")) == []

@@ -1,0 +1,69 @@
+"""The operator's acts on a real ledger and real accounts, without Spark."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.parquet_target import SCHEMA, Target, rows, stage
+
+import penstock
+from penstock.commit.outcome import StagedBatch
+from penstock.errors import PublishFailed
+from penstock.faults import arm
+from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
+from penstock.run.assembly import DeliveryPlan
+from penstock.run.operations import acting, recover, sweep, verify
+from penstock.run.parts import coordinator_of, opened_by_this_process
+from penstock.sink.parquet import ParquetSink
+
+BATCH = Batch(
+    query_id=QueryId("query"),
+    batch_id=BatchId(0),
+    offsets=(OffsetRange(source=SourceName("events"), start=None, end="3"),),
+)
+
+
+@pytest.fixture(autouse=True)
+def _disarmed() -> Iterator[None]:
+    yield
+    arm("")
+
+
+def plan_of(target: Target) -> DeliveryPlan:
+    lake = penstock.Parquet(accounts={"only": target.root()})
+    return penstock.Delivery("flights", home=target.directory / "home", sinks={"lake": lake}).plan
+
+
+def decide_and_fail_to_publish(plan: DeliveryPlan, *, garbage: int) -> None:
+    """Of `garbage` + 1 attempts the last one is decided."""
+    with acting(plan) as parts:
+        (sink,) = parts.sinks
+        assert isinstance(sink, ParquetSink)
+        coordinator = coordinator_of(parts)
+        sink.prepare(pipeline=plan.pipeline, schema=SCHEMA)
+        coordinator.open(opened_by_this_process(parts))
+        told: list[tuple[Staged, ...]] = [stage(sink, rows(1, 2, 3)) for _ in range(garbage + 1)]
+        arm("rename.move=error")
+        with pytest.raises(PublishFailed):
+            coordinator.deliver(BATCH, lambda generation: StagedBatch(pieces=told[-1], rows_in=3, schema=SCHEMA))
+        arm("")
+
+
+def test_sweeping_beside_a_decision_that_is_not_published_takes_nothing_of_it(tmp_path: Path) -> None:
+    """Bugs 4 and 12: a clean-up deleted what was decided and only not visible yet."""
+    target = Target(tmp_path)
+    plan = plan_of(target)
+    decide_and_fail_to_publish(plan, garbage=2)
+    assert target.files() == []
+    before = target.staged()
+    assert len(before) == 3
+    named = sweep(plan, dry_run=True)
+    assert target.staged() == before
+    assert sweep(plan, dry_run=False) == named
+    assert len(target.staged()) == 1
+    assert recover(plan).rolled_forward
+    assert target.content() == Counter(str({"id": number, "place": "here", "day": None}) for number in (1, 2, 3))
+    assert target.staged() == []
+    assert verify(plan).ok
+    assert not recover(plan).rolled_forward

@@ -1,0 +1,117 @@
+"""The table of what each source guarantees."""
+
+import pytest
+
+from penstock.claim import Claim, too_weak
+from penstock.errors import Usage
+from penstock.model import Guarantee
+from penstock.source.formats import needs_schema, unknown_format
+from penstock.source.guarantee import source_claims
+from penstock.spec.source import Source
+
+FILES = {"path": "/in", "schema": "n INT"}
+MISSING = "spark.sql.files.ignoreMissingFiles"
+
+
+def claim(confs: dict[str, str] | None = None, **settings: object) -> Claim:
+    (found,) = source_claims({"s": Source(**settings)}, confs or {})
+    return found
+
+
+@pytest.mark.parametrize("name", ["csv", "json", "parquet", "orc", "xml", "avro", "text", "binaryFile"])
+def test_files_are_replayable(name: str) -> None:
+    found = claim(format=name, **FILES)
+
+    assert found.guarantee is Guarantee.EXACTLY_ONCE
+    assert found.subject == f"source s ({name})"
+    assert any("removed or changed after Spark listed it" in text for text in found.breaks)
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "confs"),
+    [
+        ({}, {MISSING: "true"}),
+        ({}, {"spark.sql.files.ignoreCorruptFiles": "TRUE"}),
+        ({"ignoreMissingFiles": True}, {}),
+        ({"IGNORECORRUPTFILES": "true"}, {MISSING: "false"}),
+    ],
+)
+def test_files_that_are_passed_over_unseen(options: dict[str, object], confs: dict[str, str]) -> None:
+    found = claim(confs, format="csv", options=options, **FILES)
+
+    assert found.guarantee is Guarantee.AT_LEAST_ONCE
+    assert found.remedy
+
+
+def test_an_option_wins_over_the_session() -> None:
+    assert (
+        claim({MISSING: "true"}, format="csv", options={"ignoreMissingFiles": False}, **FILES).guarantee is Guarantee.EXACTLY_ONCE
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        ({"mode": "dropMalformed"}, "drops rows that it cannot parse"),
+        ({"fileNameOnly": True}, "counts as seen"),
+        ({"cleanSource": "archive"}, "moved away once its batch is committed"),
+        ({"cleanSource": "delete"}, "deleted once its batch is committed"),
+    ],
+)
+def test_options_of_files_that_hurt(options: dict[str, object], warning: str) -> None:
+    found = claim(format="csv", options=options, **FILES)
+
+    assert found.guarantee is Guarantee.EXACTLY_ONCE
+    assert warning in found.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "guarantee"),
+    [
+        ({"format": "rate"}, Guarantee.EXACTLY_ONCE),
+        ({"format": "rate-micro-batch"}, Guarantee.EXACTLY_ONCE),
+        ({"format": "kafka", "options": {"subscribe": "t"}}, Guarantee.EXACTLY_ONCE),
+        ({"format": "kafka", "options": {"subscribe": "t", "failOnDataLoss": False}}, Guarantee.AT_LEAST_ONCE),
+        ({"format": "delta", "path": "/table"}, Guarantee.EXACTLY_ONCE),
+        ({"format": "kinesis"}, Guarantee.EXACTLY_ONCE),
+        ({"format": "socket", "options": {"host": "h", "port": 1}}, Guarantee.AT_LEAST_ONCE),
+        ({"format": "Socket"}, Guarantee.AT_LEAST_ONCE),
+        ({"table": "db.events"}, Guarantee.EXACTLY_ONCE),
+        ({"format": "my.own.Format"}, Guarantee.EXACTLY_ONCE),
+    ],
+)
+def test_other_sources(settings: dict[str, object], guarantee: Guarantee) -> None:
+    found = claim(**settings)
+
+    assert found.guarantee is guarantee
+    assert bool(found.remedy) is (guarantee is Guarantee.AT_LEAST_ONCE)
+
+
+def test_what_is_only_assumed_is_said() -> None:
+    assert claim(format="my.own.Format").why.startswith("Assumed: ")
+    assert claim(table="db.events").subject == "source s (table db.events)"
+
+
+def test_kafka_says_which_rows_it_reads() -> None:
+    committed = {"subscribe": "t", "kafka.isolation.level": "read_committed"}
+
+    assert "aborted transactions" in claim(format="kafka", options={"subscribe": "t"}).warnings[0]
+    assert claim(format="kafka", options=committed).warnings == ()
+
+
+def test_what_is_too_weak() -> None:
+    weak, strong = claim(format="socket"), claim(format="rate")
+
+    assert too_weak([weak, strong], Guarantee.EXACTLY_ONCE) == (weak,)
+    assert too_weak([weak, strong], Guarantee.AT_LEAST_ONCE) == ()
+
+
+def test_formats() -> None:
+    assert needs_schema("CSV")
+    assert not needs_schema("binaryFile")
+    assert not needs_schema("kafka")
+    error = unknown_format("s", "parqet")
+    assert isinstance(error, Usage)
+    assert error.remedy.startswith("Did you mean parquet? ")
+    assert unknown_format("s", "zzzzzz").remedy.startswith("Known are ")

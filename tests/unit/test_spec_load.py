@@ -1,0 +1,167 @@
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import Usage
+from penstock.model import Guarantee
+from penstock.spec import Parquet, PipelineSettings, PythonSink, Sqlite, load
+
+FILE = """\
+pipeline: flights
+home: ./state/flights
+guarantee: exactly_once
+spark:
+  master: local[*]
+  conf: {spark.sql.shuffle.partitions: 8, spark.ui.enabled: false}
+sources:
+  flights:
+    format: csv
+    path: ./incoming
+    schema: "year INT, month INT"
+    options: {header: true, maxFilesPerTrigger: 2}
+transform:
+  sql: SELECT * FROM flights WHERE dep_time IS NOT NULL
+sinks:
+  lake:
+    type: parquet
+    accounts:
+      EWR: file:///data/ewr
+      LGA: {url: ./out/lga, options: {region: eu-west-1}}
+    route: {column: origin}
+    partition_by: [month]
+    target_file_size: 64MiB
+  warehouse:
+    type: sqlite
+    url: sqlite:///warehouse.db
+    table: flights
+    write: upsert
+    key: [year, month]
+  mine:
+    python: my.sinks:Mine
+    depth: 3
+trigger: {available_now: true}
+"""
+
+Loader = Callable[..., PipelineSettings]
+
+
+@pytest.fixture(name="loaded")
+def _loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
+    monkeypatch.chdir("/")
+
+    def loaded(text: str, overrides: Sequence[str] = ()) -> PipelineSettings:
+        (tmp_path / "f.yaml").write_text(text)
+        return load(tmp_path / "f.yaml", overrides)
+
+    return loaded
+
+
+def test_the_whole_file(loaded: Loader, tmp_path: Path) -> None:
+    settings = loaded(FILE)
+    assert settings.pipeline == "flights"
+    assert settings.guarantee is Guarantee.EXACTLY_ONCE
+    assert settings.checkpoint == f"{tmp_path}/state/flights/checkpoint"
+    assert settings.spark.conf == {"spark.sql.shuffle.partitions": "8", "spark.ui.enabled": "false"}
+    source = settings.sources["flights"]
+    assert (source.format, source.path, source.schema_ddl) == ("csv", f"{tmp_path}/incoming", "year INT, month INT")
+    assert source.options == {"header": "true", "maxFilesPerTrigger": "2"}
+    lake, warehouse, mine = settings.sinks.values()
+    assert isinstance(lake, Parquet)
+    assert {name: account.url for name, account in lake.accounts.items()} == {
+        "EWR": "file:///data/ewr",
+        "LGA": f"file://{tmp_path}/out/lga",
+    }
+    assert (lake.route and lake.route.column, lake.partition_by, lake.target_file_size) == ("origin", ("month",), 64 * 2**20)
+    assert isinstance(warehouse, Sqlite)
+    assert (warehouse.file, warehouse.write, warehouse.key) == (tmp_path / "warehouse.db", "upsert", ("year", "month"))
+    assert isinstance(mine, PythonSink)
+    assert (mine.python, mine.options) == ("my.sinks:Mine", {"depth": 3})
+    assert settings.trigger.spark_arguments() == {"availableNow": True}
+
+
+def test_settings_survive_pickling(loaded: Loader) -> None:
+    settings = loaded(FILE)
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+def test_the_order_of_sources_is_that_of_the_file(loaded: Loader) -> None:
+    text = FILE.replace("sources:\n", "sources:\n  zulu: {format: rate}\n  alpha: {format: rate}\n")
+    assert list(loaded(text).sources) == ["zulu", "alpha", "flights"]
+
+
+def test_variables_are_replaced(loaded: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLE", "flights_2026")
+    monkeypatch.setenv("CREATE", "false")
+    monkeypatch.setenv("EMPTY", "")
+    text = FILE.replace("table: flights", "table: ${TABLE}\n    create: ${CREATE}").replace(
+        "dep_time IS NOT NULL", "a = '${EMPTY}' AND b = '${EMPTY:-default}' AND c = '${NOT_SET:-}' AND d = '$${e}'"
+    )
+    settings = loaded(text)
+    warehouse = settings.sinks["warehouse"]
+    assert isinstance(warehouse, Sqlite)
+    assert (warehouse.table, warehouse.create) == ("flights_2026", False)
+    assert settings.transform is not None
+    assert settings.transform.sql == "SELECT * FROM flights WHERE a = '' AND b = 'default' AND c = '' AND d = '${e}'"
+
+
+def test_a_number_from_the_environment_stays_text_where_text_is_expected(loaded: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBER", "0012")
+    settings = loaded(FILE.replace("table: flights", "table: ${NUMBER}").replace("header: true", "header: '${NUMBER}'"))
+    assert isinstance(settings.sinks["warehouse"], Sqlite)
+    assert settings.sinks["warehouse"].table == "0012"
+    assert settings.sources["flights"].options["header"] == "0012"
+
+
+def test_secrets_are_in_no_error_and_no_representation(loaded: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "geheim-geheim")
+    settings = loaded(FILE.replace("header: true", "header: '${SECRET}'"))
+    assert settings.sources["flights"].options["header"] == "geheim-geheim"
+    assert "geheim" not in repr(settings)
+    assert "geheim" not in str(settings.shown())
+    for wrong in (
+        "output_mode: ${SECRET}",
+        "guarantee: ${SECRET}",
+        "spark: {master: ['${SECRET}']}",
+        "ledger: mysql://u:${SECRET}@h/d",
+    ):
+        with pytest.raises(Usage) as caught:
+            loaded(FILE.replace("guarantee: exactly_once\n", "").replace("spark:\n  master", "spark_:\n  master") + wrong + "\n")
+        assert "geheim" not in str(caught.value)
+
+
+def test_overrides_replace_values(loaded: Loader) -> None:
+    settings = loaded(
+        FILE,
+        [
+            "trigger={processing_time: 10s}",
+            "sinks.lake.partition_by=[year, month]",
+            "sinks.lake.partition_by.0=day",
+            "spark.conf.spark.sql.shuffle.partitions=2",
+            "sources.flights.options.maxFilesPerTrigger=7",
+            "spark.packages=[a:b:1]",
+        ],
+    )
+    assert settings.trigger.spark_arguments() == {"processingTime": "10000 milliseconds"}
+    assert isinstance(settings.sinks["lake"], Parquet)
+    assert settings.sinks["lake"].partition_by == ("day", "month")
+    assert settings.spark.conf["spark.sql.shuffle.partitions"] == "2"
+    assert settings.sources["flights"].options["maxFilesPerTrigger"] == "7"
+    assert settings.spark.packages == ("a:b:1",)
+
+
+def test_yaml_anchors_and_merges(loaded: Loader) -> None:
+    text = FILE.replace("  flights:\n    format: csv", "  flights: &files\n    format: csv") + ("output_mode: append\n")
+    text = text.replace("transform:\n", "  late:\n    <<: *files\n    path: ./late\ntransform:\n")
+    settings = loaded(text)
+    assert settings.sources["late"].schema_ddl == "year INT, month INT"
+    assert settings.sources["late"].path is not None
+    assert settings.sources["late"].path.endswith("/late")
+
+
+@pytest.mark.parametrize("keyword", ["no", "on", "NO", "1e3", "0x1F", "null"])
+def test_keys_are_always_text(loaded: Loader, keyword: str) -> None:
+    settings = loaded(FILE.replace("EWR: file", f"{keyword}: file"))
+    assert isinstance(settings.sinks["lake"], Parquet)
+    assert keyword in settings.sinks["lake"].accounts

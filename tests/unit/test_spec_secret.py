@@ -1,0 +1,59 @@
+import json
+import pickle
+
+import pytest
+
+from penstock.spec import PythonSink, Source, redact, scrub
+from penstock.spec.secret import Secret, remember
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ann:geheim@db.example/flights", "postgresql://ann:***@db.example/flights"),
+        ("postgresql://ann:ge@he/im:x@db.example/flights", "postgresql://ann:***@db.example/flights"),
+        ("postgresql://:geheim@db/flights?sslmode=require", "postgresql://:***@db/flights?sslmode=require"),
+        ("az://flights@jfkaccount/raw?sv=1&sig=abc%2F", "az://flights@jfkaccount/raw?sv=***&sig=***"),
+        ("s3://bucket/key", "s3://bucket/key"),
+        ("Server=x;Password=geheim;Database=y", "Server=x;Password=***;Database=y"),
+        ("file:///data/plain", "file:///data/plain"),
+    ],
+)
+def test_redact_hides_credentials_and_nothing_else(url: str, shown: str) -> None:
+    assert redact(url) == shown
+
+
+def test_a_secret_is_a_string_that_hides_itself() -> None:
+    secret = Secret("geheim")
+    assert secret == "geheim"
+    assert "geheim" not in repr({"password": secret})
+    assert pickle.loads(pickle.dumps(secret)) == "geheim"
+
+
+def test_settings_hide_secrets_and_options_named_like_one() -> None:
+    source = Source(
+        format="kafka", options={"user": Secret("ann-from-environment"), "kafka.ssl.key.password": "literal-pw", "n": 1}
+    )
+    assert source.options == {"user": "ann-from-environment", "kafka.ssl.key.password": "literal-pw", "n": "1"}
+    for text in (repr(source), str(source), json.dumps(source.shown())):
+        assert "ann-from-environment" not in text
+        assert "literal-pw" not in text
+        assert "kafka.ssl.key.password" in text
+
+
+def test_options_of_a_user_written_sink_are_hidden_too() -> None:
+    sink = PythonSink(python="pkg.mod:Sink", api_key="literal-key", url="http://ann:pw-in-url@host/", depth=3)
+    assert sink.options == {"api_key": "literal-key", "url": "http://ann:pw-in-url@host/", "depth": 3}
+    assert sink.shown() == {"python": "pkg.mod:Sink", "api_key": "***", "url": "http://ann:***@host/", "depth": 3}
+
+
+def test_scrub_hides_what_settings_remembered() -> None:
+    Source(format="kafka", options={"password": "remembered-by-settings"})
+    remember("postgresql://ann:remembered-of-url@host/db")
+    text = scrub("login with remembered-by-settings or remembered-of-url failed at mysql://bob:unknown@host/")
+    assert text == "login with *** or *** failed at mysql://bob:***@host/"
+
+
+def test_scrub_leaves_short_values_alone() -> None:
+    Source(format="kafka", options={"header": Secret("true")})
+    assert scrub("this is true") == "this is true"

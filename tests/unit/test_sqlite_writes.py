@@ -1,0 +1,116 @@
+"""Append, upsert, insert_if_absent and replace: what the table shows, and what the marker counts."""
+
+import random
+from collections import Counter
+
+import pytest
+from tests.unit.sqlite_target import Target
+
+from penstock import faults
+from penstock.errors import (
+    PublishFailed,
+)
+from penstock.rowhash import digest, row_hashes
+from penstock.testing.conformance import as_batch
+
+NAMES = "SELECT id, name FROM t"
+
+
+@pytest.fixture
+def target(tmp_path):
+    made = []
+
+    def make(**options):
+        made.append(Target(tmp_path, **options))
+        return made[-1]
+
+    yield make
+    faults.arm("")
+    for one in made:
+        one.close()
+
+
+def content(target, query=NAMES):
+    return Counter(target.sql(query))
+
+
+def test_upsert_replaces_the_row_with_the_key(target):
+    table = target(write="upsert", key=["id"])
+    sink = table.sink()
+    table.put(sink, [(1, "a"), (2, "b")], batch_id=0)
+    table.put(sink, [(2, "B"), (3, "c")], batch_id=1)
+    assert content(table) == Counter([(1, "a"), (2, "B"), (3, "c")])
+
+
+def test_of_several_rows_with_one_key_upsert_keeps_the_last_in_frozen_order(target):
+    table = target(write="upsert", key=["id"])
+    sink = table.sink()
+    shown = table.put(sink, [(1, "first"), (2, "x"), (1, "second")], [(1, "last"), (2, None)], batch_id=0)
+    assert content(table) == Counter([(1, "last"), (2, None)])
+    assert sink.publish(shown.publication).already
+    assert table.verify(sink).ok
+    assert table.sql("SELECT rows_decided, rows_after FROM penstock_marker") == [(5, 2)]
+
+
+def test_of_several_rows_with_one_key_insert_if_absent_keeps_the_first(target):
+    table = target(write="insert_if_absent", key=["id"])
+    sink = table.sink()
+    table.put(sink, [(1, "first"), (1, "second")], [(1, "third"), (2, "b")], batch_id=0)
+    table.put(sink, [(1, "late"), (3, "c")], batch_id=1)
+    assert content(table) == Counter([(1, "first"), (2, "b"), (3, "c")])
+    assert table.verify(sink).ok
+
+
+def test_a_table_that_is_all_key(target):
+    table = target(write="upsert", key=["id", "name"])
+    sink = table.sink()
+    table.put(sink, [(1, "a"), (1, "b"), (1, "a")], batch_id=0)
+    assert content(table) == Counter([(1, "a"), (1, "b")])
+    assert table.verify(sink).ok
+
+
+def test_replace_shows_the_newest_batch_only_even_an_empty_one(target):
+    table = target(write="replace")
+    sink = table.sink()
+    first = table.put(sink, [(1, "a"), (1, "a")], batch_id=0)
+    table.put(sink, [(2, "b")], batch_id=1)
+    assert content(table) == Counter([(2, "b")])
+    assert sink.publish(first.publication).already
+    assert content(table) == Counter([(2, "b")])
+    table.put(sink, batch_id=2)
+    assert content(table) == Counter()
+    assert table.verify(sink).ok
+
+
+@pytest.mark.parametrize("write", ["upsert", "insert_if_absent"])
+def test_the_marker_counts_what_is_there_through_any_history(target, write):
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    numbers = random.Random(seed)
+    table = target(write=write, key=["id"])
+    sink, model = table.sink(), {}
+    for batch_id in range(12):
+        attempts = [[(numbers.randrange(40), str(numbers.randrange(9))) for _ in range(numbers.randrange(60))] for _ in range(2)]
+        table.put(sink, *attempts, batch_id=batch_id)
+        for number, name in (row for rows in attempts for row in rows):
+            if write == "upsert":
+                model[number] = name
+            else:
+                model.setdefault(number, name)
+        assert content(table) == Counter(model.items())
+        marked = table.sql("SELECT rows_after, digest_after FROM penstock_marker")
+        expected = digest(row_hashes(as_batch(table.named(model.items()), table.rig.schema)))
+        assert marked == [(len(model), f"{expected:016x}")]
+    assert table.verify(sink).ok
+
+
+def test_a_row_of_the_user_that_is_replaced_must_be_readable(target):
+    table = target(write="upsert", key=["id"])
+    sink = table.sink()
+    table.sql("INSERT INTO t VALUES (1, x'ff')")
+    publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
+    with pytest.raises(PublishFailed, match=r"a row under a key of this batch .* column 'name'"):
+        sink.publish(publication)
+    table.sql("DELETE FROM t")
+    assert not sink.publish(publication).already
+    assert table.verify(sink).ok

@@ -1,0 +1,167 @@
+"""Version 1 of every durable value, byte by byte: what was once written must be read for ever.
+
+A golden file is never changed. A new version adds a file and a line to the table.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.codec import decode_document, decode_entry, decode_marker, encode_document, encode_entry, encode_marker
+from penstock.ledger.log import LogLedger
+from penstock.ledger.memory import MemoryStore
+from penstock.model import (
+    AccountName,
+    Adopted,
+    Batch,
+    BatchId,
+    Decided,
+    Decision,
+    Entry,
+    Generation,
+    Marker,
+    Nonce,
+    OffsetRange,
+    Opened,
+    PipelineName,
+    Position,
+    QueryId,
+    SinkName,
+    SourceName,
+    Staged,
+    Summary,
+    Totals,
+)
+from penstock.testing.entries import chain
+
+GOLDEN = Path(__file__).with_name("golden")
+FLIGHTS, LAKE, NEWARK = PipelineName("flights"), SinkName("lake"), AccountName("EWR")
+QUERY = QueryId("5f0c9f0e-0000-4000-8000-000000000001")
+TOTALS = Totals(rows=1000, files=1, size_bytes=54_321, digest=0xFEDC_BA98_7654_3210)
+TOKEN = "g2-b7-p0-t3-0123456789abcdef"
+
+DECIDED_BODY = Decided(
+    decision=Decision(
+        batch=Batch(
+            query_id=QUERY,
+            batch_id=BatchId(7),
+            offsets=(
+                OffsetRange(source=SourceName("flights"), start=None, end='{"logOffset":7}', content="9f86d081884c7d65"),
+                OffsetRange(source=SourceName("weather"), start='{"w":{"0":5}}', end='{"w":{"0":9}}'),
+            ),
+        ),
+        staged=(
+            Staged(
+                sink=LAKE,
+                account=NEWARK,
+                name=f"origin=EWR/caf\u00e9/part-{TOKEN}.parquet",
+                attempt=TOKEN,
+                totals=TOTALS,
+                ref={"upload": "abc", "parts": [{"number": 1, "etag": '"x"'}], "last": None, "share": 0.5, "whole": True},
+            ),
+            Staged(
+                sink=SinkName("table"),
+                account=AccountName(""),
+                name="piece",
+                attempt=TOKEN,
+                totals=Totals(),
+                inline=b"\x00\xffrows",
+            ),
+        ),
+        rows_in=1001,
+        schema='{"type":"struct","fields":[]}',
+        stage_ms=412,
+        previous_publish_ms=88,
+    )
+)
+OPENED_BODY = Opened(
+    owner="host:4711",
+    checkpoint="/state/flights/checkpoint",
+    pipeline_digest="2c26b46b68ffc68f",
+    sinks=(LAKE, SinkName("table")),
+    versions={"penstock": "0.1.0", "pyspark": "4.3.0"},
+)
+ADOPTED_BODY = Adopted(query_id=QUERY, next_batch_id=BatchId(3), reason="checkpoint lost", operator="ann")
+ADOPTED_ANY_BODY = Adopted(query_id=None, next_batch_id=BatchId(0), reason="a new one", operator="ann")
+
+
+def entry(body: Opened | Decided | Adopted, summary: Summary) -> Entry:
+    return Entry(
+        pipeline=FLIGHTS,
+        position=Position(12),
+        generation=Generation(2),
+        nonce=Nonce("00112233aabbccdd"),
+        written_at_ms=1_767_225_600_000,
+        body=body,
+        summary=summary,
+    )
+
+
+SUMMARY = Summary(
+    query_id=QUERY,
+    next_batch_id=BatchId(8),
+    decided_at=Position(12),
+    published_at=Position(11),
+    adopted_at=Position(9),
+    totals={LAKE: {NEWARK: TOTALS}},
+)
+MARKER = Marker(
+    pipeline=FLIGHTS,
+    sink=LAKE,
+    account=NEWARK,
+    position=Position(12),
+    generation=Generation(2),
+    query_id=QUERY,
+    batch_id=BatchId(7),
+)
+ENTRIES = {
+    "entry-1-opened": entry(OPENED_BODY, Summary()),
+    "entry-1-decided": entry(DECIDED_BODY, SUMMARY),
+    "entry-1-adopted": entry(ADOPTED_BODY, SUMMARY),
+    "entry-1-adopted-any": entry(ADOPTED_ANY_BODY, SUMMARY),
+}
+
+
+def golden(name: str) -> bytes:
+    return (GOLDEN / f"{name}.json").read_bytes()
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_of_version_1_is_read_and_written_as_ever(name: str) -> None:
+    assert decode_entry(golden(name)) == ENTRIES[name]
+    assert encode_entry(ENTRIES[name]) == golden(name)
+
+
+def test_a_marker_of_version_1_is_read_and_written_as_ever() -> None:
+    assert decode_marker(golden("marker-1")) == MARKER
+    assert encode_marker(MARKER) == golden("marker-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "fields"),
+    [
+        ("ledger-hint-1", "penstock.ledger.hint", {"position": 24}),
+        ("ledger-floor-1", "penstock.ledger.floor", {"pipeline": "flights", "position": 20}),
+    ],
+)
+def test_the_ledgers_own_documents_of_version_1_are_read_and_written_as_ever(
+    name: str, kind: str, fields: dict[str, object]
+) -> None:
+    assert decode_document(golden(name), kind=kind, newest=1, where="It") == (1, fields)
+    assert encode_document(kind, 1, fields) == golden(name)  # type: ignore[arg-type]
+
+
+def test_the_log_lays_its_objects_out_as_ever() -> None:
+    store, flights = MemoryStore(), chain(pipeline=FLIGHTS)
+    ledger = LogLedger(store, pipeline=FLIGHTS)
+    for _ in range(24):
+        ledger.append(next(flights))
+    ledger.prune(below=Position(20))
+    assert list(store.keys("")) == [*(f"entries/000000000/{at:012d}" for at in range(20, 25)), "floor/000000000020", "hint"]
+    assert store.get("hint") == golden("ledger-hint-1")
+    assert store.get("floor/000000000020") == golden("ledger-floor-1")
+
+
+def test_every_golden_file_is_looked_at() -> None:
+    names = {*ENTRIES, "marker-1", "ledger-hint-1", "ledger-floor-1"}
+    assert {path.stem for path in GOLDEN.iterdir()} == names
