@@ -33,8 +33,8 @@ check: $(VENV)/.installed-dev ## Checks style, types, import contracts and tidin
 bench: $(VENV)/.installed-dev ## Measures the product against plain Spark on this machine and writes docs/benchmarks.md.
 	@$(BIN)/python -m bench $(ARGS)
 
-soak: $(VENV)/.installed-dev ## Kills the pipeline KILLS (100) times at random moments while a reader watches, and checks the content.
-	@PENSTOCK_SOAK_KILLS=$(KILLS) $(PYTEST) -m campaign --timeout=0 $(ARGS)
+soak: $(VENV)/.installed-dev ## Kills the pipeline KILLS (100) times at random moments, and at every fault point in every way, while a reader watches, and checks the content.
+	@PENSTOCK_SOAK_KILLS=$(KILLS) PENSTOCK_SOAK_FAULTS=all $(PYTEST) -m campaign --timeout=0 $(ARGS)
 
 docs: $(VENV)/.installed-dev ## Writes the pages of docs/ that are made from the code (pipeline file, modules) and checks every link.
 	@$(BIN)/python -m penstock.spec.reference .

@@ -128,8 +128,13 @@ def _kill() -> None:
 
 
 def parse(text: str) -> tuple[Armed, ...]:
-    """The faults that `text` (the value of PENSTOCK_FAULTS) arms. Raises Usage."""
-    return tuple(_parse_one(part.strip()) for part in text.split(",") if part.strip())
+    """The faults that `text` (the value of PENSTOCK_FAULTS) arms, at most one for each point. Raises Usage."""
+    faults = tuple(_parse_one(part.strip()) for part in text.split(",") if part.strip())
+    names = [fault.point for fault in faults]
+    for name in names:
+        if names.count(name) > 1:
+            raise Usage(f"{VARIABLE} names the point {name} twice, expected once.", remedy="Take one of them out.")
+    return faults
 
 
 def _parse_one(part: str) -> Armed:
@@ -137,13 +142,16 @@ def _parse_one(part: str) -> Armed:
     what, _, occurrence = rest.partition("@")
     kind, _, seconds = what.partition(":")
     try:
-        return Armed(point, FaultKind(kind), int(occurrence or 1), float(seconds or 0))
+        fault = Armed(point, FaultKind(kind), int(occurrence or 1), float(seconds or 0))
+        if fault.occurrence < 1:
+            raise ValueError(occurrence)  # noqa: TRY301 - told below like every other mistake
     except ValueError:
         kinds = ", ".join(kind.value for kind in FaultKind)
         raise Usage(
-            f"{VARIABLE} holds {part!r}, expected point=kind[@occurrence] with a kind of {kinds}.",
+            f"{VARIABLE} holds {part!r}, expected point=kind[@occurrence] with a kind of {kinds} and an occurrence from 1 on.",
             remedy="Correct or unset the variable.",
         ) from None
+    return fault
 
 
 def arm(text: str) -> None:
@@ -153,6 +161,11 @@ def arm(text: str) -> None:
     _armed.clear()
     _reached.clear()
     _armed.update({fault.point: fault for fault in faults})
+
+
+def armed() -> tuple[Armed, ...]:
+    """The faults that are armed in this process."""
+    return tuple(_armed.values())
 
 
 def carry() -> Mapping[str, str]:

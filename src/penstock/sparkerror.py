@@ -9,6 +9,7 @@ _END = re.compile(r"\s*(?:SQLSTATE:|\n|\(line \d+, pos \d+\))")
 _JAVA_CLASS = re.compile(r"^: (?:[a-z]\w*\.)+[A-Z]\w*: ")
 _LINK = re.compile(r"^(?:: |Caused by: )((?:[a-z]\w*\.)+[A-Z][\w$]*)(?:: (.*))?$", re.MULTILINE)
 _ABORTED = re.compile(r"^Job aborted due to stage failure: .*?Lost task [^:]*: (?:(?:[a-z]\w*\.)+[A-Z][\w$]*: )?")
+_WAITED = "Exception thrown in awaitResult:"
 _TRACEBACK = "Traceback (most recent call last):\n"
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 _RAISED = re.compile(r"^(?! |File |Traceback)(\w[\w.]*(?:: .*)?)$", re.MULTILINE)
@@ -49,7 +50,7 @@ def read_spark_failure(text: str) -> SparkError:
     """What the exception of a failed job says: what Spark was doing and why it failed, down to the innermost cause."""
     if _TRACEBACK in text:
         return SparkError(message=_of_python(text))
-    links = [read_spark_error(_ABORTED.sub("", found[2] or found[1])) for found in _LINK.finditer(text)]
+    links = [read_spark_error(_ABORTED.sub("", said)) for said in map(_said, _LINK.finditer(text)) if said]
     if not links:
         return read_spark_error(text)
     told: list[str] = []
@@ -60,6 +61,11 @@ def read_spark_failure(text: str) -> SparkError:
     causes = told if len(told) <= _LINKS_TOLD else [*told[: _LINKS_TOLD - 1], told[-1]]
     condition = next((link.condition for link in links if link.condition), None)
     return SparkError(message=": ".join(causes)[:_LIMIT], condition=condition)
+
+
+def _said(link: re.Match[str]) -> str:
+    """The message of one exception of the chain, empty if it only says that another thread has failed."""
+    return (link[2] or link[1]).removeprefix(_WAITED).strip()
 
 
 def _of_python(text: str) -> str:

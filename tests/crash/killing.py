@@ -5,7 +5,8 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 DEADLINE_S = 120
@@ -83,6 +84,24 @@ def await_session_end(leader: int) -> None:
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left, f"processes {left} of a killed run did not end by themselves within {DEADLINE_S} s"
+
+
+def await_that(happened: Callable[[], bool], *, what: str, driver: "subprocess.Popen[str]") -> None:
+    """Look again and again until it `happened`; what a driver does is seen in its files only. It must not end before."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not happened():
+        if driver.poll() is not None or time.monotonic() > deadline:
+            kill_session(driver)
+            raise AssertionError(f"{what} was not seen before the driver ended with {driver.returncode}")
+        time.sleep(0.01)
+
+
+def kill_session(driver: "subprocess.Popen[str]") -> None:
+    """SIGKILL everything of a run at once, as when its machine loses power."""
+    for pid in session_of(driver.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    driver.communicate()
 
 
 def executors() -> Sequence[int]:

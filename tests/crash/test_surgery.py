@@ -3,6 +3,7 @@
 import random
 import shutil
 import signal
+import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.commandline import Ended, penstock
-from tests.crash.killing import await_session_end
+from tests.crash.killing import await_that, kill_session
 from tests.crash.probe import Probe
 from tests.crash.world import ACCOUNTS, Row, World, account_rows, database_rows, make_world
 
@@ -81,18 +82,19 @@ def history(world: World) -> str:
 
 def test_the_newest_commit_removed_five_times_changes_nothing(world: World) -> None:
     with Probe(world) as probe:
-        for _ in range(5):
-            remove(world, "commits/3")
-            again = run(world)
-            assert again.code == 0, str(again)
-            assert {name: share["already_committed"] for name, share in again.last["sinks"].items()} == {
-                "lake": 1,
-                "warehouse": 1,
-            }
-            assert (again.last["batches"], again.last["rows_in"]) == (0, 0)
-            world.assert_exact()
+        remove_newest_commit_five_times(world)
     assert probe.violations == []
     assert_continues(world)
+
+
+def remove_newest_commit_five_times(world: World) -> None:
+    for _ in range(5):
+        remove(world, "commits/3")
+        again = run(world)
+        assert again.code == 0, str(again)
+        assert {name: share["already_committed"] for name, share in again.last["sinks"].items()} == {"lake": 1, "warehouse": 1}
+        assert (again.last["batches"], again.last["rows_in"]) == (0, 0)
+        world.assert_exact()
 
 
 def test_a_deleted_checkpoint_is_refused_until_a_new_one_is_adopted(world: World) -> None:
@@ -212,9 +214,9 @@ def test_a_lost_log_of_input_files_is_refused(world: World) -> None:
 # --- which sinks are published when the driver dies
 
 SUBSETS = [
-    pytest.param((), "sqlite.begin=kill@3,parquet.marker.read=stall:20@7", id="none"),
-    pytest.param(("lake",), "sqlite.begin=stall:3@3,sqlite.move=kill@3", id="lake"),
-    pytest.param(("warehouse",), "parquet.marker.read=stall:3@7,parquet.publish.directory=kill@7", id="warehouse"),
+    pytest.param((), "sqlite.begin=stall:60@3,parquet.marker.read=stall:60@7", id="none"),
+    pytest.param(("lake",), "sqlite.begin=stall:60@3", id="lake"),
+    pytest.param(("warehouse",), "parquet.marker.read=stall:60@7", id="warehouse"),
 ]
 
 
@@ -222,23 +224,36 @@ SUBSETS = [
 def test_a_driver_dies_when_some_sinks_are_published(
     spark: SparkSession, tmp_path: Path, published: Sequence[str], faults: str
 ) -> None:
-    """The third batch of a run is decided, and published in exactly these sinks."""
-    world = make_world(tmp_path / "world", files=4, rows_per_file=60, seed=SEED, per_trigger=1)
+    """The third batch of a run is decided, and published in exactly these sinks. With both: the test above."""
+    world, once = make_world(tmp_path / "world", files=4, rows_per_file=60, seed=SEED, per_trigger=1), tmp_path / "once"
+    once.mkdir()
+    shown = {sink: 180 if sink in published else 120 for sink in ("lake", "warehouse")}
     with Probe(world) as probe:
-        process = world.start("run", str(world.file), "--json", faults=faults)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == -signal.SIGKILL, out + err
-        await_session_end(process.pid)
-        shown = {sink: 180 if sink in published else 120 for sink in ("lake", "warehouse")}
+        process = world.start("run", str(world.file), "--json", faults=faults, once=once)
+        stalls = faults.count("=stall")
+        await_that(
+            lambda: len(list(once.iterdir())) == stalls and rows_shown(world) == shown, what="the third batch", driver=process
+        )
+        kill_session(process)
+        assert process.returncode == -signal.SIGKILL
         assert rows_shown(world) == shown
         again = run(world)
         assert again.code == 0, str(again)
         assert again.last["recovered"] is True
+        world.assert_exact()
+        remove_newest_commit_five_times(world)
     assert probe.violations == []
-    world.assert_exact()
     assert_continues(world)
 
 
 def rows_shown(world: World) -> dict[str, int]:
     lake = sum((account_rows(world.account(account)) for account in ACCOUNTS), Counter[Row]())
-    return {"lake": lake.total(), "warehouse": database_rows(world.root / "warehouse.db").total()}
+    return {"lake": lake.total(), "warehouse": rows_in_database(world)}
+
+
+def rows_in_database(world: World) -> int:
+    """None of them before the table is made."""
+    try:
+        return database_rows(world.root / "warehouse.db").total()
+    except sqlite3.OperationalError:
+        return 0

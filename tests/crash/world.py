@@ -1,6 +1,7 @@
 """A scratch pipeline with a known source: what must come out is known row by row before anything runs."""
 
 import csv
+import hashlib
 import json
 import os
 import random
@@ -56,6 +57,8 @@ class World:
 
     root: Path
     expected: Mapping[str, "Counter[Row]"]
+    wide: bool = False
+    """Whether rows have a payload that no compression makes small, so that few of them fill a staged piece."""
 
     @property
     def file(self) -> Path:
@@ -105,7 +108,7 @@ class World:
         incoming = self.root / "incoming"
         first = len(list(incoming.iterdir()))
         for number in range(first, first + files):
-            rows = [_row(generator, number * rows_per_file + index) for index in range(rows_per_file)]
+            rows = [_row(generator, number * rows_per_file + index, wide=self.wide) for index in range(rows_per_file)]
             for row in rows:
                 self.expected[str(row[1])][row] += 1
             _write_csv(incoming / f"part-{number:04d}.csv", rows)
@@ -132,20 +135,29 @@ class World:
 
 
 def make_world(
-    root: Path, *, files: int, rows_per_file: int, seed: int, per_trigger: int = 2, master: str = "local[2]", extra: str = ""
+    root: Path,
+    *,
+    files: int,
+    rows_per_file: int,
+    seed: int,
+    per_trigger: int = 2,
+    master: str = "local[2]",
+    extra: str = "",
+    wide: bool = False,
 ) -> World:
     """A world with `files` CSV files; some rows are equal, so only a multiset comparison tells lost from doubled."""
     print(f"world seed {seed}")
     (root / "incoming").mkdir(parents=True)
     (root / "pipeline.yaml").write_text(PIPELINE.format(master=master, schema=SCHEMA, files=per_trigger, extra=extra))
-    world = World(root, {account: Counter[Row]() for account in ACCOUNTS})
+    world = World(root, {account: Counter[Row]() for account in ACCOUNTS}, wide)
     world.feed(random.Random(seed), files=files, rows_per_file=rows_per_file)
     return world
 
 
-def _row(generator: random.Random, index: int) -> Row:
+def _row(generator: random.Random, index: int, *, wide: bool) -> Row:
     ident = index if generator.random() < 0.9 else generator.randrange(20)  # one row in ten is likely to be there twice
-    return (ident, ACCOUNTS[ident % 3], ident % 12 + 1, f"row {ident} ü'\"", ident / 4)
+    padding = hashlib.sha512(str(ident).encode()).hexdigest() if wide else ""
+    return (ident, ACCOUNTS[ident % 3], ident % 12 + 1, f"row {ident} ü'\"{padding}", ident / 4)
 
 
 def _write_csv(path: Path, rows: Sequence[Row]) -> None:

@@ -8,6 +8,7 @@ DELIVERY = "src/penstock/run/delivery.py"
 IDENTITY = "src/penstock/commit/identity.py"
 MODEL = "src/penstock/model.py"
 OPEN_DELIVERY = "src/penstock/run/open_delivery.py"
+PARTS = "src/penstock/run/parts.py"
 
 OF_COORDINATOR = "tests/unit/test_commit_coordinator.py"
 OF_DELIVERY = "tests/unit/test_run_delivery.py"
@@ -101,10 +102,10 @@ MUTANTS_OF_COMMIT = (
         file=COORDINATOR,
         find="""\
         self._spent = True
-        decision = self._recognise(batch)
+        with self._fenced_first():
 """,
         replace="""\
-        decision = self._recognise(batch)
+        with self._fenced_first():
 """,
         tests=(f"{OF_COORDINATOR}::test_whoever_raised_is_spent",),
     ),
@@ -184,8 +185,8 @@ MUTANTS_OF_COMMIT = (
     Mutant(
         bug=11,
         name="a-start-does-not-prove-its-ledger",
-        file=OPEN_DELIVERY,
-        find="        self._parts.ledger.prove()\n",
+        file=PARTS,
+        find="    parts.ledger.prove()\n",
         replace="",
         tests=(f"{OF_DELIVERY}::test_a_start_on_a_ledger_that_ignores_conditions_is_refused",),
     ),

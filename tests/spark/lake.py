@@ -46,9 +46,18 @@ class Lake:
     def root(self, account: str | None = None) -> Path:
         return self.directory / "lake" / (account or self.names[0])
 
-    def stage(self, rows: DataFrame, *, batch_id: int = 0, previous: BatchSize | None = None) -> StagedRows:
+    def stage(
+        self, rows: DataFrame, *, batch_id: int = 0, previous: BatchSize | None = None, small_input: bool = False
+    ) -> StagedRows:
         self.sink.prepare(pipeline=PIPELINE, schema=rows.schema.json())
-        return stage_batch(rows, sinks=[self.sink], generation=ONE_GENERATION, batch_id=BatchId(batch_id), previous=previous)
+        return stage_batch(
+            rows,
+            sinks=[self.sink],
+            generation=ONE_GENERATION,
+            batch_id=BatchId(batch_id),
+            previous=previous,
+            small_input=small_input,
+        )
 
     def publish(self, staged: Sequence[Staged], rows: DataFrame, *, batch_id: int = 0) -> Publication:
         publication = Publication(
@@ -63,9 +72,9 @@ class Lake:
         self.sink.publish(publication)
         return publication
 
-    def deliver(self, rows: DataFrame, *, previous: BatchSize | None = None) -> StagedRows:
+    def deliver(self, rows: DataFrame, *, previous: BatchSize | None = None, small_input: bool = False) -> StagedRows:
         """Stage, publish and verify `rows`."""
-        staged = self.stage(rows, previous=previous)
+        staged = self.stage(rows, previous=previous, small_input=small_input)
         publication = self.publish(staged.pieces, rows)
         totals: dict[AccountName, Totals] = {}
         for piece in staged.pieces:

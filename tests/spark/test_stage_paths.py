@@ -10,6 +10,7 @@ from penstock.stage.path import DRIVER_ROWS, BatchSize, StagePath
 from tests.spark.lake import SMALL, Lake, content
 
 ROUTE = "element_at(array('a', 'b', 'c'), CAST(pmod(hash(`id`), 3) AS INT) + 1)"
+BY_TEXT = "CAST(`r0` AS STRING)"
 ODD_NAMES = ["id", "a.b", "c d", "`tick`", "h", "r0", "c0", "__penstock_hash", "päße", "x=y/z"]
 
 
@@ -47,13 +48,45 @@ def test_both_paths_deliver_the_same_rows(spark: SparkSession, tmp_path: Path, p
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_rows_fetched_as_a_whole_are_the_same_rows(spark: SparkSession, tmp_path: Path, zone: str) -> None:
+    """Routed and hashed by the driver: `verify` inside of `deliver` compares with the hash that it computes itself."""
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        rows = odd_rows(spark, 7).where("id < 3")
+        lake = Lake(tmp_path, "0", "1", "2", route=BY_TEXT)
+        staged = lake.deliver(rows, previous=SMALL, small_input=True)
+        assert staged.path is StagePath.DRIVER
+        assert {piece.account for piece in staged.pieces} == {"0", "1", "2"}
+        assert dict(lake.read(spark).dtypes) == dict(rows.dtypes)
+        assert content(lake.read(spark)) == content(rows)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_guess_counts_rows_on_the_way(spark: SparkSession, tmp_path: Path) -> None:
+    """Nobody measured a batch of this run, so small input proves nothing: here each row became thirty thousand."""
+    rows = spark.range(0, 2, 1, 2).selectExpr("explode(sequence(1, 30000)) AS id")
+    guess = BatchSize(rows=2, size_bytes=10_000_000, row_bytes=4_000_000, measured=False)
+    assert Lake(tmp_path).stage(rows, previous=guess, small_input=True).path is StagePath.DISTRIBUTED
+    measured = BatchSize(rows=2, size_bytes=10_000_000, row_bytes=4_000_000)
+    assert Lake(tmp_path / "b").stage(rows, previous=measured, small_input=True).path is StagePath.DRIVER
+
+
+def test_a_route_that_spark_must_compute_is_not_left_to_the_driver(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(0, 60, 1, 2).selectExpr("id", "CAST(id % 3 AS INT) AS n")
+    lake = Lake(tmp_path, "0", "1", "2", route="CAST(`n` AS STRING)")
+    lake.deliver(rows, previous=SMALL, small_input=True)
+    assert content(lake.read(spark)) == content(rows)
+
+
 def test_digests_do_not_depend_on_path_or_partitioning(spark: SparkSession, tmp_path: Path) -> None:
     rows = odd_rows(spark)
     digests = set()
-    for number, (frame, previous) in enumerate(
-        [(rows, None), (rows, SMALL), (rows.repartition(5), None), (rows.coalesce(1), SMALL)]
+    for number, (frame, previous, small) in enumerate(
+        [(rows, None, False), (rows, SMALL, False), (rows, SMALL, True), (rows.repartition(5), None, True)]
     ):
-        staged = Lake(tmp_path / str(number)).stage(frame, previous=previous)
+        staged = Lake(tmp_path / str(number)).stage(frame, previous=previous, small_input=small)
         digests.add(sum(piece.totals.digest for piece in staged.pieces) % 2**64)
     assert len(digests) == 1
 
@@ -72,8 +105,9 @@ def test_a_batch_that_is_too_large_for_the_driver_is_staged_by_tasks(spark: Spar
 def test_what_spark_cannot_fetch_is_staged_by_tasks(spark: SparkSession, tmp_path: Path) -> None:
     """Spark's toArrow() fails on a null struct of fields that are never null."""
     rows = spark.range(100).selectExpr("id", "IF(id % 3 = 0, NULL, named_struct('x', named_struct('y', array('z')))) AS deep")
-    lake = Lake(tmp_path)
-    assert lake.deliver(rows, previous=SMALL).path is StagePath.DISTRIBUTED
+    for name, small in (("counted", False), ("whole", True)):
+        lake = Lake(tmp_path / name)
+        assert lake.deliver(rows, previous=SMALL, small_input=small).path is StagePath.DISTRIBUTED
     assert content(lake.read(spark)) == content(rows)
 
 

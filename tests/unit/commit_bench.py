@@ -73,13 +73,16 @@ class Bench:
             TableSink(self.targets.table, self.history, self.steps),
         )
 
-    def coordinator(self, *, ledger: Ledger | None = None, sinks: Sequence[SteppedSink] | None = None) -> Coordinator:
+    def coordinator(
+        self, *, ledger: Ledger | None = None, sinks: Sequence[SteppedSink] | None = None, **options: int
+    ) -> Coordinator:
         return Coordinator(
             pipeline=PIPELINE,
             ledger=ledger or self.ledger(),
             sinks=self.sinks() if sinks is None else sinks,
             now_ms=self._clock.__next__,
             sleep=self.slept.append,
+            **options,
         )
 
     def opened(self) -> Coordinator:

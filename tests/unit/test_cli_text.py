@@ -68,6 +68,15 @@ def test_a_batch_in_one_line() -> None:
     ]
 
 
+def test_a_warning_stands_below_its_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    warned = batch(warnings=("The ledger could not be pruned: it is locked.",))
+    line, warning = printed(batch_line(warned))
+    assert line == printed(batch_line(batch()))[0]
+    assert warning == "            warning: The ledger could not be pruned: it is locked."
+    JsonLines().batch(warned)
+    assert json.loads(capsys.readouterr().out)["warnings"] == ["The ledger could not be pruned: it is locked."]
+
+
 def test_a_replayed_batch_says_that_nothing_was_written() -> None:
     shares = {LAKE: SinkProgress(already_committed=1), WAREHOUSE: SinkProgress(already_committed=1)}
     assert printed(batch_line(batch(already=True, sinks=shares))) == [

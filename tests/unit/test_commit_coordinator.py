@@ -14,11 +14,14 @@ from penstock.errors import (
     Fenced,
     LedgerMismatch,
     OutcomeUnknown,
+    PenstockError,
     PositionTaken,
     PublishFailed,
+    Retryable,
     StageFailed,
 )
 from penstock.ledger.log import LogLedger
+from penstock.ledger.store import ConditionalStore
 from penstock.model import (
     Decided,
     Entry,
@@ -197,6 +200,45 @@ class Unreachable:
     def _require(self) -> None:
         if not self.reachable:
             raise trouble(OutcomeUnknown)
+
+
+@pytest.mark.parametrize("kind", [Retryable, OutcomeUnknown, Failed])
+def test_a_ledger_that_cannot_be_pruned_now_is_pruned_after_the_next_batch(bench: Bench, kind: type[PenstockError]) -> None:
+    ledger = Unprunable(bench.watched, pipeline=PIPELINE)
+    coordinator = bench.coordinator(ledger=ledger, retained=1, prune_every=3)
+    coordinator.open(OPENED)
+    ledger.failing = [trouble(kind), trouble(kind)]
+    warnings = [bench.deliver(coordinator, number).warnings for number in range(5)]
+    told = "The ledger at memory could not be pruned: It hurts. Wait."
+    assert warnings == [(), (told,), (told,), (), ()]
+    assert ledger.asked == [2, 3, 4, 5]
+    assert [entry.position for entry in bench.ledger().newest_first()] == [6, 5]
+    assert bench.shown() == [Counter(range(5))] * 2
+
+
+def test_a_ledger_that_turns_out_to_be_another_one_while_it_is_pruned_ends_the_delivery(bench: Bench) -> None:
+    ledger = Unprunable(bench.watched, pipeline=PIPELINE)
+    coordinator = bench.coordinator(ledger=ledger, retained=1, prune_every=3)
+    coordinator.open(OPENED)
+    ledger.failing = [trouble(LedgerMismatch)]
+    bench.deliver(coordinator, 0)
+    with pytest.raises(LedgerMismatch):
+        bench.deliver(coordinator, 1)
+
+
+class Unprunable(LogLedger):
+    """A ledger that fails to prune as often as it is told to."""
+
+    def __init__(self, store: ConditionalStore, *, pipeline: PipelineName) -> None:
+        super().__init__(store, pipeline=pipeline)
+        self.failing: list[PenstockError] = []
+        self.asked: list[Position] = []
+
+    def prune(self, *, below: Position) -> None:
+        self.asked.append(below)
+        if self.failing:
+            raise self.failing.pop(0)
+        super().prune(below=below)
 
 
 def test_an_older_run_is_fenced_when_it_decides_and_its_staging_is_collected_later(bench: Bench) -> None:

@@ -119,10 +119,11 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 def test_check_says_what_it_found_and_leaves_nothing(tmp_path: Path) -> None:
     sink = sink_of(tmp_path / "lake")
-    moved, space = sink.check()
-    assert moved.ok
-    assert "published by rename" in moved.message
-    assert space.subject == f"account {tmp_path / 'lake'}"
+    (found,) = sink.check()
+    assert found.ok
+    assert "published by rename" in found.message
+    assert found.message.endswith(" GB free.")
+    assert found.subject == f"account {tmp_path / 'lake'}"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -13,7 +13,7 @@ from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.model import Guarantee, PipelineName
 from penstock.run.delivery import Delivery, Undelivered
-from penstock.run.failure import StopRequested
+from penstock.run.failure import StopRequested, from_query
 from penstock.run.open_delivery import OpenDelivery
 from penstock.run.parts import Parts
 
@@ -53,6 +53,18 @@ def test_an_error_of_ours_reaches_whoever_awaits_the_query(delivery: Delivery) -
     error = told(delivery, Fenced("A newer run works.", remedy="Let it."))
     assert isinstance(error, Fenced)
     assert (error.message, error.remedy) == ("A newer run works.", "Let it.")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 4.",
+        "java.lang.IllegalStateException: Concurrent update to the log. Multiple streaming jobs detected for 4",
+        "Multiple streaming queries are concurrently using metadata: Rename destination metadata already exists.",
+    ],
+)
+def test_two_drivers_that_meet_in_the_checkpoint_are_recognised(tmp_path: Path, said: str) -> None:
+    assert isinstance(from_query(said, checkpoint=str(tmp_path)), Fenced)
 
 
 def test_a_delivery_that_failed_goes_on_failing(delivery: Delivery) -> None:

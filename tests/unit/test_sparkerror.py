@@ -67,6 +67,13 @@ Lost task 1.3 in stage 3.0 (TID 12) (127.0.0.2 executor 0): java.lang.RuntimeExc
 \tat org.apache.spark.Frame
 Caused by: java.lang.RuntimeException: It broke
 """
+WAITED = """An error occurred while calling o140.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:\x20
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)
+Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file \
+file:///a.csv.gz.  SQLSTATE: KD001
+Caused by: java.io.IOException: not a gzip file
+"""
 PYTHON = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
   File "/jobs/clean.py", line 4, in boom
@@ -84,6 +91,7 @@ def test_a_failed_job_is_told_down_to_its_cause() -> None:
         'For input string: "abc"'
     )
     assert read_spark_failure(ABORTED) == SparkError(message="It broke")
+    assert read_spark_failure(WAITED).message == "Encountered error while reading file file:///a.csv.gz: not a gzip file"
     assert read_spark_failure(PARSE) == read_spark_error(PARSE)
     assert read_spark_failure("seven") == SparkError(message="seven")
 

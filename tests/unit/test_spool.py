@@ -139,13 +139,20 @@ def test_a_missing_piece_is_told(tmp_path):
         read(spool, [piece])
 
 
-def test_a_piece_that_cannot_be_read_now_may_be_read_later(tmp_path, armed):
+@pytest.mark.parametrize("kind", ["error", "lost"])
+def test_a_piece_that_cannot_be_read_now_may_be_read_later_and_no_file_stays_open(tmp_path, armed, kind):
     spool = spool_in(tmp_path)
     [piece] = stage(spool, rows(5))
-    armed("spool.read=error")
+    armed(f"spool.read={kind}")
     with pytest.raises(Retryable):
         read(spool, [piece])
+    assert open_files(tmp_path) == []
     assert read(spool, [piece]) == [rows(5)]
+
+
+def open_files(directory):
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return [target for target in (os.path.realpath(link) for link in links) if target.startswith(str(directory))]
 
 
 def test_a_format_of_the_future_is_not_guessed(tmp_path):

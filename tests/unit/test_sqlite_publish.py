@@ -1,7 +1,9 @@
 """What goes wrong at publish: told in one sentence, nothing half-shown, and the next try goes on."""
 
+import os
 import sqlite3
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from tests.unit.sqlite_target import SINK, Target, spark_schema
@@ -51,6 +53,17 @@ def test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown(target):
     table.sql("DROP TRIGGER drops")
     assert not sink.publish(publication).already
     assert content(table) == Counter([(1, "a"), (2, "b")])
+
+
+def test_a_publication_that_fails_keeps_no_spool_file_open(target):
+    table = target(inline_limit_bytes=0)
+    table.sql("CREATE TABLE t (id INTEGER CHECK (id < 10), name TEXT)")
+    publication = table.decided_but_not_published(table.sink(), [(10, "a")], batch_id=0)
+    with pytest.raises(PublishFailed) as held:
+        table.sink().publish(publication)
+    opened = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert [path for path in opened if path.endswith(publication.staged[0].name)] == []
+    assert held.value is not None
 
 
 def test_a_constraint_stops_the_batch_until_it_is_mended(target):

@@ -9,6 +9,7 @@ from tests.unit.sqlite_target import SINK, Target
 
 from penstock import faults
 from penstock.ledger.sqlite import SqliteLedger
+from penstock.model import SweepCut
 from penstock.sink.sqlite import SqliteSink
 from penstock.testing.conformance import PIPELINE
 
@@ -90,6 +91,31 @@ def test_the_files_of_a_ride_are_kept_until_its_commit_is_seen(target):
     assert sink.publish(publications[1]).already
     assert spooled() == []
     assert content(table) == Counter([(0, "a"), (1, "a")])
+
+
+@pytest.mark.parametrize("end", ["ROLLBACK", "COMMIT"])
+def test_the_sweep_takes_the_files_of_the_last_ride_once_it_is_committed(target, end):
+    table = target(inline_limit_bytes=0)
+    sink = table.sink()
+    publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
+    connection = sqlite3.connect(table.rig.path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    sink.publish_within(connection, publication)
+    connection.execute(end)
+    connection.close()
+    spooled = [Path(table.rig.directory) / "spool" / PIPELINE / SINK / piece.name for piece in publication.staged]
+    cut = SweepCut(
+        pipeline=PIPELINE,
+        generation=publication.generation,
+        batch_id=publication.batch.batch_id,
+        kept=frozenset(piece.attempt for piece in publication.staged),
+    )
+    sink.sweep(cut, dry_run=True)
+    assert [path.exists() for path in spooled] == [True]
+    sink.sweep(cut, dry_run=False)
+    assert [path.exists() for path in spooled] == [end == "ROLLBACK"]
+    assert sink.publish(publication).already == (end == "COMMIT")
+    assert content(table) == Counter([(1, "a")])
 
 
 @pytest.mark.parametrize("write", ["append", "upsert", "insert_if_absent", "replace"])

@@ -41,6 +41,15 @@ def require_unchanged(batch_id: BatchId, inputs: Mapping[SourceName, Iterable[In
             )
 
 
+def size_bytes_of(file: InputFile) -> int | None:
+    """How large a file is, None if that cannot be seen from here. Costs one stat."""
+    path = _local_path(file.path)
+    try:
+        return None if path is None else path.stat().st_size
+    except OSError:
+        return None
+
+
 def _as_found(file: InputFile) -> InputFile:
     path = _local_path(file.path)
     found_ms = None if path is None else _modified_ms(path)

@@ -1,22 +1,17 @@
 """`penstock crashtest --list`: every named fault point."""
 
-import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import penstock
 from penstock.cli.options import Json
 from penstock.cli.show import show
 from penstock.errors import Usage
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-_WITHOUT_POINTS = ("penstock.cli", "penstock.testing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,31 +45,13 @@ def crashtest(
 def fault_list() -> FaultList:
     """Import every module of the product, so that each has declared its points, and list them."""
     from penstock.faults import points
+    from penstock.run.fault_points import import_all
 
-    not_imported = tuple(name for name in _modules() if not _imported(name))
+    not_imported = tuple(import_all())
     listed = tuple(
         ListedPoint(name=point.name, meaning=point.meaning, kinds=tuple(kind.value for kind in point.kinds)) for point in points()
     )
     return FaultList(points=listed, not_imported=not_imported)
-
-
-def _modules() -> Iterator[str]:
-    for root in (Path(place) for place in penstock.__path__):
-        for file in sorted(root.rglob("*.py")):
-            parts = file.relative_to(root).with_suffix("").parts
-            name = ".".join(("penstock", *(parts[:-1] if parts[-1] == "__init__" else parts)))
-            if parts[-1] != "__main__" and not name.startswith(_WITHOUT_POINTS):
-                yield name
-
-
-def _imported(name: str) -> bool:
-    try:
-        importlib.import_module(name)
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").startswith("penstock"):
-            raise
-        return False
-    return True
 
 
 def _text(found: FaultList) -> "RenderableType":

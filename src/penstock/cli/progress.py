@@ -117,7 +117,14 @@ class Terminal:
 
 
 def batch_line(progress: "BatchProgress") -> "RenderableType":
-    """One batch in one line (more where the terminal is narrow)."""
+    """One batch in one line (more where the terminal is narrow), and one below it for each warning."""
+    line = _batch_text(progress)
+    for warning in progress.warnings:
+        line.append(f"\n            warning: {warning}", "yellow")
+    return line
+
+
+def _batch_text(progress: "BatchProgress") -> "Text":
     from rich.text import Text
 
     head = Text.assemble("batch ", (f"{progress.batch_id:>4}", "bold"), "  ")

@@ -4,7 +4,8 @@ It does no I/O of its own: ledger and sinks do. The simulator (`penstock.testing
 Source: docs/PROTOCOL.md. The order of the steps in `_decide_and_publish` is what makes delivery exactly once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -89,6 +90,7 @@ class Coordinator:
         self._tail: Entry | None = None
         self._newest: Entry | None = None
         self._publish_ms: int | None = None
+        self._prune_due = False
         self._spent = True
 
     @property
@@ -104,8 +106,9 @@ class Coordinator:
     def open(self, opened: Opened) -> Recovered:
         """Fence every older generation, publish the newest decision everywhere, collect dead staging. The only way to start."""
         self._tail = self._append_fence(opened)
-        self._newest = self._read_newest(self._tail.summary)
-        published = self._publish_newest()
+        with self._fenced_first():
+            self._newest = self._read_newest(self._tail.summary)
+            published = self._publish_newest()
         self._note_published()
         self._spent = False
         swept, warnings = self._sweep_all(dry_run=False)
@@ -127,8 +130,9 @@ class Coordinator:
         if self._spent:
             raise Failed("This delivery failed before or was never opened.", remedy="Start the pipeline again: it recovers.")
         self._spent = True
-        decision = self._recognise(batch)
-        delivered = self._decide_and_publish(batch, stage) if decision is None else self._already(decision)
+        with self._fenced_first():
+            decision = recognise(batch, summary=self.summary, decision_of=self._decision_of)
+            delivered = self._decide_and_publish(batch, stage) if decision is None else self._already(decision)
         self._spent = False
         return delivered
 
@@ -144,6 +148,12 @@ class Coordinator:
         """Record that everything decided is published, as a fence of its own, so that sinks may be taken out of the pipeline."""
         tail = self._open_tail()
         return self._append(self._entry(opened, summary=tail.summary, after=tail))
+
+    def require_newest(self) -> None:
+        """Raises Fenced if a newer run opened the ledger since; an entry of this run's own, its answer lost, is none."""
+        tail, newest = self._open_tail(), self._ledger.tail()
+        if newest is not None and newest.generation > tail.generation:
+            raise _fenced(Taken(newest), generation=tail.generation, position=newest.position)
 
     def sweep(self, *, dry_run: bool) -> tuple[str, ...]:
         """Collect staging that can never be decided any more; `dry_run` only names it."""
@@ -174,7 +184,6 @@ class Coordinator:
             return None
         newest = self._ledger.read(summary.decided_at)
         if newest is None:
-            self._require_newest()
             raise LedgerMismatch(
                 f"The ledger at {self._ledger.location} lacks its newest decision at position {summary.decided_at}.",
                 remedy="Entries were removed by hand: restore the ledger from a backup.",
@@ -199,13 +208,6 @@ class Coordinator:
 
     # --- a batch
 
-    def _recognise(self, batch: Batch) -> Decision | None:
-        try:
-            return recognise(batch, summary=self.summary, decision_of=self._decision_of)
-        except Refused:
-            self._require_newest()
-            raise
-
     def _already(self, decision: Decision) -> Delivered:
         sinks = {sink.name: Published(totals=decision.totals_of(sink.name), already=True) for sink in self._sinks}
         return Delivered(batch=decision.batch, rows_in=decision.rows_in, already=True, sinks=sinks)
@@ -228,7 +230,7 @@ class Coordinator:
         published |= self._publish(self._newest, [sink for sink in self._sinks if sink.name not in published])
         self._note_published()
         self._publish_ms = self._now_ms() - decided_ms
-        self._prune()
+        warnings = self._prune()
         return Delivered(
             batch=batch,
             rows_in=staged.rows_in,
@@ -237,6 +239,7 @@ class Coordinator:
             stage_ms=staged.stage_ms,
             decide_ms=decided_ms - started_ms,
             publish_ms=self._publish_ms,
+            warnings=warnings,
         )
 
     def _decide(self, decision: Decision) -> dict[SinkName, Published]:
@@ -295,11 +298,20 @@ class Coordinator:
         self._tail = entry
         return entry
 
-    def _require_newest(self) -> None:
-        """Raises Fenced if a newer run wrote here: what looks wrong to an older one may be what the newer one did."""
-        tail, newest = self._open_tail(), self._ledger.tail()
-        if newest is not None and newest.position > tail.position:
-            raise _fenced(Taken(newest), generation=tail.generation, position=newest.position)
+    @contextmanager
+    def _fenced_first(self) -> Iterator[None]:
+        """Whatever fails may fail because of what a newer run did, which sweeps staging and marks: then that is told instead."""
+        try:
+            yield
+        except Fenced:
+            raise
+        except Exception as failure:
+            try:
+                self.require_newest()
+            except PenstockError as found:
+                if isinstance(found, Fenced) or isinstance(failure, Refused):  # a refusal of an older run may be wrong
+                    raise
+            raise
 
     def _entry(self, body: Body, *, summary: Summary, after: Entry | None, new_generation: bool = False) -> Entry:
         before = 0 if after is None else after.generation
@@ -322,10 +334,18 @@ class Coordinator:
         tail = self._open_tail()
         self._tail = replace(tail, summary=replace(tail.summary, published_at=tail.summary.decided_at))
 
-    def _prune(self) -> None:
+    def _prune(self) -> tuple[str, ...]:
+        """Warnings. Entries that stay are no reason not to deliver: the next batch tries again."""
         tail = self._open_tail()
-        if tail.position % self._prune_every == 0 and tail.position > self._retained:
+        self._prune_due = self._prune_due or (tail.position % self._prune_every == 0 and tail.position > self._retained)
+        if not self._prune_due:
+            return ()
+        try:
             self._ledger.prune(below=Position(tail.position - self._retained))
+        except (Retryable, Failed) as error:
+            return (f"The ledger at {self._ledger.location} could not be pruned: {error}",)
+        self._prune_due = False
+        return ()
 
     def _sweep_all(self, *, dry_run: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
         cut = dead_staging(self._open_tail(), self._newest)

@@ -18,7 +18,10 @@ class StagedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """One batch's way through the protocol, for progress and reports. `already`: it was decided before this call."""
+    """One batch's way through the protocol, for progress and reports. `already`: it was decided before this call.
+
+    `warnings`: what did not work and costs neither rows nor exactness.
+    """
 
     batch: Batch
     rows_in: int
@@ -27,6 +30,7 @@ class Delivered:
     stage_ms: int = 0
     decide_ms: int = 0
     publish_ms: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

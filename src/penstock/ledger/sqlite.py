@@ -108,10 +108,14 @@ class SqliteLedger:
             tail = self.tail()
             if tail is None or below > tail.position:
                 raise ValueError(f"pruning below {below} would forget the tail")
-            with told(self.location), PRUNE.around(error=_broken_disk, lost=_broken_disk):
-                connection.execute(_PRUNE, (below,))
-            with told(self.location):
-                collect_proofs(connection)
+            try:
+                with told(self.location), PRUNE.around(error=_broken_disk, lost=_broken_disk):
+                    connection.execute(_PRUNE, (below,))
+                with told(self.location):
+                    collect_proofs(connection)
+            except BaseException:  # the next batch goes on with this ledger: not with a connection on which something failed
+                self._drop()
+                raise
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""

@@ -49,7 +49,8 @@ def prove_undamaged(connection: sqlite3.Connection, path: Path) -> None:
         return
     found = connection.execute("PRAGMA quick_check(penstock_ledger)").fetchall()
     if found != [("ok",)]:
-        raise LedgerMismatch(f"The ledger in {path} is damaged: {found[0][0]}.", remedy="Restore the file from a backup.")
+        reason = found[0][0].splitlines()[-1].rstrip(".")  # a line with the database's name may come first
+        raise LedgerMismatch(f"The ledger in {path} is damaged: {reason}.", remedy="Restore the file from a backup.")
 
 
 def prove_writers(connection: sqlite3.Connection, uri: str, *, location: str) -> None:

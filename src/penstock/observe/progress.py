@@ -45,6 +45,7 @@ class BatchProgress:
     decide_ms: int
     publish_ms: int
     path: str
+    warnings: tuple[str, ...] = ()
 
     @property
     def rows_per_s(self) -> float:

@@ -10,7 +10,7 @@ from penstock.model import BatchId, QueryId, Summary
 from penstock.observe.status import CheckpointPosition
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.operations import acting
-from penstock.run.parts import Parts, coordinator_of, opened_by_this_process
+from penstock.run.parts import Parts, coordinator_of, opened_by_this_process, prepare
 from penstock.run.preflight import position_of
 
 
@@ -33,8 +33,7 @@ def adopt(plan: DeliveryPlan, *, reason: str, yes: bool) -> Adoption:
         if not yes or not adoption.needed:
             return adoption
         coordinator = coordinator_of(parts)
-        for sink in parts.sinks:
-            sink.prepare(pipeline=parts.pipeline, schema=None)
+        prepare(parts, schema=None)
         coordinator.open(opened_by_this_process(parts))
         coordinator.adopt(
             query_id=adoption.query_id, next_batch_id=adoption.next_batch_id, reason=reason, operator=getpass.getuser()

@@ -12,6 +12,7 @@ from penstock.errors import GuaranteeTooWeak, Usage
 from penstock.ledger.open import open_ledger
 from penstock.model import AccountName, Guarantee, PipelineName, SinkName, SourceName
 from penstock.protocols import Ledger, Sink
+from penstock.run.fault_points import require_known
 from penstock.run.parts import Parts
 from penstock.spec import sink as settings_of
 from penstock.spec.account import FAIL, Route
@@ -38,8 +39,12 @@ class DeliveryPlan:
 
 
 def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Parts:
-    """Everything a delivery needs, opened. If `demanded`, raises GuaranteeTooWeak for a sink that gives less than that."""
+    """Everything a delivery needs, opened. If `demanded`, raises GuaranteeTooWeak for a sink that gives less than that.
+
+    Raises Usage for an armed fault that could never fire.
+    """
     sinks = sinks_of(plan)
+    require_known()
     if demanded:
         require_guarantee(plan, sinks)
     return Parts(

@@ -83,6 +83,10 @@ class Delivery:
             self.open(schema=frame.schema.json(), observers=observers, batches=batches)
         try:
             streaming = start_streaming(writer.foreachBatch(self), checkpoint=self.checkpoint)
+        except PenstockError as error:
+            told = self.told(error)
+            self.release()
+            raise told from error
         except BaseException:
             self.release()
             raise
@@ -104,6 +108,10 @@ class Delivery:
     def opened(self) -> OpenDelivery | None:
         """The running state, None before the first batch of a query that opens by itself."""
         return self._open
+
+    def told(self, error: PenstockError) -> PenstockError:
+        """What Spark ended with, or what the ledger knows better about it."""
+        return error if self._open is None else self._open.told(error)
 
     def release(self) -> None:
         """Close files and connections; the next use opens again."""

@@ -11,7 +11,12 @@ from penstock.diskreason import trouble_in
 from penstock.errors import BatchFailed, CheckpointDamaged, CheckpointMissing, Failed, Fenced, PenstockError
 from penstock.sparkerror import read_spark_failure
 
-_FENCING = ("CONCURRENT_STREAM_LOG_UPDATE", "CONCURRENT_QUERY")
+_FENCING = (
+    "CONCURRENT_STREAM_LOG_UPDATE",
+    "CONCURRENT_QUERY",
+    "Multiple streaming jobs detected",  # a source's log
+    "Multiple streaming queries are concurrently using",  # the checkpoint's `metadata`
+)
 _LOST_METADATA = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
 
 

@@ -7,17 +7,18 @@ from contextlib import contextmanager
 from pyspark.sql import DataFrame
 
 from penstock.checkpoint.input_check import as_found, require_unchanged
+from penstock.checkpoint.planned_input import planned_input
 from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.errors import Refused
+from penstock.errors import Fenced, PenstockError, Refused, Retryable
 from penstock.model import Batch, BatchId, Generation, Guarantee, SourceName, Summary
 from penstock.observe.progress import BatchProgress, RunTally, sink_progress
 from penstock.run.adoption import Adoption, plan_adoption
 from penstock.run.failure import StopRequested
-from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process
+from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process, prepare
 from penstock.run.preflight import require_continuation
 from penstock.stage.batch import stage_batch
-from penstock.stage.path import BatchSize
+from penstock.stage.path import BatchSize, is_small
 from penstock.transform.noop import execute_as_noop
 
 Observer = Callable[[BatchProgress], None]
@@ -55,9 +56,7 @@ class OpenDelivery:
         tail = self._parts.ledger.tail()
         adoption = self._require_continuation(Summary() if tail is None else tail.summary)
         self._replayed = self._inputs_of_replay()
-        self._parts.ledger.prove()
-        for sink in self._parts.sinks:
-            sink.prepare(pipeline=self._parts.pipeline, schema=schema)
+        prepare(self._parts, schema=schema)
         self.recovered = self._coordinator.open(opened_by_this_process(self._parts))
         if adoption is not None:
             self._coordinator.adopt(
@@ -88,6 +87,21 @@ class OpenDelivery:
                 execute_as_noop(rows)
             self._tell(delivered, path)
 
+    def told(self, error: PenstockError) -> PenstockError:
+        """`error` of Spark's, or what the ledger knows better: drivers meet in the checkpoint too: the newer may lose."""
+        try:
+            self._coordinator.require_newest()
+        except Fenced as fenced:
+            return fenced
+        except PenstockError:  # a ledger that cannot be read tells nothing
+            return error
+        if not isinstance(error, Fenced):
+            return error
+        return Retryable(
+            f"An older run wrote to the checkpoint {self._parts.checkpoint.location} at the same time; now it is fenced.",
+            remedy="Start again: nothing was lost.",
+        )
+
     def drain(self, *, grace_s: float) -> bool:
         """Let the current batch end, for at most `grace_s` seconds, and start no other; whether it ended."""
         self._drain.set()
@@ -117,24 +131,23 @@ class OpenDelivery:
 
     def _stage(self, rows: DataFrame, batch: Batch, generation: Generation) -> tuple[StagedBatch, str]:
         started_ms = now_ms()
+        inputs = self._inputs(batch.batch_id)
+        planned = planned_input(batch, inputs)
         staged = stage_batch(
             rows,
             sinks=self._parts.sinks,
             generation=generation,
             batch_id=batch.batch_id,
             previous=None if self._parts.checkpoint.has_state() else self._previous,
+            small_input=planned is not None and is_small(input_records=planned.records, input_bytes=planned.size_bytes),
         )
-        self._require_unchanged_input(batch.batch_id)
+        if self._parts.demanded is Guarantee.EXACTLY_ONCE:
+            require_unchanged(batch.batch_id, self._replayed.get(batch.batch_id) or inputs)
         self._previous = staged.size
         whole = StagedBatch(
             pieces=staged.pieces, rows_in=staged.rows_in, schema=rows.schema.json(), stage_ms=now_ms() - started_ms
         )
         return whole, staged.path.value
-
-    def _require_unchanged_input(self, batch_id: BatchId) -> None:
-        """Before anything is decided: Spark passes over a planned file that is gone and reads a changed one, without an error."""
-        if self._parts.demanded is Guarantee.EXACTLY_ONCE:
-            require_unchanged(batch_id, self._replayed.get(batch_id) or self._inputs(batch_id))
 
     def _inputs_of_replay(self) -> "Mapping[BatchId, Mapping[SourceName, tuple[InputFile, ...]]]":
         """The batch that an earlier run planned and did not see through, with its files as they are now: they may be mended."""
@@ -167,6 +180,7 @@ class OpenDelivery:
                 decide_ms=delivered.decide_ms,
                 publish_ms=delivered.publish_ms,
                 path=path,
+                warnings=delivered.warnings,
             )
         )
         if self._limit is not None and self.tally.batches >= self._limit:
@@ -186,6 +200,7 @@ class OpenDelivery:
                 decide_ms=0,
                 publish_ms=0,
                 path="recovery",
+                warnings=recovered.warnings,
             )
         )
 
@@ -201,4 +216,4 @@ def _size_of(recovered: Recovered) -> BatchSize | None:
     if decision is None or decision.rows_in == 0:
         return None
     size_bytes = _ARROW_PER_STAGED * max(decision.totals_of(name).size_bytes for name in recovered.sinks)
-    return BatchSize(rows=decision.rows_in, size_bytes=size_bytes, row_bytes=size_bytes // decision.rows_in)
+    return BatchSize(rows=decision.rows_in, size_bytes=size_bytes, row_bytes=size_bytes // decision.rows_in, measured=False)

@@ -12,7 +12,7 @@ from penstock.observe.history import HistoryRow, history
 from penstock.observe.status import Status, status
 from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, assemble, ledger_of, sinks_of
-from penstock.run.parts import Parts, coordinator_of, opened_by_this_process
+from penstock.run.parts import Parts, coordinator_of, opened_by_this_process, prepare
 from penstock.run.preflight import position_of
 
 
@@ -112,8 +112,7 @@ def recover(plan: DeliveryPlan) -> Recovered:
     """Fence whoever runs, publish the newest decision everywhere, sweep, and record that all is published."""
     with acting(plan) as parts:
         coordinator = coordinator_of(parts)
-        for sink in parts.sinks:
-            sink.prepare(pipeline=parts.pipeline, schema=None)
+        prepare(parts, schema=None)
         opened = opened_by_this_process(parts)
         recovered = coordinator.open(opened)
         coordinator.settle(opened)

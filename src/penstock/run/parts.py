@@ -56,6 +56,13 @@ def _outcome(task: Callable[[], Published]) -> Published | PenstockError:
         return error
 
 
+def prepare(parts: Parts, *, schema: str | None) -> None:
+    """Prove the ledger, then prepare every sink: what comes before any fence. Raises Refused, Usage, Failed, Retryable."""
+    parts.ledger.prove()
+    for sink in parts.sinks:
+        sink.prepare(pipeline=parts.pipeline, schema=schema)
+
+
 def coordinator_of(parts: Parts) -> Coordinator:
     """The coordinator over real ledger and sinks, not opened yet."""
     return Coordinator(

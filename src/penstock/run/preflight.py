@@ -71,5 +71,6 @@ def _require_fresh(position: CheckpointPosition | None, checkpoint: SparkCheckpo
     if position is not None and position.next_batch_id > 0:
         raise BatchGap(
             f"The ledger is empty, but the checkpoint {checkpoint.location} goes on with batch {position.next_batch_id}.",
-            remedy="Start with a new checkpoint; or state with `penstock adopt` that the batches before it are delivered.",
+            remedy="Put the ledger back if it is lost, moved or not mounted; else start with a new checkpoint, or state with "
+            "`penstock adopt` that the batches before it are delivered.",
         )

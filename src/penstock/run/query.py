@@ -130,8 +130,9 @@ class Query:
         opened, failure = self._delivery.opened, self._delivery.failure
         exception = self._streaming.exception()
         if failure is None and exception is not None and "stopped on request" not in str(exception):
+            error = self._delivery.told(from_query(str(exception), checkpoint=self._delivery.checkpoint))
             self._delivery.release()
-            raise from_query(str(exception), checkpoint=self._delivery.checkpoint)
+            raise error
         if failure is not None and not isinstance(failure, StopRequested):
             self._delivery.release()
             raise from_exception(failure) from failure

@@ -41,11 +41,13 @@ def stage_batch(
     generation: Generation,
     batch_id: BatchId,
     previous: BatchSize | None = None,
+    small_input: bool = False,
 ) -> StagedRows:
     """Run `rows` once through the stage writers of all `sinks`.
 
     `previous` is the size of the batch before, None if unknown or if the query keeps state, which may only be computed once: it
-    chooses the path. A batch that turns out too large for the driver is staged by tasks instead, from the start.
+    chooses the path. A batch that turns out too large for the driver is staged by tasks instead, from the start. With a
+    `small_input` (see `is_small`) rows are not counted on the way to the driver, which saves Spark's planning of a projection.
     Raises Usage for columns that cannot be staged, what a task raised with its own message and remedy, else StageFailed.
     """
     schema = rows.schema
@@ -60,9 +62,10 @@ def stage_batch(
         ),
     )
     if previous is not None and previous.fits_driver:
-        fetched = _fetch(rows, projection, driver_rows_per_partition(previous))
+        whole = small_input and previous.measured and not projection.routes
+        fetched = _fetch_whole(rows, projection) if whole else _fetch(rows, projection, driver_rows_per_partition(previous))
         if fetched is not None:
-            message = stage_pass.run(fetched.to_batches(), partition=0, task_attempt=0)
+            message = stage_pass.run(fetched, partition=0, task_attempt=0)
             return _staged([decode_message(message)], StagePath.DRIVER)
     with applied(rows.sparkSession, settings_for(schema, previous)):
         return _staged(_run_tasks(rows, projection, stage_pass), StagePath.DISTRIBUTED)
@@ -77,10 +80,24 @@ def _run_tasks(rows: "DataFrame", projection: Projection, stage_pass: StagePass)
     return [decode_message(row[MESSAGE].encode()) for row in told]
 
 
-def _fetch(rows: "DataFrame", projection: Projection, at_most: int) -> "pa.Table | None":
+def _fetch(rows: "DataFrame", projection: Projection, at_most: int) -> "Sequence[pa.RecordBatch] | None":
     """The projected rows, None if they are too many for the driver or Spark cannot fetch such columns."""
+    fetched = _to_arrow(projection.of_rows(rows.coalesce(DRIVER_PARTITIONS), at_most=at_most))
+    return None if fetched is None else fetched.to_batches()
+
+
+def _fetch_whole(rows: "DataFrame", projection: Projection) -> "Sequence[pa.RecordBatch] | None":
+    """As `_fetch`, projected here."""
+    fetched = _to_arrow(rows)
     try:
-        return projection.of_rows(rows.coalesce(DRIVER_PARTITIONS), at_most=at_most).toArrow()
+        return None if fetched is None else list(projection.of_arrow(fetched))
+    except (TypeError, pa.ArrowException):
+        return None
+
+
+def _to_arrow(rows: "DataFrame") -> "pa.Table | None":
+    try:
+        return rows.toArrow()
     except pa.ArrowException:
         return None  # Spark's own cast of nested columns fails on nulls inside of nulls; the tasks do without it
     except Exception as cause:

@@ -21,16 +21,28 @@ class StagePath(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSize:
-    """How much a batch was, in rows and bytes of Arrow. `row_bytes` is the widest average row among its tasks."""
+    """How much a batch was, in rows and bytes of Arrow. `row_bytes` is the widest average row among its tasks.
+
+    Not `measured`: a guess from what another run has staged.
+    """
 
     rows: int
     size_bytes: int
     row_bytes: int = 0
+    measured: bool = True
 
     @property
     def fits_driver(self) -> bool:
         """Whether a batch like this one is staged in the driver."""
         return self.rows <= DRIVER_ROWS and self.size_bytes <= DRIVER_BYTES
+
+
+def is_small(*, input_records: int, input_bytes: int) -> bool:
+    """Whether a batch with this input may be fetched as a whole after a batch that fitted, without counting rows on the way.
+
+    A transform that suddenly makes many rows out of few is stopped by `spark.driver.maxResultSize`, and then staged by tasks.
+    """
+    return input_records <= DRIVER_ROWS and input_bytes <= DRIVER_BYTES
 
 
 def driver_rows_per_partition(previous: BatchSize) -> int:

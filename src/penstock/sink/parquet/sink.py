@@ -18,6 +18,7 @@ from penstock.model import (
     Totals,
 )
 from penstock.sink.parquet.account import Account, Area, UploadArea
+from penstock.sink.parquet.continuity import require_continued
 from penstock.sink.parquet.hive import partition_columns
 from penstock.sink.parquet.part_file import stored_schema
 from penstock.sink.parquet.publishing import Share
@@ -112,6 +113,8 @@ class ParquetSink:
             self._require_storable(schema)
         self._pipeline = pipeline
         self._uploads = {name: area.prepare() for name, area in self._areas(pipeline)}
+        if schema is not None:
+            self._require_continued(schema)
 
     def stager(self) -> ParquetStager:
         """The recipe for the tasks."""
@@ -160,8 +163,11 @@ class ParquetSink:
 
     def _require_storable(self, schema: str) -> None:
         rows = arrow_schema(schema)
-        partition_columns(rows, self._settings.partition_by)
-        stored_schema(rows)
+        try:
+            partition_columns(rows, self._settings.partition_by)
+            stored_schema(rows)
+        except Usage as wrong:
+            raise Usage(f"Sink {self._name!r}: {wrong.message}", remedy=wrong.remedy) from wrong
         names = [name.casefold() for name in rows.names]
         doubled = next((name for place, name in enumerate(rows.names) if name.casefold() in names[:place]), None)
         if doubled is not None:
@@ -169,6 +175,10 @@ class ParquetSink:
                 f"Two columns are named {doubled!r} but for upper and lower case, which readers of the files mix up.",
                 remedy="Rename one of them in the transform.",
             )
+
+    def _require_continued(self, schema: str) -> None:
+        for name, area in self._areas(self._pipeline):
+            require_continued(area, arrow_schema(schema), self._settings.partition_by, account=name)
 
     def _require_sensible(self) -> None:
         settings = self._settings

@@ -1,8 +1,9 @@
 """The task side: rows of one attempt become Parquet files, one or more for each account and partition directory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,7 @@ class ParquetStager:
 
 
 class ParquetStageWriter:
-    """Stages the rows of one attempt in bounded memory. Used by one thread; files are made durable by others meanwhile."""
+    """Stages the rows of one attempt in bounded memory. Used by one thread; others finish files meanwhile, side by side."""
 
     def __init__(self, stager: ParquetStager, attempt: Attempt, schema: "pa.Schema") -> None:
         self._settings, self._areas, self._attempt = stager.settings, stager.areas, attempt
@@ -44,6 +45,7 @@ class ParquetStageWriter:
         self._buffer = Buffer(stager.settings)
         self._chunk = _Gathering()
         self._open: dict[Place, PartFile] = {}
+        self._files = 0
         self._uploads: list[Upload] = []
         self._finished: list[Future[Staged]] = []
         self._pool = ThreadPoolExecutor(_FINISHING, thread_name_prefix="penstock-stage")
@@ -61,7 +63,7 @@ class ParquetStageWriter:
         if self._chunk.rows:
             self._split()
         for group in self._buffer.rest():
-            self._write(group)
+            self._submit(self._complete, group, self._open.pop(group.place, None) or self._name(group.place))
         for place in list(self._open):
             self._finish(place)
         staged = [future.result() for future in self._finished]
@@ -83,29 +85,52 @@ class ParquetStageWriter:
             self._write(row_group)
 
     def _write(self, group: RowGroup) -> None:
-        file = self._open.pop(group.place, None) or self._begin(group.place)
-        try:
-            file.write(group.rows, digest=group.digest)
-        except pa.ArrowException as cause:
-            raise _unwritable(cause) from cause
+        file = self._open.pop(group.place, None) or self._begin(self._name(group.place))
+        _append(file, group)
         self._open[group.place] = file
         if file.size_bytes >= self._settings.target_file_size_bytes:
             self._finish(group.place)
         elif len(self._open) > self._settings.open_files:
             self._finish(next(iter(self._open)))
 
-    def _begin(self, place: Place) -> PartFile:
+    def _name(self, place: Place) -> "_Named":
         account, directories = place
-        compression, number = self._settings.compression, len(self._uploads)
-        name = file_name(self._attempt, number=number, compression=compression, directories=directories)
+        self._files += 1
+        compression = self._settings.compression
+        name = file_name(self._attempt, number=self._files - 1, compression=compression, directories=directories)
+        return _Named(account, name)
+
+    def _begin(self, named: "_Named") -> PartFile:
+        account, name = named
         upload = self._areas[account].open(name)
         self._uploads.append(upload)
+        compression = self._settings.compression
         return PartFile(upload, account=account, name=name, schema=self._stored, compression=compression, notes=self._notes)
 
     def _finish(self, place: Place) -> None:
         file = self._open.pop(place)
         file.close()
-        self._finished.append(self._pool.submit(file.finish, sink=self._settings.sink, attempt=self._attempt.token))
+        self._submit(self._durable, file)
+
+    def _submit(self, work: "Callable[..., Staged]", *arguments: object) -> None:
+        self._finished.append(self._pool.submit(work, *arguments))
+
+    def _complete(self, group: RowGroup, file: "PartFile | _Named") -> Staged:
+        """The last rows of a file, in a thread of its own: compressing lets the other files' threads run."""
+        opened = file if isinstance(file, PartFile) else self._begin(file)
+        _append(opened, group)
+        opened.close()
+        return self._durable(opened)
+
+    def _durable(self, file: PartFile) -> Staged:
+        return file.finish(sink=self._settings.sink, attempt=self._attempt.token)
+
+
+class _Named(NamedTuple):
+    """A file that is yet to be opened, so that no more are open than threads run."""
+
+    account: AccountName
+    name: str
 
 
 class _Gathering:
@@ -129,6 +154,13 @@ class _Gathering:
             hashes=np.concatenate([np.asarray(hashes) for _, hashes, _ in batches]),
             accounts=pa.chunked_array(routes) if routes else None,
         )
+
+
+def _append(file: PartFile, group: RowGroup) -> None:
+    try:
+        file.write(group.rows, digest=group.digest)
+    except pa.ArrowException as cause:
+        raise _unwritable(cause) from cause
 
 
 def _unwritable(cause: Exception) -> StageFailed:

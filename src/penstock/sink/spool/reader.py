@@ -3,6 +3,7 @@
 import hashlib
 import io
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -40,8 +41,12 @@ def read_piece(piece: Staged, directory: str) -> Iterator["pa.RecordBatch"]:
 
 
 def _open(piece: Staged, directory: str) -> BinaryIO:
-    with READ.around(error=OSError, lost=OSError):
-        return open(f"{directory}/{piece.name}", "rb") if piece.inline is None else io.BytesIO(piece.inline)
+    with ExitStack() as unless_returned:
+        with READ.around(error=OSError, lost=OSError):
+            file = open(f"{directory}/{piece.name}", "rb") if piece.inline is None else io.BytesIO(piece.inline)  # noqa: SIM115
+            unless_returned.callback(file.close)
+        unless_returned.pop_all()
+        return file
 
 
 def _verify(piece: Staged, file: BinaryIO, directory: str) -> None:

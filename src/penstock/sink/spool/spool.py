@@ -1,6 +1,6 @@
 """The spool as a sink uses it: one object from `prepare` to `sweep`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,8 +37,11 @@ class Spool:
             return SpoolStager(sink=self._sink, place=place, inline_limit_bytes=limit)
         return SpoolStager(sink=self._sink, place=place, inline_limit_bytes=limit, check=check)
 
-    def read(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> Iterator["pa.RecordBatch"]:
-        """The rows of `pieces` in their frozen order. Raises StagedDataLost, Retryable, FormatTooNew."""
+    def read(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> Generator["pa.RecordBatch", None, None]:
+        """The rows of `pieces` in their frozen order. Raises StagedDataLost, Retryable, FormatTooNew.
+
+        Close it where you stop early: the file of a piece is open while its rows are given.
+        """
         directory = str(directory_of(self.root, pipeline, self._sink))
         for piece in pieces:
             yield from read_piece(piece, directory)

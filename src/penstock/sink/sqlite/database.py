@@ -11,6 +11,7 @@ from penstock.errors import Failed, GuaranteeTooWeak, PenstockError, PublishFail
 from penstock.sink.sqlite import statements as sql
 
 BUSY_TIMEOUT_S = 10.0
+_DAMAGED = ("not a database", "malformed")
 _DURABLE_JOURNALS = frozenset({"wal", "delete", "truncate", "persist"})
 
 
@@ -30,10 +31,10 @@ class Database:
         """What names this file to the coordinator."""
         return f"sqlite:{self.path}"
 
-    def writable(self, *, create: bool = False) -> sqlite3.Connection:
-        """The open connection, made durable; `create` makes a missing file. Raises Retryable, PublishFailed, GuaranteeTooWeak."""
+    def writable(self, *, create: bool = False, kind: type[Failed] = PublishFailed) -> sqlite3.Connection:
+        """The open connection, made durable; `create` makes a missing file. Raises Retryable, `kind`, GuaranteeTooWeak."""
         if self._connection is None:
-            with self.told():
+            with self.told(kind):
                 self._connection = self._open("rwc" if create else "rw")
                 require_durable(self._connection, self.path)
         return self._connection
@@ -91,6 +92,11 @@ def trouble(cause: sqlite3.Error, path: str, kind: type[Failed]) -> PenstockErro
         return kind(
             f"The table in {path} refused a row: {cause}.",
             remedy="Drop the constraint or correct the table's rows, then start again: what was decided is published then.",
+        )
+    if any(sign in str(cause) for sign in _DAMAGED):
+        return kind(
+            f"The file {path} cannot be used as a database: {cause}.",
+            remedy="Restore it from a backup and start again: what was decided is published then.",
         )
     seen = seen_by(cause, path)
     return kind(

@@ -30,6 +30,7 @@ def prepare_table(
     rows = arrow_schema(schema)
     key = target.key if target.write in {"upsert", "insert_if_absent"} else ()
     require_storable(rows, target.table, key)
+    _require_there(cursor, pipeline, sink, target.table)
     shape = _existing(cursor, rows, target.table, key, create=create)
     require_fit(shape, rows, target.table, key)
     _prepare_marker(cursor, pipeline, sink, schema, target)
@@ -40,6 +41,19 @@ def prepare_table(
         required=shape.required | {name.lower() for name in key},
         no_nan=reals if shape.strict else frozenset(),
     )
+
+
+def _require_there(cursor: sqlite3.Cursor, pipeline: PipelineName, sink: SinkName, table: str) -> None:
+    """Raise Refused for a table that is gone with the rows that were published into it: an empty new one would hide the loss."""
+    marker = read_marker(cursor, pipeline, sink)
+    if marker is None or marker.table_name.lower() != table.lower() or shape_of(cursor, table) is not None:
+        return
+    rows = marker.before.rows + marker.after.rows
+    if rows:
+        raise Refused(
+            f"Table {table!r} is gone, and {rows} rows with it that were published.",
+            remedy="Rename it back or restore it from a backup; or give the sink another name, to fill a new table from here on.",
+        )
 
 
 def _existing(cursor: sqlite3.Cursor, rows: "pa.Schema", table: str, key: tuple[str, ...], *, create: bool) -> Shape:

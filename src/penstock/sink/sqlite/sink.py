@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import RLock
 
@@ -133,7 +133,7 @@ class SqliteSink:
         if schema is None and not Path(self._database.path).exists():
             return
         with self._lock, self._dropping_on_error():
-            connection = self._database.writable(create=self._create and schema is not None)
+            connection = self._database.writable(create=self._create and schema is not None, kind=Failed)
             with self._database.told(Failed), PREPARE.around(error=_broken_disk, lost=_broken_disk):
                 self._prepare(connection, pipeline, schema)
 
@@ -163,13 +163,17 @@ class SqliteSink:
         if not isinstance(transaction, sqlite3.Connection):
             raise TypeError(f"expected an sqlite3.Connection, found {type(transaction).__name__}")
         with self._lock, self._database.told():
-            self._discard_ridden(transaction, publication)
+            self._discard_ridden(transaction.cursor(), publication.pipeline, before=publication.position)
             published = self._apply(transaction, publication)
             self._riding = (publication.position, publication.staged)
         return published
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect the spool files of dead attempts."""
+        """Collect the spool files of dead attempts, and those of the last ride."""
+        with self._lock:
+            if self._riding is not None and not dry_run:
+                with self._database.reader() as cursor:
+                    self._discard_ridden(cursor, cut.pipeline)
         return self._spool.sweep(cut, dry_run=dry_run)
 
     def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
@@ -198,8 +202,8 @@ class SqliteSink:
         connection.execute(sql.COMMIT)
 
     def _apply(self, connection: sqlite3.Connection, publication: Publication) -> Published:
-        rows = self._spool.read(publication.staged, pipeline=publication.pipeline)
-        return apply(connection.cursor(), publication, rows, self._target)
+        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
+            return apply(connection.cursor(), publication, rows, self._target)
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:
@@ -212,14 +216,14 @@ class SqliteSink:
                 remedy=f"{seen.advice} and try again: the marker in the database says whether it happened.",
             ) from cause
 
-    def _discard_ridden(self, transaction: sqlite3.Connection, publication: Publication) -> None:
-        """Remove the spool files of the last ride once its transaction is seen to be committed, here by the next one."""
+    def _discard_ridden(self, cursor: sqlite3.Cursor, pipeline: PipelineName, *, before: Position | None = None) -> None:
+        """Remove the spool files of the last ride once it is seen to be committed. `before`: what rides now, maybe it again."""
         if self._riding is None:
             return
         position, pieces = self._riding
-        marker = read_marker(transaction.cursor(), publication.pipeline, publication.sink)
-        if marker is not None and marker.position >= position and publication.position > position:
-            self._spool.discard(pieces, pipeline=publication.pipeline)
+        marker = read_marker(cursor, pipeline, self._name)
+        if marker is not None and marker.position >= position and (before is None or position < before):
+            self._spool.discard(pieces, pipeline=pipeline)
         self._riding = None
 
     def _check_file(self) -> Finding:

@@ -3,13 +3,16 @@
 import logging
 import random
 import signal
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.faults import FaultKind, FaultPoint, points
+from penstock.faults import FaultKind, FaultPoint, arm, points
 from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.processes import TOLD, end, publish_in_processes, start
 from penstock.testing.conformance.rig import SinkRig
@@ -26,7 +29,8 @@ _KILLED = -signal.SIGKILL
 class CrashContract(Examined):
     """Subclass it as `Test…` with `fault_parts`: how the names of the sink's fault points begin (`mysink` for `mysink.write`).
 
-    Each test delivers batch 0, lets a process fail while it delivers batch 1, and then recovers and delivers batches 1 and 2.
+    Each test delivers batch 0, lets a process fail while it opens or delivers batch 1, and then recovers and delivers batches 1
+    and 2.
     The rig must stage in such a way that every point is reached: pieces on disk, not inline.
     """
 
@@ -43,11 +47,18 @@ class CrashContract(Examined):
             metafunc.parametrize("point", mine, ids=[point.name for point in mine])
 
     def test_a_fault_at_any_step(self, rig: SinkRig, tmp_path: Path, point: FaultPoint, kind: FaultKind) -> None:
-        """Killed, failed, cut off from the answer, torn or overtaken: nothing is lost, nothing is twice, nothing is left."""
+        """Killed, failed, cut off from the answer, torn or overtaken: nothing is lost, nothing is twice, nothing is left.
+
+        Where the step is reached first while the driver opens, it fails once more where it is reached while a batch is delivered.
+        """
         live(rig, [0], tidy=False)
-        code = _fail(rig, tmp_path / "fired", point, kind, meanwhile=kind is FaultKind.STALL)
-        assert code in ([_KILLED] if kind in {FaultKind.KILL, FaultKind.TORN} else [0, TOLD])
-        _require_recovered(rig)
+        opened = tmp_path / "opened"
+        _fail(rig, tmp_path / "first", point, kind, number=1, once_open=partial(_note, tmp_path / "first", opened))
+        assert _hit(tmp_path / "first"), f"delivering a batch never reached {point.name}: stage on disk, or declare it elsewhere"
+        _require_recovered(rig, upto=2)
+        if not opened.exists():
+            _fail(rig, tmp_path / "again", point, kind, number=3, delivering=True)
+            _require_recovered(rig, upto=4)
 
     def test_a_second_crash_during_recovery(self, rig: SinkRig, tmp_path: Path, point: FaultPoint) -> None:
         """The process that recovers is killed as well, anywhere."""
@@ -56,9 +67,10 @@ class CrashContract(Examined):
         mine = [other for other in points() if other.name.partition(".")[0] in self.fault_parts]
         second = random.Random(seed).choice(mine)  # noqa: S311 - no secret
         live(rig, [0], tidy=False)
-        assert _fail(rig, tmp_path / "first", point, FaultKind.KILL) == _KILLED
+        _fail(rig, tmp_path / "first", point, FaultKind.KILL, number=1)
+        assert _hit(tmp_path / "first")
         end(start(live, rig, [1], faults=f"{second.name}=kill"))
-        _require_recovered(rig)
+        _require_recovered(rig, upto=2)
 
     def test_publishers_in_processes(self, bench: Bench) -> None:
         """Several drivers in several processes publish the same at once."""
@@ -70,23 +82,48 @@ class CrashContract(Examined):
         assert bench.verify(bench.sink()).ok
 
 
-def _fail(rig: SinkRig, fired: Path, point: FaultPoint, kind: FaultKind, *, meanwhile: bool = False) -> int:
+def _fail(
+    rig: SinkRig,
+    fired: Path,
+    point: FaultPoint,
+    kind: FaultKind,
+    *,
+    number: int,
+    delivering: bool = False,
+    once_open: Callable[[], None] | None = None,
+) -> None:
+    """A process delivers batch `number` and fails. `delivering`: not before it is open. What fires leaves a file in `fired`."""
     fired.mkdir()
-    process = start(live, rig, [1], faults=f"{point.name}={_STALL if kind is FaultKind.STALL else kind.value}", fired=fired)
-    if meanwhile:
-        while process.is_alive() and not list(fired.iterdir()):
-            process.join(_LOOK_S)
-        with suppress(PenstockError):  # one of the two fences the other, whichever opened last
-            live(rig, [1, 2])
+    faults = f"{point.name}={_STALL if kind is FaultKind.STALL else kind.value}"
+    life = partial(live, once_open=partial(arm, faults) if delivering else once_open)
+    process = start(life, rig, [number], faults="" if delivering else faults, fired=fired)
+    if kind is FaultKind.STALL:
+        _overtake(rig, process, fired, number)
     code = end(process)
-    assert list(fired.iterdir()), f"delivering a batch never reached {point.name}: stage on disk, or declare it elsewhere"
-    return code
+    killed = kind in {FaultKind.KILL, FaultKind.TORN} and _hit(fired)
+    assert code in ([_KILLED] if killed else [0, TOLD])
 
 
-def _require_recovered(rig: SinkRig) -> None:
-    live(rig, [1, 2])
-    live(rig, [2])
-    require_equal(rig.read_back(), rig.settle([rows_of(0), rows_of(1), rows_of(2)]))
+def _overtake(rig: SinkRig, process: BaseProcess, fired: Path, number: int) -> None:
+    while process.is_alive() and not _hit(fired):
+        process.join(_LOOK_S)
+    with suppress(PenstockError):  # one of the two fences the other, whichever opened last
+        live(rig, [number, number + 1])
+
+
+def _hit(fired: Path) -> bool:
+    return any(fired.iterdir())
+
+
+def _note(fired: Path, opened: Path) -> None:
+    if not _hit(fired):
+        opened.touch()
+
+
+def _require_recovered(rig: SinkRig, *, upto: int) -> None:
+    live(rig, [upto - 1, upto])
+    live(rig, [upto])
+    require_equal(rig.read_back(), rig.settle([rows_of(number) for number in range(upto + 1)]))
     report = verify(rig)
     assert report.ok, report
     assert list(rig.leftovers()) == []

@@ -1,7 +1,7 @@
 """A driver's life on a rig, by the real coordinator over a real ledger: open, deliver some batches, sweep."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from penstock.commit.coordinator import Coordinator
@@ -31,8 +31,8 @@ def rows_of(number: int) -> list[Row]:
     return [row for partition in range(_PARTITIONS) for row in _rows(number, partition)]
 
 
-def live(rig: SinkRig, batches: Sequence[int], *, tidy: bool = True) -> None:
-    """Open a generation and deliver `batches`, as Spark hands them over: one that was decided before comes again.
+def live(rig: SinkRig, batches: Sequence[int], *, tidy: bool = True, once_open: Callable[[], None] | None = None) -> None:
+    """Open a generation, call `once_open`, deliver `batches` as Spark hands them over: one that was decided before comes again.
 
     Every partition is staged by several attempts of which one counts. Raises what a driver would end with.
     """
@@ -41,6 +41,8 @@ def live(rig: SinkRig, batches: Sequence[int], *, tidy: bool = True) -> None:
         sink = bench.sink()
         coordinator = Coordinator(pipeline=PIPELINE, ledger=ledger, sinks=[sink], now_ms=lambda: 0, sleep=_wait)
         coordinator.open(_opened(sink))
+        if once_open is not None:
+            once_open()
         for number in batches:
             coordinator.deliver(_batch(number), partial(_staged, bench, sink, number))
         if tidy:

@@ -15,6 +15,7 @@ from penstock.sink.parquet.directory.check import check_area
 from penstock.sink.parquet.directory.disk import (
     create_durably,
     io_error,
+    is_one_mount,
     publishing_failed,
     sync_directory,
 )
@@ -46,17 +47,17 @@ class DirectoryArea:
                 create_durably(self.root)
                 create_durably(self.staging / PIECES)
                 identity = self._identity() or self._create_identity()
-            one_file_system = self.root.stat().st_dev == self.staging.stat().st_dev
+            one_mount = is_one_mount(self.staging, self.root)
         except OSError as cause:
             trouble = trouble_of(cause)
             raise Failed(
                 f"The account {self.root} with staging in {self.staging} cannot be prepared: {trouble.reason}.",
                 remedy=f"{trouble.advice}, or correct the account's URL or its option `staging`; then start again.",
             ) from cause
-        if not one_file_system:
+        if not one_mount:
             raise Refused(
-                f"The account {self.root} and its staging {self.staging} are on different file systems.",
-                remedy="Set the account's option `staging` to a directory on the file system of the account, outside of it.",
+                f"The account {self.root} and its staging {self.staging} are on different file systems or mounts.",
+                remedy="Set the account's option `staging` to a directory on the mount of the account, outside of it.",
             )
         return DirectoryUploads(directory=str(self.staging), identity=identity)
 
@@ -115,7 +116,7 @@ class DirectoryArea:
 
     def check(self) -> Sequence[Finding]:
         """Whether root and staging can be used."""
-        return check_area(self.root, self.staging)
+        return [check_area(self.root, self.staging)]
 
     # --- preparing
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.diskreason import reason
@@ -13,20 +12,20 @@ from penstock.sink.parquet.directory.disk import rename_or_refuse
 _LITTLE_SPACE_BYTES = 1_000_000_000
 
 
-def check_area(root: Path, staging: Path) -> Sequence[Finding]:
-    """Whether both directories exist or can be created, lie on one file system, and files can be moved between them."""
+def check_area(root: Path, staging: Path) -> Finding:
+    """Whether both directories exist or can be created, lie on one file system with room, and files can be moved between them."""
     subject = f"account {root}"
     here, there = _existing(root), _existing(staging)
     if here is None or there is None:
         wrong = root if here is None else staging
-        return [Finding(subject=subject, ok=False, message=f"{wrong} is a file, or lies below one; expected a directory.")]
+        return Finding(subject=subject, ok=False, message=f"{wrong} is a file, or lies below one; expected a directory.")
     unwritable = next((path for path in (here, there) if not os.access(path, os.W_OK | os.X_OK)), None)
     if unwritable is not None:
-        return [Finding(subject=subject, ok=False, message=f"{unwritable} cannot be written: grant access, or use another path.")]
+        return Finding(subject=subject, ok=False, message=f"{unwritable} cannot be written: grant access, or use another path.")
     if here.stat().st_dev != there.stat().st_dev:
         message = f"staging {staging} is on another file system: set the account's option `staging` to a directory on its own."
-        return [Finding(subject=subject, ok=False, message=message)]
-    return [_tried(subject, here, there), _space(subject, here)]
+        return Finding(subject=subject, ok=False, message=message)
+    return _tried(subject, here, there)
 
 
 def _existing(path: Path) -> Path | None:
@@ -45,7 +44,9 @@ def _tried(subject: str, here: Path, there: Path) -> Finding:
     if how is None:
         message = f"{there} supports neither renames that refuse to replace nor hard links: use another file system."
         return Finding(subject=subject, ok=False, message=message)
-    return Finding(subject=subject, ok=True, message=f"{here} can be written; files are published by {how}.")
+    free_bytes = shutil.disk_usage(here).free
+    message = f"{here} can be written; files are published by {how}; {free_bytes / 1e9:.1f} GB free"
+    return Finding(subject=subject, ok=free_bytes >= _LITTLE_SPACE_BYTES, message=message + _advice(free_bytes))
 
 
 def _try_to_move(directory: Path) -> str | None:
@@ -58,12 +59,6 @@ def _try_to_move(directory: Path) -> str | None:
     except OSError:
         return None
     return "hard link"
-
-
-def _space(subject: str, here: Path) -> Finding:
-    free_bytes = shutil.disk_usage(here).free
-    message = f"{free_bytes / 1e9:.1f} GB free"
-    return Finding(subject=subject, ok=free_bytes >= _LITTLE_SPACE_BYTES, message=message + _advice(free_bytes))
 
 
 def _advice(free_bytes: int) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from penstock.diskreason import trouble_of
 from penstock.errors import PenstockError, PublishFailed, Retryable
+from penstock.model import new_nonce
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
@@ -50,6 +51,22 @@ def create_durably(directory: Path) -> None:
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
         sync_directory(path.parent)
+
+
+def is_one_mount(one: Path, other: Path) -> bool:
+    """Whether files can be renamed from a directory into another. Bind mounts of one file system are told apart by trying only;
+    a name that nothing has is enough to try with. Raises OSError where the file system is read-only.
+    """
+    name = new_nonce()
+    try:
+        rename_or_refuse(one / name, other / name)
+    except FileNotFoundError:
+        pass
+    except OSError as refused:
+        if refused.errno == errno.EXDEV:
+            return False
+        raise
+    return one.stat().st_dev == other.stat().st_dev
 
 
 @cache

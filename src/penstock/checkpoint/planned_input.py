@@ -1,0 +1,58 @@
+"""How much input Spark planned for a batch, where the checkpoint says it: before the batch runs, and without asking a source."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.checkpoint.input_check import size_bytes_of
+from penstock.checkpoint.offset_kind import kind_of
+from penstock.checkpoint.source_log import InputFile
+from penstock.model import Batch, OffsetRange, SourceName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedInput:
+    """Records of sources that count them, and bytes of files as they lie there, compressed or not."""
+
+    records: int = 0
+    size_bytes: int = 0
+
+    def __add__(self, other: "PlannedInput") -> "PlannedInput":
+        return PlannedInput(records=self.records + other.records, size_bytes=self.size_bytes + other.size_bytes)
+
+
+def planned_input(batch: Batch, files: Mapping[SourceName, Iterable[InputFile]]) -> PlannedInput | None:
+    """The input of all sources of `batch`; `files` are those of its file sources. None if any source does not say."""
+    total = PlannedInput()
+    for offsets in batch.offsets:
+        found = _of_files(files[offsets.source]) if offsets.source in files else _of_records(offsets)
+        if found is None:
+            return None
+        total += found
+    return total
+
+
+def _of_files(files: Iterable[InputFile]) -> PlannedInput | None:
+    sizes = [size_bytes_of(file) for file in files]
+    known = [size for size in sizes if size is not None]
+    return PlannedInput(size_bytes=sum(known)) if len(known) == len(sizes) else None
+
+
+def _of_records(offsets: OffsetRange) -> PlannedInput | None:
+    if offsets.end is None or offsets.end == offsets.start:
+        return PlannedInput()
+    count = _COUNTED.get(kind_of(offsets.end))
+    if count is None or offsets.start is None:
+        return None
+    return PlannedInput(records=count(json.loads(offsets.end)) - count(json.loads(offsets.start)))
+
+
+def _kafka_position(offset: Any) -> int:
+    return sum(position for partitions in offset.values() for position in partitions.values())
+
+
+_COUNTED: Mapping[str, Callable[[Any], int]] = {
+    "rate-micro-batch": lambda offset: int(offset["offset"]),
+    "kafka": _kafka_position,
+}

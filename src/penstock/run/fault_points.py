@@ -1,0 +1,66 @@
+"""Every fault point of the product, and the refusal to run with a fault armed that could never fire."""
+
+import importlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import penstock
+from penstock.errors import Usage
+from penstock.faults import VARIABLE, Armed, FaultPoint, armed, points
+
+_WITHOUT_POINTS = ("penstock.cli", "penstock.testing")
+
+
+def import_all() -> Sequence[str]:
+    """Import every module of the product, so that each has declared its points; those whose packages are not installed."""
+    return tuple(name for name in _modules() if not _imported(name))
+
+
+def require_known() -> None:
+    """Raise Usage if a fault is armed that could never fire: at a point that does not exist, or of a kind that it has not.
+
+    Free where nothing is armed. Call it when the modules of user-written sinks are imported: they may declare points, too.
+    """
+    declared = {point.name: point for point in points()}
+    if all(fault.point in declared for fault in armed()):
+        _require_kinds(armed(), declared)
+        return
+    import_all()
+    declared = {point.name: point for point in points()}
+    for fault in armed():
+        if fault.point not in declared:
+            raise Usage(
+                f"{VARIABLE} names the point {fault.point!r}, expected one of {', '.join(declared)}.",
+                remedy="Correct or unset the variable; `penstock crashtest --list` explains every point.",
+            )
+    _require_kinds(armed(), declared)
+
+
+def _require_kinds(faults: Sequence[Armed], declared: dict[str, FaultPoint]) -> None:
+    for fault in faults:
+        point = declared[fault.point]
+        if fault.kind not in point.kinds:
+            kinds = ", ".join(kind.value for kind in point.kinds)
+            raise Usage(
+                f"{VARIABLE} arms {point.name} with {fault.kind.value}, expected one of {kinds}.",
+                remedy="Correct or unset the variable; `penstock crashtest --list` shows what each point can do.",
+            )
+
+
+def _modules() -> Iterator[str]:
+    for root in (Path(place) for place in penstock.__path__):
+        for file in sorted(root.rglob("*.py")):
+            parts = file.relative_to(root).with_suffix("").parts
+            name = ".".join(("penstock", *(parts[:-1] if parts[-1] == "__init__" else parts)))
+            if parts[-1] != "__main__" and not name.startswith(_WITHOUT_POINTS):
+                yield name
+
+
+def _imported(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("penstock"):
+            raise
+        return False
+    return True

@@ -1,0 +1,71 @@
+"""A driver that is stopped in the middle of a step, for as long as one likes, and then goes on as if nothing had happened."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.crash.commandline import Ended
+from tests.crash.killing import DEADLINE_S, await_that, kill_session, session_of
+from tests.crash.world import World
+
+STALL_S = 2
+"""How long the step itself waits, so that the signal comes in it. It sleeps by the clock, which goes on for a stopped process."""
+
+
+class StoppedDriver:
+    """`penstock run` in a process of its own, to be stopped before the operation of `fault`, for example `rename.move@14`."""
+
+    def __init__(self, world: World, fault: str, *, whole: bool, once: Path) -> None:
+        point, _, occurrence = fault.partition("@")
+        once.mkdir()
+        faults = f"{point}=stall:{STALL_S}@{occurrence}"
+        self._process = world.start("run", str(world.file), "--json", faults=faults, once=once)
+        self._reached, self._whole, self._slept_at = once / f"{point}=stall", whole, 0.0
+
+    def stop(self) -> None:
+        """Stop it when it is there."""
+        await_that(self._reached.exists, what=self._reached.name, driver=self._process)
+        self._signal(signal.SIGSTOP)
+        self._slept_at = time.monotonic() + STALL_S
+
+    def wake(self) -> None:
+        """Let it go on, without the rest of its own sleep."""
+        await_that(lambda: time.monotonic() > self._slept_at, what="the end of its sleep", driver=self._process)
+        self._signal(signal.SIGCONT)
+
+    def go_on(self) -> Ended:
+        """Let it go on, and wait for its end."""
+        self.wake()
+        out, err = self._process.communicate(timeout=DEADLINE_S)
+        return Ended(self._process.returncode, out, err)
+
+    def end(self) -> None:
+        """Kill what is left of it."""
+        kill_session(self._process)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the driver, or to its JVM and Python workers too, as where a whole machine sleeps."""
+        for pid in session_of(self._process.pid) if self._whole else [self._process.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+@contextmanager
+def started(world: World, fault: str, *, whole: bool = True) -> Iterator[StoppedDriver]:
+    """A driver on its way to `fault`; killed at the end if it still runs."""
+    driver = StoppedDriver(world, fault, whole=whole, once=world.root / f"once-{len(list(world.root.glob('once-*')))}")
+    try:
+        yield driver
+    finally:
+        driver.end()
+
+
+@contextmanager
+def stopped(world: World, fault: str, *, whole: bool = True) -> Iterator[StoppedDriver]:
+    """A driver that stands still at `fault`; killed at the end if it still runs."""
+    with started(world, fault, whole=whole) as driver:
+        driver.stop()
+        yield driver
