@@ -206,3 +206,12 @@ class Rider(Protocol):
     def publish_within(self, transaction: object, publication: Publication) -> Published:
         """As `publish`, on the ledger's open transaction; must not COMMIT or ROLLBACK."""
         ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A sink whose places remember, apart from the ledger, that something was published there."""
+
+    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> bool:
+        """Whether the marker of `account` is there. Changes nothing; called before `prepare`, once per account and start."""
+        ...

@@ -125,6 +125,23 @@ def test_the_ledger_is_gone(spark: SparkSession, tmp_path: Path, ledger: str) ->
     assert_continues(world)
 
 
+@pytest.mark.parametrize(
+    ("place", "account"),
+    [("lake", "'EWR' of sink 'lake'"), ("warehouse.db", "of sink 'warehouse'")],
+    ids=["accounts", "database"],
+)
+def test_what_was_delivered_into_is_gone(spark: SparkSession, tmp_path: Path, place: str, account: str) -> None:
+    """Its disk is not mounted, say: an empty place is never taken for a new one once rows were published there."""
+    world = begun(begun(new_world(tmp_path)))
+    before = content(world)
+    aside = (world.root / place).rename(world.root / "aside")
+    assert_told(run(world), "Refused", code=3, said=[account, "no trace of the"], remedy="Mount it or restore it")
+    assert not (world.root / place).exists()
+    aside.rename(world.root / place)
+    assert_unchanged(world, before)
+    assert_continues(world)
+
+
 # --- the database
 
 

@@ -155,5 +155,6 @@ MUTANTS_OF_LEDGER = (
         file=LOG_LEDGER,
         find="if not created or entry.position < self._floor_after_put():",
         replace="if not created:",
+        tests=(f"{OF_LOG_LEDGER}::test_a_driver_that_slept_while_its_next_position_was_filled_and_forgotten_is_refused",),
     ),
 )

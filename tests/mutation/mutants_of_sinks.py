@@ -115,7 +115,7 @@ MUTANTS_OF_SINKS = (
         bug=12,
         name="the-spool-of-a-ride-is-emptied-before-its-commit-is-seen",
         file=SQLITE_SINK,
-        find="if marker is not None and marker.position >= position and publication.position > position:",
+        find="if marker is not None and marker.position >= position and (before is None or position < before):",
         replace="if marker is not None:",
         tests=("tests/unit/test_sqlite_ride.py::test_the_files_of_a_ride_are_kept_until_its_commit_is_seen",),
     ),

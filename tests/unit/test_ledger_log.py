@@ -155,6 +155,19 @@ def test_what_a_late_driver_put_below_the_floor_is_no_entry_and_is_collected() -
     assert list(store.keys("entries/")) == [f"entries/000000000/{position:012d}" for position in range(20, 31)]
 
 
+def test_a_driver_that_slept_while_its_next_position_was_filled_and_forgotten_is_refused() -> None:
+    store = MemoryStore()
+    entries = fill(store, 20)
+    sleeper = ledger_on(store)
+    assert sleeper.tail() == entries[-1]
+    awake = ledger_on(store)
+    awake.append(first := decided_entry(after=entries[-1]))
+    awake.append(decided_entry(after=first))
+    awake.prune(below=Position(22))
+    with pytest.raises(PositionTaken):
+        sleeper.append(first)
+
+
 def test_a_late_driver_that_raises_an_old_floor_again_lowers_nothing() -> None:
     store = MemoryStore()
     entries = fill(store, 60)

@@ -14,6 +14,7 @@ from penstock.commit.coordinator import Coordinator
 from penstock.errors import PenstockError
 from penstock.model import BatchId, Guarantee, Opened, PipelineName, Published, SourceName
 from penstock.protocols import Ledger, Sink
+from penstock.run.presence import require_present
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +58,9 @@ def _outcome(task: Callable[[], Published]) -> Published | PenstockError:
 
 
 def prepare(parts: Parts, *, schema: str | None) -> None:
-    """Prove the ledger, then prepare every sink: what comes before any fence. Raises Refused, Usage, Failed, Retryable."""
+    """Prove ledger and places, then prepare every sink: what comes before any fence. Raises Refused, Usage, Failed, Retryable."""
     parts.ledger.prove()
+    require_present(parts.ledger, parts.sinks, pipeline=parts.pipeline)
     for sink in parts.sinks:
         sink.prepare(pipeline=parts.pipeline, schema=schema)
 

@@ -107,6 +107,10 @@ class ParquetSink:
         """Look at every account."""
         return [finding for _, area in self._areas(self._pipeline) for finding in area.check()]
 
+    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> bool:
+        """Whether the account's marker is there. Raises PublishFailed, Retryable, LedgerMismatch."""
+        return dict(self._areas(pipeline))[account].marker() is not None
+
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create accounts and staging, and refuse rows that the accounts cannot hold. Raises Usage, Refused, Failed."""
         if schema is not None:

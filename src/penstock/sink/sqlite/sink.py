@@ -127,6 +127,13 @@ class SqliteSink:
         except PenstockError as trouble:
             return [Finding(subject=f"sink {self._name}", ok=False, message=str(trouble))]
 
+    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> bool:
+        """Whether the database file has the marker of this sink. Raises Failed, Retryable, FormatTooNew."""
+        if account != ONLY_ACCOUNT or not Path(self._database.path).exists():
+            return False
+        with self._database.reader() as cursor:
+            return shape_of(cursor, sql.MARKER_TABLE) is not None and read_marker(cursor, pipeline, self._name) is not None
+
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create or check table and marker. Raises Usage, Refused, Failed, Retryable."""
         self._spool.prepare(pipeline)
