@@ -3,6 +3,7 @@
 Every run is a process of its own with the copy first on its path; it refuses to go on if another copy is imported.
 """
 
+import ast
 import os
 import re
 import shutil
@@ -75,7 +76,8 @@ class Copy:
         """Change the copy. Raises AssertionError if the mutant's text is not there exactly once."""
         path = self._root / mutant.file
         text = changed(mutant, path.read_text(encoding="utf-8"))
-        compile(text, mutant.file, "exec")  # ast.parse is not safe in several threads before Python 3.12
+        with _PARSING:
+            ast.parse(text, filename=mutant.file)
         path.write_text(text, encoding="utf-8")
 
     def run_tests(self, tests: Sequence[str]) -> Outcome:
