@@ -67,7 +67,7 @@ class CheckpointDamaged(Refused):
 
 
 class SourcesChanged(Refused):
-    """The checkpoint holds another number of sources, or other names, than the pipeline."""
+    """The checkpoint holds another number of sources, or other names or another order, than the pipeline."""
 
 
 class OffsetsConflict(Refused):

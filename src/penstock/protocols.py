@@ -212,6 +212,17 @@ class Rider(Protocol):
 class Remembering(Protocol):
     """A sink whose places remember, apart from the ledger, that something was published there."""
 
-    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> bool:
-        """Whether the marker of `account` is there. Changes nothing; called before `prepare`, once per account and start."""
+    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
+        """Up to where the marker of `account` says that it shows everything, None if there is no such marker. Changes nothing;
+        called before `prepare`, once per account and start.
+        """
+        ...
+
+
+@runtime_checkable
+class Admitting(Protocol):
+    """A sink that can tell before the start whether it will take such rows."""
+
+    def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
+        """Raise the Usage or Refused that `prepare` would raise for rows of Spark's `schema`. Changes nothing."""
         ...

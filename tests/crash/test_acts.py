@@ -169,5 +169,6 @@ def test_check_looks_at_everything_once(world: World) -> None:
     found = act(world, "check", "--json").last
     looked_at = Counter(finding["subject"] for finding in found["findings"])
     accounts = {f"account {world.root / 'lake' / name}" for name in ("ewr", "jfk", "lga")}
-    assert set(looked_at) == accounts | {"sink warehouse", "ledger", "checkpoint", "executors"}
+    rows = {"rows for lake", "rows for warehouse"}
+    assert set(looked_at) == accounts | rows | {"sink warehouse", "places", "ledger", "checkpoint", "executors"}
     assert set(looked_at.values()) == {1}

@@ -14,6 +14,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from tests.mutation.mutant import Mutant
 
@@ -23,6 +24,8 @@ LONGEST_S = 180
 SCHEDULES = 2_000
 """So many random schedules must do for the simulator; most mutants break an invariant in the first few."""
 
+_PARSING = Lock()
+"""ast.parse is not safe in several threads before Python 3.12."""
 _WRONG_COPY = 97
 _BOOT = f"""
 import runpy, sys, penstock

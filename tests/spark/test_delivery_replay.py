@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+import penstock
 from penstock.errors import BatchGap, CheckpointMissing, CheckpointReplaced, OffsetsConflict
 from tests.spark.streams import forget_commit, put
 from tests.spark.target import Target
@@ -61,6 +62,21 @@ def test_drop_in_form_recovers_with_its_first_batch(spark: SparkSession, target:
     put(target.root / "in", "4.csv", 99)
     run()
     assert (target.accounts(), target.rows()) == (EXPECTED + Counter([(99,)]), EXPECTED + Counter([(99,)]))
+
+
+@pytest.mark.parametrize("location", [None, "other"], ids=["forgotten", "another"])
+def test_drop_in_form_with_a_checkpoint_elsewhere_is_refused(spark: SparkSession, target: Target, location: str | None) -> None:
+    """Spark takes a temporary one where the option is missing; its batches are not those of `delivery.checkpoint`."""
+    target.deliver(numbers(spark, target.root))
+    put(target.root / "other_in", "0.csv", 99)
+    delivery = target.delivery()
+    writer = spark.readStream.schema("n INT").csv(str(target.root / "other_in")).writeStream.foreachBatch(delivery)
+    if location is not None:
+        writer = writer.option("checkpointLocation", str(target.root / location))
+    query = penstock.Query(writer.trigger(availableNow=True).start(), delivery)
+    with pytest.raises(CheckpointReplaced, match="another directory"):
+        query.awaitTermination()
+    assert (target.accounts(), target.rows()) == (EXPECTED, EXPECTED)
 
 
 def test_deleted_checkpoint_is_refused_and_then_adopted(spark: SparkSession, target: Target) -> None:

@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name Spark's own documentation uses
 
 import penstock
+from penstock.errors import InputChanged
+from penstock.run.operations import recover
 from tests.spark.streams import forget_commit, put
 from tests.spark.target import Target
 
@@ -69,6 +71,27 @@ def test_complete_mode_replaces_the_table(spark: SparkSession, tmp_path: Path) -
     assert target.rows() == Counter([(1, 2), (2, 2), (3, 1)])
 
 
+def test_a_replaced_table_that_was_taken_out_for_a_while_is_not_emptied_by_the_start(spark: SparkSession, tmp_path: Path) -> None:
+    """The newest decision holds nothing for it because it was not there, not because the result was empty."""
+    target = table(tmp_path, write="replace")
+    other = penstock.Sqlite(url=f"sqlite:///{tmp_path}/other.db", table="numbers", write="replace")
+
+    def run(**sinks: object) -> None:
+        counts = stream(spark, tmp_path / "in", "n INT").groupBy("n").agg(F.count("*").alias("many"))
+        target.deliver(counts, mode="complete", sinks={"other": other, **sinks})
+
+    put(tmp_path / "in", "0.csv", 1, 2)
+    run(**target.sinks)
+    recover(target.delivery(sinks={"other": other, **target.sinks}).plan)
+    put(tmp_path / "in", "1.csv", 1)
+    run()
+    run(**target.sinks)
+    assert target.rows() == Counter([(1, 1), (2, 1)])
+    put(tmp_path / "in", "2.csv", 1)
+    run(**target.sinks)
+    assert target.rows() == Counter([(1, 3), (2, 1)])
+
+
 def test_update_mode_upserts_what_changed(spark: SparkSession, tmp_path: Path) -> None:
     target = table(tmp_path, write="upsert", key=("n",))
 
@@ -83,6 +106,30 @@ def test_update_mode_upserts_what_changed(spark: SparkSession, tmp_path: Path) -
     put(tmp_path / "in", "2.csv", 3, 3)
     run()
     assert target.rows() == Counter([(1, 1), (2, 2), (3, 3)])
+
+
+def test_input_that_is_gone_once_delivered_does_not_get_lost_from_the_state(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows are in the table, so somebody archives their file; the driver died before Spark logged the batch's end."""
+    target = table(tmp_path, write="upsert", key=("n",))
+
+    def run() -> None:
+        counts = stream(spark, tmp_path / "in", "n INT").groupBy("n").agg(F.count("*").alias("many"))
+        target.deliver(counts, mode="update")
+
+    put(tmp_path / "in", "0.csv", 1, 2)
+    run()
+    delivered = put(tmp_path / "in", "1.csv", 2, 3)
+    run()
+    forget_commit(target.checkpoint, newest_batch(target))
+    archived = delivered.rename(tmp_path / "1.csv")
+    put(tmp_path / "in", "2.csv", 2, 3)
+    with pytest.raises(InputChanged, match=r"1\.csv is gone") as caught:
+        run()
+    assert "are delivered" in caught.value.remedy
+    assert target.rows() == Counter([(1, 1), (2, 2), (3, 1)])
+    archived.rename(delivered)
+    run()
+    assert target.rows() == Counter([(1, 1), (2, 3), (3, 2)])
 
 
 def test_windowed_aggregation_in_append_mode(spark: SparkSession, tmp_path: Path) -> None:

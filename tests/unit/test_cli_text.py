@@ -178,7 +178,8 @@ def test_verify_in_the_shape_of_the_interface() -> None:
     }
     text = printed(verify_text(found))
     assert "lake: The file is missing. (account EWR file month=1/x.parquet batch 3)" in text
-    assert text[-1] == "The sinks do not hold what the ledger says."
+    assert text[-2] == "The sinks do not hold what the ledger says."
+    assert text[-1].startswith("Put back what is missing")
 
 
 def test_verify_of_a_good_result() -> None:

@@ -120,3 +120,19 @@ def test_memory_is_let_go_when_the_last_of_the_small_groups_is_written() -> None
     held_bytes = sum(group.lease.take() for group in small)
     assert 0 <= held_bytes - sum(group.size_bytes for group in small) < len(small)
     assert [group.lease.let_go() for group in small] == [0] * (len(small) - 1) + [held_bytes]
+
+
+@pytest.mark.parametrize("routed", [False, True], ids=["one account", "three accounts"])
+def test_more_combinations_of_values_than_a_64_bit_number_tells_apart(*, routed: bool) -> None:
+    rng = seeded()
+    names = [f"p{place}" for place in range(12)]
+    schema = pa.schema([("id", pa.int64()), *((name, pa.int32()) for name in names)])
+    rows = [{"id": number, **{name: rng.randrange(90) for name in names}} for number in range(2000)]
+    routes = [rng.choice(ACCOUNTS) if routed else ACCOUNTS[0] for _ in rows]
+    table = pa.Table.from_pylist(rows, schema=schema)
+    accounts = pa.chunked_array([pa.array(routes, pa.string())]) if routed else None
+    groups = Splitter(settings(*names), schema).split(Chunk(rows=table, hashes=np.asarray(row_hashes(table)), accounts=accounts))
+    found = {number: (account, directories) for (account, directories), (ids, _) in shown(groups).items() for number in ids}
+    assert found == {
+        row["id"]: (route, "/".join(f"{name}={row[name]}" for name in names)) for row, route in zip(rows, routes, strict=True)
+    }

@@ -90,6 +90,22 @@ def test_a_locked_database_is_tried_again(target):
     assert not sink.publish(publication).already
 
 
+def test_a_file_that_was_exchanged_while_it_was_open_is_told(target):
+    """`VACUUM INTO` and a rename, say: the open connection would go on writing to a file that nobody sees any more."""
+    table = target()
+    sink = table.sink()
+    table.put(sink, [(1, "a")], batch_id=0)
+    table.sql("VACUUM INTO ?", f"{table.rig.path}.new")
+    os.replace(f"{table.rig.path}.new", table.rig.path)
+    publication = table.decided_but_not_published(sink, [(2, "b")], batch_id=1)
+    with pytest.raises(PublishFailed, match="was replaced or removed while this run was writing"):
+        sink.publish(publication)
+    for journal in ("-wal", "-shm"):
+        Path(f"{table.rig.path}{journal}").unlink(missing_ok=True)
+    assert not table.sink().publish(publication).already
+    assert content(table) == Counter([(1, "a"), (2, "b")])
+
+
 def test_a_table_that_was_dropped_is_told(target):
     table = target()
     sink = table.sink()

@@ -1,10 +1,11 @@
 """Append, upsert, insert_if_absent and replace: what the table shows, and what the marker counts."""
 
 import random
+import sqlite3
 from collections import Counter
 
 import pytest
-from tests.unit.sqlite_target import Target
+from tests.unit.sqlite_target import Target, spark_schema
 
 from penstock import faults
 from penstock.errors import (
@@ -50,6 +51,54 @@ def test_of_several_rows_with_one_key_upsert_keeps_the_last_in_frozen_order(targ
     assert sink.publish(shown.publication).already
     assert table.verify(sink).ok
     assert table.sql("SELECT rows_decided, rows_after FROM penstock_marker") == [(5, 2)]
+
+
+@pytest.fixture
+def existing(target, tmp_path):
+    def make(*statements, **options):
+        with sqlite3.connect(tmp_path / "data.db") as connection:
+            for statement in statements:
+                connection.execute(statement)
+        connection.close()
+        return target(**options)
+
+    return make
+
+
+def test_a_large_whole_number_is_read_back_from_a_numeric_column(existing):
+    """SQLite keeps it there as an integer; an upsert reads what it replaces."""
+    schema = spark_schema(id="long", x="double")
+    table = existing("CREATE TABLE t (id INTEGER PRIMARY KEY, x NUMERIC)", schema=schema, write="upsert", key=["id"])
+    sink = table.sink()
+    table.put(sink, [(1, 2.0**60), (2, -9.2e18), (3, float("nan")), (4, None), (5, 3.0)], batch_id=0)
+    assert table.verify(sink).ok
+    table.put(sink, [(1, 0.5)], batch_id=1)
+    assert table.verify(sink).ok
+    assert table.sql("SELECT x FROM t WHERE id = 1") == [(0.5,)]
+
+
+def test_keys_differ_by_case_whatever_the_column_thinks_of_it(existing):
+    table = existing(
+        "CREATE TABLE t (id INTEGER, name TEXT COLLATE NOCASE)",
+        "CREATE UNIQUE INDEX names ON t (name COLLATE BINARY)",
+        write="insert_if_absent",
+        key=["name"],
+    )
+    sink = table.sink()
+    table.put(sink, [(1, "a")], batch_id=0)
+    table.put(sink, [(2, "A"), (3, "a")], batch_id=1)
+    assert content(table) == Counter([(1, "a"), (2, "A")])
+    assert table.verify(sink).ok
+
+
+@pytest.mark.parametrize("what", ["REPLACE", "IGNORE"])
+def test_a_table_that_would_drop_rows_at_a_conflict_does_not(existing, what):
+    table = existing(f"CREATE TABLE t (id INTEGER UNIQUE ON CONFLICT {what}, name TEXT)")
+    sink = table.sink()
+    table.put(sink, [(1, "a")], batch_id=0)
+    with pytest.raises(PublishFailed, match="refused a row"):
+        table.put(sink, [(1, "b")], batch_id=1)
+    assert content(table) == Counter([(1, "a")])
 
 
 def test_of_several_rows_with_one_key_insert_if_absent_keeps_the_first(target):

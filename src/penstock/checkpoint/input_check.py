@@ -17,6 +17,14 @@ from penstock.errors import InputChanged
 from penstock.model import BatchId, SourceName
 
 _SOME = 3
+_UNDECIDED = (
+    "Put back what is gone and let nothing write to these files, then start again: nothing of the batch was decided, and "
+    "the next start takes the files as it finds them."
+)
+_DELIVERED = (
+    "Put the files back as they were, with their modification times, and start again: the batch's rows are delivered, but Spark "
+    "needs its input once more for the query's state."
+)
 
 
 def as_found(inputs: Mapping[SourceName, Iterable[InputFile]]) -> Mapping[SourceName, tuple[InputFile, ...]]:
@@ -24,11 +32,12 @@ def as_found(inputs: Mapping[SourceName, Iterable[InputFile]]) -> Mapping[Source
     return {name: tuple(map(_as_found, files)) for name, files in inputs.items()}
 
 
-def require_unchanged(batch_id: BatchId, inputs: Mapping[SourceName, Iterable[InputFile]]) -> None:
+def require_unchanged(batch_id: BatchId, inputs: Mapping[SourceName, Iterable[InputFile]], *, delivered: bool = False) -> None:
     """Raise InputChanged if an input file is gone, or has another modification time than in `inputs`.
 
-    Called after a batch was staged and before it is decided: then what was staged is what was planned. Costs one stat a file.
-    Files that are not in local or mounted directories are not looked at.
+    Called after a batch was staged and before it is decided: then what was staged is what was planned; and after one that was
+    `delivered` before was computed again for its state, before Spark commits it. Costs one stat a file. Files that are not in
+    local or mounted directories are not looked at.
     """
     for name, files in inputs.items():
         wrong = list(_changes(files))
@@ -36,8 +45,7 @@ def require_unchanged(batch_id: BatchId, inputs: Mapping[SourceName, Iterable[In
             more = f" and {len(wrong) - _SOME} more" if len(wrong) > _SOME else ""
             raise InputChanged(
                 f"Input of batch {batch_id} was changed under source {name}: {'; '.join(wrong[:_SOME])}{more}.",
-                remedy="Put back what is gone and let nothing write to these files, then start again: nothing of the batch was "
-                "decided, and the next start takes the files as it finds them.",
+                remedy=_DELIVERED if delivered else _UNDECIDED,
             )
 
 

@@ -22,7 +22,6 @@ _CommandLineError: Final[type[Exception]] = next(
 app = typer.Typer(
     name="penstock",
     help="Exactly-once delivery from PySpark Structured Streaming into any number of sinks, with proof.",
-    no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -58,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = words[: words.index("--")] if "--" in words else words
     debug, as_json = "--debug" in options, "--json" in options
     rest = [word for word in options if word != "--debug"] + words[len(options) :]
-    sys.exit(_run(["--debug", *rest] if debug and rest else rest, debug=debug, as_json=as_json))
+    sys.exit(_run(["--debug", *rest] if debug and rest else rest or ["--help"], debug=debug, as_json=as_json))
 
 
 def _run(words: Sequence[str], *, debug: bool, as_json: bool) -> int:

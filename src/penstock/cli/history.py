@@ -47,18 +47,17 @@ def _table(rows: "Sequence[HistoryRow]") -> "RenderableType":
 
     if not rows:
         return "The ledger is empty."
-    return table(
-        ("position", "generation", "entry", "written", "batch", "rows", "files", "size", "stage", "publish"), map(_row, rows)
-    )
+    return table(("position", "entry", "written", "batch", "rows", "files", "size", "stage", "publish"), map(_row, rows))
 
 
 def _row(row: "HistoryRow") -> Sequence[object]:
-    head = (row.position, row.generation, row.kind, words.moment(row.written_at_ms))
+    written = words.moment_of_year(row.written_at_ms)
     if row.kind != "decided":
-        return (*head, None, None, None, None, None, None)
+        return (row.position, f"{row.kind} g{row.generation}", written, None, None, None, None, None, None)
     files = sum(totals.files for totals in row.sinks.values())
     size_bytes = sum(totals.size_bytes for totals in row.sinks.values())
     spent = (words.duration(row.stage_ms), words.duration(row.publish_ms))
+    head = (row.position, row.kind, written)
     return (*head, row.batch_id, words.count(row.rows_in), words.count(files), words.size(size_bytes), *spent)
 
 

@@ -83,7 +83,7 @@ def text_of(found: "Status") -> "RenderableType":
         for account, totals in accounts.items()
     ]
     if rows:
-        parts += [Text(), table(("sink", "account", "rows", "files", "size"), rows)]
+        parts += [Text(), table(("sink", "account", "decided", "files", "size"), rows)]
     return Group(*parts)
 
 
@@ -93,6 +93,10 @@ def _facts(found: "Status") -> list[tuple[str, object]]:
     checkpoint = found.checkpoint
     return [
         ("last batch", "none yet" if found.last_batch_id is None else found.last_batch_id),
+        (
+            "published",
+            None if found.unsettled is None else f"batch {found.unsettled} at the latest by a start or `penstock recover`",
+        ),
         ("last entry", when),
         ("generation", None if found.generation is None else f"{found.generation}, opened by {found.owner or 'an older run'}"),
         ("ledger", found.ledger if found.tail is None else f"{found.ledger}, position {found.tail}"),

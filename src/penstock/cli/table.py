@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 _NUMBERS = frozenset(
-    {"rows", "files", "size", "batch", "batches", "position", "generation", "expected", "found", "stage", "publish"}
+    {"rows", "files", "size", "batch", "batches", "position", "generation", "expected", "found", "decided", "stage", "publish"}
 )
 
 

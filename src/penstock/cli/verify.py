@@ -131,7 +131,8 @@ def _conclusion(*, ok: bool) -> "RenderableType":
 
     if ok:
         return Text("Every row of the ledger is in its place once, and nothing else is.", "green")
-    return Text("The sinks do not hold what the ledger says.", "bold red")
+    remedy = "Put back what is missing or was changed, from a backup, and take away what is foreign or twice; then verify again."
+    return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), remedy)
 
 
 def _problem(sink: str, problem: Problem) -> "RenderableType":

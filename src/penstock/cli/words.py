@@ -49,6 +49,11 @@ def ago(then_ms: int, *, now_ms: int) -> str:
     return f"{counted(seconds, 'second')} ago"
 
 
+def moment_of_year(time_ms: int) -> str:
+    """As `moment` without the year, for tables that shall fit a terminal."""
+    return moment(time_ms).partition("-")[2]
+
+
 def moment(time_ms: int) -> str:
     """A moment in this machine's time zone, to the second."""
     return datetime.fromtimestamp(time_ms / _STEP, tz=timezone.utc).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -34,6 +34,7 @@ from penstock.model import (
     QueryId,
     SinkName,
     Summary,
+    Totals,
     new_nonce,
 )
 from penstock.protocols import Ledger, Rider, Sink, Within
@@ -194,17 +195,32 @@ class Coordinator:
         if self._newest is None:
             return {}
         self._require_sinks_of(self._newest)
-        return self._publish(self._newest, self._sinks)
+        strangers = self._strangers_to(decision_in(self._newest))
+        nothing = {sink.name: Published(totals=Totals(), already=True) for sink in strangers}
+        return nothing | self._publish(self._newest, [sink for sink in self._sinks if sink not in strangers])
+
+    def _strangers_to(self, decision: Decision) -> list[Sink]:
+        """Sinks that were not in the pipeline then: every row goes to every sink. To them the batch is not empty, but unknown."""
+        return [sink for sink in self._sinks if decision.rows_in and not decision.of_sink(sink.name)]
 
     def _require_sinks_of(self, newest: Entry) -> None:
         present = {sink.name for sink in self._sinks}
         absent = sorted({piece.sink for piece in decision_in(newest).staged} - present)
-        settled = newest.position == self._open_tail().summary.published_at
-        if absent and not settled:
+        if absent and not self._is_settled(newest):
             raise LedgerMismatch(
                 f"Batch {decision_in(newest).batch.batch_id} holds rows for sink {absent[0]!r}, which the pipeline has not.",
                 remedy="Run `penstock recover` with the pipeline file that still has this sink; then take it out.",
             )
+
+    def _is_settled(self, decided: Entry) -> bool:
+        return decided.position == self._open_tail().summary.published_at
+
+    def _publication(self, entry: Entry, sink: Sink) -> Publication:
+        """Its share for `sink`; of a decision that is settled without the accounts that were taken out of the pipeline since."""
+        whole = publication_of(entry, sink.name)
+        if not self._is_settled(entry):
+            return whole
+        return replace(whole, staged=tuple(piece for piece in whole.staged if piece.account in sink.accounts))
 
     # --- a batch
 
@@ -263,7 +279,7 @@ class Coordinator:
         return self._ledger.home is not None and isinstance(sink, Rider) and sink.home == self._ledger.home
 
     def _publish(self, entry: Entry, sinks: Sequence[Sink]) -> dict[SinkName, Published]:
-        tasks = [partial(self._publish_one, sink, publication_of(entry, sink.name)) for sink in sinks]
+        tasks = [partial(self._publish_one, sink, self._publication(entry, sink)) for sink in sinks]
         outcomes = self._together(tasks)
         errors = [outcome for outcome in outcomes if isinstance(outcome, PenstockError)]
         if errors:

@@ -30,7 +30,10 @@ class CheckpointPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """One pipeline. `health` is `new`, `ok`, `replay` or `conflict`; `text` says it in a sentence."""
+    """One pipeline. `health` is `new`, `ok`, `replay` or `conflict`; `text` says it in a sentence.
+
+    `unsettled` is a batch that is decided and of which nobody noted yet that every sink shows it.
+    """
 
     pipeline: str
     ledger: str
@@ -39,6 +42,7 @@ class Status:
     generation: Generation | None
     owner: str | None
     last_batch_id: BatchId | None
+    unsettled: BatchId | None
     last_written_at_ms: int | None
     tail: Position | None
     totals: Mapping[SinkName, Mapping[AccountName, Totals]]
@@ -57,6 +61,7 @@ def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | No
         generation=None if tail is None else tail.generation,
         owner=_owner(ledger, tail),
         last_batch_id=_last_batch(tail),
+        unsettled=_unsettled(tail),
         last_written_at_ms=None if tail is None else tail.written_at_ms,
         tail=None if tail is None else tail.position,
         totals={} if tail is None else tail.summary.totals,
@@ -67,6 +72,13 @@ def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | No
 def _last_batch(tail: Entry | None) -> BatchId | None:
     expected = None if tail is None else tail.summary.next_batch_id
     return BatchId(expected - 1) if expected else None
+
+
+def _unsettled(tail: Entry | None) -> BatchId | None:
+    """The newest decision, unless the ledger knows that every sink shows it."""
+    if tail is None or tail.summary.decided_at in {None, tail.summary.published_at}:
+        return None
+    return _last_batch(tail)
 
 
 def _owner(ledger: Ledger, tail: Entry | None) -> str | None:

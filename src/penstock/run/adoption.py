@@ -94,7 +94,7 @@ def _consequences(summary: Summary, position: CheckpointPosition, conflict: Refu
     return (
         *said,
         f"The pipeline goes on with query {position.query_id} from batch {upcoming}.",
-        "Whatever that checkpoint reads again gets into the sinks TWICE (write: append); what it skips is lost.",
+        "What that checkpoint reads again gets TWICE into sinks that append (parquet, write: append); what it skips is lost.",
         "Compare its offsets (`penstock checkpoint inspect`) with the last ones delivered (`penstock history`).",
     )
 
@@ -105,6 +105,6 @@ def _new_checkpoint(summary: Summary) -> Adoption:
     else:
         said = (
             "Spark makes a new checkpoint and reads every source from where its options say.",
-            "Records that were delivered before and are still in the source get into the sinks TWICE (write: append).",
+            "Records delivered before that are still in the source get TWICE into sinks that append (parquet, write: append).",
         )
     return Adoption(needed=summary.query_id is not None, done=False, query_id=None, next_batch_id=BatchId(0), consequences=said)

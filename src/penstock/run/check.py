@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -11,10 +12,11 @@ import penstock
 from penstock.claim import Claim, too_weak
 from penstock.errors import GuaranteeTooWeak, PenstockError, Usage
 from penstock.model import Finding, Guarantee, SinkKind, Summary
-from penstock.protocols import Sink
+from penstock.protocols import Admitting, Sink
 from penstock.run.assembly import sinks_of
 from penstock.run.operations import acting
 from penstock.run.preflight import require_continuation
+from penstock.run.presence import require_present
 from penstock.source.guarantee import relevant_confs, source_claims
 from penstock.sparkerror import read_spark_error
 from penstock.transform.guarantee import operator_claims, output_mode_claim, require_mode, trigger_claim
@@ -64,7 +66,7 @@ def check(pipeline: "Pipeline", spark: SparkSession | None) -> CheckReport:
         demanded=pipeline.settings.guarantee,
         given=Guarantee.AT_LEAST_ONCE if weak else Guarantee.EXACTLY_ONCE,
         claims=claims,
-        findings=(*_findings(pipeline), _executors(session)),
+        findings=(*_findings(pipeline, frame.schema.json()), _executors(session)),
     )
 
 
@@ -118,11 +120,16 @@ def _sink_claim(sink: Sink, kind: str) -> Claim:
     return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=_WHY[sink.kind])
 
 
-def _findings(pipeline: "Pipeline") -> Iterator[Finding]:
+def _findings(pipeline: "Pipeline", schema: str) -> Iterator[Finding]:
     with acting(pipeline.plan, demanded=False) as parts:
         for sink in parts.sinks:
             yield from sink.check()
+            if isinstance(sink, Admitting):
+                admitted = partial(sink.require_admitted, pipeline=parts.pipeline, schema=schema)
+                yield _finding(f"rows for {sink.name}", "fit, by name and type", admitted)
         yield _finding("ledger", parts.ledger.location, parts.ledger.prove)
+        present = partial(require_present, parts.ledger, parts.sinks, pipeline=parts.pipeline)
+        yield _finding("places", "hold what was delivered into them", present)
         tail = parts.ledger.tail()
         summary = Summary() if tail is None else tail.summary
         continues = "continues what the ledger holds" if summary.query_id else "nothing was delivered yet"
@@ -132,6 +139,8 @@ def _findings(pipeline: "Pipeline") -> Iterator[Finding]:
 def _finding(subject: str, fine: str, prove: Callable[[], None]) -> Finding:
     try:
         prove()
+    except Usage:
+        raise
     except PenstockError as error:
         return Finding(subject=subject, ok=False, message=str(error))
     return Finding(subject=subject, ok=True, message=fine)

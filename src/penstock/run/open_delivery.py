@@ -10,13 +10,14 @@ from penstock.checkpoint.input_check import as_found, require_unchanged
 from penstock.checkpoint.planned_input import planned_input
 from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.errors import Fenced, PenstockError, Refused, Retryable
+from penstock.errors import CheckpointReplaced, Fenced, PenstockError, Refused, Retryable
 from penstock.model import Batch, BatchId, Generation, Guarantee, SourceName, Summary
 from penstock.observe.progress import BatchProgress, RunTally, sink_progress
 from penstock.run.adoption import Adoption, plan_adoption
 from penstock.run.failure import StopRequested
 from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process, prepare
-from penstock.run.preflight import require_continuation
+from penstock.run.preflight import require_continuation, require_sources
+from penstock.run.running_query import running_query
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, is_small
 from penstock.transform.noop import execute_as_noop
@@ -74,6 +75,7 @@ class OpenDelivery:
         if self._drain.is_set() or self.limit_reached.is_set():
             raise StopRequested
         with self._busy():
+            self._require_own_checkpoint(rows, batch_id)
             batch = self._parts.checkpoint.batch(batch_id, self._parts.source_names(batch_id))
             path = "none"
 
@@ -84,7 +86,7 @@ class OpenDelivery:
 
             delivered = self._coordinator.deliver(batch, stage)
             if delivered.already and self._parts.checkpoint.has_state():
-                execute_as_noop(rows)
+                self._compute_state(rows, batch_id)
             self._tell(delivered, path)
 
     def told(self, error: PenstockError) -> PenstockError:
@@ -101,6 +103,10 @@ class OpenDelivery:
             f"An older run wrote to the checkpoint {self._parts.checkpoint.location} at the same time; now it is fenced.",
             remedy="Start again: nothing was lost.",
         )
+
+    def require_newest(self) -> None:
+        """Raise Fenced if a newer run opened the pipeline since. May be called while a batch runs; Raises Retryable, Failed."""
+        self._coordinator.require_newest()
 
     def drain(self, *, grace_s: float) -> bool:
         """Let the current batch end, for at most `grace_s` seconds, and start no other; whether it ended."""
@@ -119,10 +125,30 @@ class OpenDelivery:
             sink.close()
         self._parts.ledger.close()
 
+    def _require_own_checkpoint(self, rows: DataFrame, batch_id: BatchId) -> None:
+        """Raise CheckpointReplaced if Spark keeps this query in another directory: then nothing here says what a batch is.
+
+        Where Spark does not say which query runs, its batch must at least be the one that is planned here and not committed.
+        """
+        running, checkpoint = running_query(rows), self._parts.checkpoint
+        if running is None:
+            committed = checkpoint.latest_commit_id()
+            is_own = checkpoint.latest_offsets_id() == batch_id and (committed is None or committed < batch_id)
+        else:
+            is_own = running == checkpoint.query_id()
+        if is_own or self._parts.demanded is not Guarantee.EXACTLY_ONCE:
+            return
+        raise CheckpointReplaced(
+            f"Spark runs batch {batch_id} of a query that does not use the checkpoint {checkpoint.location}: "
+            "it keeps this query in another directory.",
+            remedy='Give the writer `.option("checkpointLocation", delivery.checkpoint)`, or start it by `delivery.start`.',
+        )
+
     def _require_continuation(self, summary: Summary) -> Adoption | None:
         """Where no more than at-least-once is demanded, another checkpoint is adopted, on record, and not refused."""
         try:
             require_continuation(summary, self._parts.checkpoint)
+            require_sources(self._parts.ledger, self._parts.checkpoint, self._parts.sources)
         except Refused:
             if self._parts.demanded is Guarantee.EXACTLY_ONCE:
                 raise
@@ -148,6 +174,13 @@ class OpenDelivery:
             pieces=staged.pieces, rows_in=staged.rows_in, schema=rows.schema.json(), stage_ms=now_ms() - started_ms
         )
         return whole, staged.path.value
+
+    def _compute_state(self, rows: DataFrame, batch_id: BatchId) -> None:
+        """The state must come from the rows that were delivered: Spark passes over a file that is gone since."""
+        inputs = self._inputs(batch_id)
+        execute_as_noop(rows)
+        if self._parts.demanded is Guarantee.EXACTLY_ONCE:
+            require_unchanged(batch_id, inputs, delivered=True)
 
     def _inputs_of_replay(self) -> "Mapping[BatchId, Mapping[SourceName, tuple[InputFile, ...]]]":
         """The batch that an earlier run planned and did not see through, with its files as they are now: they may be mended."""

@@ -1,9 +1,13 @@
 """Before Spark starts: does this checkpoint continue what the ledger decided? Refused early beats refused in the first batch."""
 
+from collections.abc import Sequence
+
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.errors import BatchGap, CheckpointDamaged, CheckpointMissing, CheckpointReplaced
-from penstock.model import Summary
+from penstock.commit.publication import decision_in
+from penstock.errors import BatchGap, CheckpointDamaged, CheckpointMissing, CheckpointReplaced, SourcesChanged
+from penstock.model import SourceName, Summary
 from penstock.observe.status import CheckpointPosition
+from penstock.protocols import Ledger
 
 
 def position_of(checkpoint: SparkCheckpoint) -> CheckpointPosition | None:
@@ -73,4 +77,26 @@ def _require_fresh(position: CheckpointPosition | None, checkpoint: SparkCheckpo
             f"The ledger is empty, but the checkpoint {checkpoint.location} goes on with batch {position.next_batch_id}.",
             remedy="Put the ledger back if it is lost, moved or not mounted; else start with a new checkpoint, or state with "
             "`penstock adopt` that the batches before it are delivered.",
+        )
+
+
+def require_sources(ledger: Ledger, checkpoint: SparkCheckpoint, sources: Sequence[SourceName]) -> None:
+    """Raise SourcesChanged if `sources`, in the order of the plan, are not those of the newest decision in their order.
+
+    Spark knows most sources by their place in the plan alone: it would read one by the log of another, and log what it found
+    there, so this is refused before Spark starts. Costs two reads of the ledger.
+    """
+    tail, planned = ledger.tail(), checkpoint.latest_offsets_id()
+    if tail is None or tail.summary.decided_at is None or (tail.summary.adopted_at or 0) > tail.summary.decided_at:
+        return
+    newest = ledger.read(tail.summary.decided_at)
+    entry = None if planned is None else checkpoint.offsets(planned)
+    if newest is None or not sources or entry is None or entry.named:
+        return
+    before, now = [offsets.source for offsets in decision_in(newest).batch.offsets], list(dict.fromkeys(sources))
+    if before != now:
+        raise SourcesChanged(
+            f"The query reads its sources in the order {', '.join(now)}, but the checkpoint {checkpoint.location} was made with "
+            f"{', '.join(before)}.",
+            remedy="Number, order and names of sources must not change under a checkpoint: put the sources back as they were.",
         )

@@ -1,32 +1,71 @@
-"""Are the places still there that were delivered into: an empty directory at a mount point looks like a new account."""
+"""Are the places still there that were delivered into: neither an empty mount point nor an older copy in their stead."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from penstock.commit.publication import decision_in
 from penstock.errors import Refused
-from penstock.model import AccountName, Decision, Entry, PipelineName, Summary, Totals
+from penstock.model import AccountName, Decision, Entry, PipelineName, Position, SinkName, Summary, Totals
 from penstock.protocols import Ledger, Remembering, Sink
+
+_LOOKED_AT = 20
+"""Published decisions that are read at most, to find the newest one with rows for every account. Mostly the first has them."""
 
 
 def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: PipelineName) -> None:
-    """Raise Refused for an account that remembers nothing, though rows were published there. Costs two reads of the ledger.
+    """Raise Refused for an account that remembers nothing, or not the newest rows that were published there.
 
-    Called before anything is prepared, so that nothing is created below a mount point. The newest decision is left out: it may
-    not have been published yet.
+    Costs a few reads of the ledger. Called before anything is prepared, so that nothing is created below a mount point. The
+    newest decision is left out: it may not have been published yet.
     """
     tail = ledger.tail()
     if tail is None:
         return
     newest = _unsettled(ledger, tail)
+    shown: Mapping[tuple[SinkName, AccountName], Position] | None = None
     for sink in sinks:
         for account, rows in _published(sink, tail.summary, newest):
-            if isinstance(sink, Remembering) and not sink.remembers(account, pipeline=pipeline):
-                raise Refused(
-                    f"Account {account!r} of sink {sink.name!r} shows no trace of the {rows:,} rows that were published there: "
-                    "it was removed, or something else is mounted in its place.",
-                    remedy="Mount it or restore it, with its marker, and start again. To go on without those rows, "
-                    "give the sink another name.",
-                )
+            if isinstance(sink, Remembering):
+                shown = _shown(ledger, tail, sinks) if shown is None else shown
+                found = sink.remembers(account, pipeline=pipeline)
+                _require(found, rows, shown.get((sink.name, account)), sink=sink.name, account=account)
+
+
+def _require(found: Position | None, rows: int, shown: Position | None, *, sink: SinkName, account: AccountName) -> None:
+    if found is None:
+        raise Refused(
+            f"Account {account!r} of sink {sink!r} shows no trace of the {rows:,} rows that were published there: "
+            "it was removed, or something else is mounted in its place.",
+            remedy="Mount it or restore it, with its marker, and start again. To go on without those rows, "
+            "give the sink another name.",
+        )
+    if shown is not None and found < shown:
+        raise Refused(
+            f"Account {account!r} of sink {sink!r} stands at position {found} of the ledger, but rows were published there up to "
+            f"position {shown}: an older copy is in its place.",
+            remedy="Put the newest copy back, with its marker, and start again. To go on without the rows that are missing, "
+            "give the sink another name.",
+        )
+
+
+def _shown(ledger: Ledger, tail: Entry, sinks: tuple[Sink, ...]) -> Mapping[tuple[SinkName, AccountName], Position]:
+    """The newest position with rows for an account, of those that are certainly published there."""
+    wanted = {(sink.name, account) for sink in sinks for account in sink.accounts}
+    found: dict[tuple[SinkName, AccountName], Position] = {}
+    for entry in islice(_settled(ledger, tail), _LOOKED_AT):
+        for piece in decision_in(entry).staged:
+            found.setdefault((piece.sink, piece.account), entry.position)
+        if wanted <= found.keys():
+            break
+    return found
+
+
+def _settled(ledger: Ledger, tail: Entry) -> Iterator[Entry]:
+    """Published decisions, newest first: each one's summary says where the one before it is."""
+    position = tail.summary.published_at
+    while position is not None and (entry := ledger.read(position)) is not None:
+        yield entry
+        position = entry.summary.published_at
 
 
 def _unsettled(ledger: Ledger, tail: Entry) -> Decision | None:

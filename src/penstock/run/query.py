@@ -9,7 +9,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import Failed, PenstockError, Retryable
+from penstock.errors import Failed, Fenced, PenstockError, Retryable
 from penstock.model import OffsetRange
 from penstock.observe.history import HistoryRow, history
 from penstock.observe.progress import RunSummary
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from penstock.run.delivery import Delivery
 
 POLL_S = 0.2
+FENCE_LOOK_S = 15.0
+"""How often a run looks whether a newer one has opened the pipeline. A batch finds out by itself; this is for want of batches."""
 
 
 def start_streaming(writer: "DataStreamWriter", *, checkpoint: str) -> StreamingQuery:
@@ -52,6 +54,7 @@ class Query:
     def __init__(self, streaming: StreamingQuery, delivery: "Delivery") -> None:
         self._streaming, self._delivery = streaming, delivery
         self._ended = False
+        self._look_at_s = time.monotonic() + FENCE_LOOK_S
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._streaming, name)
@@ -118,6 +121,21 @@ class Query:
             self._streaming.awaitTermination(POLL_S)  # type: ignore[arg-type]
         except StreamingQueryException:
             return  # told by _end, once and in one place
+        if time.monotonic() >= self._look_at_s:
+            self._look_at_s = time.monotonic() + FENCE_LOOK_S
+            self._stop_if_fenced()
+
+    def _stop_if_fenced(self) -> None:
+        opened = self._delivery.opened
+        if opened is None:
+            return
+        try:
+            opened.require_newest()
+        except Fenced as fenced:
+            self._delivery.failure = fenced
+            self._streaming.stop()
+        except PenstockError:  # a ledger that cannot be read just now; the next batch tells if that lasts
+            return
 
     def _limit_reached(self) -> bool:
         opened = self._delivery.opened

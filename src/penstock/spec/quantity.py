@@ -11,6 +11,8 @@ from penstock.spec.describe import described
 
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
+_SMALLEST_BYTES = 1_000
+"""Less is a number whose unit was forgotten."""
 _BYTES: Final[Mapping[str, int]] = {
     "": 1,
     "b": 1,
@@ -44,8 +46,8 @@ def _parse(value: object, units: Mapping[str, int], *, expected: str, example: s
 def size_bytes(value: object) -> int:
     """The bytes of `128MB` (10^6), `64MiB` (2^20) or a plain number of bytes. Raises pydantic's custom error."""
     size = _parse(value, _BYTES, expected="a size with a unit", example="128MB, 64MiB or 1GB")
-    if size <= 0:
-        raise wrong("should be a size above zero", remedy="Write it like 128MB.")
+    if size < _SMALLEST_BYTES:
+        raise wrong(f"should be a size of at least 1KB, found {described(value)}", remedy="Write it with a unit, like 128MB.")
     return size
 
 

@@ -53,8 +53,8 @@ and `penstock init` puts a copy beside the file it makes.
 - **`${{VAR}}`** is replaced from the environment, `${{VAR:-default}}` if it is unset or empty; without default an unset variable
   is an error. Inside `{{ }}` and `[ ]` it needs quotes. `$${{` stands for a plain `${{`. What came from the environment is not
   shown where it can be a secret: options and Spark settings are hidden, URLs are shown without password and query values.
-- **Sizes** have a unit: `128MB` is 128,000,000 bytes, `128MiB` is 134,217,728. **Durations** have one too: `500ms`, `10s`, `5m`,
-  `2h`, `1d`.
+- **Sizes** have a unit, or are bytes: `128MB` is 128,000,000 bytes, `128MiB` is 134,217,728. **Durations** need a unit:
+  `500ms`, `10s`, `5m`, `2h`, `1d`.
 - **`--set key.path=value`** of the commands replaces one value; the value is read as YAML. Below `options` and `conf` the rest of
   the path is one key: `--set spark.conf.spark.sql.shuffle.partitions=8`.
 - Unknown keys, wrong types, keys given twice and impossible combinations are errors that name file, line and key (exit code 2).

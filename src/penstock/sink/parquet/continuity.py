@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,17 +14,30 @@ from penstock.sink.parquet.hive import unescape
 from penstock.sink.parquet.reading import own_schema
 from penstock.sparkschema import arrow_schema
 
+_LOOKED_AT = 10_000
+"""A start must not take longer the more files there are."""
 _REMEDY = "in the pipeline file, or give the sink another name and new accounts."
 
 
 def require_continued(area: Area, rows: "pa.Schema", partition_by: Sequence[str], *, account: AccountName) -> None:
     """Raise Refused if a file of Penstock's has other partition columns, or a column of another type, than `rows` have now.
 
-    The first file found speaks for all, since none got past here that differs. New columns may come and old ones go.
+    The oldest and the newest file of some speak for all: columns may come and go, and one that came since has its type in the
+    newest.
     """
-    name = next((file.name for file in area.files() if Attempt.find(file.name) is not None), None)
-    if name is None:
-        return
+    seen = islice(area.files(), _LOOKED_AT)
+    names = sorted((age, file.name) for file in seen if (age := _age(file.name)) is not None)
+    for _, name in dict.fromkeys((*names[:1], *names[-1:])):
+        _require_alike(area, name, rows, partition_by, account=account)
+
+
+def _age(name: str) -> tuple[int, int] | None:
+    """By which files are ordered, oldest first; None for a file that is not Penstock's."""
+    attempt = Attempt.find(name)
+    return None if attempt is None else (attempt.generation, attempt.batch_id)
+
+
+def _require_alike(area: Area, name: str, rows: "pa.Schema", partition_by: Sequence[str], *, account: AccountName) -> None:
     layout = [unescape(directory.partition("=")[0]) for directory in name.split("/")[:-1]]
     if layout != list(partition_by):
         raise Refused(

@@ -63,6 +63,20 @@ def _stored(kind: "pa.DataType", name: str) -> "pa.DataType":
         return pa.time64("us")
     if pa.types.is_null(kind) or pa.types.is_interval(kind):
         raise Usage(f"Column {name!r} has the type {kind}, which Parquet cannot hold.", remedy="Cast it in the transform.")
+    return _optional_below(kind)
+
+
+def _optional_below(kind: "pa.DataType") -> "pa.DataType":
+    """`kind` with nullable fields in its structs: Arrow has nulls there wherever a struct itself is null, required or not."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_optional_below(field.type)).with_nullable(nullable=True) for field in kind])
+    if pa.types.is_map(kind):
+        keys, items = kind.key_field, kind.item_field
+        return pa.map_(keys.with_type(_optional_below(keys.type)), items.with_type(_optional_below(items.type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_optional_below(kind.value_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_optional_below(kind.value_type)))
     return kind
 
 

@@ -8,6 +8,7 @@ from penstock.model import (
     AccountName,
     Finding,
     PipelineName,
+    Position,
     Publication,
     Published,
     SinkKind,
@@ -107,9 +108,10 @@ class ParquetSink:
         """Look at every account."""
         return [finding for _, area in self._areas(self._pipeline) for finding in area.check()]
 
-    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> bool:
-        """Whether the account's marker is there. Raises PublishFailed, Retryable, LedgerMismatch."""
-        return dict(self._areas(pipeline))[account].marker() is not None
+    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
+        """Where the account's own marker stands, None without one. Raises PublishFailed, Retryable, LedgerMismatch."""
+        marker = dict(self._areas(pipeline))[account].marker()
+        return None if marker is None or marker.account != account else marker.position
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create accounts and staging, and refuse rows that the accounts cannot hold. Raises Usage, Refused, Failed."""
@@ -118,7 +120,12 @@ class ParquetSink:
         self._pipeline = pipeline
         self._uploads = {name: area.prepare() for name, area in self._areas(pipeline)}
         if schema is not None:
-            self._require_continued(schema)
+            self._require_continued(schema, pipeline)
+
+    def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
+        """Refuse rows that the accounts cannot hold, or not together with what they hold."""
+        self._require_storable(schema)
+        self._require_continued(schema, pipeline)
 
     def stager(self) -> ParquetStager:
         """The recipe for the tasks."""
@@ -180,8 +187,8 @@ class ParquetSink:
                 remedy="Rename one of them in the transform.",
             )
 
-    def _require_continued(self, schema: str) -> None:
-        for name, area in self._areas(self._pipeline):
+    def _require_continued(self, schema: str, pipeline: PipelineName) -> None:
+        for name, area in self._areas(pipeline):
             require_continued(area, arrow_schema(schema), self._settings.partition_by, account=name)
 
     def _require_sensible(self) -> None:

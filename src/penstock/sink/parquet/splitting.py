@@ -18,6 +18,7 @@ from penstock.sink.parquet.settings import WriteSettings
 
 _OWN_SHARE = 16
 _REMEMBERED_NAMES = 10_000
+_LARGEST_NUMBER = (1 << 63) - 1
 
 Numbers = npt.NDArray[np.int64]
 
@@ -76,6 +77,13 @@ class _Part:
     digest: int
 
 
+class _Coded(NamedTuple):
+    """One partition column's part in the numbers. `before`: the numbers before it, where they were made anew."""
+
+    dictionary: "pa.Array"
+    before: "Numbers | None"
+
+
 class _Stored(NamedTuple):
     values: tuple[Value, ...]
     digest: int
@@ -99,31 +107,33 @@ class Splitter:
 
     def split(self, chunk: Chunk) -> "list[Group]":
         """The groups of `chunk`. Raises StageFailed for rows without account and for values that no directory can express."""
-        numbers, dictionaries = self._numbers(chunk)
+        numbers, coded = self._numbers(chunk)
         data = chunk.rows.select(self._data)
         if numbers is None:
             whole = _Part(start=0, end=len(data), account=self._settings.accounts[0], values=(), digest=digest(chunk.hashes))
             return [self._own(whole, data, chunk, order=None)]
-        order, parts = self._parts(numbers, dictionaries, chunk.hashes)
+        order, parts = self._parts(numbers, coded, chunk.hashes)
         if len(parts) == 1:
             return [self._own(parts[0], data, chunk, order)]
         return list(self._groups(parts, data, chunk, order))
 
     # --- who goes where
 
-    def _numbers(self, chunk: Chunk) -> "tuple[Numbers | None, list[pa.Array]]":
+    def _numbers(self, chunk: Chunk) -> "tuple[Numbers | None, list[_Coded]]":
         """One number per row that tells its account and partition values; None if all rows go to the same place."""
-        numbers, dictionaries = self._router.numbers(chunk.accounts), []
+        numbers, coded = self._router.numbers(chunk.accounts), list[_Coded]()
+        span = len(self._settings.accounts)
         for column in self._columns:
             encoded = pc.dictionary_encode(chunk.rows.column(column.index).combine_chunks(), null_encoding="encode")
-            indices = np.asarray(encoded.indices, dtype=np.int64)
-            numbers = indices if numbers is None else numbers * len(encoded.dictionary) + indices
-            dictionaries.append(encoded.dictionary)
-        return numbers, dictionaries
+            indices, values, before = np.asarray(encoded.indices, dtype=np.int64), len(encoded.dictionary), None
+            if numbers is not None and span * values > _LARGEST_NUMBER:  # it would wrap around: number what is there anew
+                before, numbers = np.unique(numbers, return_inverse=True)
+                span = len(before)
+            numbers, span = indices if numbers is None else numbers * values + indices, span * values
+            coded.append(_Coded(encoded.dictionary, before))
+        return numbers, coded
 
-    def _parts(
-        self, numbers: Numbers, dictionaries: "list[pa.Array]", hashes: npt.NDArray[np.uint64]
-    ) -> tuple[Numbers, list[_Part]]:
+    def _parts(self, numbers: Numbers, coded: list[_Coded], hashes: npt.NDArray[np.uint64]) -> tuple[Numbers, list[_Part]]:
         present, ranks = np.unique(numbers, return_inverse=True) if int(numbers.max()) > 0xFFFF else (None, numbers)
         counts = np.bincount(ranks)
         ranks = ranks.astype(np.uint16) if len(counts) <= 0x10000 else ranks
@@ -133,18 +143,19 @@ class Splitter:
         starts = ends - counts[taken]
         digests = np.add.reduceat(hashes[order], starts)
         codes = taken if present is None else present[taken]
-        values = self._values(codes, dictionaries)
+        values = self._values(codes, coded)
         parts = [
             _Part(start=start, end=end, account=account, values=value, digest=int(summed))
             for start, end, (account, value), summed in zip(starts.tolist(), ends.tolist(), values, digests, strict=True)
         ]
         return order, parts
 
-    def _values(self, codes: Numbers, dictionaries: "list[pa.Array]") -> "Iterator[tuple[AccountName, tuple[Value, ...]]]":
+    def _values(self, codes: Numbers, coded: list[_Coded]) -> "Iterator[tuple[AccountName, tuple[Value, ...]]]":
         """What each code stands for: the reverse of `_numbers`."""
         columns: list[list[Value]] = []
-        for column, dictionary in zip(reversed(self._columns), reversed(dictionaries), strict=True):
+        for column, (dictionary, before) in zip(reversed(self._columns), reversed(coded), strict=True):
             codes, indices = np.divmod(codes, len(dictionary))
+            codes = codes if before is None else before[codes]
             columns.append(_python_values(column, dictionary.take(pa.array(indices))))
         accounts = [self._settings.accounts[number] for number in codes.tolist()]
         return zip(accounts, zip(*reversed(columns), strict=True) if columns else [()] * len(accounts), strict=True)

@@ -25,6 +25,7 @@ class Database:
         self.path = os.path.realpath(path)
         self._busy_timeout_s = busy_timeout_s
         self._connection: sqlite3.Connection | None = None
+        self._opened: tuple[int, int] | None = None
 
     @property
     def home(self) -> str:
@@ -32,12 +33,29 @@ class Database:
         return f"sqlite:{self.path}"
 
     def writable(self, *, create: bool = False, kind: type[Failed] = PublishFailed) -> sqlite3.Connection:
-        """The open connection, made durable; `create` makes a missing file. Raises Retryable, `kind`, GuaranteeTooWeak."""
+        """The open connection, made durable; `create` makes a missing file. Raises Retryable, `kind`, GuaranteeTooWeak.
+
+        A file that was exchanged under the connection is told as `kind`: what is committed to the old one nobody would see.
+        """
         if self._connection is None:
             with self.told(kind):
                 self._connection = self._open("rwc" if create else "rw")
                 require_durable(self._connection, self.path)
+            self._opened = self._file()
+        if self._file() != self._opened:
+            raise kind(
+                f"The database {self.path} was replaced or removed while this run was writing to it.",
+                remedy="Stop the pipeline before the file is exchanged. Put the newest one back and start again.",
+            )
         return self._connection
+
+    def _file(self) -> tuple[int, int] | None:
+        """Which file has the path now: a connection goes on writing to the one that it opened, whatever is there."""
+        try:
+            found = Path(self.path).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
 
     def drop(self) -> None:
         """Roll back what is open and close. A connection that is only closed keeps its lock while some cursor of it lives."""

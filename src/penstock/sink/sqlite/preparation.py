@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from penstock.errors import Refused
+from penstock.errors import Refused, Usage
 from penstock.model import PipelineName, SinkName, Totals
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.admission import Admission
@@ -27,9 +27,8 @@ def prepare_table(
     cursor: sqlite3.Cursor, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> Admission:
     """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
-    rows = arrow_schema(schema)
-    key = target.key if target.write in {"upsert", "insert_if_absent"} else ()
-    require_storable(rows, target.table, key)
+    rows, key = arrow_schema(schema), target.key
+    _require_storable(rows, target, sink)
     _require_there(cursor, pipeline, sink, target.table)
     shape = _existing(cursor, rows, target.table, key, create=create)
     require_fit(shape, rows, target.table, key)
@@ -41,6 +40,34 @@ def prepare_table(
         required=shape.required | {name.lower() for name in key},
         no_nan=reals if shape.strict else frozenset(),
     )
+
+
+def require_admitted(
+    cursor: sqlite3.Cursor | None, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
+) -> None:
+    """Raise what `prepare_table` would, changing nothing; no `cursor`: there is no database yet."""
+    rows = arrow_schema(schema)
+    _require_storable(rows, target, sink)
+    if cursor is None:
+        return
+    if shape_of(cursor, sql.MARKER_TABLE) is not None:
+        _require_there(cursor, pipeline, sink, target.table)
+    shape = shape_of(cursor, target.table)
+    if shape is not None:
+        require_fit(shape, rows, target.table, target.key)
+    elif not create:
+        raise _no_table(target.table)
+
+
+def _require_storable(rows: "pa.Schema", target: Target, sink: SinkName) -> None:
+    try:
+        require_storable(rows, target.table, target.key)
+    except Usage as wrong:
+        raise Usage(f"Sink {sink!r}: {wrong.message}", remedy=wrong.remedy) from wrong
+
+
+def _no_table(table: str) -> Refused:
+    return Refused(f"There is no table {table!r} in the database.", remedy="Create it, or set `create: true`.")
 
 
 def _require_there(cursor: sqlite3.Cursor, pipeline: PipelineName, sink: SinkName, table: str) -> None:
@@ -62,7 +89,7 @@ def _existing(cursor: sqlite3.Cursor, rows: "pa.Schema", table: str, key: tuple[
         cursor.execute(create_statement(rows, table, key))
         shape = shape_of(cursor, table)
     if shape is None:
-        raise Refused(f"There is no table {table!r} in the database.", remedy="Create it, or set `create: true`.")
+        raise _no_table(table)
     return shape
 
 

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from threading import RLock
 
@@ -29,7 +29,7 @@ from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.admission import Admission
 from penstock.sink.sqlite.database import BUSY_TIMEOUT_S, Database, seen_by
 from penstock.sink.sqlite.marker import read_marker
-from penstock.sink.sqlite.preparation import create_own_tables, prepare_table
+from penstock.sink.sqlite.preparation import create_own_tables, prepare_table, require_admitted
 from penstock.sink.sqlite.publication import Target, apply
 from penstock.sink.sqlite.table import shape_of
 from penstock.sink.sqlite.verification import compare, without_marker
@@ -127,12 +127,13 @@ class SqliteSink:
         except PenstockError as trouble:
             return [Finding(subject=f"sink {self._name}", ok=False, message=str(trouble))]
 
-    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> bool:
-        """Whether the database file has the marker of this sink. Raises Failed, Retryable, FormatTooNew."""
+    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
+        """Where the marker of this sink stands in the database file. Raises Failed, Retryable, FormatTooNew."""
         if account != ONLY_ACCOUNT or not Path(self._database.path).exists():
-            return False
+            return None
         with self._database.reader() as cursor:
-            return shape_of(cursor, sql.MARKER_TABLE) is not None and read_marker(cursor, pipeline, self._name) is not None
+            marker = None if shape_of(cursor, sql.MARKER_TABLE) is None else read_marker(cursor, pipeline, self._name)
+        return None if marker is None else marker.position
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create or check table and marker. Raises Usage, Refused, Failed, Retryable."""
@@ -143,6 +144,13 @@ class SqliteSink:
             connection = self._database.writable(create=self._create and schema is not None, kind=Failed)
             with self._database.told(Failed), PREPARE.around(error=_broken_disk, lost=_broken_disk):
                 self._prepare(connection, pipeline, schema)
+
+    def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
+        """Refuse rows that the table cannot hold, without creating anything."""
+        with ExitStack() as opened:
+            exists = Path(self._database.path).exists()
+            cursor = opened.enter_context(self._database.reader()) if exists else None
+            require_admitted(cursor, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create)
 
     def stager(self) -> SpoolStager:
         """The recipe for the tasks: the spool, and the check that the table can take the rows."""

@@ -128,8 +128,8 @@ class TableStatements:
         return f"CREATE TABLE {self._name} ({', '.join(parts)})"
 
     def insert(self, rows: int) -> str:
-        """Insert that many rows by one execution."""
-        return f"INSERT INTO {self._name} ({_list(self.columns)}) VALUES {self._places(rows)}"  # noqa: S608 - quoted
+        """Insert that many rows by one execution. A conflict is an error, whatever the table says of it."""
+        return f"INSERT OR ABORT INTO {self._name} ({_list(self.columns)}) VALUES {self._places(rows)}"  # noqa: S608 - quoted
 
     def upsert(self, rows: int) -> str:
         """Insert rows; a row whose key is there replaces the other columns of the old one."""
@@ -163,7 +163,7 @@ class TableStatements:
 
     def note_skipped(self) -> str:
         """From now on in this connection, keep what an insert will skip because its key is there."""
-        same = " AND ".join(f"{quoted(name)} = NEW.{quoted(name)}" for name in self.key)
+        same = " AND ".join(f"{quoted(name)} = NEW.{quoted(name)} COLLATE BINARY" for name in self.key)
         return f"""
             CREATE TEMP TRIGGER penstock_displacing BEFORE INSERT ON {self._name}
             WHEN EXISTS (SELECT 1 FROM {self._name} WHERE {same})

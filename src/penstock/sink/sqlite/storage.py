@@ -146,8 +146,8 @@ def _to_flag(values: Values, kind: "pa.DataType") -> "pa.Array":
 
 
 def _to_real(values: Values, kind: "pa.DataType") -> "pa.Array":
-    texts = str in set(map(type, values))
-    found = pa.array([_number(value) for value in values] if texts else values, pa.float64())
+    plain = {float, NoneType}.issuperset(map(type, values))
+    found = pa.array(values if plain else [_number(value) for value in values], pa.float64())
     narrow = found.cast(kind, safe=False)
     rounded = pc.and_not(pc.not_equal(narrow.cast(pa.float64()), found), pc.is_nan(found))
     if pc.any(rounded).as_py():
@@ -158,7 +158,9 @@ def _to_real(values: Values, kind: "pa.DataType") -> "pa.Array":
 def _number(value: Any) -> Any:
     if isinstance(value, str) and value != NAN:
         raise NotStoredError(f"expected a number or {NAN}, found the text {value!r}")
-    return float("nan") if value == NAN else value
+    if isinstance(value, int) and int(float(value)) != value:  # whole numbers in a NUMERIC column are kept as integers
+        raise NotStoredError(f"expected a number that a double can hold, found {value}")
+    return float("nan") if value == NAN else None if value is None else float(value)
 
 
 def _to_text(values: Values, kind: "pa.DataType") -> "pa.Array":

@@ -1,0 +1,14 @@
+"""Which query Spark is running a batch of: the only thing that tells it apart from what some checkpoint says."""
+
+from pyspark.sql import DataFrame
+
+from penstock.model import QueryId
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+def running_query(rows: DataFrame) -> QueryId | None:
+    """The query whose batch `rows` is, None where Spark does not say: on Spark Connect, and outside of a query's own thread."""
+    context = getattr(rows.sparkSession, "sparkContext", None)
+    found = None if context is None else context.getLocalProperty(_QUERY_ID)
+    return None if found is None else QueryId(found)
