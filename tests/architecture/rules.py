@@ -135,7 +135,10 @@ RULES = (
         "sleeps",
         calling("time.sleep"),
         ("tests/",),
-        {"tests/crash/killing.py": "waits for a random moment, and for processes that are not its children"},
+        {
+            "tests/crash/killing.py": "waits for a random moment, and for processes that are not its children",
+            "tests/servers/": "a server that starts tells nobody when it answers",
+        },
     ),
     Rule(
         "renames over what may be there",

@@ -10,6 +10,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from tests.servers import KINDS
+from tests.servers.fixtures import accounts_on
 
 from penstock.commit.append import append_once
 from penstock.errors import LedgerMismatch, PositionTaken
@@ -29,16 +31,19 @@ def place_of(home: str, directory: Path) -> str:
     return f"sqlite:///{directory}/ledger.db" if home == "sqlite" else f"{directory}/ledger"
 
 
-@pytest.fixture(params=["sqlite", "directory", "memory"])
+@pytest.fixture(params=["sqlite", "directory", "memory", "az", "hdfs", "s3"])
 def handle(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens one handle after another on the same place."""
     store = MemoryStore()
     handles: list[Ledger] = []
+    blob = accounts_on(ledger=request.param)["ledger"][0] if request.param in KINDS else None
 
     def open_one(pipeline: PipelineName = PIPELINE) -> Ledger:
         ledger: Ledger
         if request.param == "memory":
             ledger = LogLedger(store, pipeline=pipeline)
+        elif blob is not None:
+            ledger = open_ledger(blob.url, pipeline=pipeline, options=blob.options)
         else:
             ledger = open_ledger(place_of(request.param, tmp_path), pipeline=pipeline)
         handles.append(ledger)

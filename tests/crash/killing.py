@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from tests.crash.world import World
+
 DEADLINE_S = 120
 
 
@@ -117,3 +119,24 @@ def await_another_executor(known: set[int]) -> int:
         if found:
             return found[0]
         time.sleep(0.05)
+
+
+def kill_often(world: World, generator: random.Random, *, wanted: int, files: int, rows_per_file: int) -> list[str]:
+    """Run and kill until `wanted` runs were killed, fed again whenever the source was used up; then run to the end and sweep."""
+    killed: list[str] = []
+    while len(killed) < wanted:
+        process = world.start("run", str(world.file), "--available-now", "--json")
+        victim = kill_at_random(process, generator)
+        out, err = process.communicate(timeout=300)
+        if victim is None:
+            assert process.returncode == 0, out + err
+            world.feed(generator, files=files, rows_per_file=rows_per_file)
+        else:
+            killed.append(victim)
+            if generator.random() < 0.5:  # otherwise JVM and workers of the killed run go on beside the next one
+                await_session_end(process.pid)
+    done = world.run("run", str(world.file), "--available-now", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    swept = world.run("sweep", str(world.file), "--yes", "--json")  # zombies of the last kill may have left something
+    assert swept.returncode == 0, swept.stdout + swept.stderr
+    return killed

@@ -1,14 +1,12 @@
 """A reader that lists the accounts all the time while the pipeline is being killed, and trusts nothing."""
 
-import os
 import threading
 from collections import Counter
-from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
 
-from tests.crash.world import ACCOUNTS, Row, World, file_rows
+from tests.crash.world import ACCOUNTS, Row, World
 
 
 class Probe:
@@ -17,7 +15,7 @@ class Probe:
     def __init__(self, world: World) -> None:
         self._world = world
         self._taken = {account: Counter[Row]() for account in ACCOUNTS}
-        self._seen: dict[Path, tuple[int, int]] = {}
+        self._seen: dict[str, dict[str, object]] = {account: {} for account in ACCOUNTS}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="probe")
         self.violations: list[str] = []
@@ -40,35 +38,26 @@ class Probe:
                 return
 
     def _look(self) -> None:
-        for path, (size, inode) in list(self._seen.items()):
-            try:
-                now = path.stat()
-            except FileNotFoundError:
-                self.violations.append(f"{path} was seen and vanished")
-                del self._seen[path]
-                continue
-            if (now.st_size, now.st_ino) != (size, inode):
-                self.violations.append(f"{path} changed after it was seen")
         for account in ACCOUNTS:
-            self._look_at(account)
+            now = self._world.listing(account)
+            for name, version in list(self._seen[account].items()):
+                if name not in now:
+                    self.violations.append(f"{name} of {account} was seen and vanished")
+                    del self._seen[account][name]
+                elif now[name] != version:
+                    self.violations.append(f"{name} of {account} changed after it was seen")
+            for name in now.keys() - self._seen[account].keys():
+                self._take(account, name, now[name])
         self.passes += 1
 
-    def _look_at(self, account: str) -> None:
-        for directory, _, names in os.walk(self._world.account(account)):
-            for name in names:
-                path = Path(directory, name)
-                if path not in self._seen:
-                    self._take(account, path)
-
-    def _take(self, account: str, path: Path) -> None:
-        status = path.stat()
-        self._seen[path] = (status.st_size, status.st_ino)
+    def _take(self, account: str, name: str, version: object) -> None:
+        self._seen[account][name] = version
         try:
-            rows = file_rows(path)
+            rows = self._world.rows_in(account, name)
         except (pa.ArrowException, OSError, ValueError) as torn:
-            self.violations.append(f"{path} cannot be read: {torn}")
+            self.violations.append(f"{name} of {account} cannot be read: {torn}")
             return
         self._taken[account].update(rows)
         doubled = [row for row in rows if self._taken[account][row] > self._world.expected[account][row]]
         if doubled:
-            self.violations.append(f"{path} holds rows that are there already or not in the source: {doubled[0]}")
+            self.violations.append(f"{name} of {account} holds rows that are there already or not in the source: {doubled[0]}")

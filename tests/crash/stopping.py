@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -25,20 +25,24 @@ class StoppedDriver:
         self._process = world.start("run", str(world.file), "--json", faults=faults, once=once)
         self._reached, self._whole, self._slept_at = once / f"{point}=stall", whole, 0.0
 
+    def await_that(self, happened: Callable[[], bool], *, what: str) -> None:
+        """Wait for something that this driver does."""
+        await_that(happened, what=what, driver=self._process)
+
     def stop(self) -> None:
         """Stop it when it is there."""
         await_that(self._reached.exists, what=self._reached.name, driver=self._process)
         self._signal(signal.SIGSTOP)
         self._slept_at = time.monotonic() + STALL_S
 
-    def wake(self) -> None:
-        """Let it go on, without the rest of its own sleep."""
-        await_that(lambda: time.monotonic() > self._slept_at, what="the end of its sleep", driver=self._process)
+    def wake(self, *, after_s: float = 0.0) -> None:
+        """Let it go on, without the rest of its own sleep, and at least `after_s` later."""
+        await_that(lambda: time.monotonic() > self._slept_at + after_s, what="the end of its sleep", driver=self._process)
         self._signal(signal.SIGCONT)
 
-    def go_on(self) -> Ended:
+    def go_on(self, *, after_s: float = 0.0) -> Ended:
         """Let it go on, and wait for its end."""
-        self.wake()
+        self.wake(after_s=after_s)
         out, err = self._process.communicate(timeout=DEADLINE_S)
         return Ended(self._process.returncode, out, err)
 

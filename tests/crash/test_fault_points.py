@@ -24,6 +24,7 @@ from tests.crash.commandline import penstock
 from tests.crash.killing import await_session_end
 from tests.crash.probe import Probe
 from tests.crash.world import World, make_world
+from tests.servers.fixtures import accounts_on
 
 EVERYTHING = os.environ.get("PENSTOCK_SOAK_FAULTS") == "all"
 SLICE = 6
@@ -53,7 +54,7 @@ OLD_ENTRIES = 20_998
 class Variant:
     """A pipeline that reaches `points`. `at`: occurrences that are worth a try where the first is not the only one.
 
-    By default the pieces of a task are too large to travel in the decision.
+    By default the pieces of a task are too large to travel in the decision. `stores`: accounts that are in one, and its kind.
     """
 
     points: tuple[str, ...]
@@ -63,6 +64,7 @@ class Variant:
     before: str = ""
     old_ledger: str = ""
     at: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    stores: Mapping[str, str] = field(default_factory=dict)
 
 
 def ledger(place: str) -> tuple[tuple[str, str], ...]:
@@ -70,6 +72,7 @@ def ledger(place: str) -> tuple[tuple[str, str], ...]:
 
 
 LINKS = ", ".join(f"{name}: {{url: ./lake/{name.lower()}, options: {{publish_by: link}}}}" for name in ("EWR", "JFK", "LGA"))
+STORES = {"EWR": "az", "JFK": "s3", "LGA": "hdfs"}
 SHOWN = "guarantee: at_least_once\nsinks:\n  people: {type: console, rows: 2}\n"
 
 VARIANTS: Mapping[str, Variant] = {
@@ -118,6 +121,21 @@ VARIANTS: Mapping[str, Variant] = {
     "old ledger in a directory": Variant(
         points=("ledger.write_floor", "ledger.forget"), changes=ledger("./state/ledger"), old_ledger="directory"
     ),
+    "stores": Variant(
+        points=(
+            *("object.prepare", "object.stage.begin", "object.stage.part", "object.publish.complete", "object.publish.look"),
+            *("object.mark.read", "object.mark.write"),
+        ),
+        at={
+            **dict.fromkeys(("object.stage.begin", "object.stage.part"), (1, 4)),
+            **dict.fromkeys(("object.publish.complete", "object.publish.look"), (1, 3, 10)),
+            **dict.fromkeys(("object.mark.read", "object.mark.write"), (1, 2, 3)),
+        },
+        rows_per_file=8_000,
+        stores=STORES,
+    ),
+    "small files in stores": Variant(points=("inline.put",), rows_per_file=100, at={"inline.put": (1, 4, 20)}, stores=STORES),
+    "swept in stores": Variant(points=("multipart.discard",), before="stage.report=error", rows_per_file=8_000, stores=STORES),
     "at least once": Variant(points=("console.print",), rows_per_file=100, changes=(("sinks:\n", SHOWN),)),
 }
 
@@ -184,7 +202,8 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
 
 
 def world_of(root: Path, variant: Variant) -> World:
-    world = make_world(root, files=variant.files, rows_per_file=variant.rows_per_file, seed=SEED, wide=True)
+    stores = accounts_on(**variant.stores)
+    world = make_world(root, files=variant.files, rows_per_file=variant.rows_per_file, seed=SEED, wide=True, stores=stores)
     world.rewrite(*variant.changes)
     if variant.old_ledger:
         write_old_ledger(root / "state", variant.old_ledger)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.killing import await_session_end, kill_at_random
+from tests.crash.killing import kill_often
 from tests.crash.probe import Probe
-from tests.crash.world import World, make_world
+from tests.crash.world import make_world
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "6"))
 KILLS_PER_WORLD = 10
@@ -31,28 +31,8 @@ def test_random_kills_lose_nothing_and_double_nothing(tmp_path: Path, part: int)
     world = make_world(tmp_path, files=files, rows_per_file=rows, seed=seed, per_trigger=per_trigger)
     wanted = min(KILLS_PER_WORLD, KILLS - part * KILLS_PER_WORLD)
     with Probe(world) as probe:
-        killed = _kill_often(world, generator, wanted=wanted, files=files, rows_per_file=rows)
+        killed = kill_often(world, generator, wanted=wanted, files=files, rows_per_file=rows)
     print(f"PENSTOCK_SEED={SEED} part {part}: killed {killed}, the reader looked {probe.passes} times")
     assert probe.violations == []
     world.assert_exact()
     world.assert_verified()
-
-
-def _kill_often(world: World, generator: random.Random, *, wanted: int, files: int, rows_per_file: int) -> list[str]:
-    killed: list[str] = []
-    while len(killed) < wanted:
-        process = world.start("run", str(world.file), "--available-now", "--json")
-        victim = kill_at_random(process, generator)
-        out, err = process.communicate(timeout=300)
-        if victim is None:
-            assert process.returncode == 0, out + err
-            world.feed(generator, files=files, rows_per_file=rows_per_file)
-        else:
-            killed.append(victim)
-            if generator.random() < 0.5:  # otherwise JVM and workers of the killed run go on beside the next one
-                await_session_end(process.pid)
-    done = world.run("run", str(world.file), "--available-now", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    swept = world.run("sweep", str(world.file), "--yes", "--json")  # zombies of the last kill may have left something
-    assert swept.returncode == 0, swept.stdout + swept.stderr
-    return killed

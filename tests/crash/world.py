@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import io
 import json
 import os
 import random
@@ -11,12 +12,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+
+from tests.servers.server import Outside, Place
 
 Row = tuple[object, ...]
 ACCOUNTS = ("EWR", "JFK", "LGA")
@@ -59,6 +62,8 @@ class World:
     expected: Mapping[str, "Counter[Row]"]
     wide: bool = False
     """Whether rows have a payload that no compression makes small, so that few of them fill a staged piece."""
+    stores: Mapping[str, Outside] = field(default_factory=dict)
+    """The accounts that are not directories, looked at from outside."""
 
     @property
     def file(self) -> Path:
@@ -70,6 +75,24 @@ class World:
 
     def account(self, name: str) -> Path:
         return self.root / "lake" / name.lower()
+
+    def listing(self, account: str) -> Mapping[str, object]:
+        """Every file that a reader who only lists the account finds, and what tells it from another of that name."""
+        if account in self.stores:
+            return {
+                name: version for name, version in self.stores[account].listing().items() if not name.startswith("_penstock/")
+            }
+        root, files = self.account(account), dict[str, object]()
+        for directory, _, names in os.walk(root):
+            for path in (Path(directory, name) for name in names):
+                status = path.stat()
+                files[path.relative_to(root).as_posix()] = (status.st_size, status.st_ino)
+        return files
+
+    def rows_in(self, account: str, name: str) -> "Counter[Row]":
+        """The rows of one file."""
+        store = self.stores.get(account)
+        return file_rows(self.account(account) / name) if store is None else parquet_rows(io.BytesIO(store.get(name)), name)
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "penstock", *arguments]
@@ -116,7 +139,7 @@ class World:
     def assert_exact(self) -> None:
         """Every account and the database hold the source's rows as a multiset, and no staging is left."""
         for account in ACCOUNTS:
-            assert_same(account, found=account_rows(self.account(account)), expected=self.expected[account])
+            assert_same(account, found=self._account_rows(account), expected=self.expected[account])
         everything = sum(self.expected.values(), Counter[Row]())
         assert_same("warehouse", found=database_rows(self.root / "warehouse.db"), expected=everything)
         assert list(self.staging()) == []
@@ -127,8 +150,15 @@ class World:
         assert done.returncode == 0, done.stdout + done.stderr
         assert json.loads(done.stdout)["ok"] is True
 
+    def _account_rows(self, account: str) -> "Counter[Row]":
+        if account not in self.stores:
+            return account_rows(self.account(account))
+        return sum((self.rows_in(account, name) for name in self.listing(account)), Counter[Row]())
+
     def staging(self) -> Iterator[Path]:
-        """What nobody collected: every file of the staging places but those that stay, the identity and the marker."""
+        """What nobody collected: uploads, and files of the staging places but for those that stay, identity and marker."""
+        for store in self.stores.values():
+            yield from (Path(upload) for upload in store.uploads())
         for place in (self.root / "lake" / ".penstock-staging", self.root / "state" / "spool"):
             for directory, _, names in os.walk(place):
                 yield from (Path(directory, name) for name in names if not _STAYS.fullmatch(name))
@@ -144,12 +174,17 @@ def make_world(
     master: str = "local[2]",
     extra: str = "",
     wide: bool = False,
+    stores: "Mapping[str, tuple[Place, Outside]] | None" = None,
 ) -> World:
     """A world with `files` CSV files; some rows are equal, so only a multiset comparison tells lost from doubled."""
     print(f"world seed {seed}")
     (root / "incoming").mkdir(parents=True)
     (root / "pipeline.yaml").write_text(PIPELINE.format(master=master, schema=SCHEMA, files=per_trigger, extra=extra))
-    world = World(root, {account: Counter[Row]() for account in ACCOUNTS}, wide)
+    outside = {account: seen for account, (_, seen) in (stores or {}).items()}
+    world = World(root, {account: Counter[Row]() for account in ACCOUNTS}, wide, outside)
+    for account, (place, _) in (stores or {}).items():
+        written = json.dumps({"url": place.url, "options": dict(place.options)})
+        world.rewrite((f"{account}: ./lake/{account.lower()}", f"{account}: {written}"))
     world.feed(random.Random(seed), files=files, rows_per_file=rows_per_file)
     return world
 
@@ -179,8 +214,13 @@ def account_rows(root: Path) -> "Counter[Row]":
 
 def file_rows(path: Path) -> "Counter[Row]":
     """The rows of one file of an account, its partition taken from the path."""
-    month = int(path.parent.name.removeprefix("month="))
-    table = pq.ParquetFile(path).read()
+    return parquet_rows(path, path.as_posix())
+
+
+def parquet_rows(file: "Path | io.BytesIO", name: str) -> "Counter[Row]":
+    """The rows of a Parquet file, its partition taken from its name."""
+    month = int(name.split("/")[-2].removeprefix("month="))
+    table = pq.ParquetFile(file).read()
     return rows_of(table.append_column("month", pa.array([month] * table.num_rows, pa.int32())))
 
 

@@ -28,7 +28,7 @@ def test_a_place_opens_as_its_kind_of_ledger(place: str, kind: type, location: s
 
 
 @pytest.mark.parametrize(
-    "place", ["s3://bucket/ledger", "sqlite://", "sqlite:///", "sqlite:ledger.db", "file://host/x", "file://", ""]
+    "place", ["gopher://bucket/ledger", "sqlite://", "sqlite:///", "sqlite:ledger.db", "file://host/x", "file://", ""]
 )
 def test_another_place_is_refused_with_what_is_supported(place: str) -> None:
     with pytest.raises(Usage) as caught:

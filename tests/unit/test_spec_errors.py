@@ -112,8 +112,8 @@ SINK_MISTAKES = [
     ),
     (
         lake("type: parquet", "accounts: {EWR: s3://key:geheim@bucket/x}"),
-        "f.yaml:8: sinks.lake.accounts.EWR is at s3://, which is not supported by this version.",
-        "This version supports directories on this machine or mounted on it: a path or file:///path.",
+        "f.yaml:8: sinks.lake.accounts.EWR is no URL of a place at s3://.",
+        "Write s3://bucket/prefix.",
     ),
     (
         lake("type: postgres", "url: postgresql://ann:geheim@host/db"),
@@ -268,7 +268,7 @@ OTHER_MISTAKES = [
     (
         TOP + SOURCES + SINKS + "ledger: postgresql://ann:geheim@host/db\n",
         "f.yaml:10: ledger is at postgresql://, which is not supported by this version.",
-        "This version keeps the ledger in a SQLite file (sqlite:///path) or in a directory.",
+        "This version keeps the ledger in a SQLite file (sqlite:///path), a directory, or at s3://, az://, gs:// or hdfs://.",
     ),
     (
         TOP + SOURCES + SINKS + "ledger: ./state\n",

@@ -5,7 +5,7 @@ import importlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.errors import GuaranteeTooWeak, Usage
@@ -15,8 +15,11 @@ from penstock.protocols import Ledger, Sink
 from penstock.run.fault_points import require_known
 from penstock.run.parts import Parts
 from penstock.spec import sink as settings_of
-from penstock.spec.account import FAIL, Route
+from penstock.spec.account import FAIL, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings
+
+if TYPE_CHECKING:
+    from penstock.sink.parquet.account import Account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +86,9 @@ def _sink(name: SinkName, settings: Any, plan: DeliveryPlan) -> Sink:
 
 
 def _parquet(name: SinkName, settings: settings_of.Parquet, plan: DeliveryPlan) -> Sink:
-    from penstock.sink.parquet import ParquetSink, directory_account
+    from penstock.sink.parquet import ParquetSink
 
-    accounts = {
-        AccountName(account): directory_account(place.directory, options=place.options)
-        for account, place in settings.accounts.items()
-    }
+    accounts = {AccountName(account): _account(place) for account, place in settings.accounts.items()}
     return ParquetSink(
         name=name,
         pipeline=plan.pipeline,
@@ -99,6 +99,14 @@ def _parquet(name: SinkName, settings: settings_of.Parquet, plan: DeliveryPlan) 
         compression=settings.compression,
         target_file_size_bytes=settings.target_file_size,
     )
+
+
+def _account(place: ShortAccount) -> "Account":
+    from penstock.sink.parquet import directory_account, object_account
+
+    if place.directory is None:
+        return object_account(place.url, options=place.options)
+    return directory_account(place.directory, options=place.options)
 
 
 def _sqlite(name: SinkName, settings: settings_of.Sqlite, plan: DeliveryPlan) -> Sink:

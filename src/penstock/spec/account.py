@@ -22,7 +22,9 @@ QUARANTINE = "quarantine"
 class Account(Settings):
     """One place that the storage writer writes a table to."""
 
-    url: AccountUrl = Field(description="Root of the table: `file:///path`, or a path relative to the pipeline file.")
+    url: AccountUrl = Field(
+        description="Root of the table: `file:///path`, a path relative to the pipeline file, or `s3://`, `az://`, `gs://`, `hdfs://`."
+    )
     options: Mapping[str, Option] = Field(default_factory=dict, description="Options of the store, such as a region.")
 
     @model_validator(mode="after")
@@ -31,12 +33,9 @@ class Account(Settings):
         return self
 
     @property
-    def directory(self) -> Path:
-        """The account's root on this machine."""
-        path = local_path(self.url)
-        if path is None:
-            raise AssertionError(self)
-        return path
+    def directory(self) -> Path | None:
+        """The account's root on this machine, None if it is in a store."""
+        return local_path(self.url)
 
 
 def _account(value: Any) -> Any:

@@ -10,6 +10,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, WithJsonSchema
 
+from penstock.bloburl import is_blob, parse
+from penstock.errors import Usage
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 from penstock.spec.secret import remember
@@ -83,7 +85,14 @@ def _directory(value: str, info: ValidationInfo) -> str:
 
 
 def _account_url(value: str, info: ValidationInfo) -> str:
-    return f"file://{_directory(value, info)}"
+    return _blob_url(value) if is_blob(value) else f"file://{_directory(value, info)}"
+
+
+def _blob_url(value: str) -> str:
+    try:
+        return str(parse(value))
+    except Usage as mistake:
+        raise wrong(f"is no URL of a place at {scheme(value)}://", remedy=mistake.remedy) from mistake
 
 
 def _sqlite_url(value: str, info: ValidationInfo) -> str:
@@ -98,10 +107,12 @@ def _sqlite_url(value: str, info: ValidationInfo) -> str:
 def _ledger(value: str, info: ValidationInfo) -> str:
     if scheme(value) == "sqlite":
         return _sqlite_url(value, info)
+    if is_blob(value):
+        return _blob_url(value)
     if scheme(value) not in {"", "file"}:
         raise wrong(
             f"is at {scheme(value)}://, which is not supported by this version",
-            remedy="This version keeps the ledger in a SQLite file (sqlite:///path) or in a directory.",
+            remedy="This version keeps the ledger in a SQLite file (sqlite:///path), a directory, or at s3://, az://, gs:// or hdfs://.",
         )
     return _directory(value, info)
 
@@ -123,13 +134,13 @@ Directory = Annotated[str, _TEXT, AfterValidator(_directory), _kind("./state/fli
 """A directory of Penstock's own: an absolute plain path."""
 
 AccountUrl = Annotated[str, _TEXT, AfterValidator(_account_url), _kind("file:///data/ewr")]
-"""Root of an account: always `file://` and an absolute path."""
+"""Root of an account: `file://` and an absolute path, or a URL of a store as `bloburl` writes it."""
 
 SqliteUrl = Annotated[str, _TEXT, AfterValidator(_sqlite_url), _kind("sqlite:///state/flights.db")]
 """A SQLite file: always `sqlite:///` and an absolute path (so four slashes)."""
 
 LedgerPlace = Annotated[str, _TEXT, AfterValidator(_ledger), _kind("sqlite:///state/flights/ledger.db")]
-"""Where the ledger is: an absolute `sqlite:////path` or an absolute directory."""
+"""Where the ledger is: an absolute `sqlite:////path`, an absolute directory, or a URL of a store."""
 
 SourcePath = Annotated[str, _TEXT, AfterValidator(_source_path), _kind("./incoming")]
 """What Spark reads: an absolute path or any URL that Spark understands; wildcards are allowed."""

@@ -1,6 +1,7 @@
 """The storage writer: Parquet into any number of accounts, staged invisibly, decided once, moved into place."""
 
 from penstock.sink.parquet.directory import directory_account
+from penstock.sink.parquet.object import object_account
 from penstock.sink.parquet.sink import ParquetSink
 
-__all__ = ["ParquetSink", "directory_account"]
+__all__ = ["ParquetSink", "directory_account", "object_account"]

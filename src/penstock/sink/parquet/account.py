@@ -5,11 +5,12 @@ published files, what it has staged and its marker. Directories are one implemen
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import BinaryIO, Protocol
 
-from penstock.model import AccountName, Finding, Json, Marker, PipelineName, SinkName, Staged, SweepCut
+from penstock.model import AccountName, Finding, Json, Marker, PipelineName, Position, SinkName, Staged, SweepCut
+from penstock.sink.parquet.allowance import Allowance
 
 
 class PieceState(str, Enum):
@@ -26,6 +27,14 @@ class StoredFile:
 
     name: str
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A staged file: what `publish` needs to know of it (`Staged.ref`), or the file itself where it is small enough to travel."""
+
+    ref: Mapping[str, Json] = field(default_factory=dict)
+    inline: bytes | None = None
 
 
 class Upload(Protocol):
@@ -46,8 +55,8 @@ class Upload(Protocol):
         """Called by pyarrow."""
         ...
 
-    def finish(self) -> Mapping[str, Json]:
-        """Make the bytes durable and say what `publish` needs to know (`Staged.ref`). Raises StageFailed."""
+    def finish(self) -> Finished:
+        """Make the bytes durable, or hand them over. Raises StageFailed."""
         ...
 
     def abandon(self) -> None:
@@ -58,8 +67,11 @@ class Upload(Protocol):
 class UploadArea(Protocol):
     """The task side of an area. Picklable: settings only."""
 
-    def open(self, name: str) -> Upload:
-        """Begin the file that will be published as `name`, a name that nothing else ever has. Raises StageFailed."""
+    def open(self, name: str, *, allowance: Allowance) -> Upload:
+        """Begin the file that will be published as `name`, a name that nothing else ever has. Raises StageFailed.
+
+        `allowance` is what the attempt may still hand over instead of staging it.
+        """
         ...
 
     def seal(self) -> None:
@@ -70,12 +82,21 @@ class UploadArea(Protocol):
 class Area(Protocol):
     """The driver side of an area."""
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether each look is a request that takes time and money."""
+        ...
+
     def prepare(self) -> UploadArea:
         """Create what is missing, prove what publishing needs. Raises Refused, Failed, Retryable."""
         ...
 
     def marker(self) -> Marker | None:
         """The high-water mark, None if nothing was ever published."""
+        ...
+
+    def marker_of(self, position: Position) -> Marker | None:
+        """The mark of just that publication, None if it is not kept or never was."""
         ...
 
     def state(self, piece: Staged) -> PieceState:

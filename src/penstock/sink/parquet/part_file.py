@@ -46,9 +46,17 @@ class PartFile:
 
     def finish(self, *, sink: SinkName, attempt: str) -> Staged:
         """Make the file durable and say what it is."""
-        ref = self._upload.finish()
+        finished = self._upload.finish()
         totals = Totals(rows=self._rows, files=1, size_bytes=self.size_bytes) + Totals(digest=self._digest)
-        return Staged(sink=sink, account=self.account, name=self.name, attempt=attempt, totals=totals, ref=ref)
+        return Staged(
+            sink=sink,
+            account=self.account,
+            name=self.name,
+            attempt=attempt,
+            totals=totals,
+            ref=finished.ref,
+            inline=finished.inline,
+        )
 
 
 def stored_schema(data: "pa.Schema") -> "pa.Schema":

@@ -10,18 +10,23 @@ from penstock.sink.parquet.account import Area, PieceState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What a publication is for one account."""
+    """What a publication is for one account. `fresh`: it was staged by this very run, and the batch before was published."""
 
     account: AccountName
     area: Area
     pieces: tuple[Staged, ...]
     publication: Publication
 
+    fresh: bool = False
+
     def is_shown(self) -> bool:
         """Whether it was published before. Called for all accounts before anything moves, so that a loss shows nothing at all.
 
-        Raises StagedDataLost, ContentConflict, and LedgerMismatch if another ledger published at this position.
+        What is fresh is not looked for in a remote account, unless publishing it twice would do harm: what is gone is found while
+        it is published. Raises StagedDataLost, ContentConflict, and LedgerMismatch if another ledger published at this position.
         """
+        if self.fresh and self.area.is_remote:
+            return any(piece.inline is not None for piece in self.pieces) and self._is_marked()
         if self._is_marked():
             return True
         gone = [piece for piece in self.pieces if self.area.state(piece) is PieceState.GONE]
@@ -57,11 +62,10 @@ class Share:
 
     def _require_same_ledger(self, marker: Marker) -> None:
         """What is marked has left the staging area, and one position is one batch: anything else is another ledger's doing."""
-        batch = self.publication.batch
-        same = marker.position != self.publication.position or (
-            marker.query_id == batch.query_id and marker.batch_id == batch.batch_id
-        )
-        if same and not any(self.area.state(piece) is PieceState.STAGED for piece in self.pieces):
+        batch, own = self.publication.batch, self.area.marker_of(self.publication.position)
+        same = own is None or (own.query_id == batch.query_id and own.batch_id == batch.batch_id)
+        staged = [piece for piece in self.pieces if piece.inline is None]
+        if same and not any(self.area.state(piece) is PieceState.STAGED for piece in staged):
             return
         raise LedgerMismatch(
             f"Batch {batch.batch_id} at position {self.publication.position} is not published in account {self.account!r}, but "

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.model import AccountName, SinkName
+from penstock.sink.parquet.allowance import INLINE_LIMIT_BYTES
 
 ROW_GROUP_ROWS = 1 << 20
 ROW_GROUP_BYTES = 64 * 1024 * 1024
@@ -16,7 +17,8 @@ class WriteSettings:
 
     `unrouted` takes rows whose route names no account; None: such rows fail the batch. `null_for_lost_texts` stores texts that no
     partition directory can express (the empty one) as null instead of failing. Sizes of row groups and buffers are of Arrow data
-    in memory, `buffer_bytes` for all files of an attempt together.
+    in memory, `buffer_bytes` for all files of an attempt together. Small files of an attempt travel inside the decision, up to
+    `inline_limit_bytes` in all, where the store can put them at once.
     """
 
     sink: SinkName
@@ -30,3 +32,4 @@ class WriteSettings:
     row_group_bytes: int = ROW_GROUP_BYTES
     buffer_bytes: int = BUFFER_BYTES
     open_files: int = OPEN_FILES
+    inline_limit_bytes: int = INLINE_LIMIT_BYTES

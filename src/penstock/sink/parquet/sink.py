@@ -19,6 +19,7 @@ from penstock.model import (
     Totals,
 )
 from penstock.sink.parquet.account import Account, Area, UploadArea
+from penstock.sink.parquet.allowance import INLINE_LIMIT_BYTES
 from penstock.sink.parquet.continuity import require_continued
 from penstock.sink.parquet.hive import partition_columns
 from penstock.sink.parquet.part_file import stored_schema
@@ -52,6 +53,7 @@ class ParquetSink:
         compression: str = "zstd",
         target_file_size_bytes: int = 128_000_000,
         null_for_lost_texts: bool = False,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
         self._name, self._pipeline, self._route_sql = name, pipeline, route_sql
         self._accounts = dict(accounts)
@@ -63,9 +65,11 @@ class ParquetSink:
             null_for_lost_texts=null_for_lost_texts,
             compression=compression,
             target_file_size_bytes=target_file_size_bytes,
+            inline_limit_bytes=inline_limit_bytes,
         )
         self._require_sensible()
         self._uploads: dict[AccountName, UploadArea] | None = None
+        self._published_at: Position | None = None
 
     @property
     def name(self) -> SinkName:
@@ -136,10 +140,13 @@ class ParquetSink:
     def publish(self, publication: Publication) -> Published:
         """Move every decided file to its published name. Raises Retryable, PublishFailed, StagedDataLost, ContentConflict."""
         shares = self._shares(publication)
+        self._published_at = None
         shown = side_by_side(Share.is_shown, shares)
         pending = [share for share, is_shown in zip(shares, shown, strict=True) if not is_shown]
         side_by_side(Share.roll_forward, pending)
-        return Published(totals=publication.totals, already=bool(shares) and not pending)
+        already = bool(shares) and not pending
+        self._published_at = None if already else publication.position
+        return Published(totals=publication.totals, already=already)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Collect dead staging in every account."""
@@ -159,6 +166,7 @@ class ParquetSink:
 
     def _shares(self, publication: Publication) -> list[Share]:
         areas, pieces = dict(self._areas(publication.pipeline)), dict[AccountName, list[Staged]]()
+        fresh = self._published_at is not None and publication.position > self._published_at
         for piece in publication.staged:
             pieces.setdefault(piece.account, []).append(piece)
         unknown = next((account for account in pieces if account not in areas), None)
@@ -168,7 +176,7 @@ class ParquetSink:
                 remedy="Run `penstock recover` with the pipeline file that still has this account; then take it out.",
             )
         return [
-            Share(account=account, area=areas[account], pieces=tuple(own), publication=publication)
+            Share(account=account, area=areas[account], pieces=tuple(own), publication=publication, fresh=fresh)
             for account, own in pieces.items()
         ]
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.errors import StageFailed
 from penstock.model import AccountName, Attempt, Staged
 from penstock.sink.parquet.account import Upload, UploadArea
+from penstock.sink.parquet.allowance import Allowance
 from penstock.sink.parquet.buffer import Buffer, Place, RowGroup
 from penstock.sink.parquet.layout import file_name
 from penstock.sink.parquet.part_file import PartFile, notes_for, stored_schema
@@ -46,6 +47,7 @@ class ParquetStageWriter:
         self._chunk = _Gathering()
         self._open: dict[Place, PartFile] = {}
         self._files = 0
+        self._allowance = Allowance(stager.settings.inline_limit_bytes)
         self._uploads: list[Upload] = []
         self._finished: list[Future[Staged]] = []
         self._pool = ThreadPoolExecutor(_FINISHING, thread_name_prefix="penstock-stage")
@@ -102,7 +104,7 @@ class ParquetStageWriter:
 
     def _begin(self, named: "_Named") -> PartFile:
         account, name = named
-        upload = self._areas[account].open(name)
+        upload = self._areas[account].open(name, allowance=self._allowance)
         self._uploads.append(upload)
         compression = self._settings.compression
         return PartFile(upload, account=account, name=name, schema=self._stored, compression=compression, notes=self._notes)

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from penstock.diskreason import trouble_of
 from penstock.errors import Failed, Refused, Retryable
 from penstock.faults import FaultPoint
-from penstock.model import Attempt, Finding, Marker, Staged, SweepCut, new_nonce
+from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut, new_nonce
 from penstock.sink.parquet.account import PieceState, StoredFile
 from penstock.sink.parquet.directory.check import check_area
 from penstock.sink.parquet.directory.disk import (
@@ -40,6 +40,11 @@ class DirectoryArea:
     staging: Path
     publish: Move
 
+    @property
+    def is_remote(self) -> bool:
+        """No."""
+        return False
+
     def prepare(self) -> DirectoryUploads:
         """Create root and staging, prove that a rename leads from one to the other. Raises Refused, Failed."""
         try:
@@ -67,6 +72,11 @@ class DirectoryArea:
             return read_marker(self.staging)
         except OSError as cause:
             raise publishing_failed(f"Reading the marker in {self.staging}", cause) from cause
+
+    def marker_of(self, position: Position) -> Marker | None:
+        """Only the highest mark is kept."""
+        marker = self.marker()
+        return marker if marker is not None and marker.position == position else None
 
     def state(self, piece: Staged) -> PieceState:
         """Where `piece` is. Raises ContentConflict, PublishFailed."""

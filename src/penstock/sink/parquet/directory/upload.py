@@ -2,7 +2,6 @@
 
 import os
 import socket
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import BinaryIO
 from penstock.diskreason import trouble_of
 from penstock.errors import StageFailed
 from penstock.faults import FaultPoint
-from penstock.model import Json
+from penstock.sink.parquet.account import Finished
+from penstock.sink.parquet.allowance import Allowance
 from penstock.sink.parquet.directory.disk import io_error, sync_directory
 
 OPEN = FaultPoint("parquet.stage.open", "A task creates a staged file.")
@@ -36,7 +36,7 @@ class DirectoryUploads:
     directory: str
     identity: str
 
-    def open(self, name: str) -> "DirectoryUpload":
+    def open(self, name: str, *, allowance: Allowance) -> "DirectoryUpload":  # noqa: ARG002 - a move is as cheap as a write
         """Begin a staged file. Raises StageFailed, also on a machine where the directory is another one."""
         self._require_shared()
         upload = DirectoryUpload(Path(self.directory, PIECES, staged_name(name)))
@@ -96,7 +96,7 @@ class DirectoryUpload:
     def flush(self) -> None:
         """Nothing: `finish` flushes."""
 
-    def finish(self) -> Mapping[str, Json]:
+    def finish(self) -> Finished:
         """Make the bytes durable. Raises StageFailed; a failed fsync is never repeated."""
         file = self._file
         if file is None:
@@ -109,7 +109,7 @@ class DirectoryUpload:
         except OSError as cause:
             raise _failed(self._path, cause) from cause
         self._file = None
-        return {"staged": self._path.name}
+        return Finished(ref={"staged": self._path.name})
 
     def abandon(self) -> None:
         """Close the file as it is. Bytes that cannot be written any more are not needed."""

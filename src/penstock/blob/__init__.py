@@ -1,0 +1,10 @@
+"""Object stores and HDFS behind one small interface. Each client library is imported by its own module only.
+
+A store keeps whole objects under keys below one root, and **uploads** in parts that nobody sees until they are completed. What an
+operation did is never concluded from its status code where it matters: callers `look` and compare the tag.
+"""
+
+from penstock.blob.open import open_store
+from penstock.blob.store import BlobStore, Found, Pending
+
+__all__ = ["BlobStore", "Found", "Pending", "open_store"]

@@ -1,0 +1,259 @@
+"""HDFS through WebHDFS: no Java, no libhdfs.
+
+An upload is a file in a staging directory outside of the root, on the same file system. Completing it is `RENAME` with the option
+NONE, which refuses to replace and consumes the staged file; without options RENAME answers 200 to a failure and moves into
+directories. Source: Hadoop WebHDFS REST API; `FileContext.rename` with `Options.Rename.NONE`.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import requests
+
+from penstock.blob.options import require_known
+from penstock.blob.store import Found, Pending
+from penstock.blob.trouble import Trouble, told
+from penstock.blob.webhdfs import RefusedError, WebHdfs, connect
+from penstock.bloburl import BlobUrl
+from penstock.model import new_nonce
+
+OPTIONS = ("webhdfs", "user", "delegation_token", "staging", "attempts", "timeout_s")
+_TAG = "user.penstock"
+_PART_BYTES = 16 * 1024 * 1024
+_STAGING = ".penstock-staging"
+_HTTP_PORT = 9870
+_ABSENT = frozenset({"FileNotFoundException"})
+_TAKEN = frozenset({"FileAlreadyExistsException"})
+_FORBIDDEN = frozenset({"AccessControlException", "SecurityException", "InvalidToken"})
+_UNCHANGED = frozenset({"StandbyException", "SafeModeException", "RetriableException"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class HdfsStore:
+    """A `BlobStore` in one directory. Directories are made when they are needed and stay."""
+
+    place: BlobUrl
+    options: Mapping[str, str] = field(repr=False)
+    part_bytes: int = _PART_BYTES
+    dates_requests: bool = False
+    parts_at_once: int = 1
+
+    @property
+    def url(self) -> str:
+        """As `BlobStore.url`."""
+        return str(self.place)
+
+    def put(self, key: str, data: bytes, *, tag: str) -> None:
+        """As `BlobStore.put`: written aside and renamed, since a file is seen while it is written."""
+        with self._told("write", key, changes=True):
+            self._place(self._written_aside(key, data, tag), key, how="OVERWRITE")
+
+    def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
+        """As `BlobStore.put_if_absent`."""
+        with self._told("create", key, changes=True):
+            aside = self._written_aside(key, data, tag)
+            if _unless(_TAKEN, lambda: self._place(aside, key, how="NONE")) is not None:
+                return True
+            self._delete(aside)
+            return False
+
+    def get(self, key: str) -> bytes | None:
+        """As `BlobStore.get`."""
+        with self._told("read", key):
+            return _unless(_ABSENT, lambda: self._hdfs.ask("GET", "OPEN", self._path(key)))
+
+    def read(self, key: str, *, start: int, length: int) -> bytes:
+        """As `BlobStore.read`."""
+        with self._told("read", key):
+            part = {"offset": str(start), "length": str(length)}
+            data = _unless(_ABSENT, lambda: self._hdfs.ask("GET", "OPEN", self._path(key), part))
+        if data is None:
+            raise FileNotFoundError(f"{self.url}/{key}")
+        return data
+
+    def look(self, key: str) -> Found | None:
+        """As `BlobStore.look`."""
+        with self._told("look at", key):
+            size_bytes = self._size_bytes(self._path(key))
+            if size_bytes is None:
+                return None
+            return Found(key=key, size_bytes=size_bytes, tag=self._tag(self._path(key)))
+
+    def delete(self, key: str) -> None:
+        """As `BlobStore.delete`."""
+        with self._told("delete", key, changes=True):
+            self._delete(self._path(key))
+
+    def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
+        """As `BlobStore.list`."""
+        with self._told("list", folder):
+            for path, size_bytes in islice(self._files_below(self._path(folder.rstrip("/"))), limit):
+                yield Found(key=self._relative(path, self._root), size_bytes=size_bytes)
+
+    def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
+        """As `BlobStore.begin`: the end of the staged file's name, without a request."""
+        return new_nonce()
+
+    def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
+        """As `BlobStore.put_part`. Parts come one after the other; the first makes the file."""
+        path = self._staged(key, upload)
+        with self._told("upload a part of", key, changes=True):
+            if number == 0:
+                self._hdfs.ask("PUT", "CREATE", path, {"overwrite": "true"}, body=data)
+            else:
+                self._hdfs.ask("POST", "APPEND", path, body=data)
+        return str(number)
+
+    def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:  # noqa: ARG002 - the file has them
+        """As `BlobStore.complete`."""
+        path = self._staged(key, upload)
+        with self._told("complete", key, changes=True):
+            _unless(_ABSENT | _TAKEN, lambda: self._tagged_and_placed(path, key, tag))
+
+    def is_pending(self, key: str, upload: str) -> bool:
+        """As `BlobStore.is_pending`."""
+        with self._told("look at an upload of", key):
+            return self._size_bytes(self._staged(key, upload)) is not None
+
+    def pending(self, folder: str) -> Iterator[Pending]:
+        """As `BlobStore.pending`."""
+        with self._told("list uploads of", folder):
+            for path, _ in self._files_below(self._staging):
+                key, _, upload = self._relative(path, self._staging).rpartition(".")
+                if key.startswith(folder):
+                    yield Pending(key=key, upload=upload)
+
+    def discard(self, pending: Pending) -> None:
+        """As `BlobStore.discard`."""
+        with self._told("end an upload of", pending.key, changes=True):
+            self._delete(self._staged(pending.key, pending.upload))
+
+    def close(self) -> None:
+        """As `BlobStore.close`."""
+        made = self.__dict__.pop("_made", None)
+        if made is not None:
+            made.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_made"}
+
+    # --- where things are
+
+    @property
+    def _root(self) -> str:
+        return f"/{self.place.prefix}"
+
+    @property
+    def _staging(self) -> str:
+        """Outside of the root, where no listing of the table shows it."""
+        above, _, name = self._root.rpartition("/")
+        return self.options.get("staging", f"{above}/{_STAGING}/{name}")
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key}" if key else self._root
+
+    def _staged(self, key: str, upload: str) -> str:
+        return f"{self._staging}/{key}.{upload}"
+
+    @staticmethod
+    def _relative(path: str, root: str) -> str:
+        return path[len(root) + 1 :]
+
+    # --- steps
+
+    @property
+    def _hdfs(self) -> WebHdfs:
+        """The connections of this process: a forked child must not share its parent's."""
+        made = self.__dict__.get("_made")
+        if not isinstance(made, WebHdfs) or made.process != os.getpid():
+            made = self.__dict__["_made"] = connect(_endpoints(self.place, self.options), self.options)
+        return made
+
+    def _written_aside(self, key: str, data: bytes, tag: str) -> str:
+        path = self._staged(key, new_nonce())
+        self._hdfs.ask("PUT", "CREATE", path, {"overwrite": "false"}, body=data)
+        self._hdfs.ask("PUT", "SETXATTR", path, _tagged(tag))
+        return path
+
+    def _tagged_and_placed(self, path: str, key: str, tag: str) -> bytes:
+        with suppress(RefusedError):  # it has the tag from an earlier try; the rename tells whether the file is gone
+            self._hdfs.ask("PUT", "SETXATTR", path, _tagged(tag))
+        return self._place(path, key, how="NONE")
+
+    def _place(self, path: str, key: str, *, how: str) -> bytes:
+        target = self._path(key)
+        self._hdfs.ask("PUT", "MKDIRS", target.rpartition("/")[0])
+        return self._hdfs.ask("PUT", "RENAME", path, {"destination": target, "renameoptions": how})
+
+    def _delete(self, path: str) -> None:
+        _unless(_ABSENT, lambda: self._hdfs.ask("DELETE", "DELETE", path, {"recursive": "false"}))
+
+    def _size_bytes(self, path: str) -> int | None:
+        answer = _unless(_ABSENT, lambda: self._hdfs.ask("GET", "GETFILESTATUS", path))
+        status = None if answer is None else json.loads(answer)["FileStatus"]
+        return int(status["length"]) if status is not None and status["type"] == "FILE" else None
+
+    def _tag(self, path: str) -> str | None:
+        answer = _unless(_ABSENT, lambda: self._hdfs.ask("GET", "GETXATTRS", path, {"encoding": "text"}))
+        found = [] if answer is None else json.loads(answer)["XAttrs"]
+        value = next((one["value"] for one in found if one["name"] == _TAG), None)
+        return None if value is None else str(value).strip('"')
+
+    def _files_below(self, directory: str) -> Iterator[tuple[str, int]]:
+        """In ascending order of whole paths: a directory sorts as its name with a slash."""
+        answer = _unless(_ABSENT, lambda: self._hdfs.ask("GET", "LISTSTATUS", directory))
+        found = [] if answer is None else json.loads(answer)["FileStatuses"]["FileStatus"]
+        for status in sorted(found, key=lambda one: one["pathSuffix"] + ("/" if one["type"] == "DIRECTORY" else "")):
+            path = f"{directory}/{status['pathSuffix']}"
+            if status["type"] == "DIRECTORY":
+                yield from self._files_below(path)
+            elif status["pathSuffix"]:
+                yield path, int(status["length"])
+
+    @contextmanager
+    def _told(self, act: str, key: str, *, changes: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except (RefusedError, requests.RequestException) as cause:
+            raise told(_trouble_of(cause), act=act, where=f"{self.url}/{key}", changes=changes) from cause
+
+
+def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:
+    """The store at `place`. Raises Usage."""
+    require_known(options, OPTIONS, place=place)
+    return HdfsStore(place=place, options=dict(options))
+
+
+def _endpoints(place: BlobUrl, options: Mapping[str, str]) -> tuple[str, ...]:
+    """The NameNodes' WebHDFS addresses: those given, else that of the URL's host at its usual port."""
+    given = options.get("webhdfs", f"http://{place.host.partition(':')[0]}:{_HTTP_PORT}")
+    return tuple(endpoint.strip().rstrip("/") for endpoint in given.split(","))
+
+
+def _tagged(tag: str) -> Mapping[str, str]:
+    return {"xattr.name": _TAG, "xattr.value": f'"{tag}"', "flag": "CREATE"}
+
+
+def _unless(exceptions: "frozenset[str]", call: Any) -> bytes | None:
+    """What `call` answers, None for one of these Java exceptions."""
+    try:
+        answer: bytes = call()
+    except RefusedError as refused:
+        if refused.exception in exceptions:
+            return None
+        raise
+    return answer
+
+
+def _trouble_of(cause: Exception) -> Trouble:
+    if isinstance(cause, RefusedError):
+        if cause.exception in _FORBIDDEN or cause.status in {401, 403}:
+            return Trouble.credentials(cause.reason)
+        return Trouble.unchanged(cause.reason) if cause.exception in _UNCHANGED else Trouble.unknown(cause.reason)
+    sent = not isinstance(cause, requests.ConnectTimeout)
+    return Trouble.unknown(str(cause)) if sent else Trouble.unchanged(str(cause))

@@ -1,0 +1,228 @@
+"""Amazon S3 and stores that speak its language.
+
+Uploads are multipart uploads: invisible until `CompleteMultipartUpload`, which consumes them. It is sent without condition: with
+`If-None-Match` it may answer 409, after which AWS demands to upload all parts again, and after the decision nobody has them.
+Source: Amazon S3 API reference, CompleteMultipartUpload; Amazon S3 user guide, "Conditional requests".
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
+
+from penstock.blob.options import require_known
+from penstock.blob.store import Found, Pending
+from penstock.blob.trouble import Trouble, told
+from penstock.bloburl import BlobUrl
+
+OPTIONS = (
+    *("region", "endpoint", "profile", "access_key_id", "secret_access_key", "session_token", "addressing_style"),
+    *("attempts", "timeout_s"),
+)
+_TAG = "penstock"
+_PAGE = 1_000
+_PART_BYTES = 8 * 1024 * 1024
+_ABSENT = frozenset({"404", "NoSuchKey", "NotFound"})
+_NO_UPLOAD = frozenset({"NoSuchUpload", "404", "NotFound", "NoSuchKey"})
+_CONSUMED = frozenset({*_NO_UPLOAD, "403", "AccessDenied", "InvalidPart", "InternalError", "500"})
+_TAKEN = frozenset({"PreconditionFailed", "412"})
+_CREDENTIALS = frozenset(
+    {"AccessDenied", "403", "Forbidden", "401", "ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken"}
+    | {"TokenRefreshRequired", "RequestExpired", "ExpiredTokenException", "AllAccessDisabled", "AccountProblem"}
+)
+_MISSING = frozenset({"NoSuchBucket"})
+_UNCHANGED = frozenset(
+    {"SlowDown", "503", "ServiceUnavailable", "TooManyRequests", "429", "ThrottlingException", "RequestLimitExceeded"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3Store:
+    """A `BlobStore` in one bucket."""
+
+    place: BlobUrl
+    options: Mapping[str, str] = field(repr=False)
+    part_bytes: int = _PART_BYTES
+    dates_requests: bool = True
+    parts_at_once: int = 4
+
+    @property
+    def url(self) -> str:
+        """As `BlobStore.url`."""
+        return str(self.place)
+
+    def put(self, key: str, data: bytes, *, tag: str) -> None:
+        """As `BlobStore.put`."""
+        with self._told("write", key, changes=True):
+            self._client.put_object(**self._object(key), Body=data, Metadata={_TAG: tag})
+
+    def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
+        """As `BlobStore.put_if_absent`."""
+        with self._told("create", key, changes=True):
+            put = partial(self._client.put_object, Body=data, Metadata={_TAG: tag}, IfNoneMatch="*")
+            return _unless(_TAKEN, put, **self._object(key)) is not None
+
+    def get(self, key: str) -> bytes | None:
+        """As `BlobStore.get`."""
+        with self._told("read", key):
+            found = _unless(_ABSENT, self._client.get_object, **self._object(key))
+            return None if found is None else bytes(found["Body"].read())
+
+    def read(self, key: str, *, start: int, length: int) -> bytes:
+        """As `BlobStore.read`."""
+        with self._told("read", key):
+            asked = f"bytes={start}-{start + length - 1}"
+            found = _unless(_ABSENT, self._client.get_object, **self._object(key), Range=asked)
+            if found is not None:
+                return bytes(found["Body"].read())
+        raise FileNotFoundError(f"{self.url}/{key}")
+
+    def look(self, key: str) -> Found | None:
+        """As `BlobStore.look`."""
+        with self._told("look at", key):
+            found = _unless(_ABSENT, self._client.head_object, **self._object(key))
+        if found is None:
+            return None
+        return Found(key=key, size_bytes=found["ContentLength"], tag=found["Metadata"].get(_TAG))
+
+    def delete(self, key: str) -> None:
+        """As `BlobStore.delete`."""
+        with self._told("delete", key, changes=True):
+            _unless(_ABSENT, self._client.delete_object, **self._object(key))
+
+    def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
+        """As `BlobStore.list`."""
+        pages = self._client.get_paginator("list_objects_v2")
+        bounds = {"MaxItems": limit, "PageSize": min(limit or _PAGE, _PAGE)}
+        with self._told("list", folder):
+            for page in pages.paginate(Bucket=self.place.bucket, Prefix=self.place.key(folder), PaginationConfig=bounds):
+                for found in page.get("Contents", []):
+                    yield Found(key=self.place.name(found["Key"]), size_bytes=found["Size"])
+
+    def begin(self, key: str, *, tag: str) -> str:
+        """As `BlobStore.begin`."""
+        with self._told("begin an upload of", key, changes=True):
+            return str(self._client.create_multipart_upload(**self._object(key), Metadata={_TAG: tag})["UploadId"])
+
+    def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
+        """As `BlobStore.put_part`: the part's ETag."""
+        with self._told("upload a part of", key, changes=True):
+            answer = self._client.upload_part(**self._object(key), UploadId=upload, PartNumber=number + 1, Body=data)
+            return str(answer["ETag"])
+
+    def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:  # noqa: ARG002 - noted at `begin`
+        """As `BlobStore.complete`. A consumed upload is answered with 200, 403, 404 or 500, depending on the server."""
+        listed = [{"PartNumber": number, "ETag": part} for number, part in enumerate(parts, 1)]
+        with self._told("complete", key, changes=True):
+            complete = partial(self._client.complete_multipart_upload, UploadId=upload, MultipartUpload={"Parts": listed})
+            _unless(_CONSUMED, complete, **self._object(key))
+
+    def is_pending(self, key: str, upload: str) -> bool:
+        """As `BlobStore.is_pending`."""
+        with self._told("look at an upload of", key):
+            return _unless(_NO_UPLOAD, self._client.list_parts, **self._object(key), UploadId=upload, MaxParts=1) is not None
+
+    def pending(self, folder: str) -> Iterator[Pending]:
+        """As `BlobStore.pending`."""
+        pages = self._client.get_paginator("list_multipart_uploads")
+        with self._told("list uploads of", folder):
+            for page in pages.paginate(Bucket=self.place.bucket, Prefix=self.place.key(folder)):
+                for found in page.get("Uploads", []):
+                    yield Pending(key=self.place.name(found["Key"]), upload=found["UploadId"])
+
+    def discard(self, pending: Pending) -> None:
+        """As `BlobStore.discard`."""
+        with self._told("end an upload of", pending.key, changes=True):
+            abort = partial(self._client.abort_multipart_upload, UploadId=pending.upload)
+            _unless(_NO_UPLOAD, abort, **self._object(pending.key))
+
+    def close(self) -> None:
+        """As `BlobStore.close`: nothing, other stores of this process use the same client."""
+
+    # --- steps
+
+    @property
+    def _client(self) -> Any:
+        """One for all stores of this process with the same options: it takes a while to make."""
+        return _client(os.getpid(), tuple(sorted(self.options.items())))
+
+    def _object(self, key: str) -> dict[str, str]:
+        return {"Bucket": self.place.bucket, "Key": self.place.key(key)}
+
+    @contextmanager
+    def _told(self, act: str, key: str, *, changes: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except (ClientError, BotoCoreError) as cause:
+            raise told(_trouble_of(cause), act=act, where=f"{self.url}/{key}", changes=changes) from cause
+
+
+def s3_store(place: BlobUrl, options: Mapping[str, str]) -> S3Store:
+    """The store at `place`. Raises Usage."""
+    require_known(options, OPTIONS, place=place)
+    return S3Store(place=place, options=dict(options))
+
+
+@lru_cache(maxsize=64)
+def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: ARG001 - a fork must not share connections
+    options = dict(given)
+    session = boto3.session.Session(
+        profile_name=options.get("profile"),
+        region_name=options.get("region"),
+        aws_access_key_id=options.get("access_key_id"),
+        aws_secret_access_key=options.get("secret_access_key"),
+        aws_session_token=options.get("session_token"),
+    )
+    timeout_s = float(options.get("timeout_s", "60"))
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": int(options.get("attempts", "5"))},
+        connect_timeout=min(timeout_s, 10.0),
+        read_timeout=timeout_s,
+        max_pool_connections=32,
+        s3={"addressing_style": options.get("addressing_style", "auto")},
+    )
+    return session.client("s3", endpoint_url=options.get("endpoint"), config=config)
+
+
+def _unless(codes: "frozenset[str]", call: "Callable[..., Any]", **asked: Any) -> Any:
+    """What `call` answers, None for one of these error codes."""
+    try:
+        return call(**asked)
+    except ClientError as error:
+        if _code_of(error) in codes:
+            return None
+        raise
+
+
+def _code_of(error: Any) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _trouble_of(cause: Exception) -> Trouble:
+    reason = str(cause)
+    if isinstance(cause, ClientError):
+        code = _code_of(cause)
+        if code in _CREDENTIALS:
+            return Trouble.credentials(reason)
+        if code in _MISSING:
+            return Trouble.missing(reason)
+        return Trouble.unchanged(reason) if code in _UNCHANGED else Trouble.unknown(reason)
+    if isinstance(cause, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
+        return Trouble.credentials(reason)
+    return (
+        Trouble.unchanged(reason) if isinstance(cause, EndpointConnectionError | ConnectTimeoutError) else Trouble.unknown(reason)
+    )

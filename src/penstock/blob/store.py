@@ -1,0 +1,115 @@
+"""What Penstock asks of a store of objects."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """An object. `tag` is what its writer noted on it; None where it was not asked for (in lists) or there is none."""
+
+    key: str
+    size_bytes: int
+    tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """An upload that was begun and neither completed nor discarded. `upload` is the store's name for it."""
+
+    key: str
+    upload: str
+
+
+class BlobStore(Protocol):
+    """Objects below one root of one account. Keys are relative to the root, with slashes.
+
+    Picklable: settings only; clients are made in each process when they are first needed. Safe to use from several threads. What
+    a method returned is seen by every later call of any process. Reading calls and those whose repetition changes nothing are
+    repeated by the client library for a while. Everything raises Retryable (nothing was changed), OutcomeUnknown (it may have
+    been), Failed (credentials, permissions, no such bucket: the remedy says which).
+    """
+
+    @property
+    def url(self) -> str:
+        """The root, for people: no secrets in it."""
+        ...
+
+    @property
+    def part_bytes(self) -> int:
+        """How large each part of an upload but the last should be; stores refuse smaller ones."""
+        ...
+
+    @property
+    def parts_at_once(self) -> int:
+        """How many parts of one upload may be under way at a time."""
+        ...
+
+    @property
+    def dates_requests(self) -> bool:
+        """Whether the store refuses a request that was signed more than a quarter of an hour before it arrives."""
+        ...
+
+    def put(self, key: str, data: bytes, *, tag: str) -> None:
+        """Create or replace a whole object, all at once."""
+        ...
+
+    def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
+        """Create a whole object all at once, unless there is one; False if there is, be it from this very call."""
+        ...
+
+    def get(self, key: str) -> bytes | None:
+        """A whole object, None if there is none."""
+        ...
+
+    def read(self, key: str, *, start: int, length: int) -> bytes:
+        """A part of an object, shorter where it ends. Raises FileNotFoundError."""
+        ...
+
+    def look(self, key: str) -> Found | None:
+        """An object with its tag, None if there is none."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove an object; fine if there is none."""
+        ...
+
+    def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
+        """Every object below `folder` (empty, or ending with a slash), or the first `limit`; lazily, in ascending order of keys.
+
+        Uploads are not objects: they are never listed.
+        """
+        ...
+
+    def begin(self, key: str, *, tag: str) -> str:
+        """Begin an upload of `key`, a key that nothing else ever has, and name it."""
+        ...
+
+    def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
+        """Upload one part (numbers from 0) and give what `complete` needs to know of it. Repeating a number replaces the part."""
+        ...
+
+    def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:
+        """Turn the parts into the object, in one step that consumes them; without them nothing is done, and nothing is said.
+
+        Called again, also by another process at any later time, it never makes the object appear a second time. The caller looks
+        whether the object is there now. `parts` must not be empty.
+        """
+        ...
+
+    def is_pending(self, key: str, upload: str) -> bool:
+        """Whether the parts of an upload are still there."""
+        ...
+
+    def pending(self, folder: str) -> Iterator[Pending]:
+        """Uploads of keys below `folder` that `discard` can end. None where the store ends them by itself."""
+        ...
+
+    def discard(self, pending: Pending) -> None:
+        """End an upload and free what it holds; fine if it is gone. It must be known that nobody is to complete it."""
+        ...
+
+    def close(self) -> None:
+        """Release connections of this process; the next call opens new ones."""
+        ...

@@ -1,0 +1,56 @@
+"""What went wrong with a store, as the error that the caller can act on."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable
+
+
+class _Kind(Enum):
+    CREDENTIALS = "credentials"
+    MISSING = "missing"
+    UNCHANGED = "unchanged"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A client library's exception in one of four kinds; `reason` is its own text."""
+
+    kind: _Kind
+    reason: str
+
+    @staticmethod
+    def credentials(reason: str) -> "Trouble":
+        """The store does not know us, or does not let us: nothing was changed."""
+        return Trouble(_Kind.CREDENTIALS, reason)
+
+    @staticmethod
+    def missing(reason: str) -> "Trouble":
+        """There is no such bucket, container or file system."""
+        return Trouble(_Kind.MISSING, reason)
+
+    @staticmethod
+    def unchanged(reason: str) -> "Trouble":
+        """Not reached, or told to come back later: nothing was changed."""
+        return Trouble(_Kind.UNCHANGED, reason)
+
+    @staticmethod
+    def unknown(reason: str) -> "Trouble":
+        """Anything else: an answer that was lost or makes no sense."""
+        return Trouble(_Kind.UNKNOWN, reason)
+
+
+def told(trouble: Trouble, *, act: str, where: str, changes: bool) -> PenstockError:
+    """The error for a failed attempt to `act` on `where`; `changes`: the operation was to change something."""
+    message = f"Could not {act} {where}: {trouble.reason.rstrip('.')}."
+    if trouble.kind is _Kind.CREDENTIALS:
+        return Failed(
+            message,
+            remedy="Renew or correct the account's credentials and permissions, then start again: what was decided is not lost.",
+        )
+    if trouble.kind is _Kind.MISSING:
+        return Failed(message, remedy="Create the bucket or container, or correct the account's URL, then start again.")
+    if trouble.kind is _Kind.UNKNOWN and changes:
+        return OutcomeUnknown(message, remedy="Try again: the store is looked at first.")
+    return Retryable(message, remedy="Try again.")

@@ -1,0 +1,83 @@
+"""The WebHDFS protocol: one request and what it answered. Source: Hadoop WebHDFS REST API."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util.retry import Retry
+
+_REDIRECT = 307
+_STANDBY = frozenset({"StandbyException", "RetriableException"})
+
+
+class RefusedError(Exception):
+    """What the NameNode or a DataNode answered instead of doing it. `exception` is the name of the Java exception."""
+
+    def __init__(self, answer: "requests.Response") -> None:
+        self.status = answer.status_code
+        try:
+            told = answer.json()["RemoteException"]
+        except (ValueError, KeyError, TypeError):
+            told = {}
+        self.exception = str(told.get("exception", ""))
+        self.reason = str(told.get("message") or f"HTTP {self.status} {answer.reason}").splitlines()[0]
+        super().__init__(f"{self.exception}: {self.reason}")
+
+
+class WebHdfs:
+    """A connection pool of this process to one of several NameNodes: the first that is active."""
+
+    def __init__(self, endpoints: tuple[str, ...], *, asked: Mapping[str, str], attempts: int, timeout_s: float) -> None:
+        self.process = os.getpid()
+        self._endpoints, self._asked, self._timeout_s = endpoints, dict(asked), timeout_s
+        self._session = requests.Session()
+        again = Retry(total=attempts - 1, allowed_methods=["GET"], status_forcelist=[429, 503], backoff_factor=0.2)
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, HTTPAdapter(max_retries=again, pool_maxsize=32))
+
+    def ask(
+        self, method: str, operation: str, path: str, query: "Mapping[str, str] | None" = None, *, body: bytes | None = None
+    ) -> bytes:
+        """What the cluster answers to `operation` on the absolute `path`. Raises RefusedError, requests.RequestException."""
+        for number, endpoint in enumerate(self._endpoints, 1):
+            try:
+                return self._ask_one(method, f"{endpoint}/webhdfs/v1{quote(path)}", {"op": operation, **(query or {})}, body)
+            except RefusedError as refused:
+                if refused.exception not in _STANDBY or number == len(self._endpoints):
+                    raise
+            except requests.ConnectionError:
+                if number == len(self._endpoints):
+                    raise
+        raise AssertionError("there is at least one endpoint")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def _ask_one(self, method: str, url: str, query: Mapping[str, str], body: bytes | None) -> bytes:
+        """Data travels in a second request, to the DataNode that the first one named."""
+        answer = self._send(method, url, params={**self._asked, **query})
+        if answer.status_code == _REDIRECT:
+            headers = {} if body is None else {"Content-Type": "application/octet-stream"}
+            answer = self._send(method, answer.headers["Location"], data=body, headers=headers)
+        if answer.status_code >= 300:
+            raise RefusedError(answer)
+        return bytes(answer.content)
+
+    def _send(self, method: str, url: str, **what: Any) -> "requests.Response":
+        return self._session.request(method, url, timeout=self._timeout_s, allow_redirects=False, **what)
+
+
+def connect(endpoints: tuple[str, ...], options: Mapping[str, str]) -> WebHdfs:
+    """A new pool. A delegation token says who we are, else the user's name does, which only an unsecured cluster believes."""
+    asked: dict[str, Any] = {}
+    if "delegation_token" in options:
+        asked["delegation"] = options["delegation_token"]
+    elif "user" in options:
+        asked["user.name"] = options["user"]
+    return WebHdfs(
+        endpoints, asked=asked, attempts=int(options.get("attempts", "5")), timeout_s=float(options.get("timeout_s", "60"))
+    )

@@ -1,0 +1,87 @@
+"""URLs of blob accounts, taken apart: which store, which bucket or container, which prefix below it.
+
+```
+s3://bucket/prefix                                     az://container@account/prefix
+gs://bucket/prefix                                     abfss://container@account.dfs.core.windows.net/prefix
+hdfs://namenode:8020/prefix
+```
+Everything is taken literally, as Hadoop does: `%20` is three characters of a key.
+"""
+
+from dataclasses import dataclass
+
+from penstock.errors import Usage
+
+_KINDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az", "wasbs": "az", "hdfs": "hdfs"}
+_EXAMPLES = {
+    "s3": "s3://bucket/prefix",
+    "gs": "gs://bucket/prefix",
+    "az": "az://container@account/prefix or abfss://container@account.dfs.core.windows.net/prefix",
+    "hdfs": "hdfs://namenode:8020/prefix",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobUrl:
+    """`kind` is s3, gs, az or hdfs; `bucket` the bucket or container (empty on HDFS); `host` the storage account or the NameNode
+    with its port (empty on S3 and GCS); `prefix` has no slash at either end.
+    """
+
+    kind: str
+    bucket: str
+    host: str
+    prefix: str
+
+    def __str__(self) -> str:
+        host = f"{self.bucket}@{self.host}" if self.bucket and self.host else self.bucket or self.host
+        return f"{self.kind}://{host}/{self.prefix}" if self.prefix else f"{self.kind}://{host}"
+
+    def key(self, name: str) -> str:
+        """The full key of `name`, which is relative to the prefix."""
+        return f"{self.prefix}/{name}" if self.prefix else name
+
+    def name(self, key: str) -> str:
+        """As `key`, back."""
+        return key[len(self.prefix) + 1 :] if self.prefix else key
+
+
+def is_blob(url: str) -> bool:
+    """Whether `url` is one of these."""
+    return url.partition("://")[0].lower() in _KINDS and "://" in url
+
+
+def parse(url: str) -> BlobUrl:
+    """`url` taken apart. Raises Usage."""
+    scheme, _, rest = url.partition("://")
+    kind = _KINDS.get(scheme.lower())
+    if kind is None:
+        raise Usage(f"{_shown(url)} is no URL of a store.", remedy=f"Write one of {', '.join(_EXAMPLES.values())}.")
+    authority, _, path = rest.partition("/")
+    bucket, at, host = authority.partition("@")
+    prefix = path.strip("/")
+    if kind == "hdfs":
+        return _checked(BlobUrl(kind=kind, bucket="", host=authority, prefix=prefix), url, fine=bool(authority) and not at)
+    if kind == "az":
+        found = BlobUrl(kind=kind, bucket=bucket, host=_azure_host(host), prefix=prefix)
+        return _checked(found, url, fine=bool(bucket and found.host))
+    return _checked(BlobUrl(kind=kind, bucket=authority, host="", prefix=prefix), url, fine=bool(authority) and not at)
+
+
+def _azure_host(host: str) -> str:
+    """The storage account in Azure's public cloud, the blob endpoint's host elsewhere."""
+    account, _, rest = host.partition(".")
+    domain = rest.removeprefix("dfs.").removeprefix("blob.")
+    return account if domain in {"", "core.windows.net"} else f"{account}.blob.{domain}"
+
+
+def _checked(found: BlobUrl, url: str, *, fine: bool) -> BlobUrl:
+    parts = found.prefix.split("/") if found.prefix else []
+    if not fine or any(part in {"", ".", ".."} for part in parts):
+        raise Usage(f"{_shown(url)} is no URL of a place there.", remedy=f"Write {_EXAMPLES[found.kind]}.")
+    return found
+
+
+def _shown(url: str) -> str:
+    """`url` without what may be a key before the host."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://…" if ":" in rest.partition("@")[0] and "@" in rest else url

@@ -1,0 +1,45 @@
+"""A store of keys in a bucket, a container or an HDFS directory."""
+
+from collections.abc import Iterator
+
+from penstock.blob import BlobStore
+from penstock.model import new_nonce
+
+
+class BlobLedgerStore:
+    """A `ConditionalStore` over a `BlobStore`."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+
+    @property
+    def location(self) -> str:
+        """The store's root."""
+        return self._store.url
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """As `ConditionalStore.put_if_absent`."""
+        return self._store.put_if_absent(key, data, tag=new_nonce())
+
+    def get(self, key: str) -> bytes | None:
+        """As `ConditionalStore.get`."""
+        return self._store.get(key)
+
+    def put(self, key: str, data: bytes) -> None:
+        """As `ConditionalStore.put`."""
+        self._store.put(key, data, tag=new_nonce())
+
+    def delete(self, key: str) -> None:
+        """As `ConditionalStore.delete`."""
+        self._store.delete(key)
+
+    def keys(self, folder: str) -> Iterator[str]:
+        """As `ConditionalStore.keys`."""
+        return (found.key for found in self._store.list(folder))
+
+    def sweep(self) -> None:
+        """Nothing: an interrupted put leaves nothing behind."""
+
+    def close(self) -> None:
+        """Release connections."""
+        self._store.close()

@@ -1,0 +1,21 @@
+"""How much of an attempt may travel inside the decision instead of being staged."""
+
+from threading import Lock
+
+INLINE_LIMIT_BYTES = 100 * 1024
+"""Per attempt, as for the spool: a decision stays small however many tasks and files there are."""
+
+
+class Allowance:
+    """Bytes left for small files of one attempt. Used by all threads that finish files of it."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._left_bytes, self._lock = limit_bytes, Lock()
+
+    def take(self, size_bytes: int) -> bool:
+        """Whether `size_bytes` fitted; they are then spent."""
+        with self._lock:
+            if size_bytes > self._left_bytes:
+                return False
+            self._left_bytes -= size_bytes
+            return True

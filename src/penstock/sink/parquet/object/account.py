@@ -1,0 +1,50 @@
+"""A bucket, container or HDFS directory as an account."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.blob import BlobStore, open_store
+from penstock.bloburl import BlobUrl, parse
+from penstock.model import AccountName, PipelineName, SinkName
+from penstock.sink.parquet.account import Account
+from penstock.sink.parquet.object.area import ObjectArea
+from penstock.sink.parquet.object.layout import own_folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectAccount:
+    """The table lies at the root of `store`, which is at `place`."""
+
+    place: BlobUrl
+    store: BlobStore
+
+    @property
+    def url(self) -> str:
+        """The root."""
+        return self.store.url
+
+    @property
+    def staging(self) -> str:
+        """Uploads are where they will be, and yet nowhere."""
+        return f"uploads to {self.store.url} that are not completed"
+
+    def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> ObjectArea:  # noqa: ARG002 - one signature
+        """The part of one sink."""
+        return ObjectArea(store=self.store, folder=own_folder(pipeline, sink))
+
+    def overlaps(self, other: Account) -> str | None:
+        """Why both cannot be accounts of one sink."""
+        if self is other or not isinstance(other, ObjectAccount):
+            return None
+        mine, theirs = self.place, other.place
+        if (mine.kind, mine.bucket, mine.host) != (theirs.kind, theirs.bucket, theirs.host):
+            return None
+        if f"{mine.prefix}/".startswith(f"{theirs.prefix}/" if theirs.prefix else ""):
+            return f"{mine} lies within {theirs}" if mine != theirs else f"both are {mine}"
+        return None
+
+
+def object_account(url: str, *, options: Mapping[str, Any] | None = None) -> ObjectAccount:
+    """The account at `url`. Raises Usage, DependencyMissing."""
+    return ObjectAccount(place=parse(url), store=open_store(url, options=options))

@@ -1,0 +1,159 @@
+"""The driver side of one sink's place in an account on an object store: complete, mark, sweep, list."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from penstock.blob import BlobStore, Found, Pending
+from penstock.blob.ranged import open_object
+from penstock.codec import decode_marker, encode_marker
+from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
+from penstock.faults import FaultPoint
+from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut
+from penstock.sink.parquet.account import PieceState, StoredFile
+from penstock.sink.parquet.object.check import check_store
+from penstock.sink.parquet.object.layout import is_hidden, mark_key, tag_of
+from penstock.sink.parquet.object.upload import ObjectUploads
+from penstock.sink.parquet.side_by_side import side_by_side
+
+PREPARE = FaultPoint("object.prepare", "The driver writes to an account to see whether it may.")
+PUT = FaultPoint("inline.put", "A small file that travelled inside the decision is put.")
+COMPLETE = FaultPoint("object.publish.complete", "The upload of a file is completed: it appears.")
+LOOK = FaultPoint("object.publish.look", "A published file is looked at: is it there, and is it ours?")
+READ_MARK = FaultPoint("object.mark.read", "The newest high-water mark of an account is read.")
+WRITE_MARK = FaultPoint("object.mark.write", "A new high-water mark of an account is put.")
+DISCARD = FaultPoint("multipart.discard", "An upload that can never be decided any more is ended.")
+
+LOOKED_FOR_S = 10.0
+"""A driver that stood still for longer between looking at the mark and putting a small file must look again."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ObjectArea:
+    """`folder` holds this sink's own objects, hidden from readers of tables."""
+
+    store: BlobStore
+    folder: str
+    _looked_s: float = 0.0
+
+    @property
+    def is_remote(self) -> bool:
+        """Yes."""
+        return True
+
+    def prepare(self) -> ObjectUploads:
+        """See whether the account can be written and read. Raises Failed, Retryable."""
+        with PREPARE.around():
+            self.store.put(f"{self.folder}prepared", b"", tag="prepared")
+        return ObjectUploads(store=self.store)
+
+    def marker(self) -> Marker | None:
+        """The high-water mark. Raises Failed, Retryable, LedgerMismatch, FormatTooNew."""
+        with READ_MARK.around():
+            newest = next(self.store.list(f"{self.folder}marks/", limit=1), None)
+            marker = None if newest is None else self._read_marker(newest.key)
+        self._looked_s = time.monotonic()
+        return marker
+
+    def marker_of(self, position: Position) -> Marker | None:
+        """The mark of that publication."""
+        return self._read_marker(mark_key(self.folder, position))
+
+    def state(self, piece: Staged) -> PieceState:
+        """Where `piece` is. Raises ContentConflict, Failed, Retryable."""
+        if self._is_shown(piece):
+            return PieceState.SHOWN
+        if piece.inline is not None or self._is_staged(piece):
+            return PieceState.STAGED
+        return PieceState.SHOWN if self._is_shown(piece) else PieceState.GONE  # another publisher may have completed it meanwhile
+
+    def show(self, pieces: Sequence[Staged]) -> Sequence[Staged]:
+        """Complete or put all pieces; give those that are nowhere."""
+        shown = side_by_side(self._show_one, pieces)
+        return [piece for piece, is_shown in zip(pieces, shown, strict=True) if not is_shown]
+
+    def advance(self, marker: Marker) -> None:
+        """Put the mark of this position. The highest counts, so a late one changes nothing. Raises Failed, Retryable."""
+        with WRITE_MARK.around():
+            self.store.put(mark_key(self.folder, marker.position), encode_marker(marker), tag="mark")
+
+    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+        """End uploads of dead attempts. Raises Failed, Retryable."""
+        dead = [
+            pending
+            for pending in self.store.pending("")
+            if (attempt := Attempt.find(pending.key)) is not None and cut.is_dead(attempt)
+        ]
+        side_by_side(self._discard, [] if dry_run else dead)
+        return [f"{self.store.url}/{pending.key}" for pending in dead]
+
+    def files(self) -> Iterator[StoredFile]:
+        """Every object below the root but hidden ones."""
+        for found in self.store.list():
+            if not is_hidden(found.key):
+                yield StoredFile(name=found.key, size_bytes=found.size_bytes)
+
+    def open(self, name: str) -> BinaryIO:
+        """A published file."""
+        return open_object(self.store, name)
+
+    def check(self) -> Sequence[Finding]:
+        """Whether the account can be written, read, listed and deleted from."""
+        return [check_store(self.store, folder=self.folder)]
+
+    def _read_marker(self, key: str) -> Marker | None:
+        data = self.store.get(key)
+        return None if data is None else decode_marker(data, where=f"The marker {self.store.url}/{key}")
+
+    def _discard(self, pending: Pending) -> None:
+        with DISCARD.around():
+            self.store.discard(pending)
+
+    # --- publishing
+
+    def _show_one(self, piece: Staged) -> bool:
+        if piece.inline is not None:
+            return self._put(piece, piece.inline) or self._is_shown(piece)
+        upload, parts = str(piece.ref["upload"]), piece.ref["parts"]
+        assert isinstance(parts, list)
+        with COMPLETE.around():
+            self.store.complete(piece.name, upload, [str(part) for part in parts], tag=tag_of(piece.name))
+        if self._is_shown(piece):
+            return True
+        if self._is_staged(piece):
+            raise OutcomeUnknown(f"{self.store.url}/{piece.name} was completed, but is not there.", remedy="Try again.")
+        return self._is_shown(piece)
+
+    def _put(self, piece: Staged, data: bytes) -> bool:
+        """Whether it was not there. Nothing is consumed by a put, and a late one must not bring back what maintenance removed.
+
+        What stood still before its request was signed is seen here; after that, the store refuses a request that is too old.
+        """
+        with PUT.around():
+            waited_s = time.monotonic() - self._looked_s
+            if waited_s > LOOKED_FOR_S:
+                raise Retryable(
+                    f"This driver stood still for {waited_s:.0f} seconds before it put {self.store.url}/{piece.name}.",
+                    remedy="Try again: the mark is looked at first.",
+                )
+            return self.store.put_if_absent(piece.name, data, tag=tag_of(piece.name))
+
+    def _is_staged(self, piece: Staged) -> bool:
+        return self.store.is_pending(piece.name, str(piece.ref["upload"]))
+
+    def _is_shown(self, piece: Staged) -> bool:
+        with LOOK.around():
+            found = self.store.look(piece.name)
+        if found is not None:
+            self._require_ours(found, piece)
+        return found is not None
+
+    def _require_ours(self, found: Found, piece: Staged) -> None:
+        tag = tag_of(piece.name)
+        if (found.size_bytes, found.tag) != (piece.totals.size_bytes, tag):
+            raise ContentConflict(
+                f"{self.store.url}/{piece.name} holds {found.size_bytes} bytes tagged {found.tag!r}, expected "
+                f"{piece.totals.size_bytes} bytes tagged {tag!r}.",
+                remedy="Something else wrote this object. Move it away, then run `penstock recover`.",
+            )

@@ -1,0 +1,29 @@
+"""What `penstock check` finds out about an account on an object store, leaving nothing behind."""
+
+from penstock.blob import BlobStore
+from penstock.errors import PenstockError
+from penstock.model import Finding, new_nonce
+
+
+def check_store(store: BlobStore, *, folder: str) -> Finding:
+    """Whether objects can be written, created once, listed, read and deleted in a scratch folder."""
+    subject, key = f"account {store.url}", f"{folder}check/{new_nonce()}"
+    try:
+        wrong = _tried(store, key)
+    except PenstockError as trouble:
+        return Finding(subject=subject, ok=False, message=f"{trouble.message} {trouble.remedy}")
+    return Finding(subject=subject, ok=wrong is None, message=wrong or "can be written, read, listed and deleted from.")
+
+
+def _tried(store: BlobStore, key: str) -> str | None:
+    folder = key.rpartition("/")[0] + "/"
+    created = store.put_if_absent(key, b"first", tag="check")
+    twice = store.put_if_absent(key, b"second", tag="check")
+    listed = any(found.key == key for found in store.list(folder))
+    data = store.get(key)
+    store.delete(key)
+    if not created or data != b"first":
+        return "what was written is not what is read."
+    if twice:
+        return "created one object twice: it ignores If-None-Match, so no ledger can be kept there."
+    return None if listed else "does not list what was written."

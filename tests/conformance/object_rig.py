@@ -1,0 +1,91 @@
+"""The parquet sink with accounts on a real server, looked at with that store's own client."""
+
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tests.servers.server import Outside, Place
+
+from penstock.model import AccountName, SinkName
+from penstock.sink.parquet import ParquetSink, object_account
+from penstock.sink.parquet.hive import PartitionColumn
+from penstock.testing.conformance import Row, SinkRig
+from penstock.testing.conformance.rig import PIPELINE
+
+KINDS = {"place": pa.string(), "flag": pa.bool_()}
+
+
+class ObjectRig(SinkRig):
+    """Two accounts; `inline_limit_bytes` decides whether files are uploaded or travel inside the decision."""
+
+    whole_batches = False
+    partition_by: tuple[str, ...] = ("flag",)
+    inline_limit_bytes = 0
+
+    def __init__(self, directory: Path, places: Mapping[str, Place], outside: Mapping[str, Outside]) -> None:
+        super().__init__(directory)
+        self.places, self.outside = places, outside
+
+    def make(self) -> ParquetSink:
+        accounts = {AccountName(name): object_account(place.url, options=place.options) for name, place in self.places.items()}
+        return ParquetSink(
+            name=SinkName("lake"),
+            pipeline=PIPELINE,
+            accounts=accounts,
+            route_sql="account",
+            partition_by=self.partition_by,
+            inline_limit_bytes=self.inline_limit_bytes,
+        )
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Account and key of what a reader that only lists finds."""
+        for name in self.places:
+            yield from ((name, key) for key in self.outside[name].listing() if "_penstock/" not in key)
+
+    def read_back(self) -> Iterator[Row]:
+        for name, key in self.files():
+            values = dict(self._value(part) for part in key.split("/") if "=" in part)
+            for row in pq.ParquetFile(io.BytesIO(self.outside[name].get(key))).read().to_pylist():
+                yield {**row, **values}
+
+    def _value(self, directory: str) -> tuple[str, object]:
+        name, _, text = directory.partition("=")
+        return name, PartitionColumn(name=name, index=0, kind=KINDS[name]).value_in(text)
+
+    def unit_of(self, row: Row) -> object:
+        return (row["id"] % len(self.places), *(row[column] for column in self.partition_by))
+
+    def leftovers(self) -> list[str]:
+        return sorted(f"{name}/{upload}" for name in self.places for upload in self.outside[name].uploads())
+
+    def damage(self, kind: str) -> None:
+        name, key = next(self.files())
+        outside = self.outside[name]
+        if kind == "lost":
+            outside.delete(key)
+        elif kind == "doubled":
+            outside.put(key.replace("part-", "copied-"), outside.get(key))
+        elif kind == "foreign":
+            outside.put(key.replace("part-", "foreign-"), _parquet(pa.table({"x": [1]})))
+        else:
+            rows = pq.ParquetFile(io.BytesIO(outside.get(key))).read()
+            column = rows.schema.get_field_index("number")
+            outside.put(key, _parquet(rows.set_column(column, "number", pa.array([7] * len(rows), pa.int64()))))
+
+    def lose_staging(self) -> None:
+        for outside in self.outside.values():
+            outside.lose_uploads()
+
+
+class InlineRig(ObjectRig):
+    """As small batches go."""
+
+    inline_limit_bytes = 1 << 20
+
+
+def _parquet(rows: "pa.Table") -> bytes:
+    file = io.BytesIO()
+    pq.write_table(rows, file)
+    return file.getvalue()

@@ -1,0 +1,24 @@
+"""Every store of objects does what the sink and the ledger rely on, on a real server of each kind."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from tests.conformance.blob_contract import BlobContract
+from tests.servers.fixtures import server
+
+from penstock.blob import BlobStore, open_store
+
+_numbers = count()
+
+
+@pytest.fixture(params=["az", "hdfs", "s3"])
+def store(request: pytest.FixtureRequest) -> Iterator[BlobStore]:
+    place = server(request.param).place(f"blob{next(_numbers)}")
+    opened = open_store(place.url, options=place.options)
+    yield opened
+    opened.close()
+
+
+class TestBlob(BlobContract):
+    pass

@@ -1,0 +1,82 @@
+"""A ledger is refused at the start on a store that does not honour conditions, on a real server."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from tests.servers.fixtures import accounts_on
+
+from penstock.blob.s3 import S3Store
+from penstock.bloburl import parse
+from penstock.errors import Failed, StoreIgnoresConditions, Usage
+from penstock.ledger.blob import BlobLedgerStore
+from penstock.ledger.log import LogLedger
+from penstock.sink.parquet import object_account
+from penstock.testing.conformance.rig import PIPELINE
+
+
+@dataclass(frozen=True, kw_only=True)
+class IgnoringStore(S3Store):
+    """As one behind a proxy that drops the header."""
+
+    def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
+        self.put(key, data, tag=tag)
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookingStore(S3Store):
+    """Looks first and puts then, so that several racing writers win."""
+
+    def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
+        if self.look(key) is not None:
+            return False
+        self.put(key, data, tag=tag)
+        return True
+
+
+@pytest.mark.parametrize("kind", [IgnoringStore, LookingStore])
+def test_a_store_that_ignores_conditions_is_refused(kind: type[S3Store]) -> None:
+    (place, _) = accounts_on(liar="s3")["liar"]
+    store = kind(place=parse(place.url), options=place.options)
+    with pytest.raises(StoreIgnoresConditions):
+        LogLedger(BlobLedgerStore(store), pipeline=PIPELINE).prove()
+
+
+def test_an_honest_store_passes() -> None:
+    (place, _) = accounts_on(honest="s3")["honest"]
+    LogLedger(BlobLedgerStore(S3Store(place=parse(place.url), options=place.options)), pipeline=PIPELINE).prove()
+
+
+def secrets_of(options: "Sequence[str] | object") -> list[str]:
+    assert isinstance(options, dict)
+    return [value for name, value in options.items() if "key" in name]
+
+
+@pytest.mark.parametrize("kind", ["az", "s3"])
+def test_wrong_credentials_are_told_and_not_shown(kind: str) -> None:
+    (place, _) = accounts_on(wrong=kind)["wrong"]
+    name = {"az": "account_key", "s3": "secret_access_key"}[kind]
+    options = {**place.options, name: "d3Jvbmctc2VjcmV0LXdyb25nLXNlY3JldA=="}
+    area = object_account(place.url, options=options).area(pipeline=PIPELINE, sink="lake", account="only")  # type: ignore[arg-type]
+    with pytest.raises(Failed) as caught:
+        area.prepare()
+    assert "credentials" in caught.value.remedy
+    assert not [secret for secret in secrets_of(options) if secret in str(caught.value)]
+
+
+@pytest.mark.parametrize("url", ["s3://no-such-bucket/x", "az://nosuch@penstocktest/x"])
+def test_a_bucket_that_is_not_there_is_told(url: str) -> None:
+    kind = url.partition(":")[0]
+    (place, _) = accounts_on(there=kind)["there"]
+    area = object_account(url, options=place.options).area(pipeline=PIPELINE, sink="lake", account="only")  # type: ignore[arg-type]
+    with pytest.raises(Failed, match=r"no-?such") as caught:
+        area.prepare()
+    assert "Create the bucket or container" in caught.value.remedy
+    (finding,) = area.check()
+    assert not finding.ok
+
+
+def test_an_option_that_a_store_does_not_have_is_told() -> None:
+    with pytest.raises(Usage, match="no option 'regio'"):
+        object_account("s3://bucket/x", options={"regio": "x"})

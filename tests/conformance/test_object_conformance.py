@@ -1,0 +1,74 @@
+"""The parquet sink over object stores passes the suite of all sinks, on a real server of each kind: uploaded and inline."""
+
+import os
+import random
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+import pytest
+from tests.conformance.object_rig import InlineRig, ObjectRig
+from tests.servers.fixtures import server
+
+from penstock.testing.conformance import CrashContract, SinkContract
+
+KINDS = ("az", "hdfs", "s3")
+SLICE = () if os.environ.get("PENSTOCK_SOAK_FAULTS") == "all" else (None,)
+"""Unless all is asked for, each fault is tried on one store, drawn anew for every run."""
+
+_numbers = count()
+RIGS = {"uploaded": ObjectRig, "inline": InlineRig}
+
+
+def rig_on(kind: str, rig: type[ObjectRig], directory: Path) -> ObjectRig:
+    """A rig with two empty accounts."""
+    running = server(kind)
+    places = {name: running.place(f"lake{next(_numbers)}") for name in ("EWR", "JFK")}
+    return rig(directory, places, {name: running.outside(place) for name, place in places.items()})
+
+
+def drawn(kinds: Sequence[str]) -> str:
+    seed = random.randrange(1 << 32)
+    kind = random.Random(seed).choice(kinds)
+    print(f"seed {seed}: {kind}")
+    return kind
+
+
+@pytest.fixture(params=[f"{kind}-{way}" for kind in KINDS for way in RIGS if (kind, way) != ("hdfs", "inline")])
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:
+    kind, way = request.param.split("-")
+    return rig_on(kind, RIGS[way], tmp_path)
+
+
+class TestObjects(SinkContract):
+    pass
+
+
+class TestUploadsKilled(CrashContract):
+    """Every point of staging, publishing and marking: object.prepare, object.stage.begin, and so on."""
+
+    fault_parts = ("object",)
+
+    @pytest.fixture(params=SLICE or KINDS)
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:
+        return rig_on(request.param or drawn(KINDS), ObjectRig, tmp_path)
+
+
+class TestMultipartKilled(CrashContract):
+    """What differs where uploads can be ended."""
+
+    fault_parts = ("multipart",)
+
+    @pytest.fixture(params=SLICE or ("hdfs", "s3"))
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:
+        return rig_on(request.param or drawn(("hdfs", "s3")), ObjectRig, tmp_path)
+
+
+class TestInlineKilled(CrashContract):
+    """What differs where files travel inside the decision."""
+
+    fault_parts = ("inline",)
+
+    @pytest.fixture(params=SLICE or ("az", "s3"))
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> InlineRig:
+        return rig_on(request.param or drawn(("az", "s3")), InlineRig, tmp_path)

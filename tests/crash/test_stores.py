@@ -1,0 +1,94 @@
+"""SIGKILL of driver or worker at random moments, over accounts in object stores and a directory, with a reader listing them all.
+
+CI runs a slice; `make soak` runs PENSTOCK_SOAK_KILLS of them. The seed is printed; PENSTOCK_SEED replays it.
+"""
+
+import os
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.sink.parquet.object.area import LOOKED_FOR_S
+from tests.crash.commandline import penstock
+from tests.crash.killing import kill_often
+from tests.crash.probe import Probe
+from tests.crash.stopping import started
+from tests.crash.world import World, make_world
+from tests.servers.fixtures import accounts_on
+
+KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
+SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
+
+SMALL, LARGE = (20, 200, 2), (6, 60_000, 1)
+"""Files, rows a file and files a batch: files that travel inside the decision, and files that tasks upload."""
+
+PIECES = 12
+"""Files of a batch: account and month of a row belong together."""
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
+def test_random_kills_lose_nothing_and_double_nothing_in_stores(tmp_path: Path, size: tuple[int, int, int]) -> None:
+    seed = SEED + size[0]
+    generator = random.Random(seed)
+    files, rows, per_trigger = size
+    stores = accounts_on(EWR="az", JFK="s3", LGA="hdfs")
+    world = make_world(tmp_path, files=files, rows_per_file=rows, seed=seed, per_trigger=per_trigger, wide=True, stores=stores)
+    with Probe(world) as probe:
+        killed = kill_often(world, generator, wanted=-(-KILLS // 2), files=files, rows_per_file=rows)
+    print(f"PENSTOCK_SEED={SEED} {size}: killed {killed}, the reader looked {probe.passes} times")
+    assert probe.violations == []
+    world.assert_exact()
+    world.assert_verified()
+
+
+@pytest.mark.parametrize(
+    ("fault", "rows"),
+    [("object.publish.complete@3", 8_000), ("object.mark.write@1", 8_000), ("inline.put@3", 100)],
+    ids=["before a completion", "before a mark", "before a small file"],
+)
+def test_a_driver_that_slept_resurrects_nothing(spark: SparkSession, tmp_path: Path, fault: str, rows: int) -> None:
+    """A newer one published, and maintenance removed a month from every account, before it wakes up."""
+    stores = accounts_on(EWR="az", JFK="s3", LGA="hdfs")
+    world = make_world(tmp_path / "world", files=2, rows_per_file=rows, seed=SEED, per_trigger=1, wide=True, stores=stores)
+    with started(world, fault) as older:
+        older.await_that(lambda: is_alone(world, fault), what="everything but what it sleeps before")
+        older.stop()
+        newer = penstock("run", str(world.file), "--json")
+        assert newer.code == 0, str(newer)
+        maintain(world)
+        woken = older.go_on(after_s=LOOKED_FOR_S + 1)
+    assert (woken.code, woken.last["error"]["kind"]) == (4, "Fenced"), str(woken)
+    assert penstock("sweep", str(world.file), "--yes", "--json").code == 0
+    world.assert_exact()
+
+
+def is_alone(world: World, fault: str) -> bool:
+    """Whether nothing else is under way: neither the other sink's transaction, whose lock would sleep too, nor a request."""
+    shown = sum(len(world.listing(account)) for account in world.stores)
+    return in_warehouse(world) > 0 and shown >= (PIECES if fault.startswith("object.mark") else PIECES - 1)
+
+
+def in_warehouse(world: World) -> int:
+    try:
+        with closing(sqlite3.connect(world.root / "warehouse.db")) as connection:
+            return int(connection.execute("SELECT count(*) FROM flights").fetchone()[0])
+    except sqlite3.OperationalError:  # there is no table yet
+        return 0
+
+
+def maintain(world: World) -> None:
+    """What is published may be removed: here a month of every account."""
+    for account, store in world.stores.items():
+        for name in [name for name in world.listing(account) if name.startswith("month=1/")]:
+            store.delete(name)
+        kept = {row: count for row, count in world.expected[account].items() if row[2] != 1}
+        world.expected[account].clear()
+        world.expected[account].update(kept)
+    with closing(sqlite3.connect(world.root / "warehouse.db")) as connection, connection:
+        connection.execute("DELETE FROM flights WHERE month = 1")

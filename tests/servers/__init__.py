@@ -1,0 +1,9 @@
+"""Real servers of the stores that Penstock delivers to: fetched and built by `make servers`, started and stopped by the tests.
+
+A kind of server is a module with `install()`, which raises NotInstalledError where this machine cannot have it, and the context
+manager `running(directory)`, which gives an object with `place(name)`: an empty account.
+"""
+
+from tests.servers import az, hdfs, s3
+
+KINDS = {"az": az, "hdfs": hdfs, "s3": s3}

@@ -1,0 +1,36 @@
+"""Servers for the whole test run, each started when a test first asks for it."""
+
+import atexit
+import tempfile
+from contextlib import ExitStack
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import KINDS
+from tests.servers.server import NotInstalledError, Outside, Place
+
+_running = ExitStack()
+atexit.register(_running.close)
+
+
+_numbers = count()
+
+
+def accounts_on(**kinds: str) -> dict[str, tuple[Place, Outside]]:
+    """An empty account on a server of that kind for each name, with a look from outside."""
+    places = {name: (server(kind), server(kind).place(f"{name.lower()}{next(_numbers)}")) for name, kind in kinds.items()}
+    return {name: (place, running.outside(place)) for name, (running, place) in places.items()}
+
+
+@cache
+def server(kind: str) -> Any:
+    """The running server of that kind. Without it the test is skipped; in CI that is a failure (tests/conftest.py)."""
+    try:
+        directory = Path(_running.enter_context(tempfile.TemporaryDirectory(prefix=f"penstock-{kind}-")))
+        return _running.enter_context(KINDS[kind].running(directory))
+    except NotInstalledError as missing:
+        pytest.skip(str(missing))

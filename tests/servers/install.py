@@ -1,0 +1,30 @@
+"""`python -m tests.servers.install [NAME …]`: fetches and builds the servers that the tests start. `make servers` calls it."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.servers import KINDS
+from tests.servers.server import HOME, NotInstalledError
+
+
+def main(names: list[str]) -> int:
+    """Install all, or those named; says what is missing on this machine."""
+    HOME.mkdir(parents=True, exist_ok=True)
+    chosen = names or sorted(KINDS)
+    with ThreadPoolExecutor() as pool:
+        said = list(pool.map(_install, chosen))
+    print("\n".join(said))
+    return 0 if all(line.endswith("ready") for line in said) else 1
+
+
+def _install(name: str) -> str:
+    try:
+        KINDS[name].install()
+    except (NotInstalledError, OSError, subprocess.CalledProcessError) as trouble:
+        return f"{name}: {trouble}"
+    return f"{name}: ready"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""What every server of these tests is: a process of ours, and accounts on it."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+HOME = Path(os.environ.get("PENSTOCK_SERVERS", Path(__file__).parents[2] / ".servers"))
+"""Where `make servers` puts what it fetched."""
+
+START_S = 120
+_ANSWERS_EVERY_S = 0.02
+
+
+class NotInstalledError(Exception):
+    """The server is not in HOME, or something that it runs on is not on this machine."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """An empty account: its URL and the options that the pipeline file would give."""
+
+    url: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+class Outside(Protocol):
+    """An account looked at from outside, with another client than the product's. Picklable. Keys are relative to the account."""
+
+    def listing(self) -> Mapping[str, object]:
+        """Every object, and what tells it from another of that name."""
+        ...
+
+    def get(self, key: str) -> bytes: ...
+
+    def put(self, key: str, data: bytes) -> None: ...
+
+    def delete(self, key: str) -> None: ...
+
+    def uploads(self) -> Sequence[str]:
+        """Uploads that somebody must end; none where the store ends them."""
+        ...
+
+    def lose_uploads(self) -> None:
+        """As if they had expired."""
+        ...
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def started(command: Sequence[str], *, port: int, log: Path, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
+    """The process once it accepts connections on `port`; what it says goes to `log`."""
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env={**os.environ, **(env or {})}, cwd=log.parent
+        )
+    deadline = time.monotonic() + START_S
+    while not _accepts(port):
+        if process.poll() is not None or time.monotonic() > deadline:
+            stop(process)
+            raise AssertionError(f"{command[0]} did not start: {log.read_text(errors='replace')[-2000:]}")
+        time.sleep(_ANSWERS_EVERY_S)
+    return process
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """By SIGTERM, on which every one of these servers keeps what it acknowledged."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

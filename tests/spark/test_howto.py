@@ -1,0 +1,83 @@
+"""Every page of docs/howto is followed as it stands, on a real server of its store."""
+
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.architecture.reading import ROOT
+from tests.servers import az, s3
+from tests.servers.fixtures import server
+from tests.servers.server import Outside, Place
+from tests.spark.test_readme import feed
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / "docs" / "howto" / f"{page}.md").read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def prepared_s3() -> tuple[dict[str, str], dict[str, Outside]]:
+    running = server("s3")
+    for bucket in ("flights-ewr", "flights-jfk", "flights-state"):
+        running.client().create_bucket(Bucket=bucket)
+    environment = {
+        "AWS_ENDPOINT_URL_S3": running.options["endpoint"],
+        "AWS_ACCESS_KEY_ID": s3.KEY,
+        "AWS_SECRET_ACCESS_KEY": s3.SECRET,
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    return environment, {name: running.outside(Place(f"s3://flights-{name.lower()}/table")) for name in ("EWR", "JFK")}
+
+
+def prepared_azure() -> tuple[dict[str, str], dict[str, Outside]]:
+    running = server("az")
+    running.client().create_container("flights")
+    parts = {"AccountName": az.ACCOUNT, "AccountKey": az.KEY, "BlobEndpoint": running.options["endpoint"]}
+    environment = {"CONNECTION": ";".join(f"{name}={value}" for name, value in parts.items())}
+    return environment, {name: running.outside(Place(f"az://flights@{az.ACCOUNT}/{name.lower()}")) for name in ("EWR", "JFK")}
+
+
+def prepared_hdfs() -> tuple[dict[str, str], dict[str, Outside]]:
+    running = server("hdfs")
+    seen = {name: running.outside(Place(f"hdfs://namenode:8020/lake/{name.lower()}")) for name in ("EWR", "JFK")}
+    return {"WEBHDFS": running.options["webhdfs"]}, seen
+
+
+@pytest.mark.parametrize(("page", "prepared"), [("s3", prepared_s3), ("azure", prepared_azure), ("hdfs", prepared_hdfs)])
+def test_the_page_works(tmp_path: Path, page: str, prepared) -> None:
+    environment, accounts = prepared()
+    sent = Counter(row for row in feed(tmp_path / "incoming").elements() if row[1] in accounts)
+    text = blocks(page, "yaml")[0]
+    (tmp_path / f"{page}.yaml").write_text(text + "transform: {sql: SELECT * FROM flights WHERE origin != 'LGA'}\n")
+    commands = [line.split("#")[0] for block in blocks(page, "sh") for line in block.splitlines() if line.startswith("penstock")]
+    assert len(commands) == 3
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", *shlex.split(command)],
+            cwd=tmp_path,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        assert not [value for value in environment.values() if "Key" in value and value in done.stdout + done.stderr]
+    assert sum((rows_of(store) for store in accounts.values()), Counter()) == sent
+
+
+def rows_of(store: Outside) -> "Counter[tuple[object, ...]]":
+    found: Counter[tuple[object, ...]] = Counter()
+    for name in store.listing():
+        if not name.startswith("_penstock/"):
+            month = int(name.split("/")[-2].removeprefix("month="))
+            rows = pq.ParquetFile(io.BytesIO(store.get(name))).read().to_pylist()
+            found.update((row["id"], row["origin"], month, row["delay"]) for row in rows)
+    return found
