@@ -11,6 +11,9 @@ from tests.conformance.object_rig import InlineRig, ObjectRig
 from tests.servers.fixtures import server
 
 from penstock.testing.conformance import CrashContract, SinkContract
+from penstock.testing.conformance.rig import PIPELINE
+from penstock.testing.conformance.rows import require_equal
+from penstock.testing.conformance.story import live, rows_of, verify
 
 KINDS = ("az", "hdfs", "s3")
 SLICE = () if os.environ.get("PENSTOCK_SOAK_FAULTS") == "all" else (None,)
@@ -42,6 +45,18 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:
 
 class TestObjects(SinkContract):
     pass
+
+
+def test_marks_of_long_ago_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.sink.parquet.object.area.KEPT_MARKS", 4)
+    rig = rig_on("s3", InlineRig, tmp_path)
+    live(rig, range(12))
+    folder = f"_penstock/{PIPELINE}/lake/marks/"
+    marks = [name for name in rig.outside["EWR"].listing() if name.startswith(folder)]
+    assert 4 <= len(marks) <= 8
+    assert verify(rig).ok
+    live(rig, [11, 12])
+    require_equal(rig.read_back(), rig.settle([rows_of(number) for number in range(13)]))
 
 
 class TestUploadsKilled(CrashContract):

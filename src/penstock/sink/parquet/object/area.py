@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import BinaryIO
 
 from penstock.blob import BlobStore, Found, Pending
@@ -25,6 +26,7 @@ READ_MARK = FaultPoint("object.mark.read", "The newest high-water mark of an acc
 WRITE_MARK = FaultPoint("object.mark.write", "A new high-water mark of an account is put.")
 DISCARD = FaultPoint("multipart.discard", "An upload that can never be decided any more is ended.")
 
+KEPT_MARKS = 1_000
 LOOKED_FOR_S = 10.0
 """A driver that stood still for longer between looking at the mark and putting a small file must look again."""
 
@@ -77,9 +79,13 @@ class ObjectArea:
         """Put the mark of this position. The highest counts, so a late one changes nothing. Raises Failed, Retryable."""
         with WRITE_MARK.around():
             self.store.put(mark_key(self.folder, marker.position), encode_marker(marker), tag="mark")
+        if marker.position % KEPT_MARKS == 0:
+            self._forget_marks()
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """End uploads of dead attempts. Raises Failed, Retryable."""
+        """End uploads of dead attempts, and forget marks of long ago. Raises Failed, Retryable."""
+        if not dry_run:
+            self._forget_marks()
         dead = [
             pending
             for pending in self.store.pending("")
@@ -105,6 +111,11 @@ class ObjectArea:
     def _read_marker(self, key: str) -> Marker | None:
         data = self.store.get(key)
         return None if data is None else decode_marker(data, where=f"The marker {self.store.url}/{key}")
+
+    def _forget_marks(self) -> None:
+        """The newest tells what is published, the others only of which ledger an old publication is."""
+        marks = self.store.list(f"{self.folder}marks/", limit=2 * KEPT_MARKS)
+        side_by_side(self.store.delete, [mark.key for mark in islice(marks, KEPT_MARKS, None)])
 
     def _discard(self, pending: Pending) -> None:
         with DISCARD.around():
