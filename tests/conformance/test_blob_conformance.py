@@ -12,7 +12,7 @@ from penstock.blob import BlobStore, open_store
 _numbers = count()
 
 
-@pytest.fixture(params=["az", "hdfs", "s3"])
+@pytest.fixture(params=["az", "gs", "hdfs", "s3"])
 def store(request: pytest.FixtureRequest) -> Iterator[BlobStore]:
     place = server(request.param).place(f"blob{next(_numbers)}")
     opened = open_store(place.url, options=place.options)

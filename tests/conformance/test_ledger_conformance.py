@@ -31,7 +31,7 @@ def place_of(home: str, directory: Path) -> str:
     return f"sqlite:///{directory}/ledger.db" if home == "sqlite" else f"{directory}/ledger"
 
 
-@pytest.fixture(params=["sqlite", "directory", "memory", "az", "hdfs", "s3"])
+@pytest.fixture(params=["sqlite", "directory", "memory", "az", "gs", "hdfs", "s3"])
 def handle(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens one handle after another on the same place."""
     store = MemoryStore()

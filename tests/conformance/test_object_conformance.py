@@ -15,7 +15,7 @@ from penstock.testing.conformance.rig import PIPELINE
 from penstock.testing.conformance.rows import require_equal
 from penstock.testing.conformance.story import live, rows_of, verify
 
-KINDS = ("az", "hdfs", "s3")
+KINDS = ("az", "gs", "hdfs", "s3")
 SLICE = () if os.environ.get("PENSTOCK_SOAK_FAULTS") == "all" else (None,)
 """Unless all is asked for, each fault is tried on one store, drawn anew for every run."""
 
@@ -37,7 +37,9 @@ def drawn(kinds: Sequence[str]) -> str:
     return kind
 
 
-@pytest.fixture(params=[f"{kind}-{way}" for kind in KINDS for way in RIGS if (kind, way) != ("hdfs", "inline")])
+@pytest.fixture(
+    params=[f"{kind}-{way}" for kind in KINDS for way in RIGS if (kind, way) not in {("gs", "inline"), ("hdfs", "inline")}]
+)
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:
     kind, way = request.param.split("-")
     return rig_on(kind, RIGS[way], tmp_path)
@@ -74,9 +76,9 @@ class TestMultipartKilled(CrashContract):
 
     fault_parts = ("multipart",)
 
-    @pytest.fixture(params=SLICE or ("hdfs", "s3"))
+    @pytest.fixture(params=SLICE or ("gs", "hdfs", "s3"))
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:
-        return rig_on(request.param or drawn(("hdfs", "s3")), ObjectRig, tmp_path)
+        return rig_on(request.param or drawn(("gs", "hdfs", "s3")), ObjectRig, tmp_path)
 
 
 class TestInlineKilled(CrashContract):

@@ -32,12 +32,18 @@ PIECES = 12
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
-def test_random_kills_lose_nothing_and_double_nothing_in_stores(tmp_path: Path, size: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    ("size", "kinds"),
+    [(SMALL, {"EWR": "az", "JFK": "s3"}), (LARGE, {"EWR": "gs", "JFK": "s3", "LGA": "hdfs"})],
+    ids=["small, with a directory", "large"],
+)
+def test_random_kills_lose_nothing_and_double_nothing_in_stores(
+    tmp_path: Path, size: tuple[int, int, int], kinds: dict[str, str]
+) -> None:
     seed = SEED + size[0]
     generator = random.Random(seed)
     files, rows, per_trigger = size
-    stores = accounts_on(EWR="az", JFK="s3", LGA="hdfs")
+    stores = accounts_on(**kinds)
     world = make_world(tmp_path, files=files, rows_per_file=rows, seed=seed, per_trigger=per_trigger, wide=True, stores=stores)
     with Probe(world) as probe:
         killed = kill_often(world, generator, wanted=-(-KILLS // 2), files=files, rows_per_file=rows)

@@ -4,6 +4,6 @@ A kind of server is a module with `install()`, which raises NotInstalledError wh
 manager `running(directory)`, which gives an object with `place(name)`: an empty account.
 """
 
-from tests.servers import az, hdfs, s3
+from tests.servers import az, gs, hdfs, s3
 
-KINDS = {"az": az, "hdfs": hdfs, "s3": s3}
+KINDS = {"az": az, "gs": gs, "hdfs": hdfs, "s3": s3}

@@ -45,13 +45,23 @@ def prepared_azure() -> tuple[dict[str, str], dict[str, Outside]]:
     return environment, {name: running.outside(Place(f"az://flights@{az.ACCOUNT}/{name.lower()}")) for name in ("EWR", "JFK")}
 
 
+def prepared_gcs() -> tuple[dict[str, str], dict[str, Outside]]:
+    running = server("gs")
+    for bucket in ("flights-lake", "flights-state"):
+        running.client().create_bucket(bucket)
+    seen = {name: running.outside(Place(f"gs://flights-lake/raw/{name.lower()}")) for name in ("EWR", "JFK")}
+    return {"STORAGE_EMULATOR_HOST": running.options["endpoint"], "GOOGLE_CLOUD_PROJECT": "test"}, seen
+
+
 def prepared_hdfs() -> tuple[dict[str, str], dict[str, Outside]]:
     running = server("hdfs")
     seen = {name: running.outside(Place(f"hdfs://namenode:8020/lake/{name.lower()}")) for name in ("EWR", "JFK")}
     return {"WEBHDFS": running.options["webhdfs"]}, seen
 
 
-@pytest.mark.parametrize(("page", "prepared"), [("s3", prepared_s3), ("azure", prepared_azure), ("hdfs", prepared_hdfs)])
+@pytest.mark.parametrize(
+    ("page", "prepared"), [("s3", prepared_s3), ("azure", prepared_azure), ("gcs", prepared_gcs), ("hdfs", prepared_hdfs)]
+)
 def test_the_page_works(tmp_path: Path, page: str, prepared) -> None:
     environment, accounts = prepared()
     sent = Counter(row for row in feed(tmp_path / "incoming").elements() if row[1] in accounts)

@@ -116,11 +116,6 @@ SINK_MISTAKES = [
         "Write s3://bucket/prefix.",
     ),
     (
-        lake("type: parquet", "accounts: {EWR: gs://bucket/x}"),
-        "f.yaml:8: sinks.lake.accounts.EWR is at gs://, which is not supported by this version.",
-        "This version supports s3://, az://, abfss://, hdfs:// and directories.",
-    ),
-    (
         lake("type: postgres", "url: postgresql://ann:geheim@host/db"),
         "f.yaml:7: sinks.lake.type postgres is not supported by this version.",
         TYPES,
@@ -273,7 +268,7 @@ OTHER_MISTAKES = [
     (
         TOP + SOURCES + SINKS + "ledger: postgresql://ann:geheim@host/db\n",
         "f.yaml:10: ledger is at postgresql://, which is not supported by this version.",
-        "This version keeps the ledger in a SQLite file (sqlite:///path), a directory, or at s3://, az:// or hdfs://.",
+        "This version keeps the ledger in a SQLite file (sqlite:///path), a directory, or at s3://, az://, gs:// or hdfs://.",
     ),
     (
         TOP + SOURCES + SINKS + "ledger: ./state\n",

@@ -10,6 +10,7 @@ from penstock.errors import DependencyMissing
 
 _STORES = {
     "az": ("penstock.blob.azure", "azure_store"),
+    "gs": ("penstock.blob.gcs", "gcs_store"),
     "hdfs": ("penstock.blob.hdfs", "hdfs_store"),
     "s3": ("penstock.blob.s3", "s3_store"),
 }

@@ -14,7 +14,7 @@ from penstock.ledger.sqlite import SqliteLedger
 from penstock.model import PipelineName
 from penstock.protocols import Ledger
 
-SUPPORTED = "sqlite:///FILE, file:///DIRECTORY, the path of a directory, or a URL of s3, az or hdfs"
+SUPPORTED = "sqlite:///FILE, file:///DIRECTORY, the path of a directory, or a URL of s3, az, gs or hdfs"
 _SQLITE, _FILE = "sqlite:///", "file:///"
 
 

@@ -23,7 +23,7 @@ class Account(Settings):
     """One place that the storage writer writes a table to."""
 
     url: AccountUrl = Field(
-        description="Root of the table: `file:///path`, a path relative to the pipeline file, or `s3://`, `az://`, `hdfs://`."
+        description="Root of the table: `file:///path`, a path relative to the pipeline file, or `s3://`, `az://`, `gs://`, `hdfs://`."
     )
     options: Mapping[str, Option] = Field(default_factory=dict, description="Options of the store, such as a region.")
 

@@ -18,8 +18,6 @@ from penstock.spec.secret import remember
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(//)?")
 _SUPPORTED = "This version supports directories on this machine or mounted on it: a path or file:///path"
-_STORES = "This version supports s3://, az://, abfss://, hdfs:// and directories"
-_LATER = "gs"
 _SQLITE = "sqlite:///"
 
 
@@ -92,10 +90,7 @@ def _account_url(value: str, info: ValidationInfo) -> str:
 
 def _blob_url(value: str) -> str:
     try:
-        place = parse(value)
-        if place.kind == _LATER:
-            raise wrong(f"is at {_LATER}://, which is not supported by this version", remedy=f"{_STORES}.")
-        return str(place)
+        return str(parse(value))
     except Usage as mistake:
         raise wrong(f"is no URL of a place at {scheme(value)}://", remedy=mistake.remedy) from mistake
 
@@ -117,7 +112,7 @@ def _ledger(value: str, info: ValidationInfo) -> str:
     if scheme(value) not in {"", "file"}:
         raise wrong(
             f"is at {scheme(value)}://, which is not supported by this version",
-            remedy="This version keeps the ledger in a SQLite file (sqlite:///path), a directory, or at s3://, az:// or hdfs://.",
+            remedy="This version keeps the ledger in a SQLite file (sqlite:///path), a directory, or at s3://, az://, gs:// or hdfs://.",
         )
     return _directory(value, info)
 

@@ -1,0 +1,246 @@
+"""Google Cloud Storage, through its JSON interface.
+
+An upload is a folder of parts outside of the root, in the same bucket. Completing it composes the parts into the object, in one
+step of the store, and removes them, the first one first: from then on nobody can compose them again. Source: Cloud Storage JSON
+API, `objects.compose`; preconditions of `objects.insert`.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import requests
+from google.api_core import exceptions as google
+from google.auth.credentials import AnonymousCredentials
+from google.auth.exceptions import GoogleAuthError, TransportError
+from google.cloud import storage
+
+from penstock.blob.options import require_known
+from penstock.blob.store import Found, Pending
+from penstock.blob.trouble import Trouble, told
+from penstock.bloburl import BlobUrl
+from penstock.errors import Usage
+from penstock.model import new_nonce
+
+OPTIONS = ("project", "credentials_file", "endpoint", "timeout_s")
+_TAG = "penstock"
+_PART_BYTES = 16 * 1024 * 1024
+_COMPOSED_AT_ONCE = 32
+_STAGING = ".penstock-staging"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GcsStore:
+    """A `BlobStore` in one bucket, below a prefix."""
+
+    place: BlobUrl
+    options: Mapping[str, str] = field(repr=False)
+    part_bytes: int = _PART_BYTES
+    dates_requests: bool = False
+    parts_at_once: int = 4
+
+    @property
+    def url(self) -> str:
+        """As `BlobStore.url`."""
+        return str(self.place)
+
+    def put(self, key: str, data: bytes, *, tag: str) -> None:
+        """As `BlobStore.put`."""
+        with self._told("write", key, changes=True):
+            self._upload(self.place.key(key), data, tag=tag)
+
+    def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
+        """As `BlobStore.put_if_absent`."""
+        with self._told("create", key, changes=True):
+            try:
+                self._upload(self.place.key(key), data, tag=tag, if_generation_match=0)
+            except google.PreconditionFailed:
+                return False
+        return True
+
+    def get(self, key: str) -> bytes | None:
+        """As `BlobStore.get`."""
+        with self._told("read", key):
+            return _unless_absent(lambda: bytes(self._blob(self.place.key(key)).download_as_bytes(timeout=self._timeout_s)))
+
+    def read(self, key: str, *, start: int, length: int) -> bytes:
+        """As `BlobStore.read`."""
+        with self._told("read", key):
+            part = {"start": start, "end": start + length - 1, "timeout": self._timeout_s}
+            data = _unless_absent(lambda: bytes(self._blob(self.place.key(key)).download_as_bytes(**part)))
+        if data is None:
+            raise FileNotFoundError(f"{self.url}/{key}")
+        return data
+
+    def look(self, key: str) -> Found | None:
+        """As `BlobStore.look`."""
+        with self._told("look at", key):
+            found = self._bucket.get_blob(self.place.key(key), timeout=self._timeout_s)
+        return None if found is None else Found(key=key, size_bytes=found.size, tag=(found.metadata or {}).get(_TAG))
+
+    def delete(self, key: str) -> None:
+        """As `BlobStore.delete`."""
+        with self._told("delete", key, changes=True):
+            self._delete(self.place.key(key))
+
+    def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
+        """As `BlobStore.list`."""
+        with self._told("list", folder):
+            for found in self._listed(self.place.key(folder), limit=limit):
+                yield Found(key=self.place.name(found.name), size_bytes=found.size, tag=(found.metadata or {}).get(_TAG))
+
+    def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
+        """As `BlobStore.begin`: the end of the folder's name, without a request."""
+        return new_nonce()
+
+    def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
+        """As `BlobStore.put_part`."""
+        with self._told("upload a part of", key, changes=True):
+            self._upload(self._part(key, upload, number), data, tag=upload)
+        return str(number)
+
+    def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:
+        """As `BlobStore.complete`."""
+        names = [self._part(key, upload, int(part)) for part in parts]
+        with self._told("complete", key, changes=True):
+            try:
+                _unless_absent(lambda: self._compose(names, self.place.key(key), tag, aside=self._folder(key, upload)))
+            except google.InternalServerError:  # so an emulator says that the parts are gone
+                if self.is_pending(key, upload):
+                    raise
+            for name in names if len(names) <= _COMPOSED_AT_ONCE else self._names_in(self._folder(key, upload)):
+                self._delete(name)
+
+    def is_pending(self, key: str, upload: str) -> bool:
+        """As `BlobStore.is_pending`: the first part goes first."""
+        with self._told("look at an upload of", key):
+            return bool(self._blob(self._part(key, upload, 0)).exists(timeout=self._timeout_s))
+
+    def pending(self, folder: str) -> Iterator[Pending]:
+        """As `BlobStore.pending`."""
+        seen = set()
+        with self._told("list uploads of", folder):
+            for found in self._listed(f"{self._staging}/"):
+                key, _, upload = found.name[len(self._staging) + 1 :].rpartition("/")[0].rpartition(".")
+                if key.startswith(folder) and (key, upload) not in seen:
+                    seen.add((key, upload))
+                    yield Pending(key=key, upload=upload)
+
+    def discard(self, pending: Pending) -> None:
+        """As `BlobStore.discard`."""
+        with self._told("end an upload of", pending.key, changes=True):
+            for name in self._names_in(self._folder(pending.key, pending.upload)):
+                self._delete(name)
+
+    def close(self) -> None:
+        """As `BlobStore.close`: nothing, other stores of this process use the same client."""
+
+    # --- where things are
+
+    @property
+    def _staging(self) -> str:
+        """Outside of the root, where no listing of the table shows it."""
+        above, slash, name = self.place.prefix.rpartition("/")
+        return f"{above}{slash}{_STAGING}/{name}"
+
+    def _folder(self, key: str, upload: str) -> str:
+        return f"{self._staging}/{key}.{upload}/"
+
+    def _part(self, key: str, upload: str, number: int) -> str:
+        return f"{self._folder(key, upload)}{number:05d}"
+
+    # --- steps
+
+    @property
+    def _timeout_s(self) -> float:
+        return float(self.options.get("timeout_s", "60"))
+
+    @property
+    def _bucket(self) -> Any:
+        return _client(os.getpid(), tuple(sorted(self.options.items()))).bucket(self.place.bucket)
+
+    def _blob(self, name: str) -> Any:
+        return self._bucket.blob(name)
+
+    def _listed(self, prefix: str, *, limit: int | None = None) -> Iterator[Any]:
+        return iter(self._bucket.list_blobs(prefix=prefix, max_results=limit, timeout=self._timeout_s))
+
+    def _names_in(self, folder: str) -> Sequence[str]:
+        return [found.name for found in self._listed(folder)]
+
+    def _upload(self, name: str, data: bytes, *, tag: str, **condition: int) -> None:
+        blob = self._blob(name)
+        blob.metadata = {_TAG: tag}
+        blob.upload_from_string(data, content_type="application/octet-stream", timeout=self._timeout_s, **condition)
+
+    def _compose(self, names: Sequence[str], target: str, tag: str, *, aside: str) -> None:
+        """All at once up to the store's limit; more of them by way of objects aside, of which the last lacks nothing."""
+        while len(names) > _COMPOSED_AT_ONCE:
+            first = f"{aside}composed-{len(names):05d}"
+            self._compose_few(names[:_COMPOSED_AT_ONCE], first, tag)
+            names = [first, *names[_COMPOSED_AT_ONCE:]]
+        self._compose_few(names, target, tag)
+
+    def _compose_few(self, names: Sequence[str], target: str, tag: str) -> None:
+        blob = self._blob(target)
+        blob.metadata, blob.content_type = {_TAG: tag}, "application/octet-stream"
+        blob.compose([self._blob(name) for name in names], timeout=self._timeout_s)
+
+    def _delete(self, name: str) -> None:
+        _unless_absent(lambda: self._blob(name).delete(timeout=self._timeout_s))
+
+    @contextmanager
+    def _told(self, act: str, key: str, *, changes: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except (google.GoogleAPIError, GoogleAuthError, requests.RequestException) as cause:
+            raise told(_trouble_of(cause), act=act, where=f"{self.url}/{key}", changes=changes) from cause
+
+
+def gcs_store(place: BlobUrl, options: Mapping[str, str]) -> GcsStore:
+    """The store at `place`. Raises Usage."""
+    require_known(options, OPTIONS, place=place)
+    if not place.prefix:
+        raise Usage(
+            f"{place} is a whole bucket, and what is staged must lie outside of the table.",
+            remedy=f"Give the table a place in it, such as {place}/table.",
+        )
+    return GcsStore(place=place, options=dict(options))
+
+
+@lru_cache(maxsize=64)
+def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: ARG001 - a fork must not share connections
+    options = dict(given)
+    client_options = {"api_endpoint": options["endpoint"]} if "endpoint" in options else None
+    project = options.get("project")
+    if "credentials_file" in options:
+        return storage.Client.from_service_account_json(
+            options["credentials_file"], project=project, client_options=client_options
+        )
+    credentials = AnonymousCredentials() if client_options is not None else None  # type: ignore[no-untyped-call]
+    return storage.Client(project=project, credentials=credentials, client_options=client_options)
+
+
+def _unless_absent(call: Callable[[], _T]) -> _T | None:
+    try:
+        return call()
+    except google.NotFound as error:
+        if "bucket" in str(error).lower() and "object" not in str(error).lower():
+            raise
+        return None
+
+
+def _trouble_of(cause: Exception) -> Trouble:
+    reason = (str(cause).splitlines() or [type(cause).__name__])[0]
+    if isinstance(cause, google.Forbidden | google.Unauthorized):
+        return Trouble.credentials(reason)
+    if isinstance(cause, GoogleAuthError) and not isinstance(cause, TransportError):
+        return Trouble.credentials(reason)
+    if isinstance(cause, google.NotFound):
+        return Trouble.missing(reason)
+    busy = isinstance(cause, google.TooManyRequests | google.ServiceUnavailable | TransportError)
+    return Trouble.unchanged(reason) if busy else Trouble.unknown(reason)
