@@ -141,6 +141,11 @@ class Account(Protocol):
         """Where pieces wait until they are published, for people."""
         ...
 
+    @property
+    def publishing(self) -> str:
+        """What makes one file appear, for people."""
+        ...
+
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> Area:
         """The part that belongs to this sink. Nothing is touched yet."""
         ...

@@ -100,12 +100,12 @@ class ParquetSink:
         """For `penstock explain`."""
         settings = self._settings
         places = ", ".join(f"{name} in {account.staging}" for name, account in self._accounts.items())
+        published = [f"{account.publishing} in {account.url}" for account in self._accounts.values()]
         parts = f", partitioned by {', '.join(settings.partition_by)}" if settings.partition_by else ""
         size_mb = settings.target_file_size_bytes / 1e6
         return {
             "stage": f"Parquet ({settings.compression}) files of about {size_mb:.0f} MB{parts}, invisible: {places}",
-            "publish": f"one move per file into {', '.join(account.url for account in self._accounts.values())}, "
-            "then the marker of each account",
+            "publish": f"{'; '.join(published)}; then the marker of each account",
         }
 
     def check(self) -> Sequence[Finding]:

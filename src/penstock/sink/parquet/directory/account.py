@@ -36,6 +36,11 @@ class DirectoryAccount:
         """The directory below which every pipeline and sink has its own."""
         return str(self.own_staging or self.root.parent / _STAGING / self.root.name)
 
+    @property
+    def publishing(self) -> str:
+        """A move."""
+        return "one move a file"
+
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> DirectoryArea:
         """The part of one sink. Staging given by option may serve several accounts, so each has its own directory there."""
         staging = Path(self.staging, _segment(pipeline), _segment(sink))

@@ -29,6 +29,12 @@ class ObjectAccount:
         """Uploads are where they will be, and yet nowhere."""
         return f"uploads to {self.store.url} that are not completed"
 
+    @property
+    def publishing(self) -> str:
+        """A completion and a look; a put where the file travelled in the decision."""
+        small = ", or one put of a small one" if self.store.dates_requests else ""
+        return f"one completion and one look a file{small}"
+
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> ObjectArea:  # noqa: ARG002 - one signature
         """The part of one sink."""
         return ObjectArea(store=self.store, folder=own_folder(pipeline, sink))
