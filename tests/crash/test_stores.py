@@ -3,9 +3,13 @@
 CI runs a slice; `make soak` runs PENSTOCK_SOAK_KILLS of them. The seed is printed; PENSTOCK_SEED replays it.
 """
 
+import io
+import json
 import os
 import random
+import signal
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -17,8 +21,9 @@ from tests.crash.commandline import penstock
 from tests.crash.killing import kill_often
 from tests.crash.probe import Probe
 from tests.crash.stopping import started
-from tests.crash.world import World, make_world
+from tests.crash.world import Row, World, account_rows, assert_same, make_world, parquet_rows
 from tests.servers.fixtures import accounts_on
+from tests.servers.server import Outside
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
 SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
@@ -72,6 +77,32 @@ def test_a_driver_that_slept_resurrects_nothing(spark: SparkSession, tmp_path: P
     assert (woken.code, woken.last["error"]["kind"]) == (4, "Fenced"), str(woken)
     assert penstock("sweep", str(world.file), "--yes", "--json").code == 0
     world.assert_exact()
+
+
+def test_one_pipeline_into_all_kinds_at_once(tmp_path: Path) -> None:
+    """Killed in the midst of staging, publishing and marking; every row is in just one of five accounts, once."""
+    world = make_world(tmp_path, files=4, rows_per_file=8_000, seed=SEED, per_trigger=2, wide=True)
+    stores = accounts_on(azure="az", google="gs", amazon="s3", hadoop="hdfs")
+    remote = {name: {"url": place.url, "options": dict(place.options)} for name, (place, _) in stores.items()}
+    world.rewrite(
+        ("{EWR: ./lake/ewr, JFK: ./lake/jfk, LGA: ./lake/lga}", json.dumps({**remote, "local": "./lake/local"})),
+        ("route: {column: origin}", "route: {hash: [id]}"),
+    )
+    for fault in ("object.publish.complete=kill@7", "object.mark.write=kill@2", "inline.put=kill@2"):
+        killed = world.run("run", str(world.file), "--json", faults=fault)
+        assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    done = world.run("run", str(world.file), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {name: rows_of_store(store) for name, (_, store) in stores.items()}
+    found["local"] = account_rows(world.account("local"))
+    assert all(found.values())
+    assert_same("all five", found=sum(found.values(), Counter()), expected=sum(world.expected.values(), Counter()))
+    world.assert_verified()
+
+
+def rows_of_store(store: Outside) -> "Counter[Row]":
+    names = [name for name in store.listing() if not name.startswith("_penstock/")]
+    return sum((parquet_rows(io.BytesIO(store.get(name)), name) for name in names), Counter())
 
 
 def is_alone(world: World, fault: str) -> bool:
