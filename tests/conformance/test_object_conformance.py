@@ -10,6 +10,9 @@ import pytest
 from tests.conformance.object_rig import InlineRig, ObjectRig
 from tests.servers.fixtures import server
 
+from penstock.model import Position, SinkName
+from penstock.sink.parquet import object_account
+from penstock.sink.parquet.object.layout import mark_key, own_folder
 from penstock.testing.conformance import CrashContract, SinkContract
 from penstock.testing.conformance.rig import PIPELINE
 from penstock.testing.conformance.rows import require_equal
@@ -59,6 +62,18 @@ def test_marks_of_long_ago_are_forgotten(tmp_path: Path, monkeypatch: pytest.Mon
     assert verify(rig).ok
     live(rig, [11, 12])
     require_equal(rig.read_back(), rig.settle([rows_of(number) for number in range(13)]))
+
+
+def test_a_mark_that_was_left_aside_is_collected(tmp_path: Path) -> None:
+    rig = rig_on("hdfs", ObjectRig, tmp_path)
+    live(rig, [0])
+    store = object_account(rig.places["EWR"].url, options=rig.places["EWR"].options).store
+    older, newer = (mark_key(own_folder(PIPELINE, SinkName("lake")), Position(number)) for number in (1, 999_999))
+    for key in (older, newer):
+        store.put_part(key, store.begin(key, tag="mark"), 0, b"{}")
+    live(rig, [1])
+    assert len(rig.leftovers()) == 1
+    assert newer in rig.leftovers()[0]
 
 
 class TestUploadsKilled(CrashContract):

@@ -38,7 +38,9 @@ class BlobLedgerStore:
         return (found.key for found in self._store.list(folder))
 
     def sweep(self) -> None:
-        """Nothing: an interrupted put leaves nothing behind."""
+        """As `ConditionalStore.sweep`: what was written aside and never got its place."""
+        for pending in self._store.pending(""):
+            self._store.discard(pending)
 
     def close(self) -> None:
         """Release connections."""

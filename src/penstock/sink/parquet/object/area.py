@@ -86,10 +86,12 @@ class ObjectArea:
         """End uploads of dead attempts, and forget marks of long ago. Raises Failed, Retryable."""
         if not dry_run:
             self._forget_marks()
+        newest = next(self.store.list(f"{self.folder}marks/", limit=1), None)
         dead = [
             pending
             for pending in self.store.pending("")
-            if (attempt := Attempt.find(pending.key)) is not None and cut.is_dead(attempt)
+            if self._is_unplaced(pending.key, newest)
+            or ((attempt := Attempt.find(pending.key)) is not None and cut.is_dead(attempt))
         ]
         side_by_side(self._discard, [] if dry_run else dead)
         return [f"{self.store.url}/{pending.key}" for pending in dead]
@@ -111,6 +113,12 @@ class ObjectArea:
     def _read_marker(self, key: str) -> Marker | None:
         data = self.store.get(key)
         return None if data is None else decode_marker(data, where=f"The marker {self.store.url}/{key}")
+
+    def _is_unplaced(self, key: str, newest: Found | None) -> bool:
+        """Whether a run that was killed left it aside, where it does not count any more: marks are named newest first."""
+        if not key.startswith(self.folder):
+            return False
+        return not key.startswith(f"{self.folder}marks/") or (newest is not None and key >= newest.key)
 
     def _forget_marks(self) -> None:
         """The newest tells what is published, the others only of which ledger an old publication is."""
