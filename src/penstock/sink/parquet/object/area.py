@@ -28,7 +28,7 @@ DISCARD = FaultPoint("multipart.discard", "An upload that can never be decided a
 
 KEPT_MARKS = 1_000
 LOOKED_FOR_S = 10.0
-"""A driver that stood still for longer between looking at the mark and putting a small file must look again."""
+"""After that long without a look at the mark, a driver looks again before it puts a small file: it may have stood still."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,6 +38,7 @@ class ObjectArea:
     store: BlobStore
     folder: str
     _looked_s: float = 0.0
+    _seen: Marker | None = None
 
     @property
     def is_remote(self) -> bool:
@@ -52,11 +53,8 @@ class ObjectArea:
 
     def marker(self) -> Marker | None:
         """The high-water mark. Raises Failed, Retryable, LedgerMismatch, FormatTooNew."""
-        with READ_MARK.around():
-            newest = next(self.store.list(f"{self.folder}marks/", limit=1), None)
-            marker = None if newest is None else self._read_marker(newest.key)
-        self._looked_s = time.monotonic()
-        return marker
+        self._looked_s, self._seen = time.monotonic(), self._newest_marker()
+        return self._seen
 
     def marker_of(self, position: Position) -> Marker | None:
         """The mark of that publication."""
@@ -110,6 +108,11 @@ class ObjectArea:
         """Whether the account can be written, read, listed and deleted from."""
         return [check_store(self.store, folder=self.folder)]
 
+    def _newest_marker(self) -> Marker | None:
+        with READ_MARK.around():
+            newest = next(self.store.list(f"{self.folder}marks/", limit=1), None)
+            return None if newest is None else self._read_marker(newest.key)
+
     def _read_marker(self, key: str) -> Marker | None:
         data = self.store.get(key)
         return None if data is None else decode_marker(data, where=f"The marker {self.store.url}/{key}")
@@ -150,13 +153,18 @@ class ObjectArea:
         What stood still before its request was signed is seen here; after that, the store refuses a request that is too old.
         """
         with PUT.around():
-            waited_s = time.monotonic() - self._looked_s
-            if waited_s > LOOKED_FOR_S:
-                raise Retryable(
-                    f"This driver stood still for {waited_s:.0f} seconds before it put {self.store.url}/{piece.name}.",
-                    remedy="Try again: the mark is looked at first.",
-                )
+            if time.monotonic() - self._looked_s > LOOKED_FOR_S:
+                self._require_same_mark(piece)
             return self.store.put_if_absent(piece.name, data, tag=tag_of(piece.name))
+
+    def _require_same_mark(self, piece: Staged) -> None:
+        looked_s = time.monotonic()
+        if self._newest_marker() != self._seen:
+            raise Retryable(
+                f"Another driver published while this one was about to put {self.store.url}/{piece.name}.",
+                remedy="Try again: the mark is looked at first.",
+            )
+        self._looked_s = looked_s
 
     def _is_staged(self, piece: Staged) -> bool:
         return self.store.is_pending(piece.name, str(piece.ref["upload"]))
