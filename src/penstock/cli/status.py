@@ -93,10 +93,7 @@ def _facts(found: "Status") -> list[tuple[str, object]]:
     checkpoint = found.checkpoint
     return [
         ("last batch", "none yet" if found.last_batch_id is None else found.last_batch_id),
-        (
-            "published",
-            None if found.unsettled is None else f"batch {found.unsettled} at the latest by a start or `penstock recover`",
-        ),
+        ("published", _published(found)),
         ("last entry", when),
         ("generation", None if found.generation is None else f"{found.generation}, opened by {found.owner or 'an older run'}"),
         ("ledger", found.ledger if found.tail is None else f"{found.ledger}, position {found.tail}"),
@@ -104,6 +101,15 @@ def _facts(found: "Status") -> list[tuple[str, object]]:
         ("Spark planned", None if checkpoint is None or checkpoint.planned is None else f"batch {checkpoint.planned}"),
         ("Spark committed", None if checkpoint is None or checkpoint.committed is None else f"batch {checkpoint.committed}"),
     ]
+
+
+def _published(found: "Status") -> str | None:
+    """A run notes with each batch that the one before is everywhere; nobody notes it of the last."""
+    if found.last_batch_id is None:
+        return None
+    if found.unsettled is None:
+        return "everything"
+    return f"everything before batch {found.unsettled}; that one now, or by the next start or `penstock recover`"
 
 
 def add_to(app: typer.Typer) -> None:
