@@ -1,0 +1,77 @@
+"""Stores behind a network that fails: what comes out is exact, and nothing is left.
+
+CI runs a seeded slice, and everything with PENSTOCK_SOAK_FAULTS=all; PENSTOCK_SEED replays a slice.
+"""
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.conformance.object_rig import InlineRig, ObjectRig
+from tests.servers.fixtures import accounts_on, server
+from tests.servers.proxy import KINDS, Proxy, before
+
+from penstock.errors import PenstockError
+from penstock.testing.conformance.rows import require_equal
+from penstock.testing.conformance.story import live, rows_of, verify
+
+STEPS = {
+    "az": {
+        "part": lambda method, path: method == "PUT" and "comp=block&" in path,
+        "completion": lambda method, path: method == "PUT" and "comp=blocklist" in path,
+        "mark": lambda method, path: method == "PUT" and "/marks/" in path,
+        "small file": lambda method, path: method == "PUT" and "/part-" in path,
+    },
+    "gs": {"completion": lambda method, path: method == "POST" and path.partition("?")[0].endswith("/compose")},
+    "hdfs": {"completion": lambda method, path: method == "PUT" and "op=RENAME" in path and "/part-" in path},
+    "s3": {
+        "part": lambda method, path: method == "PUT" and "partNumber=" in path,
+        "completion": lambda method, path: method == "POST" and "uploadId=" in path,
+        "mark": lambda method, path: method == "PUT" and "/marks/" in path,
+        "small file": lambda method, path: method == "PUT" and "/part-" in path,
+    },
+}
+ENDPOINTS = {"az": "endpoint", "gs": "endpoint", "hdfs": "webhdfs", "s3": "endpoint"}
+"""The option that says where the server is."""
+
+TIMES = 2
+CASES = [f"{kind}: {step}: {fault}" for kind, steps in STEPS.items() for step in steps for fault in KINDS]
+
+
+EVERYTHING = os.environ.get("PENSTOCK_SOAK_FAULTS") == "all"
+SLICE = 8
+SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
+
+
+@contextmanager
+def rig_behind(kind: str, directory: Path, rig: type[ObjectRig]) -> Iterator[tuple[Proxy, ObjectRig]]:
+    """Two empty accounts on a server that only the reader reaches directly."""
+    option = ENDPOINTS[kind]
+    with before(server(kind).options[option]) as proxy:
+        stores = accounts_on(EWR=kind, JFK=kind)
+        path = server(kind).options[option].partition("://")[2].partition("/")[2]
+        there = {option: f"{proxy.endpoint}/{path}" if path else proxy.endpoint}
+        places = {name: replace(place, options={**place.options, **there}) for name, (place, _) in stores.items()}
+        yield proxy, rig(directory, places, {name: seen for name, (_, seen) in stores.items()})
+
+
+@pytest.mark.parametrize("case", CASES if EVERYTHING else random.Random(SEED).sample(CASES, SLICE))
+def test_requests_that_fail_lose_nothing_and_double_nothing(tmp_path: Path, case: str) -> None:
+    print(f"PENSTOCK_SEED={SEED}")
+    kind, step, fault = case.split(": ")
+    with rig_behind(kind, tmp_path, InlineRig if step == "small file" else ObjectRig) as (proxy, rig):
+        live(rig, [0])
+        proxy.arm(fault, STEPS[kind][step], times=TIMES)
+        try:
+            live(rig, [1])
+        except PenstockError as told:
+            print(f"told: {told}")
+        assert proxy.hits == TIMES
+        live(rig, [1, 2])
+        require_equal(rig.read_back(), rig.settle([rows_of(number) for number in range(3)]))
+        assert verify(rig).ok
+        assert list(rig.leftovers()) == []

@@ -1,0 +1,132 @@
+"""A network that fails: an HTTP proxy before a real server that loses answers, says to slow down, or breaks off in a request."""
+
+import http.client
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+Matches = Callable[[str, str], bool]
+"""Of a method and a path with its query."""
+
+KINDS = ("lost", "slow down", "reset")
+_PER_HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
+
+
+class Proxy(ThreadingHTTPServer):
+    """Fails the first `times` requests that match, in one of KINDS."""
+
+    daemon_threads = True
+
+    def __init__(self, target: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.target = urlsplit(target).netloc
+        self.kind, self.matches, self.left = "", _nothing, 0
+        self.hits = 0
+        self._lock = threading.Lock()
+
+    @property
+    def endpoint(self) -> str:
+        """To be given instead of the server's."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def arm(self, kind: str, matches: Matches, *, times: int) -> None:
+        """From now on."""
+        self.kind, self.matches, self.left, self.hits = kind, matches, times, 0
+
+    def due(self, method: str, path: str) -> str:
+        """The kind of fault for this request, empty for none."""
+        with self._lock:
+            if self.left == 0 or not self.matches(method, path):
+                return ""
+            self.left -= 1
+            self.hits += 1
+            return self.kind
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Proxy
+
+    def _handle(self) -> None:
+        kind = self.server.due(self.command, self.path)
+        length = int(self.headers.get("Content-Length") or 0)
+        if kind == "reset":
+            self.rfile.read(length // 2)
+            self._break_off()
+            return
+        body = self.rfile.read(length)
+        if kind == "slow down":
+            self._answer(503, [("Retry-After", "1"), ("Content-Type", "text/plain")], b"slow down")
+            return
+        status, headers, data = self._forward(body)
+        if kind == "lost":
+            self._break_off()
+            return
+        self._answer(status, headers, data)
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _handle  # noqa: N815 - named by http.server
+
+    def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        there = http.client.HTTPConnection(self.server.target, timeout=30)
+        try:
+            there.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() != "expect":
+                    there.putheader(name, value)
+            there.endheaders(body or None)
+            answer = there.getresponse()
+            return answer.status, answer.getheaders(), answer.read()
+        finally:
+            there.close()
+
+    def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes) -> None:
+        self.send_response_only(status)
+        lengths = [value for name, value in headers if name.lower() == "content-length"]
+        for name, value in headers:
+            if name.lower() not in _PER_HOP:
+                self.send_header(name, value)
+        self.send_header("Content-Length", lengths[0] if self.command == "HEAD" and lengths else str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _break_off(self) -> None:
+        """With a reset, not a polite end."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+        self.close_connection = True
+        self.rfile = self.wfile = _Closed()
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - named by http.server
+        """Silence."""
+
+
+class _Closed:
+    """For the handler to finish with."""
+
+    closed = True
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _nothing(method: str, path: str) -> bool:
+    return False
+
+
+@contextmanager
+def before(target: str) -> Iterator[Proxy]:
+    """A proxy before the server at `target`."""
+    proxy = Proxy(target)
+    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        proxy.shutdown()
+        proxy.server_close()
+        thread.join()
