@@ -40,6 +40,14 @@ class Cluster:
         return f"spark://127.0.0.1:{self._port}"
 
     def __enter__(self) -> "Cluster":
+        try:
+            self._start_all()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _start_all(self) -> None:
         ports = ["--port", str(self._port), "--webui-port", str(self._page)]
         self._start("master", "127.0.0.1", f"{_CLASS}.master.Master", "--host", "127.0.0.1", *ports)
         self._await(lambda: self._state() is not None)
@@ -48,7 +56,6 @@ class Cluster:
             options = ["--host", host, "--webui-port", str(free_port()), "-c", "1", "-m", "1g"]
             self._start(f"worker{number}", host, f"{_CLASS}.worker.Worker", *options, self.url)
         self._await(lambda: self._alive() == self._workers)
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for process in reversed(self._processes):
@@ -75,7 +82,7 @@ class Cluster:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=5) as answer:
                 state: dict[str, Any] = json.load(answer)
                 return state
-        except (urllib.error.URLError, OSError):
+        except (urllib.error.URLError, OSError, json.JSONDecodeError):  # its page answers before it has its state
             return None
 
     def _alive(self) -> int:
