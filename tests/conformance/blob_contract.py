@@ -1,12 +1,14 @@
 """What every `BlobStore` must do, on a real server. A subclass named `Test…` needs a fixture `store` on an empty account."""
 
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import pytest
 
 from penstock.blob import BlobStore, Pending
+from penstock.blob.counting import requests_to
 from penstock.blob.ranged import open_object
 
 HOSTILE = "table/month=%2E%2F/näme with spaces & 100%25+more/part-#1?.parquet"
@@ -23,6 +25,24 @@ def uploaded(store: BlobStore, key: str, *parts: bytes, tag: str = "tag") -> tup
 
 
 class BlobContract:
+    # --- requests
+
+    def test_every_request_is_counted_for_its_store(self, store: BlobStore) -> None:
+        def spent(act: Callable[[], object]) -> int:
+            before = requests_to(store.url)
+            act()
+            return requests_to(store.url) - before
+
+        assert spent(lambda: store.put("a", b"x", tag="t")) >= 1
+        assert spent(lambda: [store.delete(key) for key in ("b", "c", "d")]) == 3
+        assert spent(lambda: [list(store.list()) for _ in range(5)]) >= 5
+        with ThreadPoolExecutor(4) as pool:
+            assert spent(lambda: list(pool.map(store.get, ["a"] * 20))) >= 20
+        listed = store.list()
+        next(listed)
+        assert requests_to(f"{store.url}/elsewhere") == 0
+        assert spent(lambda: None) == 0
+
     # --- objects
 
     def test_what_was_put_is_there_whole_with_its_tag(self, store: BlobStore) -> None:
@@ -129,10 +149,7 @@ class BlobContract:
     def test_another_process_can_complete_it(self, store: BlobStore) -> None:
         upload, told = uploaded(store, "t/file", b"data")
         other: BlobStore = pickle.loads(pickle.dumps(store))
-        try:
-            other.complete("t/file", upload, told, tag="tag")
-        finally:
-            other.close()
+        other.complete("t/file", upload, told, tag="tag")
         assert store.get("t/file") == b"data"
 
     def test_completing_again_changes_nothing(self, store: BlobStore) -> None:

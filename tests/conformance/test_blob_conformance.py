@@ -1,6 +1,5 @@
 """Every store of objects does what the sink and the ledger rely on, on a real server of each kind."""
 
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -13,11 +12,9 @@ _numbers = count()
 
 
 @pytest.fixture(params=["az", "gs", "hdfs", "s3"])
-def store(request: pytest.FixtureRequest) -> Iterator[BlobStore]:
+def store(request: pytest.FixtureRequest) -> BlobStore:
     place = server(request.param).place(f"blob{next(_numbers)}")
-    opened = open_store(place.url, options=place.options)
-    yield opened
-    opened.close()
+    return open_store(place.url, options=place.options)
 
 
 class TestBlob(BlobContract):

@@ -80,3 +80,10 @@ def test_a_bucket_that_is_not_there_is_told(url: str) -> None:
 def test_an_option_that_a_store_does_not_have_is_told() -> None:
     with pytest.raises(Usage, match="no option 'regio'"):
         object_account("s3://bucket/x", options={"regio": "x"})
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "many", "nan", "inf"])
+@pytest.mark.parametrize("name", ["attempts", "timeout_s"])
+def test_an_option_that_should_be_a_number_is_told(name: str, given: str) -> None:
+    with pytest.raises(Usage, match=f"The option '{name}' of an account on s3:// is '{given}', expected a"):
+        object_account("s3://bucket/x", options={name: given})

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from tests.crash.commandline import Ended, penstock
 from tests.crash.killing import await_that, kill_session
 from tests.crash.probe import Probe
+from tests.crash.trouble import assert_continues, run
 from tests.crash.world import ACCOUNTS, Row, World, account_rows, database_rows, make_world
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -30,10 +31,6 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
     return made
 
 
-def run(world: World, *options: str) -> Ended:
-    return penstock("run", str(world.file), "--json", *options)
-
-
 def feed(world: World, *, files: int = 2) -> None:
     world.feed(random.Random(f"{SEED} {len(list((world.root / 'incoming').iterdir()))}"), files=files, rows_per_file=40)
 
@@ -45,16 +42,6 @@ def assert_refused(ended: Ended, kind: str, *, code: int = 3, remedy: str) -> No
     assert len(lines) == 2, ended.err
     assert lines[0].startswith("error: ")
     assert remedy in lines[1]
-
-
-def assert_continues(world: World) -> None:
-    """What is there already is exact, and so is what comes next."""
-    feed(world)
-    done = run(world)
-    assert done.code == 0, str(done)
-    world.assert_exact()
-    verified = penstock("verify", str(world.file), "--json")
-    assert verified.code == 0, str(verified)
 
 
 def remove(world: World, *entries: str) -> None:

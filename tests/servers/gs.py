@@ -1,15 +1,12 @@
 """fake-gcs-server, an emulator of Google Cloud Storage, in memory."""
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.servers.server import HOME, NotInstalledError, Place, free_port, started, stop
+from tests.servers.server import HOME, NotInstalledError, Place, build, free_port, started, stop
 
 MODULE = "github.com/fsouza/fake-gcs-server@v1.56.1"
 BINARY = HOME / "bin" / "fake-gcs-server"
@@ -17,11 +14,7 @@ BINARY = HOME / "bin" / "fake-gcs-server"
 
 def install() -> None:
     """Build it, unless it is there."""
-    if not BINARY.exists():
-        go = shutil.which("go")
-        if go is None:
-            raise NotInstalledError("fake-gcs-server is built by Go, which is not on PATH")
-        subprocess.run([go, "install", MODULE], env={**os.environ, "GOBIN": str(BINARY.parent)}, check=True)
+    build(MODULE, BINARY)
 
 
 class GcsServer:

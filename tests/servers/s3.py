@@ -1,15 +1,12 @@
 """versitygw, an S3 server with working conditional writes and multipart uploads, over a directory."""
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.servers.server import HOME, NotInstalledError, Place, free_port, started, stop
+from tests.servers.server import HOME, NotInstalledError, Place, build, free_port, started, stop
 
 MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 BINARY = HOME / "bin" / "versitygw"
@@ -18,11 +15,7 @@ KEY, SECRET = "penstock-test", "penstock-test-secret"
 
 def install() -> None:
     """Build it, unless it is there."""
-    if not BINARY.exists():
-        go = shutil.which("go")
-        if go is None:
-            raise NotInstalledError("versitygw is built by Go, which is not on PATH")
-        subprocess.run([go, "install", MODULE], env={**os.environ, "GOBIN": str(BINARY.parent)}, check=True)
+    build(MODULE, BINARY)
 
 
 class S3Server:

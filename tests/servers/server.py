@@ -1,6 +1,7 @@
 """What every server of these tests is: a process of ours, and accounts on it."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -49,6 +50,15 @@ class Outside(Protocol):
     def lose_uploads(self) -> None:
         """As if they had expired."""
         ...
+
+
+def build(module: str, binary: Path) -> None:
+    """Have Go build it, unless it is there."""
+    if not binary.exists():
+        go = shutil.which("go")
+        if go is None:
+            raise NotInstalledError(f"{binary.name} is built by Go, which is not on PATH")
+        subprocess.run([go, "install", module], env={**os.environ, "GOBIN": str(binary.parent)}, check=True)
 
 
 def free_port() -> int:

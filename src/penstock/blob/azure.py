@@ -6,10 +6,10 @@ after the last one was staged, and cannot be removed before. Source: Azure Stora
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from azure.core.exceptions import (
     AzureError,
@@ -21,15 +21,16 @@ from azure.core.exceptions import (
 )
 from azure.storage.blob import BlobBlock, BlobServiceClient, ContainerClient, ExponentialRetry
 
+from penstock.blob.counting import sent
 from penstock.blob.options import require_known
+from penstock.blob.placed import TAG, PlacedStore
 from penstock.blob.store import Found, Pending
-from penstock.blob.trouble import Trouble, told
+from penstock.blob.trouble import Trouble
 from penstock.bloburl import BlobUrl
 from penstock.errors import DependencyMissing
 from penstock.model import new_nonce
 
 OPTIONS = ("connection_string", "account_key", "sas_token", "endpoint", "api_version", "attempts", "timeout_s")
-_TAG = "penstock"
 _FOLDER = "hdi_isfolder"
 """Set on the directories that a hierarchical namespace lists among its blobs."""
 _PAGE = 5_000
@@ -42,30 +43,24 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AzureStore:
+class AzureStore(PlacedStore):
     """A `BlobStore` in one container."""
 
-    place: BlobUrl
-    options: Mapping[str, str] = field(repr=False)
+    failures: ClassVar = (AzureError,)
     part_bytes: int = _PART_BYTES
     dates_requests: bool = True
     parts_at_once: int = 4
 
-    @property
-    def url(self) -> str:
-        """As `BlobStore.url`."""
-        return str(self.place)
-
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         """As `BlobStore.put`."""
         with self._told("write", key, changes=True):
-            self._blob(key).upload_blob(data, overwrite=True, metadata={_TAG: tag})
+            self._blob(key).upload_blob(data, overwrite=True, metadata={TAG: tag})
 
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
         """As `BlobStore.put_if_absent`."""
         with self._told("create", key, changes=True):
             try:
-                self._blob(key).upload_blob(data, overwrite=False, metadata={_TAG: tag})
+                self._blob(key).upload_blob(data, overwrite=False, metadata={TAG: tag})
             except ResourceExistsError:
                 return False
         return True
@@ -75,19 +70,11 @@ class AzureStore:
         with self._told("read", key):
             return _unless_absent(lambda: bytes(self._blob(key).download_blob().readall()))
 
-    def read(self, key: str, *, start: int, length: int) -> bytes:
-        """As `BlobStore.read`."""
-        with self._told("read", key):
-            data = _unless_absent(lambda: bytes(self._blob(key).download_blob(offset=start, length=length).readall()))
-        if data is None:
-            raise FileNotFoundError(f"{self.url}/{key}")
-        return data
-
     def look(self, key: str) -> Found | None:
         """As `BlobStore.look`."""
         with self._told("look at", key):
             found = _unless_absent(self._blob(key).get_blob_properties)
-        return None if found is None else Found(key=key, size_bytes=found.size, tag=(found.metadata or {}).get(_TAG))
+        return None if found is None else Found(key=key, size_bytes=found.size, tag=(found.metadata or {}).get(TAG))
 
     def delete(self, key: str) -> None:
         """As `BlobStore.delete`."""
@@ -96,9 +83,8 @@ class AzureStore:
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
         """As `BlobStore.list`."""
-        with self._told("list", folder):
-            for found in islice(self._listed(folder, min(limit or _PAGE, _PAGE)), limit):
-                yield Found(key=self.place.name(found.name), size_bytes=found.size, tag=(found.metadata or {}).get(_TAG))
+        for found in islice(self._listed(folder, min(limit or _PAGE, _PAGE)), limit):
+            yield Found(key=self.place.name(found.name), size_bytes=found.size, tag=(found.metadata or {}).get(TAG))
 
     def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
         """As `BlobStore.begin`: a name that all block ids begin with, without a request."""
@@ -117,7 +103,7 @@ class AzureStore:
             raise ValueError(f"an upload of {key} without parts")
         with self._told("complete", key, changes=True):
             try:
-                self._blob(key).commit_block_list([BlobBlock(part) for part in parts], metadata={_TAG: tag})
+                self._blob(key).commit_block_list([BlobBlock(part) for part in parts], metadata={TAG: tag})
             except HttpResponseError as error:
                 if _code_of(error) not in _CONSUMED:
                     raise
@@ -135,43 +121,35 @@ class AzureStore:
     def discard(self, pending: Pending) -> None:
         """Nothing: uncommitted blocks cannot be removed, and expire."""
 
-    def close(self) -> None:
-        """As `BlobStore.close`."""
-        made = self.__dict__.pop("_made", None)
-        if made is not None:
-            made[1].close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_made"}
-
     # --- steps
 
     @property
     def _container(self) -> ContainerClient:
-        """The client of this process: a forked child must not share its parent's connections."""
-        made = self.__dict__.get("_made")
-        if made is None or made[0] != os.getpid():
-            client = _new_client(self.place, self.options).get_container_client(self.place.bucket)
-            made = self.__dict__["_made"] = (os.getpid(), client)
-        client = made[1]
-        assert isinstance(client, ContainerClient)
-        return client
+        return _client(os.getpid(), self.place.host, self._settings).get_container_client(self.place.bucket)
+
+    def _range(self, key: str, start: int, length: int) -> bytes | None:
+        return _unless_absent(lambda: bytes(self._blob(key).download_blob(offset=start, length=length).readall()))
 
     def _blob(self, key: str) -> Any:
         return self._container.get_blob_client(self.place.key(key))
 
     def _listed(self, folder: str, page: int) -> Iterator[Any]:
         prefix = self.place.key(folder)
-        for found in self._container.list_blobs(name_starts_with=prefix, results_per_page=page, include=["metadata"]):
+        blobs = self._container.list_blobs(name_starts_with=prefix, results_per_page=page, include=["metadata"])
+        for found in self._each("list", folder, blobs):
             if (found.metadata or {}).get(_FOLDER) != "true":
                 yield found
 
-    @contextmanager
-    def _told(self, act: str, key: str, *, changes: bool = False) -> Iterator[None]:
-        try:
-            yield
-        except AzureError as cause:
-            raise told(_trouble_of(cause), act=act, where=f"{self.url}/{key}", changes=changes) from cause
+    @staticmethod
+    def _trouble_of(cause: Exception) -> Trouble:
+        reason = (str(cause).splitlines() or [type(cause).__name__])[0]
+        if isinstance(cause, HttpResponseError):
+            if isinstance(cause, ClientAuthenticationError) or cause.status_code in _FORBIDDEN:
+                return Trouble.credentials(reason)
+            if _code_of(cause) in _MISSING:
+                return Trouble.missing(reason)
+            return Trouble.unchanged(reason) if cause.status_code in _UNCHANGED else Trouble.unknown(reason)
+        return Trouble.unchanged(reason) if isinstance(cause, ServiceRequestError) else Trouble.unknown(reason)
 
 
 def azure_store(place: BlobUrl, options: Mapping[str, str]) -> AzureStore:
@@ -180,33 +158,35 @@ def azure_store(place: BlobUrl, options: Mapping[str, str]) -> AzureStore:
     return AzureStore(place=place, options=dict(options))
 
 
-def _new_client(place: BlobUrl, options: Mapping[str, str]) -> BlobServiceClient:
+@lru_cache(maxsize=64)
+def _client(process: int, host: str, given: tuple[tuple[str, str], ...]) -> BlobServiceClient:  # noqa: ARG001 - never shared by a fork
+    options = dict(given)
     timeout_s = float(options.get("timeout_s", "60"))
     settings: dict[str, Any] = {
         "retry_policy": ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=int(options.get("attempts", "5")) - 1),
         "connection_timeout": min(timeout_s, 10.0),
         "read_timeout": timeout_s,
+        "raw_request_hook": sent,
     }
     if "api_version" in options:
         settings["api_version"] = options["api_version"]
     if "connection_string" in options:
         return BlobServiceClient.from_connection_string(options["connection_string"], **settings)
-    host = place.host if "." in place.host else f"{place.host}.blob.core.windows.net"
-    endpoint = options.get("endpoint", f"https://{host}")
-    return BlobServiceClient(endpoint, credential=_credential(place, options), **settings)
+    endpoint = options.get("endpoint", f"https://{host if '.' in host else f'{host}.blob.core.windows.net'}")
+    return BlobServiceClient(endpoint, credential=_credential(host, options), **settings)
 
 
-def _credential(place: BlobUrl, options: Mapping[str, str]) -> Any:
+def _credential(host: str, options: Mapping[str, str]) -> Any:
     """A SAS or account key where given, else whoever this process is to Azure: workload identity, managed identity, CLI login."""
     if "sas_token" in options:
         return options["sas_token"]
     if "account_key" in options:
-        return {"account_name": place.host.partition(".")[0], "account_key": options["account_key"]}
+        return {"account_name": host.partition(".")[0], "account_key": options["account_key"]}
     try:
         from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - not needed by those who give a key
     except ImportError as cause:
         raise DependencyMissing(
-            f"{place} has neither account_key, sas_token nor connection_string, and azure-identity is not installed.",
+            f"{host} has neither account_key, sas_token nor connection_string, and azure-identity is not installed.",
             remedy="Give one of the options, or pip install azure-identity on the driver and on every executor.",
         ) from cause
     return DefaultAzureCredential()
@@ -224,14 +204,3 @@ def _unless_absent(call: Callable[[], _T]) -> _T | None:
 def _code_of(error: HttpResponseError) -> str:
     code = getattr(error, "error_code", None)
     return str(getattr(code, "value", code or ""))
-
-
-def _trouble_of(cause: AzureError) -> Trouble:
-    reason = (str(cause).splitlines() or [type(cause).__name__])[0]
-    if isinstance(cause, HttpResponseError):
-        if isinstance(cause, ClientAuthenticationError) or cause.status_code in _FORBIDDEN:
-            return Trouble.credentials(reason)
-        if _code_of(cause) in _MISSING:
-            return Trouble.missing(reason)
-        return Trouble.unchanged(reason) if cause.status_code in _UNCHANGED else Trouble.unknown(reason)
-    return Trouble.unchanged(reason) if isinstance(cause, ServiceRequestError) else Trouble.unknown(reason)

@@ -7,10 +7,9 @@ API, `objects.compose`; preconditions of `objects.insert`.
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import requests
 from google.api_core import exceptions as google
@@ -18,35 +17,29 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import storage
 
+from penstock.blob.http import CountedRequests
 from penstock.blob.options import require_known
+from penstock.blob.placed import STAGING, TAG, PlacedStore
 from penstock.blob.store import Found, Pending
-from penstock.blob.trouble import Trouble, told
+from penstock.blob.trouble import Trouble
 from penstock.bloburl import BlobUrl
 from penstock.errors import Usage
 from penstock.model import new_nonce
 
 OPTIONS = ("project", "credentials_file", "endpoint", "timeout_s")
-_TAG = "penstock"
 _PART_BYTES = 16 * 1024 * 1024
 _COMPOSED_AT_ONCE = 32
-_STAGING = ".penstock-staging"
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GcsStore:
+class GcsStore(PlacedStore):
     """A `BlobStore` in one bucket, below a prefix."""
 
-    place: BlobUrl
-    options: Mapping[str, str] = field(repr=False)
+    failures: ClassVar = (google.GoogleAPIError, GoogleAuthError, requests.RequestException)
     part_bytes: int = _PART_BYTES
     dates_requests: bool = False
     parts_at_once: int = 4
-
-    @property
-    def url(self) -> str:
-        """As `BlobStore.url`."""
-        return str(self.place)
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         """As `BlobStore.put`."""
@@ -67,20 +60,11 @@ class GcsStore:
         with self._told("read", key):
             return _unless_absent(lambda: bytes(self._blob(self.place.key(key)).download_as_bytes(timeout=self._timeout_s)))
 
-    def read(self, key: str, *, start: int, length: int) -> bytes:
-        """As `BlobStore.read`."""
-        with self._told("read", key):
-            part = {"start": start, "end": start + length - 1, "timeout": self._timeout_s}
-            data = _unless_absent(lambda: bytes(self._blob(self.place.key(key)).download_as_bytes(**part)))
-        if data is None:
-            raise FileNotFoundError(f"{self.url}/{key}")
-        return data
-
     def look(self, key: str) -> Found | None:
         """As `BlobStore.look`."""
         with self._told("look at", key):
             found = self._bucket.get_blob(self.place.key(key), timeout=self._timeout_s)
-        return None if found is None else Found(key=key, size_bytes=found.size, tag=(found.metadata or {}).get(_TAG))
+        return None if found is None else Found(key=key, size_bytes=found.size, tag=(found.metadata or {}).get(TAG))
 
     def delete(self, key: str) -> None:
         """As `BlobStore.delete`."""
@@ -89,9 +73,8 @@ class GcsStore:
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
         """As `BlobStore.list`."""
-        with self._told("list", folder):
-            for found in self._listed(self.place.key(folder), limit=limit):
-                yield Found(key=self.place.name(found.name), size_bytes=found.size, tag=(found.metadata or {}).get(_TAG))
+        for found in self._each("list", folder, self._listed(self.place.key(folder), limit=limit)):
+            yield Found(key=self.place.name(found.name), size_bytes=found.size, tag=(found.metadata or {}).get(TAG))
 
     def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
         """As `BlobStore.begin`: the end of the folder's name, without a request."""
@@ -123,12 +106,11 @@ class GcsStore:
     def pending(self, folder: str) -> Iterator[Pending]:
         """As `BlobStore.pending`."""
         seen = set()
-        with self._told("list uploads of", folder):
-            for found in self._listed(f"{self._staging}/"):
-                key, _, upload = found.name[len(self._staging) + 1 :].rpartition("/")[0].rpartition(".")
-                if key.startswith(folder) and (key, upload) not in seen:
-                    seen.add((key, upload))
-                    yield Pending(key=key, upload=upload)
+        for found in self._each("list uploads of", folder, self._listed(f"{self._staging}/")):
+            key, _, upload = found.name[len(self._staging) + 1 :].rpartition("/")[0].rpartition(".")
+            if key.startswith(folder) and (key, upload) not in seen:
+                seen.add((key, upload))
+                yield Pending(key=key, upload=upload)
 
     def discard(self, pending: Pending) -> None:
         """As `BlobStore.discard`."""
@@ -136,16 +118,13 @@ class GcsStore:
             for name in self._names_in(self._folder(pending.key, pending.upload)):
                 self._delete(name)
 
-    def close(self) -> None:
-        """As `BlobStore.close`: nothing, other stores of this process use the same client."""
-
     # --- where things are
 
     @property
     def _staging(self) -> str:
         """Outside of the root, where no listing of the table shows it."""
         above, slash, name = self.place.prefix.rpartition("/")
-        return f"{above}{slash}{_STAGING}/{name}"
+        return f"{above}{slash}{STAGING}/{name}"
 
     def _folder(self, key: str, upload: str) -> str:
         return f"{self._staging}/{key}.{upload}/"
@@ -161,7 +140,11 @@ class GcsStore:
 
     @property
     def _bucket(self) -> Any:
-        return _client(os.getpid(), tuple(sorted(self.options.items()))).bucket(self.place.bucket)
+        return _client(os.getpid(), self._settings).bucket(self.place.bucket)
+
+    def _range(self, key: str, start: int, length: int) -> bytes | None:
+        part = {"start": start, "end": start + length - 1, "timeout": self._timeout_s}
+        return _unless_absent(lambda: bytes(self._blob(self.place.key(key)).download_as_bytes(**part)))
 
     def _blob(self, name: str) -> Any:
         return self._bucket.blob(name)
@@ -174,7 +157,7 @@ class GcsStore:
 
     def _upload(self, name: str, data: bytes, *, tag: str, **condition: int) -> None:
         blob = self._blob(name)
-        blob.metadata = {_TAG: tag}
+        blob.metadata = {TAG: tag}
         blob.upload_from_string(data, content_type="application/octet-stream", timeout=self._timeout_s, **condition)
 
     def _compose(self, names: Sequence[str], target: str, tag: str, *, aside: str) -> None:
@@ -187,18 +170,23 @@ class GcsStore:
 
     def _compose_few(self, names: Sequence[str], target: str, tag: str) -> None:
         blob = self._blob(target)
-        blob.metadata, blob.content_type = {_TAG: tag}, "application/octet-stream"
+        blob.metadata, blob.content_type = {TAG: tag}, "application/octet-stream"
         blob.compose([self._blob(name) for name in names], timeout=self._timeout_s)
 
     def _delete(self, name: str) -> None:
         _unless_absent(lambda: self._blob(name).delete(timeout=self._timeout_s))
 
-    @contextmanager
-    def _told(self, act: str, key: str, *, changes: bool = False) -> Iterator[None]:
-        try:
-            yield
-        except (google.GoogleAPIError, GoogleAuthError, requests.RequestException) as cause:
-            raise told(_trouble_of(cause), act=act, where=f"{self.url}/{key}", changes=changes) from cause
+    @staticmethod
+    def _trouble_of(cause: Exception) -> Trouble:
+        reason = (str(cause).splitlines() or [type(cause).__name__])[0]
+        if isinstance(cause, google.Forbidden | google.Unauthorized):
+            return Trouble.credentials(reason)
+        if isinstance(cause, GoogleAuthError) and not isinstance(cause, TransportError):
+            return Trouble.credentials(reason)
+        if isinstance(cause, google.NotFound):
+            return Trouble.missing(reason)
+        busy = isinstance(cause, google.TooManyRequests | google.ServiceUnavailable | TransportError)
+        return Trouble.unchanged(reason) if busy else Trouble.unknown(reason)
 
 
 def gcs_store(place: BlobUrl, options: Mapping[str, str]) -> GcsStore:
@@ -214,7 +202,13 @@ def gcs_store(place: BlobUrl, options: Mapping[str, str]) -> GcsStore:
 
 @lru_cache(maxsize=64)
 def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: ARG001 - a fork must not share connections
-    options = dict(given)
+    client = _new_client(dict(given))
+    for scheme in ("http://", "https://"):
+        client._http.mount(scheme, CountedRequests(pool_maxsize=32))
+    return client
+
+
+def _new_client(options: Mapping[str, str]) -> Any:
     client_options = {"api_endpoint": options["endpoint"]} if "endpoint" in options else None
     project = options.get("project")
     if "credentials_file" in options:
@@ -232,15 +226,3 @@ def _unless_absent(call: Callable[[], _T]) -> _T | None:
         if "bucket" in str(error).lower() and "object" not in str(error).lower():
             raise
         return None
-
-
-def _trouble_of(cause: Exception) -> Trouble:
-    reason = (str(cause).splitlines() or [type(cause).__name__])[0]
-    if isinstance(cause, google.Forbidden | google.Unauthorized):
-        return Trouble.credentials(reason)
-    if isinstance(cause, GoogleAuthError) and not isinstance(cause, TransportError):
-        return Trouble.credentials(reason)
-    if isinstance(cause, google.NotFound):
-        return Trouble.missing(reason)
-    busy = isinstance(cause, google.TooManyRequests | google.ServiceUnavailable | TransportError)
-    return Trouble.unchanged(reason) if busy else Trouble.unknown(reason)

@@ -8,24 +8,25 @@ directories. Source: Hadoop WebHDFS REST API; `FileContext.rename` with `Options
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import requests
 
 from penstock.blob.options import require_known
+from penstock.blob.placed import STAGING, TAG, PlacedStore
 from penstock.blob.store import Found, Pending
-from penstock.blob.trouble import Trouble, told
+from penstock.blob.trouble import Trouble
 from penstock.blob.webhdfs import RefusedError, WebHdfs, connect
 from penstock.bloburl import BlobUrl
 from penstock.model import new_nonce
 
 OPTIONS = ("webhdfs", "user", "delegation_token", "staging", "attempts", "timeout_s")
-_TAG = "user.penstock"
+_XATTR = f"user.{TAG}"
 _PART_BYTES = 16 * 1024 * 1024
-_STAGING = ".penstock-staging"
 _HTTP_PORT = 9870
 _ABSENT = frozenset({"FileNotFoundException"})
 _TAKEN = frozenset({"FileAlreadyExistsException"})
@@ -34,19 +35,13 @@ _UNCHANGED = frozenset({"StandbyException", "SafeModeException", "RetriableExcep
 
 
 @dataclass(frozen=True, kw_only=True)
-class HdfsStore:
+class HdfsStore(PlacedStore):
     """A `BlobStore` in one directory. Directories are made when they are needed and stay."""
 
-    place: BlobUrl
-    options: Mapping[str, str] = field(repr=False)
+    failures: ClassVar = (RefusedError, requests.RequestException)
     part_bytes: int = _PART_BYTES
     dates_requests: bool = False
     parts_at_once: int = 1
-
-    @property
-    def url(self) -> str:
-        """As `BlobStore.url`."""
-        return str(self.place)
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         """As `BlobStore.put`: written aside and renamed, since a file is seen while it is written."""
@@ -67,15 +62,6 @@ class HdfsStore:
         with self._told("read", key):
             return _unless(_ABSENT, lambda: self._hdfs.ask("GET", "OPEN", self._path(key)))
 
-    def read(self, key: str, *, start: int, length: int) -> bytes:
-        """As `BlobStore.read`."""
-        with self._told("read", key):
-            part = {"offset": str(start), "length": str(length)}
-            data = _unless(_ABSENT, lambda: self._hdfs.ask("GET", "OPEN", self._path(key), part))
-        if data is None:
-            raise FileNotFoundError(f"{self.url}/{key}")
-        return data
-
     def look(self, key: str) -> Found | None:
         """As `BlobStore.look`."""
         with self._told("look at", key):
@@ -91,9 +77,9 @@ class HdfsStore:
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
         """As `BlobStore.list`."""
-        with self._told("list", folder):
-            for path, size_bytes in islice(self._files_below(self._path(folder.rstrip("/"))), limit):
-                yield Found(key=self._relative(path, self._root), size_bytes=size_bytes)
+        files = self._files_below(self._path(folder.rstrip("/")))
+        for path, size_bytes in self._each("list", folder, islice(files, limit)):
+            yield Found(key=self._relative(path, self._root), size_bytes=size_bytes)
 
     def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
         """As `BlobStore.begin`: the end of the staged file's name, without a request."""
@@ -122,25 +108,15 @@ class HdfsStore:
 
     def pending(self, folder: str) -> Iterator[Pending]:
         """As `BlobStore.pending`."""
-        with self._told("list uploads of", folder):
-            for path, _ in self._files_below(self._staging):
-                key, _, upload = self._relative(path, self._staging).rpartition(".")
-                if key.startswith(folder):
-                    yield Pending(key=key, upload=upload)
+        for path, _ in self._each("list uploads of", folder, self._files_below(self._staging)):
+            key, _, upload = self._relative(path, self._staging).rpartition(".")
+            if key.startswith(folder):
+                yield Pending(key=key, upload=upload)
 
     def discard(self, pending: Pending) -> None:
         """As `BlobStore.discard`."""
         with self._told("end an upload of", pending.key, changes=True):
             self._delete(self._staged(pending.key, pending.upload))
-
-    def close(self) -> None:
-        """As `BlobStore.close`."""
-        made = self.__dict__.pop("_made", None)
-        if made is not None:
-            made.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_made"}
 
     # --- where things are
 
@@ -152,7 +128,7 @@ class HdfsStore:
     def _staging(self) -> str:
         """Outside of the root, where no listing of the table shows it."""
         above, _, name = self._root.rpartition("/")
-        return self.options.get("staging", f"{above}/{_STAGING}/{name}")
+        return self.options.get("staging", f"{above}/{STAGING}/{name}")
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}" if key else self._root
@@ -168,11 +144,11 @@ class HdfsStore:
 
     @property
     def _hdfs(self) -> WebHdfs:
-        """The connections of this process: a forked child must not share its parent's."""
-        made = self.__dict__.get("_made")
-        if not isinstance(made, WebHdfs) or made.process != os.getpid():
-            made = self.__dict__["_made"] = connect(_endpoints(self.place, self.options), self.options)
-        return made
+        return _client(os.getpid(), self.place.host, self._settings)
+
+    def _range(self, key: str, start: int, length: int) -> bytes | None:
+        part = {"offset": str(start), "length": str(length)}
+        return _unless(_ABSENT, lambda: self._hdfs.ask("GET", "OPEN", self._path(key), part))
 
     def _written_aside(self, key: str, data: bytes, tag: str) -> str:
         path = self._staged(key, new_nonce())
@@ -201,7 +177,7 @@ class HdfsStore:
     def _tag(self, path: str) -> str | None:
         answer = _unless(_ABSENT, lambda: self._hdfs.ask("GET", "GETXATTRS", path, {"encoding": "text"}))
         found = [] if answer is None else json.loads(answer)["XAttrs"]
-        value = next((one["value"] for one in found if one["name"] == _TAG), None)
+        value = next((one["value"] for one in found if one["name"] == _XATTR), None)
         return None if value is None else str(value).strip('"')
 
     def _files_below(self, directory: str) -> Iterator[tuple[str, int]]:
@@ -215,12 +191,14 @@ class HdfsStore:
             elif status["pathSuffix"]:
                 yield path, int(status["length"])
 
-    @contextmanager
-    def _told(self, act: str, key: str, *, changes: bool = False) -> Iterator[None]:
-        try:
-            yield
-        except (RefusedError, requests.RequestException) as cause:
-            raise told(_trouble_of(cause), act=act, where=f"{self.url}/{key}", changes=changes) from cause
+    @staticmethod
+    def _trouble_of(cause: Exception) -> Trouble:
+        if isinstance(cause, RefusedError):
+            if cause.exception in _FORBIDDEN or cause.status in {401, 403}:
+                return Trouble.credentials(cause.reason)
+            return Trouble.unchanged(cause.reason) if cause.exception in _UNCHANGED else Trouble.unknown(cause.reason)
+        sent = not isinstance(cause, requests.ConnectTimeout)
+        return Trouble.unknown(str(cause)) if sent else Trouble.unchanged(str(cause))
 
 
 def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:
@@ -229,14 +207,20 @@ def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:
     return HdfsStore(place=place, options=dict(options))
 
 
-def _endpoints(place: BlobUrl, options: Mapping[str, str]) -> tuple[str, ...]:
+@lru_cache(maxsize=64)
+def _client(process: int, host: str, given: tuple[tuple[str, str], ...]) -> WebHdfs:  # noqa: ARG001 - never shared by a fork
+    options = dict(given)
+    return connect(_endpoints(host, options), options)
+
+
+def _endpoints(host: str, options: Mapping[str, str]) -> tuple[str, ...]:
     """The NameNodes' WebHDFS addresses: those given, else that of the URL's host at its usual port."""
-    given = options.get("webhdfs", f"http://{place.host.partition(':')[0]}:{_HTTP_PORT}")
+    given = options.get("webhdfs", f"http://{host.partition(':')[0]}:{_HTTP_PORT}")
     return tuple(endpoint.strip().rstrip("/") for endpoint in given.split(","))
 
 
 def _tagged(tag: str) -> Mapping[str, str]:
-    return {"xattr.name": _TAG, "xattr.value": f'"{tag}"', "flag": "CREATE"}
+    return {"xattr.name": _XATTR, "xattr.value": f'"{tag}"', "flag": "CREATE"}
 
 
 def _unless(exceptions: "frozenset[str]", call: Any) -> bytes | None:
@@ -248,12 +232,3 @@ def _unless(exceptions: "frozenset[str]", call: Any) -> bytes | None:
             return None
         raise
     return answer
-
-
-def _trouble_of(cause: Exception) -> Trouble:
-    if isinstance(cause, RefusedError):
-        if cause.exception in _FORBIDDEN or cause.status in {401, 403}:
-            return Trouble.credentials(cause.reason)
-        return Trouble.unchanged(cause.reason) if cause.exception in _UNCHANGED else Trouble.unknown(cause.reason)
-    sent = not isinstance(cause, requests.ConnectTimeout)
-    return Trouble.unknown(str(cause)) if sent else Trouble.unchanged(str(cause))

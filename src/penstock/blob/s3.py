@@ -7,10 +7,9 @@ Source: Amazon S3 API reference, CompleteMultipartUpload; Amazon S3 user guide, 
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import boto3
 from botocore.config import Config
@@ -24,16 +23,17 @@ from botocore.exceptions import (
     ProfileNotFound,
 )
 
+from penstock.blob.counting import sent
 from penstock.blob.options import require_known
+from penstock.blob.placed import TAG, PlacedStore
 from penstock.blob.store import Found, Pending
-from penstock.blob.trouble import Trouble, told
+from penstock.blob.trouble import Trouble
 from penstock.bloburl import BlobUrl
 
 OPTIONS = (
     *("region", "endpoint", "profile", "access_key_id", "secret_access_key", "session_token", "addressing_style"),
     *("attempts", "timeout_s"),
 )
-_TAG = "penstock"
 _PAGE = 1_000
 _PART_BYTES = 8 * 1024 * 1024
 _ABSENT = frozenset({"404", "NoSuchKey", "NotFound"})
@@ -51,29 +51,23 @@ _UNCHANGED = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class S3Store:
+class S3Store(PlacedStore):
     """A `BlobStore` in one bucket."""
 
-    place: BlobUrl
-    options: Mapping[str, str] = field(repr=False)
+    failures: ClassVar = (ClientError, BotoCoreError)
     part_bytes: int = _PART_BYTES
     dates_requests: bool = True
     parts_at_once: int = 4
 
-    @property
-    def url(self) -> str:
-        """As `BlobStore.url`."""
-        return str(self.place)
-
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         """As `BlobStore.put`."""
         with self._told("write", key, changes=True):
-            self._client.put_object(**self._object(key), Body=data, Metadata={_TAG: tag})
+            self._client.put_object(**self._object(key), Body=data, Metadata={TAG: tag})
 
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
         """As `BlobStore.put_if_absent`."""
         with self._told("create", key, changes=True):
-            put = partial(self._client.put_object, Body=data, Metadata={_TAG: tag}, IfNoneMatch="*")
+            put = partial(self._client.put_object, Body=data, Metadata={TAG: tag}, IfNoneMatch="*")
             return _unless(_TAKEN, put, **self._object(key)) is not None
 
     def get(self, key: str) -> bytes | None:
@@ -82,22 +76,13 @@ class S3Store:
             found = _unless(_ABSENT, self._client.get_object, **self._object(key))
             return None if found is None else bytes(found["Body"].read())
 
-    def read(self, key: str, *, start: int, length: int) -> bytes:
-        """As `BlobStore.read`."""
-        with self._told("read", key):
-            asked = f"bytes={start}-{start + length - 1}"
-            found = _unless(_ABSENT, self._client.get_object, **self._object(key), Range=asked)
-            if found is not None:
-                return bytes(found["Body"].read())
-        raise FileNotFoundError(f"{self.url}/{key}")
-
     def look(self, key: str) -> Found | None:
         """As `BlobStore.look`."""
         with self._told("look at", key):
             found = _unless(_ABSENT, self._client.head_object, **self._object(key))
         if found is None:
             return None
-        return Found(key=key, size_bytes=found["ContentLength"], tag=found["Metadata"].get(_TAG))
+        return Found(key=key, size_bytes=found["ContentLength"], tag=found["Metadata"].get(TAG))
 
     def delete(self, key: str) -> None:
         """As `BlobStore.delete`."""
@@ -108,15 +93,15 @@ class S3Store:
         """As `BlobStore.list`."""
         pages = self._client.get_paginator("list_objects_v2")
         bounds = {"MaxItems": limit, "PageSize": min(limit or _PAGE, _PAGE)}
-        with self._told("list", folder):
-            for page in pages.paginate(Bucket=self.place.bucket, Prefix=self.place.key(folder), PaginationConfig=bounds):
-                for found in page.get("Contents", []):
-                    yield Found(key=self.place.name(found["Key"]), size_bytes=found["Size"])
+        asked = pages.paginate(Bucket=self.place.bucket, Prefix=self.place.key(folder), PaginationConfig=bounds)
+        for page in self._each("list", folder, asked):
+            for found in page.get("Contents", []):
+                yield Found(key=self.place.name(found["Key"]), size_bytes=found["Size"])
 
     def begin(self, key: str, *, tag: str) -> str:
         """As `BlobStore.begin`."""
         with self._told("begin an upload of", key, changes=True):
-            return str(self._client.create_multipart_upload(**self._object(key), Metadata={_TAG: tag})["UploadId"])
+            return str(self._client.create_multipart_upload(**self._object(key), Metadata={TAG: tag})["UploadId"])
 
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
         """As `BlobStore.put_part`: the part's ETag."""
@@ -139,10 +124,10 @@ class S3Store:
     def pending(self, folder: str) -> Iterator[Pending]:
         """As `BlobStore.pending`."""
         pages = self._client.get_paginator("list_multipart_uploads")
-        with self._told("list uploads of", folder):
-            for page in pages.paginate(Bucket=self.place.bucket, Prefix=self.place.key(folder)):
-                for found in page.get("Uploads", []):
-                    yield Pending(key=self.place.name(found["Key"]), upload=found["UploadId"])
+        asked = pages.paginate(Bucket=self.place.bucket, Prefix=self.place.key(folder))
+        for page in self._each("list uploads of", folder, asked):
+            for found in page.get("Uploads", []):
+                yield Pending(key=self.place.name(found["Key"]), upload=found["UploadId"])
 
     def discard(self, pending: Pending) -> None:
         """As `BlobStore.discard`."""
@@ -150,25 +135,34 @@ class S3Store:
             abort = partial(self._client.abort_multipart_upload, UploadId=pending.upload)
             _unless(_NO_UPLOAD, abort, **self._object(pending.key))
 
-    def close(self) -> None:
-        """As `BlobStore.close`: nothing, other stores of this process use the same client."""
-
     # --- steps
 
     @property
     def _client(self) -> Any:
-        """One for all stores of this process with the same options: it takes a while to make."""
-        return _client(os.getpid(), tuple(sorted(self.options.items())))
+        return _client(os.getpid(), self._settings)
+
+    def _range(self, key: str, start: int, length: int) -> bytes | None:
+        asked = f"bytes={start}-{start + length - 1}"
+        found = _unless(_ABSENT, self._client.get_object, **self._object(key), Range=asked)
+        return None if found is None else bytes(found["Body"].read())
 
     def _object(self, key: str) -> dict[str, str]:
         return {"Bucket": self.place.bucket, "Key": self.place.key(key)}
 
-    @contextmanager
-    def _told(self, act: str, key: str, *, changes: bool = False) -> Iterator[None]:
-        try:
-            yield
-        except (ClientError, BotoCoreError) as cause:
-            raise told(_trouble_of(cause), act=act, where=f"{self.url}/{key}", changes=changes) from cause
+    @staticmethod
+    def _trouble_of(cause: Exception) -> Trouble:
+        reason = str(cause)
+        if isinstance(cause, ClientError):
+            code = _code_of(cause)
+            if code in _CREDENTIALS:
+                return Trouble.credentials(reason)
+            if code in _MISSING:
+                return Trouble.missing(reason)
+            return Trouble.unchanged(reason) if code in _UNCHANGED else Trouble.unknown(reason)
+        if isinstance(cause, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
+            return Trouble.credentials(reason)
+        reached = not isinstance(cause, EndpointConnectionError | ConnectTimeoutError)
+        return Trouble.unknown(reason) if reached else Trouble.unchanged(reason)
 
 
 def s3_store(place: BlobUrl, options: Mapping[str, str]) -> S3Store:
@@ -195,7 +189,9 @@ def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: A
         max_pool_connections=32,
         s3={"addressing_style": options.get("addressing_style", "auto")},
     )
-    return session.client("s3", endpoint_url=options.get("endpoint"), config=config)
+    client = session.client("s3", endpoint_url=options.get("endpoint"), config=config)
+    client.meta.events.register("before-send.s3", sent)
+    return client
 
 
 def _unless(codes: "frozenset[str]", call: "Callable[..., Any]", **asked: Any) -> Any:
@@ -210,19 +206,3 @@ def _unless(codes: "frozenset[str]", call: "Callable[..., Any]", **asked: Any) -
 
 def _code_of(error: Any) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
-
-
-def _trouble_of(cause: Exception) -> Trouble:
-    reason = str(cause)
-    if isinstance(cause, ClientError):
-        code = _code_of(cause)
-        if code in _CREDENTIALS:
-            return Trouble.credentials(reason)
-        if code in _MISSING:
-            return Trouble.missing(reason)
-        return Trouble.unchanged(reason) if code in _UNCHANGED else Trouble.unknown(reason)
-    if isinstance(cause, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
-        return Trouble.credentials(reason)
-    return (
-        Trouble.unchanged(reason) if isinstance(cause, EndpointConnectionError | ConnectTimeoutError) else Trouble.unknown(reason)
-    )

@@ -109,7 +109,3 @@ class BlobStore(Protocol):
     def discard(self, pending: Pending) -> None:
         """End an upload and free what it holds; fine if it is gone. It must be known that nobody is to complete it."""
         ...
-
-    def close(self) -> None:
-        """Release connections of this process; the next call opens new ones."""
-        ...

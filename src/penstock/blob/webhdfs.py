@@ -1,13 +1,13 @@
 """The WebHDFS protocol: one request and what it answered. Source: Hadoop WebHDFS REST API."""
 
-import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 import requests
-from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
+
+from penstock.blob.http import CountedRequests
 
 _REDIRECT = 307
 _STANDBY = frozenset({"StandbyException", "RetriableException"})
@@ -31,12 +31,11 @@ class WebHdfs:
     """A connection pool of this process to one of several NameNodes: the first that is active."""
 
     def __init__(self, endpoints: tuple[str, ...], *, asked: Mapping[str, str], attempts: int, timeout_s: float) -> None:
-        self.process = os.getpid()
         self._endpoints, self._asked, self._timeout_s = endpoints, dict(asked), timeout_s
         self._session = requests.Session()
         again = Retry(total=attempts - 1, allowed_methods=["GET"], status_forcelist=[429, 503], backoff_factor=0.2)
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, HTTPAdapter(max_retries=again, pool_maxsize=32))
+            self._session.mount(scheme, CountedRequests(max_retries=again, pool_maxsize=32))
 
     def ask(
         self, method: str, operation: str, path: str, query: "Mapping[str, str] | None" = None, *, body: bytes | None = None
@@ -52,10 +51,6 @@ class WebHdfs:
                 if number == len(self._endpoints):
                     raise
         raise AssertionError("there is at least one endpoint")
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._session.close()
 
     def _ask_one(self, method: str, url: str, query: Mapping[str, str], body: bytes | None) -> bytes:
         """Data travels in a second request, to the DataNode that the first one named."""

@@ -43,5 +43,4 @@ class BlobLedgerStore:
             self._store.discard(pending)
 
     def close(self) -> None:
-        """Release connections."""
-        self._store.close()
+        """Nothing: connections belong to the process."""

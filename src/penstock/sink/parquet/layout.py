@@ -18,3 +18,8 @@ def file_name(attempt: Attempt, *, number: int, compression: str, directories: s
 def is_parquet(name: str) -> bool:
     """Whether readers take the file for Parquet."""
     return name.endswith(_SUFFIX)
+
+
+def is_hidden(name: str) -> bool:
+    """Whether readers of tables skip what lies at `name`, as Spark, DuckDB and pyarrow do."""
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))

@@ -22,6 +22,7 @@ from penstock.sink.parquet.directory.disk import (
 from penstock.sink.parquet.directory.marker import raise_marker, read_marker, unplaced_marks
 from penstock.sink.parquet.directory.moving import Move, forget, state_of
 from penstock.sink.parquet.directory.upload import PIECES, SUFFIX, DirectoryUploads, staged_name
+from penstock.sink.parquet.layout import is_hidden
 from penstock.sink.parquet.side_by_side import side_by_side
 
 PREPARE = FaultPoint("parquet.prepare", "The directories of an account and its staging are created.")
@@ -114,10 +115,10 @@ class DirectoryArea:
     def files(self) -> Iterator[StoredFile]:
         """Every file below the root but hidden ones, which all readers skip."""
         for directory, below, names in os.walk(self.root):
-            below[:] = [name for name in below if not _is_hidden(name)]
+            below[:] = [name for name in below if not is_hidden(name)]
             for name in names:
                 path = Path(directory, name)
-                if not _is_hidden(name):
+                if not is_hidden(name):
                     yield StoredFile(name=path.relative_to(self.root).as_posix(), size_bytes=path.lstat().st_size)
 
     def open(self, name: str) -> BinaryIO:
@@ -201,8 +202,3 @@ class DirectoryArea:
             return
         except OSError as cause:
             raise publishing_failed(f"Making the names in {directory} durable", cause) from cause
-
-
-def _is_hidden(name: str) -> bool:
-    """As Spark, DuckDB and pyarrow see it."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name)

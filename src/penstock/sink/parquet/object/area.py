@@ -13,8 +13,9 @@ from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
 from penstock.faults import FaultPoint
 from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut
 from penstock.sink.parquet.account import PieceState, StoredFile
+from penstock.sink.parquet.layout import is_hidden
 from penstock.sink.parquet.object.check import check_store
-from penstock.sink.parquet.object.layout import is_hidden, mark_key, tag_of
+from penstock.sink.parquet.object.layout import mark_key, tag_of
 from penstock.sink.parquet.object.upload import ObjectUploads
 from penstock.sink.parquet.side_by_side import side_by_side
 

@@ -23,8 +23,3 @@ def mark_key(folder: str, position: Position) -> str:
 def tag_of(name: str) -> str:
     """What is noted on the object `name`: it tells our object from any other. No two files have the same."""
     return name.rpartition("/")[2]
-
-
-def is_hidden(key: str) -> bool:
-    """Whether readers of tables skip it, as Spark, DuckDB and pyarrow do."""
-    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in key.split("/"))
