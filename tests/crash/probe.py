@@ -6,7 +6,7 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from tests.crash.world import ACCOUNTS, Row, World
+from tests.crash.world import Row, World
 
 
 class Probe:
@@ -14,8 +14,8 @@ class Probe:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._taken = {account: Counter[Row]() for account in ACCOUNTS}
-        self._seen: dict[str, dict[str, object]] = {account: {} for account in ACCOUNTS}
+        self._taken = {account: Counter[Row]() for account in world.expected}
+        self._seen: dict[str, dict[str, object]] = {account: {} for account in world.expected}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="probe")
         self.violations: list[str] = []
@@ -38,7 +38,7 @@ class Probe:
                 return
 
     def _look(self) -> None:
-        for account in ACCOUNTS:
+        for account in self._world.expected:
             now = self._world.listing(account)
             for name, version in list(self._seen[account].items()):
                 if name not in now:

@@ -39,19 +39,32 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest
 
 @pytest.mark.parametrize(
     ("size", "kinds"),
-    [(SMALL, {"EWR": "az", "JFK": "s3"}), (LARGE, {"EWR": "gs", "JFK": "s3", "LGA": "hdfs"})],
-    ids=["small, with a directory", "large"],
+    [
+        (SMALL, {"EWR": "az", "JFK": "s3", "LGA": ""}),
+        (LARGE, {"EWR": "gs", "JFK": "s3", "LGA": "hdfs"}),
+        (LARGE, {"EWR": "az", "JFK": "s3", "LGA": "gs", "BOS": "hdfs", "ORD": ""}),
+    ],
+    ids=["small, with a directory", "large", "all five kinds"],
 )
 def test_random_kills_lose_nothing_and_double_nothing_in_stores(
     tmp_path: Path, size: tuple[int, int, int], kinds: dict[str, str]
 ) -> None:
+    """An account of no kind is a directory."""
     seed = SEED + size[0]
     generator = random.Random(seed)
     files, rows, per_trigger = size
-    stores = accounts_on(**kinds)
-    world = make_world(tmp_path, files=files, rows_per_file=rows, seed=seed, per_trigger=per_trigger, wide=True, stores=stores)
+    world = make_world(
+        tmp_path,
+        files=files,
+        rows_per_file=rows,
+        seed=seed,
+        per_trigger=per_trigger,
+        wide=True,
+        accounts=list(kinds),
+        stores=accounts_on(**{account: kind for account, kind in kinds.items() if kind}),
+    )
     with Probe(world) as probe:
-        killed = kill_often(world, generator, wanted=-(-KILLS // 2), files=files, rows_per_file=rows)
+        killed = kill_often(world, generator, wanted=-(-KILLS // 3), files=files, rows_per_file=rows)
     print(f"PENSTOCK_SEED={SEED} {size}: killed {killed}, the reader looked {probe.passes} times")
     assert probe.violations == []
     world.assert_exact()

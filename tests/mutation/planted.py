@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 from tests.mutation.mutant import Mutant
+from tests.servers.server import HOME
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("src", "tests", "pyproject.toml")
@@ -42,12 +43,15 @@ _BROKEN_CODE = re.compile(r"([\w.]*\.)?(Import|ModuleNotFound|Syntax|Indentation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a run ended. `failed`: what went wrong in each failed test, in one line. `broken`: what could not even be run."""
+    """How a run ended. `failed`: what went wrong in each failed test, in one line. `broken`: what could not even be run.
+    `skipped`: why a test was skipped.
+    """
 
     code: int
     output: str
     failed: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
+    skipped: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -99,6 +103,7 @@ class Copy:
                 *(message for message in messages if _BROKEN_CODE.match(message)),
                 *(found.get("message", "") for found in told.iter("error")),
             ),
+            skipped=next((found.get("message", "") for found in told.iter("skipped")), None),
         )
 
     def simulate(self) -> Outcome:
@@ -141,4 +146,4 @@ def changed(mutant: Mutant, text: str) -> str:
 
 def _environment(**added: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PENSTOCK_"))}
-    return {**kept, **added}
+    return {**kept, "PENSTOCK_SERVERS": str(HOME), **added}

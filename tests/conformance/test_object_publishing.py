@@ -1,0 +1,144 @@
+"""Publishing into stores, step by step: late drivers, foreign objects, lost uploads, and what may travel in a decision."""
+
+import pytest
+from tests.servers.fixtures import accounts_on
+from tests.servers.server import Outside, Place
+from tests.unit.parquet_target import PIPELINE, SCHEMA, SINK, decide, rows, stage
+
+from penstock.errors import ContentConflict, LedgerMismatch, Retryable, StagedDataLost
+from penstock.model import AccountName, Publication
+from penstock.sink.parquet import ParquetSink, object_account
+
+KINDS = ("az", "gs", "hdfs", "s3")
+DATING = ("az", "s3")
+ONLY = AccountName("only")
+
+Account = tuple[Place, Outside]
+
+
+@pytest.fixture
+def account(request: pytest.FixtureRequest) -> Account:
+    """Empty, on a store of the kind that is asked for."""
+    return accounts_on(only=request.param)["only"]
+
+
+def sink_of(account: Account, *, inline_limit_bytes: int = 0) -> ParquetSink:
+    place, _ = account
+    accounts = {ONLY: object_account(place.url, options=place.options)}
+    sink = ParquetSink(name=SINK, pipeline=PIPELINE, accounts=accounts, inline_limit_bytes=inline_limit_bytes)
+    sink.prepare(pipeline=PIPELINE, schema=SCHEMA)
+    return sink
+
+
+def decided(sink: ParquetSink, *, position: int = 2, batch_id: int = 0) -> Publication:
+    return decide(stage(sink, rows(batch_id), batch_id=batch_id), position=position, batch_id=batch_id)
+
+
+def shown(account: Account) -> list[str]:
+    return [name for name in account[1].listing() if not name.startswith("_penstock/")]
+
+
+def settled(account: Account, *, inline_limit_bytes: int = 0) -> ParquetSink:
+    """A sink that has just published a batch, so that it looks at nothing before it publishes the next one."""
+    sink = sink_of(account, inline_limit_bytes=inline_limit_bytes)
+    assert not sink.publish(decided(sink)).already
+    return sink
+
+
+def removed(account: Account) -> None:
+    for name in shown(account):
+        account[1].delete(name)
+
+
+@pytest.mark.parametrize("account", KINDS, indirect=True)
+def test_a_driver_that_comes_late_completes_nothing_that_maintenance_removed(account: Account) -> None:
+    late = settled(account)
+    publication = decided(late, position=3, batch_id=1)
+    assert not sink_of(account).publish(publication).already
+    removed(account)
+    late.publish(publication)
+    assert shown(account) == []
+
+
+@pytest.mark.parametrize("account", DATING, indirect=True)
+def test_a_driver_that_stood_still_puts_nothing_that_maintenance_removed(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked at the mark already."""
+    place, _ = account
+    late = settled(account, inline_limit_bytes=100_000)
+    publication = decided(late, position=3, batch_id=1)
+    area = object_account(place.url, options=place.options).area(pipeline=PIPELINE, sink=SINK, account=ONLY)
+    area.marker()
+    assert not sink_of(account).publish(publication).already
+    removed(account)
+    monkeypatch.setattr("penstock.sink.parquet.object.area.LOOKED_FOR_S", -1.0)
+    with pytest.raises(Retryable, match="Another driver published"):
+        area.show(publication.staged)
+    assert shown(account) == []
+    assert late.publish(publication).already
+    assert shown(account) == []
+
+
+@pytest.mark.parametrize("account", ["gs", "hdfs"], indirect=True)
+def test_nothing_travels_in_a_decision_where_a_put_is_taken_however_late(account: Account) -> None:
+    sink = sink_of(account, inline_limit_bytes=100_000)
+    assert [piece.inline for piece in decided(sink).staged] == [None]
+
+
+@pytest.mark.parametrize("account", DATING, indirect=True)
+def test_small_files_travel_in_a_decision_up_to_the_limit(account: Account) -> None:
+    assert [piece.inline is None for piece in decided(sink_of(account, inline_limit_bytes=100_000)).staged] == [False]
+    assert [piece.inline is None for piece in decided(sink_of(account, inline_limit_bytes=100)).staged] == [True]
+
+
+@pytest.mark.parametrize("account", KINDS, indirect=True)
+@pytest.mark.parametrize("lost_before_the_start", [True, False])
+def test_a_lost_upload_is_told_and_marks_nothing(account: Account, *, lost_before_the_start: bool) -> None:
+    sink = settled(account)
+    before = shown(account)
+    publication = decided(sink, position=3, batch_id=1)
+    account[1].lose_uploads()
+    with pytest.raises(StagedDataLost, match="Batch 1 is decided, but 1 of its files for account 'only'"):
+        (sink_of(account) if lost_before_the_start else sink).publish(publication)
+    assert shown(account) == before
+    area = object_account(account[0].url, options=account[0].options).area(pipeline=PIPELINE, sink=SINK, account=ONLY)
+    marker = area.marker()
+    assert marker is not None
+    assert marker.position == 2
+
+
+@pytest.mark.parametrize("account", KINDS, indirect=True)
+@pytest.mark.parametrize("inline_limit_bytes", [0, 100_000])
+def test_a_foreign_object_under_a_decided_name_is_told(account: Account, inline_limit_bytes: int) -> None:
+    """Where the store itself refuses to replace it is left alone; a completion replaces what nobody else ever has a right to."""
+    sink = sink_of(account, inline_limit_bytes=inline_limit_bytes)
+    publication = decided(sink)
+    (piece,) = publication.staged
+    account[1].put(piece.name, b"x" * piece.totals.size_bytes)
+    with pytest.raises(ContentConflict, match="bytes tagged"):
+        sink.publish(publication)
+    assert account[1].get(piece.name) == b"x" * piece.totals.size_bytes
+
+
+@pytest.mark.parametrize("account", KINDS, indirect=True)
+def test_another_ledger_is_not_taken_for_this_one(account: Account) -> None:
+    sink = sink_of(account)
+    sink.publish(decided(sink, position=9, batch_id=4))
+    with pytest.raises(LedgerMismatch, match="marker stands at position 9"):
+        sink_of(account).publish(decided(sink, position=3, batch_id=0))
+
+
+@pytest.mark.parametrize("account", KINDS, indirect=True)
+def test_a_late_mark_lowers_nothing(account: Account) -> None:
+    sink = sink_of(account)
+    older, newer = decided(sink), decided(sink, position=3, batch_id=1)
+    sink.publish(older)
+    sink.publish(newer)
+    late = dict(sink_of(account)._areas(PIPELINE))[ONLY]
+    mark = late.marker_of(older.position)
+    assert mark is not None
+    late.advance(mark)
+    removed(account)
+    assert sink_of(account).publish(newer).already
+    assert shown(account) == []

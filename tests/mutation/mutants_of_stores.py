@@ -1,0 +1,120 @@
+"""Bugs planted in accounts and ledgers on object stores and HDFS."""
+
+from tests.mutation.mutant import Mutant
+
+UPLOAD = "src/penstock/sink/parquet/object/upload.py"
+AREA = "src/penstock/sink/parquet/object/area.py"
+GCS = "src/penstock/blob/gcs.py"
+HDFS = "src/penstock/blob/hdfs.py"
+LAYOUT = "src/penstock/sink/parquet/object/layout.py"
+S3 = "src/penstock/blob/s3.py"
+
+OF_OBJECTS = "tests/conformance/test_object_conformance.py::TestObjects"
+OF_PUBLISHING = "tests/conformance/test_object_publishing.py"
+OF_STORES = "tests/conformance/test_blob_conformance.py::TestBlob"
+
+MUTANTS_OF_STORES = (
+    Mutant(
+        bug=4,
+        name="a-completion-is-believed-without-a-look",
+        file=AREA,
+        find="""\
+        if self._is_shown(piece):
+            return True
+        if self._is_staged(piece):
+            raise""",
+        replace="""\
+        return True
+        if self._is_staged(piece):
+            raise""",
+        tests=(f"{OF_PUBLISHING}::test_a_lost_upload_is_told_and_marks_nothing[False-s3]",),
+    ),
+    Mutant(
+        bug=5,
+        name="a-small-file-is-put-by-a-driver-that-stood-still",
+        file=AREA,
+        find="            if time.monotonic() - self._looked_s > LOOKED_FOR_S:\n                self._require_same_mark(piece)\n",
+        replace="",
+        tests=(f"{OF_PUBLISHING}::test_a_driver_that_stood_still_puts_nothing_that_maintenance_removed[s3]",),
+    ),
+    Mutant(
+        bug=5,
+        name="a-small-file-travels-where-a-put-is-taken-however-late",
+        file=UPLOAD,
+        find=" and self._store.dates_requests and ",
+        replace=" and ",
+        tests=(f"{OF_PUBLISHING}::test_nothing_travels_in_a_decision_where_a_put_is_taken_however_late[gs]",),
+    ),
+    Mutant(
+        bug=9,
+        name="the-oldest-mark-is-taken-for-the-newest",
+        file=LAYOUT,
+        find="{_LAST - position:012d}",
+        replace="{position:012d}",
+        tests=(f"{OF_PUBLISHING}::test_a_late_mark_lowers_nothing[s3]",),
+    ),
+    Mutant(
+        bug=9,
+        name="a-completion-leaves-its-parts",
+        file=GCS,
+        find="            for name in names if len(names) <= _COMPOSED_AT_ONCE else self._names_in(self._folder(key, upload)):\n",
+        replace="            for name in ():\n",
+        tests=(f"{OF_STORES}::test_a_late_completion_resurrects_nothing[gs]",),
+    ),
+    Mutant(
+        bug=10,
+        name="any-object-is-taken-for-the-own",
+        file=AREA,
+        find="            self._require_ours(found, piece)\n",
+        replace="            pass\n",
+        tests=(f"{OF_PUBLISHING}::test_a_foreign_object_under_a_decided_name_is_told[100000-s3]",),
+    ),
+    Mutant(
+        bug=10,
+        name="the-size-alone-tells-the-own-object",
+        file=AREA,
+        find="if (found.size_bytes, found.tag) != (piece.totals.size_bytes, tag):",
+        replace="if found.size_bytes != piece.totals.size_bytes:",
+        tests=(f"{OF_PUBLISHING}::test_a_foreign_object_under_a_decided_name_is_told[100000-s3]",),
+    ),
+    Mutant(
+        bug=11,
+        name="an-object-is-created-without-a-condition",
+        file=S3,
+        find=', IfNoneMatch="*")',
+        replace=")",
+        tests=(f"{OF_STORES}::test_an_object_is_created_once[s3]",),
+    ),
+    Mutant(
+        bug=11,
+        name="a-file-is-renamed-onto-another",
+        file=HDFS,
+        find='lambda: self._place(aside, key, how="NONE")',
+        replace='lambda: self._place(aside, key, how="OVERWRITE")',
+        tests=(f"{OF_STORES}::test_an_object_is_created_once[hdfs]",),
+    ),
+    Mutant(
+        bug=12,
+        name="the-sweep-ends-uploads-of-a-live-driver",
+        file=AREA,
+        find=" is not None and cut.is_dead(attempt))",
+        replace=" is not None)",
+        tests=(f"{OF_OBJECTS}::test_a_decided_batch_survives_the_sweep_of_a_newer_generation[s3-uploaded]",),
+    ),
+    Mutant(
+        bug=14,
+        name="uploads-are-named-and-not-ended",
+        file=AREA,
+        find="side_by_side(self._discard, [] if dry_run else dead)",
+        replace="side_by_side(self._discard, [])",
+        tests=(f"{OF_OBJECTS}::test_a_dry_run_names_what_a_sweep_takes_and_takes_nothing[s3-uploaded]",),
+    ),
+    Mutant(
+        bug=19,
+        name="staging-lies-where-readers-list",
+        file="src/penstock/blob/placed.py",
+        find='STAGING = ".penstock-staging"',
+        replace='STAGING = "table"',
+        tests=(f"{OF_STORES}::test_an_upload_is_invisible_until_it_is_completed[gs]",),
+    ),
+)
