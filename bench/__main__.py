@@ -1,4 +1,4 @@
-"""`python -m bench [passes|tax|ledger|restart …]`: measures and writes docs/benchmarks.md."""
+"""`python -m bench [passes|tax|ledger|restart|stores …]`: measures and writes docs/benchmarks.md."""
 
 import argparse
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyspark
 
-from bench import ledger, passes, restart, tax
+from bench import ledger, passes, restart, stores, tax
 from bench.session import session
 from bench.table import Table
 
@@ -49,6 +49,7 @@ _WHAT: dict[str, Callable[[Path], list[Table]]] = {
     "restart": restart.measure,
     "tax": lambda scratch: tax.measure(session(), scratch),
     "passes": lambda scratch: passes.measure(session(), scratch),
+    "stores": lambda scratch: stores.measure(session(), scratch),
 }
 
 if __name__ == "__main__":
