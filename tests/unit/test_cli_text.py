@@ -122,9 +122,14 @@ def test_a_run_on_a_terminal_ends_with_its_totals(capsys: pytest.CaptureFixture[
     tally = RunTally((LAKE,))
     shown = Terminal("flights")
     with shown:
+        assert "starting Spark" in printed(shown._now())[0]
+        shown.started()
+        assert "running  0 batches" in printed(shown._now())[0]
         tally.add(batch())
         shown.batch(batch())
         shown.stopping()
+        shown.started()
+        assert "stopping after the current batch" in printed(shown._now())[0]
         shown.end(tally.summary(pipeline="flights", generation=1))
     out = capsys.readouterr().out
     assert "batch    7" in out

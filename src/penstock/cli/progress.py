@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.observe.progress import BatchProgress, RunSummary, SinkProgress
 
 _FRAMES_PER_S = 8
+_STARTING = "starting Spark"
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -28,6 +29,10 @@ class Progress(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None: ...
+
+    def started(self) -> None:
+        """The query runs; batches come when there is something to read."""
+        ...
 
     def batch(self, progress: "BatchProgress") -> None:
         """One batch was delivered, or recognised."""
@@ -50,6 +55,9 @@ class JsonLines:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
         return None
+
+    def started(self) -> None:
+        """Nothing to say: batches follow."""
 
     def batch(self, progress: "BatchProgress") -> None:
         """Print the batch as one line."""
@@ -76,7 +84,7 @@ class Terminal:
         self._pipeline = pipeline
         self._started_s = time.monotonic()
         self._lock = threading.Lock()
-        self._batches, self._rows, self._doing = 0, 0, "starting Spark"
+        self._batches, self._rows, self._doing = 0, 0, _STARTING
         self._stopping = False
         self._live = Live(get_renderable=self._now, console=console(), refresh_per_second=_FRAMES_PER_S, transient=True)
 
@@ -86,6 +94,11 @@ class Terminal:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
         self._live.stop()
+
+    def started(self) -> None:
+        """Say so, unless the first batch was quicker."""
+        with self._lock:
+            self._doing = "running" if self._doing == _STARTING else self._doing
 
     def batch(self, progress: "BatchProgress") -> None:
         """Print the batch's line above the running one."""

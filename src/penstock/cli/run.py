@@ -53,6 +53,7 @@ def _deliver(chosen: "Pipeline", shown: Progress, *, batches: int | None, grace_
         spark = chosen.session()  # before the signals are taken over: a new SparkContext puts its own handler in place
     with StopSignals(shown.stopping) as stop:
         query = chosen.start(spark, observers=[shown.batch], batches=batches)
+        shown.started()
         query.run_until(lambda: stop.wanted, grace_s=grace_s)
         summary = query.summary()
         if summary is not None:
