@@ -36,8 +36,8 @@ class SparkCheckpoint:
     No method writes. Costs are a few small file reads a call, whatever the number of batches and of input files.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self._files = open_files(path)
+    def __init__(self, path: str | Path, *, options: Mapping[str, str] | None = None) -> None:
+        self._files = open_files(path, options=options)
 
     @property
     def files(self) -> Files:
