@@ -13,10 +13,13 @@ from tests.servers.server import Outside, Place
 from penstock.blob.counting import requests_to
 from penstock.checkpoint.explanation import explain
 from penstock.checkpoint.files import Files, open_files
+from penstock.checkpoint.input_check import as_found, require_unchanged
+from penstock.checkpoint.input_look import InputLook
 from penstock.checkpoint.inspection import inspect_checkpoint, inspect_files
+from penstock.checkpoint.source_log import InputFile
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint, entry_ids
-from penstock.errors import Failed, PenstockError
-from penstock.model import SourceName
+from penstock.errors import Failed, InputChanged, PenstockError
+from penstock.model import BatchId, SourceName
 
 GOLDEN = Path(__file__).parents[1] / "unit" / "checkpoints"
 SOURCES = {
@@ -179,3 +182,32 @@ def test_wrong_credentials_are_one_sentence_without_them(kind: str, wrong: dict[
         SparkCheckpoint(place.url, options={**place.options, **wrong}).exists()
     assert "credentials" in refused.value.remedy
     assert not [secret for secret in wrong.values() if secret in str(refused.value)]
+
+
+def test_input_files_beside_the_checkpoint_are_looked_at(account: tuple[Place, Outside]) -> None:
+    place, store = account
+    for name in ("in/plain.csv", "in/with space.csv", "in/%20x.csv"):
+        store.put(name, b"12345")
+    look = InputLook(f"{place.url}/checkpoint", options=place.options)
+    files = [InputFile(f"{place.url}/in/{name}", 1) for name in ("plain.csv", "with%20space.csv", "%2520x.csv", "none.csv")]
+    seen = [one for one in look.at(files) if one is not None]
+    assert [one.size_bytes for one in seen] == [5, 5, 5, None]
+    assert [one.is_gone for one in seen] == [False, False, False, True]
+    known = [one.modified_ms for one in seen[:3] if one.modified_ms is not None]
+    assert len(known) == (3 if place.url.startswith("hdfs:") else 0)
+    with pytest.raises(InputChanged, match=r"/in/none\.csv is gone\."):
+        require_unchanged(
+            BatchId(3), {SourceName("s"): as_found({SourceName("s"): files}, look=look)[SourceName("s")]}, look=look
+        )
+    require_unchanged(BatchId(3), {SourceName("s"): files})
+
+
+def test_input_files_that_cannot_be_seen_are_passed_over(account: tuple[Place, Outside]) -> None:
+    """In another bucket or store than the checkpoint, or where the credentials of the checkpoint do not reach."""
+    place, store = account
+    store.put("in/a.csv", b"1")
+    file = InputFile(f"{place.url}/in/a.csv", 1)
+    for checkpoint in ("/data/checkpoint", "s3://elsewhere/c", "hdfs://elsewhere:1/c", "az://else@where/c", "gs://elsewhere/c"):
+        assert InputLook(checkpoint, options={}).at([file]) == [None]
+    odd = [InputFile(f"{place.url}//a.csv", 1), InputFile("dbfs:/a", 1)]
+    assert InputLook(place.url, options=place.options).at(odd) == [None] * 2

@@ -13,9 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.commandline import Ended, penstock
+from tests.crash.stopping import stopped
 from tests.crash.trouble import assert_continues, run
 from tests.crash.world import World, make_world
-from tests.servers.fixtures import accounts_on
+from tests.servers.fixtures import accounts_on, server
 from tests.servers.server import Outside, Place
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -156,6 +157,40 @@ def assert_refused(ended: Ended, kind: str) -> None:
     assert len(ended.err.splitlines()) == 2, ended.err
 
 
+# --- input files beside it
+
+
+@pytest.fixture(name="beside")
+def _beside(tmp_path: Path, checkpoint: tuple[Place, Outside]) -> tuple[World, Outside]:
+    """The input is in HDFS, too, and two of its four files are planned, staged and not decided."""
+    place, _ = checkpoint
+    incoming = Place(f"{place.url.removesuffix('table')}incoming with spaces", place.options)
+    store = server("hdfs").outside(incoming)
+    world = make_world(
+        tmp_path / "world", files=4, rows_per_file=60, seed=SEED, per_trigger=2, extra=f"checkpoint: {kept(place)}"
+    )
+    for file in (world.root / "incoming").iterdir():
+        store.put(file.name, file.read_bytes())
+    world.rewrite(("path: ./incoming", f'path: "{incoming.url}"'))
+    killed = world.run("run", str(world.file), "--json", faults="ledger.sqlite_commit=kill@2")
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    return world, store
+
+
+def test_input_that_changes_under_a_batch_is_refused(beside: tuple[World, Outside]) -> None:
+    """While the driver stands still between staging and deciding; afterwards it is delivered as it is found."""
+    world, store = beside
+    with stopped(world, "stage.collect@1") as driver:
+        name = min(store.listing())
+        store.put(name, store.get(name))
+        changed = driver.go_on()
+    assert (changed.code, changed.last["error"]["kind"]) == (1, "InputChanged"), str(changed)
+    assert f"{name} was modified at" in changed.err
+    done = world.run("run", str(world.file), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    world.assert_exact()
+
+
 # --- the ledger
 
 
@@ -168,7 +203,7 @@ def test_a_ledger_in_a_store_with_options_of_its_own(spark: SparkSession, tmp_pa
     killed = world.run("run", str(world.file), "--json", faults="sqlite.commit=kill@2")
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     recovered = penstock("recover", str(world.file), "--json")
-    assert (recovered.code, recovered.last["rolled_forward"]) == (0, True), str(recovered)
+    assert (recovered.code, recovered.last["sinks"]["warehouse"]["already"]) == (0, False), str(recovered)
     done = run(world)
     assert done.code == 0, str(done)
     world.assert_exact()
