@@ -67,6 +67,15 @@ def parse(url: str) -> BlobUrl:
     return _checked(BlobUrl(kind=kind, bucket=authority, host="", prefix=prefix), url, fine=bool(authority) and not at)
 
 
+def hadoop_url(url: str) -> str:
+    """`url` as Hadoop's file systems, and so Spark, understand it: they know Azure by another scheme than its users."""
+    if url.partition("://")[0].lower() != "az":
+        return url
+    found = parse(url)
+    host = found.host.replace(".blob.", ".dfs.") if "." in found.host else f"{found.host}.dfs.core.windows.net"
+    return f"abfss://{found.bucket}@{host}/{found.prefix}"
+
+
 def _azure_host(host: str) -> str:
     """The storage account in Azure's public cloud, the blob endpoint's host elsewhere."""
     account, _, rest = host.partition(".")

@@ -1,6 +1,7 @@
 """What every `BlobStore` must do, on a real server. A subclass named `Test…` needs a fixture `store` on an empty account."""
 
 import pickle
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -97,6 +98,36 @@ class BlobContract:
         assert names(store, "f/") == sorted(key for key in keys if key.startswith("f/"))
         assert [found.key for found in store.list("f/", limit=3)] == keys[:3]
         assert [found.size_bytes for found in islice(store.list(), 2)] == [1, 1]
+
+    def test_children_are_what_lies_directly_below(self, store: BlobStore) -> None:
+        files = [f"state/0/{number}.delta" for number in range(25)]
+        with ThreadPoolExecutor(8) as pool:
+            keys = [*files, "state/0/name/1.delta", "state/0/name/sub/1", "state/00/x", "metadata", "state/1/%41 ü#?"]
+            list(pool.map(lambda key: store.put(key, b"xy", tag="t"), keys))
+
+        def children(folder: str = "") -> dict[str, int]:
+            return {found.key: found.size_bytes for found in store.children(folder)}
+
+        assert children() == {"metadata": 2, "state/": 0}
+        assert children("state/") == {"state/0/": 0, "state/00/": 0, "state/1/": 0}
+        assert children("state/0/") == {**dict.fromkeys(files, 2), "state/0/name/": 0}
+        assert children("state/1/") == {"state/1/%41 ü#?": 2}
+        assert children("nowhere/") == children("metadata/") == {}
+
+    def test_children_cost_one_request_whatever_lies_deeper(self, store: BlobStore) -> None:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: store.put(f"state/{number % 3}/{number}", b"x", tag="t"), range(30)))
+        before = requests_to(store.url)
+        assert len(list(store.children("state/"))) == 3
+        assert requests_to(store.url) == before + 1
+
+    def test_when_an_object_was_written_is_told_alike_by_all(self, store: BlobStore) -> None:
+        store.put("a/b", b"x", tag="t")
+        found = store.look("a/b")
+        assert found is not None
+        assert found.modified_ms is not None
+        assert abs(found.modified_ms - time.time_ns() // 1_000_000) < 60_000
+        assert [one.modified_ms for one in (*store.list(), *store.children("a/"))] == [found.modified_ms] * 2
 
     def test_a_part_is_read_and_a_file_can_be_sought(self, store: BlobStore) -> None:
         data = bytes(range(256)) * 40

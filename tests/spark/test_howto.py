@@ -4,6 +4,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -56,7 +57,8 @@ def prepared_gcs() -> tuple[dict[str, str], dict[str, Outside]]:
 def prepared_hdfs() -> tuple[dict[str, str], dict[str, Outside]]:
     running = server("hdfs")
     seen = {name: running.outside(Place(f"hdfs://namenode:8020/lake/{name.lower()}")) for name in ("EWR", "JFK")}
-    return {"WEBHDFS": running.options["webhdfs"]}, seen
+    namenode = running.place("any").url.removesuffix("/any/table")
+    return {"WEBHDFS": running.options["webhdfs"], "NAMENODE": namenode}, seen
 
 
 @pytest.mark.parametrize(
@@ -65,11 +67,13 @@ def prepared_hdfs() -> tuple[dict[str, str], dict[str, Outside]]:
 def test_the_page_works(tmp_path: Path, page: str, prepared) -> None:
     environment, accounts = prepared()
     sent = Counter(row for row in feed(tmp_path / "incoming").elements() if row[1] in accounts)
-    text = blocks(page, "yaml")[0]
-    (tmp_path / f"{page}.yaml").write_text(text + "transform: {sql: SELECT * FROM flights WHERE origin != 'LGA'}\n")
+    whole, kept = blocks(page, "yaml")
+    whole += "transform: {sql: SELECT * FROM flights WHERE origin != 'LGA'}\n"
+    ledger, _ = kept.splitlines()
     commands = [line.split("#")[0] for block in blocks(page, "sh") for line in block.splitlines() if line.startswith("penstock")]
-    assert len(commands) == 3
-    for command in commands:
+    assert len(commands) == 5
+
+    def follow(command: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", *shlex.split(command)],
             cwd=tmp_path,
@@ -80,7 +84,40 @@ def test_the_page_works(tmp_path: Path, page: str, prepared) -> None:
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         assert not [value for value in environment.values() if "Key" in value and value in done.stdout + done.stderr]
+        return done.stdout
+
+    file = tmp_path / f"{page}.yaml"
+    file.write_text(whole + kept if page in SPARK_WRITES_TO else f"{whole}{ledger}\n")
+    for command in commands[:3]:
+        follow(command)
     assert sum((rows_of(store) for store in accounts.values()), Counter()) == sent
+    said = follow(f"penstock status {file.name} --json")
+    if page not in SPARK_WRITES_TO:
+        copy_checkpoint(tmp_path / "state" / page / "checkpoint", page)
+    assert not (tmp_path / "state" / page / "checkpoint").exists()
+    file.write_text(whole + kept)
+    assert follow(f"penstock status {file.name} --json") == said
+    assert "goes on with batch 1" in "".join(map(follow, commands[3:]))
+
+
+SPARK_WRITES_TO = {"hdfs"}
+"""Where Spark can keep a checkpoint by itself; elsewhere it needs a connector."""
+
+CHECKPOINTS = {
+    "s3": ("s3", "s3://flights-state/checkpoint"),
+    "azure": ("az", f"az://flights@{az.ACCOUNT}/checkpoint"),
+    "gcs": ("gs", "gs://flights-state/checkpoint"),
+}
+
+
+def copy_checkpoint(local: Path, page: str) -> None:
+    """As if Spark had written it there: byte by byte, and no more here."""
+    kind, url = CHECKPOINTS[page]
+    there = server(kind).outside(Place(url))
+    for path in local.rglob("*"):
+        if path.is_file():
+            there.put(path.relative_to(local).as_posix(), path.read_bytes())
+    shutil.rmtree(local)
 
 
 def rows_of(store: Outside) -> "Counter[tuple[object, ...]]":

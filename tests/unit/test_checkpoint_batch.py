@@ -109,8 +109,8 @@ def test_file_urls_are_taken_literally(copied: Path) -> None:
 
     assert SparkCheckpoint(f"file://{odd}").exists()
     assert SparkCheckpoint(f"file:{odd}").exists()
-    with pytest.raises(Usage, match="s3://"):
-        SparkCheckpoint("s3://bucket/checkpoint")
+    with pytest.raises(Usage, match="dbfs://"):
+        SparkCheckpoint("dbfs://bucket/checkpoint")
 
 
 def test_compaction_does_not_change_the_content(copied: Path) -> None:

@@ -77,3 +77,14 @@ def test_there_is_no_such_directory(checkpoint: Path, capsys: pytest.CaptureFixt
         "",
         "error: There is no directory none.\nName a checkpoint directory or a pipeline file.\n",
     )
+
+
+def test_options_of_a_store_are_key_and_value(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (
+        ["s3://b/x", "--option", "region"],
+        ["gs://b/x", "--option", "a=b"],
+        [str(checkpoint), "--option", "="],
+    ):
+        code, _, err = ran(capsys, "checkpoint", "inspect", *words)
+        assert code == 2
+        assert len(err.splitlines()) == 2

@@ -64,7 +64,7 @@ def test_an_error_of_ours_reaches_whoever_awaits_the_query(delivery: Delivery) -
     ],
 )
 def test_two_drivers_that_meet_in_the_checkpoint_are_recognised(tmp_path: Path, said: str) -> None:
-    assert isinstance(from_query(said, checkpoint=str(tmp_path)), Fenced)
+    assert isinstance(from_query(said, checkpoint=SparkCheckpoint(tmp_path)), Fenced)
 
 
 def test_a_delivery_that_failed_goes_on_failing(delivery: Delivery) -> None:

@@ -62,7 +62,7 @@ def test_the_whole_file(loaded: Loader, tmp_path: Path) -> None:
     settings = loaded(FILE)
     assert settings.pipeline == "flights"
     assert settings.guarantee is Guarantee.EXACTLY_ONCE
-    assert settings.checkpoint == f"{tmp_path}/state/flights/checkpoint"
+    assert settings.checkpoint.url == f"{tmp_path}/state/flights/checkpoint"
     assert settings.spark.conf == {"spark.sql.shuffle.partitions": "8", "spark.ui.enabled": "false"}
     source = settings.sources["flights"]
     assert (source.format, source.path, source.schema_ddl) == ("csv", f"{tmp_path}/incoming", "year INT, month INT")

@@ -69,8 +69,8 @@ def test_places_that_cannot_be_used_are_refused_without_showing_secrets(url: str
 def test_defaults_are_below_home(tmp_path: Path) -> None:
     settings = DeliverySettings(pipeline="p", home="state", sinks={"m": Memory()})
     assert settings.home == f"{tmp_path}/state"
-    assert settings.checkpoint == f"{tmp_path}/state/checkpoint"
-    assert settings.ledger == f"sqlite:///{tmp_path}/state/ledger.db"
+    assert settings.checkpoint.url == f"{tmp_path}/state/checkpoint"
+    assert settings.ledger.url == f"sqlite:///{tmp_path}/state/ledger.db"
     assert settings.spool == f"{tmp_path}/state/spool"
 
 

@@ -19,11 +19,11 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
     ServiceRequestError,
 )
-from azure.storage.blob import BlobBlock, BlobServiceClient, ContainerClient, ExponentialRetry
+from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
 
 from penstock.blob.counting import sent
 from penstock.blob.options import require_known
-from penstock.blob.placed import TAG, PlacedStore
+from penstock.blob.placed import TAG, PlacedStore, unix_ms
 from penstock.blob.store import Found, Pending
 from penstock.blob.trouble import Trouble
 from penstock.bloburl import BlobUrl
@@ -74,7 +74,7 @@ class AzureStore(PlacedStore):
         """As `BlobStore.look`."""
         with self._told("look at", key):
             found = _unless_absent(self._blob(key).get_blob_properties)
-        return None if found is None else Found(key=key, size_bytes=found.size, tag=(found.metadata or {}).get(TAG))
+        return None if found is None else self._found(found, key)
 
     def delete(self, key: str) -> None:
         """As `BlobStore.delete`."""
@@ -84,7 +84,16 @@ class AzureStore(PlacedStore):
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
         """As `BlobStore.list`."""
         for found in islice(self._listed(folder, min(limit or _PAGE, _PAGE)), limit):
-            yield Found(key=self.place.name(found.name), size_bytes=found.size, tag=(found.metadata or {}).get(TAG))
+            yield self._found(found, self.place.name(found.name))
+
+    def children(self, folder: str = "") -> Iterator[Found]:
+        """As `BlobStore.children`."""
+        blobs = self._container.walk_blobs(name_starts_with=self.place.key(folder), include=["metadata"], delimiter="/")
+        for found in self._each("list", folder, blobs):
+            if isinstance(found, BlobPrefix):
+                yield Found(key=self.place.name(str(found.name)), size_bytes=0)
+            elif not _is_folder(found):
+                yield self._found(found, self.place.name(found.name))
 
     def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
         """As `BlobStore.begin`: a name that all block ids begin with, without a request."""
@@ -137,8 +146,13 @@ class AzureStore(PlacedStore):
         prefix = self.place.key(folder)
         blobs = self._container.list_blobs(name_starts_with=prefix, results_per_page=page, include=["metadata"])
         for found in self._each("list", folder, blobs):
-            if (found.metadata or {}).get(_FOLDER) != "true":
+            if not _is_folder(found):
                 yield found
+
+    @staticmethod
+    def _found(blob: Any, key: str) -> Found:
+        tag = (blob.metadata or {}).get(TAG)
+        return Found(key=key, size_bytes=blob.size, tag=tag, modified_ms=unix_ms(blob.last_modified))
 
     @staticmethod
     def _trouble_of(cause: Exception) -> Trouble:
@@ -190,6 +204,10 @@ def _credential(host: str, options: Mapping[str, str]) -> Any:
             remedy="Give one of the options, or pip install azure-identity on the driver and on every executor.",
         ) from cause
     return DefaultAzureCredential()
+
+
+def _is_folder(blob: Any) -> bool:
+    return (blob.metadata or {}).get(_FOLDER) == "true"
 
 
 def _unless_absent(call: Callable[[], _T]) -> _T | None:

@@ -19,7 +19,7 @@ from google.cloud import storage
 
 from penstock.blob.http import CountedRequests
 from penstock.blob.options import require_known
-from penstock.blob.placed import STAGING, TAG, PlacedStore
+from penstock.blob.placed import STAGING, TAG, PlacedStore, unix_ms
 from penstock.blob.store import Found, Pending
 from penstock.blob.trouble import Trouble
 from penstock.bloburl import BlobUrl
@@ -64,7 +64,7 @@ class GcsStore(PlacedStore):
         """As `BlobStore.look`."""
         with self._told("look at", key):
             found = self._bucket.get_blob(self.place.key(key), timeout=self._timeout_s)
-        return None if found is None else Found(key=key, size_bytes=found.size, tag=(found.metadata or {}).get(TAG))
+        return None if found is None else _found(found, key)
 
     def delete(self, key: str) -> None:
         """As `BlobStore.delete`."""
@@ -74,7 +74,15 @@ class GcsStore(PlacedStore):
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
         """As `BlobStore.list`."""
         for found in self._each("list", folder, self._listed(self.place.key(folder), limit=limit)):
-            yield Found(key=self.place.name(found.name), size_bytes=found.size, tag=(found.metadata or {}).get(TAG))
+            yield _found(found, self.place.name(found.name))
+
+    def children(self, folder: str = "") -> Iterator[Found]:
+        """As `BlobStore.children`. The object of the folder's own name is what Hadoop makes of an empty directory."""
+        prefix = self.place.key(folder)
+        pages = self._bucket.list_blobs(prefix=prefix, delimiter="/", timeout=self._timeout_s).pages
+        for page in self._each("list", folder, pages):
+            yield from (Found(key=self.place.name(name), size_bytes=0) for name in page.prefixes)
+            yield from (_found(blob, self.place.name(blob.name)) for blob in page if blob.name != prefix)
 
     def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
         """As `BlobStore.begin`: the end of the folder's name, without a request."""
@@ -217,6 +225,10 @@ def _new_client(options: Mapping[str, str]) -> Any:
         )
     credentials = AnonymousCredentials() if client_options is not None else None  # type: ignore[no-untyped-call]
     return storage.Client(project=project, credentials=credentials, client_options=client_options)
+
+
+def _found(blob: Any, key: str) -> Found:
+    return Found(key=key, size_bytes=blob.size, tag=(blob.metadata or {}).get(TAG), modified_ms=unix_ms(blob.updated))
 
 
 def _unless_absent(call: Callable[[], _T]) -> _T | None:

@@ -65,10 +65,8 @@ class HdfsStore(PlacedStore):
     def look(self, key: str) -> Found | None:
         """As `BlobStore.look`."""
         with self._told("look at", key):
-            size_bytes = self._size_bytes(self._path(key))
-            if size_bytes is None:
-                return None
-            return Found(key=key, size_bytes=size_bytes, tag=self._tag(self._path(key)))
+            status = self._file_status(self._path(key))
+            return None if status is None else _found(key, status, tag=self._tag(self._path(key)))
 
     def delete(self, key: str) -> None:
         """As `BlobStore.delete`."""
@@ -78,8 +76,19 @@ class HdfsStore(PlacedStore):
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
         """As `BlobStore.list`."""
         files = self._files_below(self._path(folder.rstrip("/")))
-        for path, size_bytes in self._each("list", folder, islice(files, limit)):
-            yield Found(key=self._relative(path, self._root), size_bytes=size_bytes)
+        for path, status in self._each("list", folder, islice(files, limit)):
+            yield _found(self._relative(path, self._root), status)
+
+    def children(self, folder: str = "") -> Iterator[Found]:
+        """As `BlobStore.children`; empty directories are among them."""
+        with self._told("list", folder):
+            statuses = self._statuses(self._path(folder.rstrip("/")))
+        for status in statuses:
+            key = folder + status["pathSuffix"]
+            if status["type"] == "DIRECTORY":
+                yield Found(key=f"{key}/", size_bytes=0)
+            elif status["pathSuffix"]:  # else `folder` is a file
+                yield _found(key, status)
 
     def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
         """As `BlobStore.begin`: the end of the staged file's name, without a request."""
@@ -104,7 +113,7 @@ class HdfsStore(PlacedStore):
     def is_pending(self, key: str, upload: str) -> bool:
         """As `BlobStore.is_pending`."""
         with self._told("look at an upload of", key):
-            return self._size_bytes(self._staged(key, upload)) is not None
+            return self._file_status(self._staged(key, upload)) is not None
 
     def pending(self, folder: str) -> Iterator[Pending]:
         """As `BlobStore.pending`."""
@@ -169,10 +178,10 @@ class HdfsStore(PlacedStore):
     def _delete(self, path: str) -> None:
         _unless(_ABSENT, lambda: self._hdfs.ask("DELETE", "DELETE", path, {"recursive": "false"}))
 
-    def _size_bytes(self, path: str) -> int | None:
+    def _file_status(self, path: str) -> Mapping[str, Any] | None:
         answer = _unless(_ABSENT, lambda: self._hdfs.ask("GET", "GETFILESTATUS", path))
-        status = None if answer is None else json.loads(answer)["FileStatus"]
-        return int(status["length"]) if status is not None and status["type"] == "FILE" else None
+        status: Mapping[str, Any] | None = None if answer is None else json.loads(answer)["FileStatus"]
+        return status if status is not None and status["type"] == "FILE" else None
 
     def _tag(self, path: str) -> str | None:
         answer = _unless(_ABSENT, lambda: self._hdfs.ask("GET", "GETXATTRS", path, {"encoding": "text"}))
@@ -180,16 +189,20 @@ class HdfsStore(PlacedStore):
         value = next((one["value"] for one in found if one["name"] == _XATTR), None)
         return None if value is None else str(value).strip('"')
 
-    def _files_below(self, directory: str) -> Iterator[tuple[str, int]]:
-        """In ascending order of whole paths: a directory sorts as its name with a slash."""
+    def _statuses(self, directory: str) -> Sequence[Mapping[str, Any]]:
         answer = _unless(_ABSENT, lambda: self._hdfs.ask("GET", "LISTSTATUS", directory))
-        found = [] if answer is None else json.loads(answer)["FileStatuses"]["FileStatus"]
+        found: Sequence[Mapping[str, Any]] = [] if answer is None else json.loads(answer)["FileStatuses"]["FileStatus"]
+        return found
+
+    def _files_below(self, directory: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """In ascending order of whole paths: a directory sorts as its name with a slash."""
+        found = self._statuses(directory)
         for status in sorted(found, key=lambda one: one["pathSuffix"] + ("/" if one["type"] == "DIRECTORY" else "")):
             path = f"{directory}/{status['pathSuffix']}"
             if status["type"] == "DIRECTORY":
                 yield from self._files_below(path)
             elif status["pathSuffix"]:
-                yield path, int(status["length"])
+                yield path, status
 
     @staticmethod
     def _trouble_of(cause: Exception) -> Trouble:
@@ -217,6 +230,10 @@ def _endpoints(host: str, options: Mapping[str, str]) -> tuple[str, ...]:
     """The NameNodes' WebHDFS addresses: those given, else that of the URL's host at its usual port."""
     given = options.get("webhdfs", f"http://{host.partition(':')[0]}:{_HTTP_PORT}")
     return tuple(endpoint.strip().rstrip("/") for endpoint in given.split(","))
+
+
+def _found(key: str, status: Mapping[str, Any], *, tag: str | None = None) -> Found:
+    return Found(key=key, size_bytes=int(status["length"]), tag=tag, modified_ms=int(status["modificationTime"]))
 
 
 def _tagged(tag: str) -> Mapping[str, str]:

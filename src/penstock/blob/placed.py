@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import ClassVar, TypeVar
 
 from penstock.blob.counting import asking
@@ -15,6 +16,11 @@ TAG = "penstock"
 STAGING = ".penstock-staging"
 """Where uploads lie beside a table, on stores that have no uploads of their own."""
 _T = TypeVar("_T")
+
+
+def unix_ms(moment: datetime) -> int:
+    """Of the time that a store gives, which has no more than seconds everywhere."""
+    return int(moment.timestamp()) * 1000
 
 
 @dataclass(frozen=True, kw_only=True)

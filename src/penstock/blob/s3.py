@@ -25,7 +25,7 @@ from botocore.exceptions import (
 
 from penstock.blob.counting import sent
 from penstock.blob.options import require_known
-from penstock.blob.placed import TAG, PlacedStore
+from penstock.blob.placed import TAG, PlacedStore, unix_ms
 from penstock.blob.store import Found, Pending
 from penstock.blob.trouble import Trouble
 from penstock.bloburl import BlobUrl
@@ -82,7 +82,8 @@ class S3Store(PlacedStore):
             found = _unless(_ABSENT, self._client.head_object, **self._object(key))
         if found is None:
             return None
-        return Found(key=key, size_bytes=found["ContentLength"], tag=found["Metadata"].get(TAG))
+        written_ms = unix_ms(found["LastModified"])
+        return Found(key=key, size_bytes=found["ContentLength"], tag=found["Metadata"].get(TAG), modified_ms=written_ms)
 
     def delete(self, key: str) -> None:
         """As `BlobStore.delete`."""
@@ -96,7 +97,15 @@ class S3Store(PlacedStore):
         asked = pages.paginate(Bucket=self.place.bucket, Prefix=self.place.key(folder), PaginationConfig=bounds)
         for page in self._each("list", folder, asked):
             for found in page.get("Contents", []):
-                yield Found(key=self.place.name(found["Key"]), size_bytes=found["Size"])
+                yield self._found(found)
+
+    def children(self, folder: str = "") -> Iterator[Found]:
+        """As `BlobStore.children`. The object of the folder's own name is what Hadoop makes of an empty directory."""
+        prefix = self.place.key(folder)
+        pages = self._client.get_paginator("list_objects_v2")
+        for page in self._each("list", folder, pages.paginate(Bucket=self.place.bucket, Prefix=prefix, Delimiter="/")):
+            yield from (Found(key=self.place.name(below["Prefix"]), size_bytes=0) for below in page.get("CommonPrefixes", []))
+            yield from (self._found(found) for found in page.get("Contents", []) if found["Key"] != prefix)
 
     def begin(self, key: str, *, tag: str) -> str:
         """As `BlobStore.begin`."""
@@ -145,6 +154,10 @@ class S3Store(PlacedStore):
         asked = f"bytes={start}-{start + length - 1}"
         found = _unless(_ABSENT, self._client.get_object, **self._object(key), Range=asked)
         return None if found is None else bytes(found["Body"].read())
+
+    def _found(self, listed: "Mapping[str, Any]") -> Found:
+        written_ms = unix_ms(listed["LastModified"])
+        return Found(key=self.place.name(listed["Key"]), size_bytes=listed["Size"], modified_ms=written_ms)
 
     def _object(self, key: str) -> dict[str, str]:
         return {"Bucket": self.place.bucket, "Key": self.place.key(key)}

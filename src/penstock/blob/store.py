@@ -7,11 +7,15 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """An object. `tag` is what its writer noted on it; None where it was not asked for (in lists) or there is none."""
+    """An object. `tag` is what its writer noted on it; None where it was not asked for (in lists) or there is none.
+
+    `modified_ms` is when it was last written (Unix time), to the second but on HDFS; None for a folder.
+    """
 
     key: str
     size_bytes: int
     tag: str | None = None
+    modified_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +83,13 @@ class BlobStore(Protocol):
         """Every object below `folder` (empty, or ending with a slash), or the first `limit`; lazily, in ascending order of keys.
 
         Uploads are not objects: they are never listed.
+        """
+        ...
+
+    def children(self, folder: str = "") -> Iterator[Found]:
+        """What lies directly below `folder` (empty, or ending with a slash), in no order, lazily; what is deeper costs nothing.
+
+        A folder that something lies in is one key that ends with a slash.
         """
         ...
 

@@ -3,9 +3,13 @@
 Readers name files by relative paths with `/`; everything that is specific to a store lives behind `Files`.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from penstock.blob import open_store
+from penstock.bloburl import is_blob
+from penstock.checkpoint.blob_files import BlobFiles
 from penstock.diskreason import trouble_of
 from penstock.errors import Retryable, Usage
 
@@ -13,7 +17,8 @@ from penstock.errors import Retryable, Usage
 class Files(Protocol):
     """Read-only access to the files below one directory. Absence is an answer (`None`, empty), never an error.
 
-    Every method raises Retryable when the store cannot be asked (permission, network).
+    Safe to use from several threads. Every method raises Retryable when the store cannot be asked (permission, network), or
+    Failed where trying again is no use (credentials, no such bucket).
     """
 
     @property
@@ -23,6 +28,10 @@ class Files(Protocol):
 
     def names(self, folder: str) -> tuple[str, ...]:
         """The names directly below `folder` in no order; empty if there is no such folder."""
+        ...
+
+    def sizes(self, folder: str) -> Mapping[str, int | None]:
+        """As `names`, with the size of each file, and None for each directory."""
         ...
 
     def size_bytes(self, name: str) -> int | None:
@@ -58,6 +67,11 @@ class LocalFiles:
         except OSError as error:
             raise _unreadable(self._root / folder, error) from error
 
+    def sizes(self, folder: str) -> Mapping[str, int | None]:
+        """One directory listing, and a stat for each file."""
+        found = {name: self._root / folder / name for name in self.names(folder)}
+        return {name: None if path.is_dir() else self.size_bytes(str(path)) or 0 for name, path in found.items()}
+
     def size_bytes(self, name: str) -> int | None:
         """One stat."""
         try:
@@ -88,11 +102,14 @@ class LocalFiles:
             raise _unreadable(self._root / name, error) from error
 
 
-def open_files(path: str | Path) -> Files:
-    """The files below `path`: a local path, or a `file:` URL taken literally as Hadoop does (`%20` is three characters).
+def open_files(path: str | Path, *, options: Mapping[str, Any] | None = None) -> Files:
+    """The files below `path`: a local path, a `file:` URL taken literally as Hadoop does (`%20` is three characters), or a URL
+    of a store, which `options` are those of.
 
-    Raises Usage for stores that cannot be read.
+    Raises Usage for stores that cannot be read, DependencyMissing.
     """
+    if is_blob(str(path)):
+        return BlobFiles(open_store(str(path), options=options))
     return LocalFiles(_local(str(path)))
 
 
@@ -103,7 +120,7 @@ def _local(path: str) -> Path:
     if scheme == "file":
         return Path(path.removeprefix("file:").removeprefix("//"))
     raise Usage(
-        f"The checkpoint {path} is on {scheme}://, expected a local or mounted directory or a file:// URL.",
+        f"The checkpoint {path} is on {scheme}://, expected a directory, a file:// URL, or one of s3, az, gs or hdfs.",
         remedy="Copy the checkpoint to a directory, or mount the store.",
     )
 

@@ -7,11 +7,11 @@ A corrupt file may be mended: what a run finds when it opens is taken as it is, 
 changes after that, while Spark may be reading it, cannot be told apart from a half-read file.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from penstock.checkpoint.input_look import InputLook, Seen
 from penstock.checkpoint.source_log import InputFile
 from penstock.errors import InputChanged
 from penstock.model import BatchId, SourceName
@@ -27,20 +27,28 @@ _DELIVERED = (
 )
 
 
-def as_found(inputs: Mapping[SourceName, Iterable[InputFile]]) -> Mapping[SourceName, tuple[InputFile, ...]]:
+def as_found(
+    inputs: Mapping[SourceName, Sequence[InputFile]], *, look: InputLook | None = None
+) -> Mapping[SourceName, tuple[InputFile, ...]]:
     """`inputs` with the modification times that the files have now; a file that is gone keeps the one it was planned with."""
-    return {name: tuple(map(_as_found, files)) for name, files in inputs.items()}
+    return {name: tuple(map(_as_found, files, (look or InputLook()).at(files))) for name, files in inputs.items()}
 
 
-def require_unchanged(batch_id: BatchId, inputs: Mapping[SourceName, Iterable[InputFile]], *, delivered: bool = False) -> None:
+def require_unchanged(
+    batch_id: BatchId,
+    inputs: Mapping[SourceName, Sequence[InputFile]],
+    *,
+    look: InputLook | None = None,
+    delivered: bool = False,
+) -> None:
     """Raise InputChanged if an input file is gone, or has another modification time than in `inputs`.
 
     Called after a batch was staged and before it is decided: then what was staged is what was planned; and after one that was
-    `delivered` before was computed again for its state, before Spark commits it. Costs one stat a file. Files that are not in
-    local or mounted directories are not looked at.
+    `delivered` before was computed again for its state, before Spark commits it. Costs one look a file. Files that cannot be
+    seen from here are passed over; without `look` those are all that are not in local or mounted directories.
     """
     for name, files in inputs.items():
-        wrong = list(_changes(files))
+        wrong = [change for change in map(_change, files, (look or InputLook()).at(files)) if change is not None]
         if wrong:
             more = f" and {len(wrong) - _SOME} more" if len(wrong) > _SOME else ""
             raise InputChanged(
@@ -49,50 +57,25 @@ def require_unchanged(batch_id: BatchId, inputs: Mapping[SourceName, Iterable[In
             )
 
 
-def size_bytes_of(file: InputFile) -> int | None:
-    """How large a file is, None if that cannot be seen from here. Costs one stat."""
-    path = _local_path(file.path)
-    try:
-        return None if path is None else path.stat().st_size
-    except OSError:
+def _as_found(file: InputFile, seen: Seen | None) -> InputFile:
+    return file if seen is None or seen.modified_ms is None else replace(file, modified_ms=seen.modified_ms)
+
+
+def _change(file: InputFile, seen: Seen | None) -> str | None:
+    if seen is None:
         return None
-
-
-def _as_found(file: InputFile) -> InputFile:
-    path = _local_path(file.path)
-    found_ms = None if path is None else _modified_ms(path)
-    return file if found_ms is None else replace(file, modified_ms=found_ms)
-
-
-def _changes(files: Iterable[InputFile]) -> Iterator[str]:
-    for file in files:
-        path = _local_path(file.path)
-        change = None if path is None else _change(path, file.modified_ms)
-        if change is not None:
-            yield change
-
-
-def _change(path: Path, modified_ms: int) -> str | None:
-    found_ms = _modified_ms(path)
-    if found_ms is None:
-        return f"{path} is gone"
-    if found_ms != modified_ms:
-        return f"{path} was modified at {_stamp(found_ms)}, expected {_stamp(modified_ms)} (Unix time)"
-    return None
-
-
-def _modified_ms(path: Path) -> int | None:
-    try:
-        return path.stat().st_mtime_ns // 1_000_000
-    except (FileNotFoundError, NotADirectoryError):
+    if seen.is_gone:
+        return f"{_shown(file.path)} is gone"
+    if seen.modified_ms is None or seen.modified_ms == file.modified_ms:
         return None
+    return f"{_shown(file.path)} was modified at {_stamp(seen.modified_ms)}, expected {_stamp(file.modified_ms)} (Unix time)"
 
 
 def _stamp(unix_ms: int) -> str:
     return f"{unix_ms // 1000}.{unix_ms % 1000:03}"
 
 
-def _local_path(url: str) -> Path | None:
-    """Spark logs URLs in which spaces and their like are escaped."""
+def _shown(url: str) -> str:
+    """A local path for a local file."""
     parts = urlsplit(url)
-    return Path(unquote(parts.path)) if parts.scheme in {"", "file"} else None
+    return unquote(parts.path if parts.scheme in {"", "file"} else url)

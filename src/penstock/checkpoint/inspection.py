@@ -59,9 +59,12 @@ class Inspection:
         return all(anomaly.severity is Severity.HARMLESS for anomaly in self.anomalies)
 
 
-def inspect_checkpoint(path: str) -> Inspection:
-    """Read all of a checkpoint but its state files. Raises Usage (a store that cannot be read), Retryable."""
-    return inspect_files(open_files(path))
+def inspect_checkpoint(path: str, *, options: Mapping[str, str] | None = None) -> Inspection:
+    """Read all of a checkpoint but its state files; `options` are those of a store.
+
+    Raises Usage (a store that cannot be read), Retryable, Failed.
+    """
+    return inspect_files(open_files(path, options=options))
 
 
 def inspect_files(files: Files) -> Inspection:

@@ -1,7 +1,8 @@
 """Reading the offset log, the commit log and `metadata` whole, with everything that is odd about them."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from penstock.checkpoint.log_check import odd_sequence, strangers
 from penstock.model import BatchId
 
 _ID = re.compile(r"0|[1-9]\d*")
+_READ_AT_ONCE = 16
 T = TypeVar("T")
 
 
@@ -51,6 +53,12 @@ def _ids(files: Files, folder: str) -> frozenset[BatchId]:
     return frozenset(BatchId(int(name)) for name in files.names(folder) if _ID.fullmatch(name))
 
 
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    data: bytes
+    checksum: bytes | None
+
+
 class _Reading:
     """Reads files and remembers what was odd about them."""
 
@@ -60,7 +68,7 @@ class _Reading:
 
     def query_id(self, *, started: bool) -> str | None:
         if self._files.size_bytes("metadata") is not None:
-            return self._read("metadata", parse_query_id, needed=True)
+            return self._parsed("metadata", self._fetched("metadata", self._files.names("")), parse_query_id, needed=True)
         if started:
             self.anomalies.append(_NO_METADATA)
         return None
@@ -68,18 +76,28 @@ class _Reading:
     def entries(
         self, folder: str, ids: frozenset[BatchId], parse: Callable[[bytes], T], *, needed: set[int]
     ) -> Mapping[BatchId, T]:
-        read = {batch_id: self._read(f"{folder}/{batch_id}", parse, needed=batch_id in needed) for batch_id in sorted(ids)}
+        names = self._files.names(folder)
+        with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+            fetched = pool.map(lambda batch_id: self._fetched(f"{folder}/{batch_id}", names), sorted(ids))
+            read = {
+                batch_id: self._parsed(f"{folder}/{batch_id}", data, parse, needed=batch_id in needed)
+                for batch_id, data in zip(sorted(ids), fetched, strict=True)
+            }
         return {batch_id: entry for batch_id, entry in read.items() if entry is not None}
 
-    def _read(self, name: str, parse: Callable[[bytes], T], *, needed: bool) -> T | None:
-        data = self._files.read(name) or b""
+    def _fetched(self, name: str, beside: Collection[str]) -> _Fetched:
+        """The file, and its checksum if that is one of the names `beside` it."""
+        checksum = checksum_name(name)
+        is_there = checksum.rpartition("/")[2] in beside
+        return _Fetched(self._files.read(name) or b"", self._files.read(checksum) if is_there else None)
+
+    def _parsed(self, name: str, fetched: _Fetched, parse: Callable[[bytes], T], *, needed: bool) -> T | None:
         try:
-            entry = parse(data)
+            entry = parse(fetched.data)
         except Unreadable as error:
             self.anomalies.append(_unreadable(name, error, needed=needed))
             return None
-        checksum = self._files.read(checksum_name(name))
-        if checksum is not None and not matches(data, checksum):
+        if fetched.checksum is not None and not matches(fetched.data, fetched.checksum):
             self.anomalies.append(_changed(name, needed=needed))
         return entry
 

@@ -1,14 +1,18 @@
 """How much input Spark planned for a batch, where the checkpoint says it: before the batch runs, and without asking a source."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.checkpoint.input_check import size_bytes_of
+from penstock.bloburl import is_blob
+from penstock.checkpoint.input_look import InputLook
 from penstock.checkpoint.offset_kind import kind_of
 from penstock.checkpoint.source_log import InputFile
 from penstock.model import Batch, OffsetRange, SourceName
+
+_LOOKED_AT = 100
+"""Files in a store that are looked at for their sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,19 +26,29 @@ class PlannedInput:
         return PlannedInput(records=self.records + other.records, size_bytes=self.size_bytes + other.size_bytes)
 
 
-def planned_input(batch: Batch, files: Mapping[SourceName, Iterable[InputFile]]) -> PlannedInput | None:
-    """The input of all sources of `batch`; `files` are those of its file sources. None if any source does not say."""
+def planned_input(
+    batch: Batch, files: Mapping[SourceName, Sequence[InputFile]], *, look: InputLook | None = None
+) -> PlannedInput | None:
+    """The input of all sources of `batch`; `files` are those of its file sources. None if any source does not say.
+
+    Costs one look a file, and none if they are many: such a batch is not small.
+    """
     total = PlannedInput()
     for offsets in batch.offsets:
-        found = _of_files(files[offsets.source]) if offsets.source in files else _of_records(offsets)
+        found = _of_files(files[offsets.source], look or InputLook()) if offsets.source in files else _of_records(offsets)
         if found is None:
             return None
         total += found
     return total
 
 
-def _of_files(files: Iterable[InputFile]) -> PlannedInput | None:
-    sizes = [size_bytes_of(file) for file in files]
+def _of_files(files: Sequence[InputFile], look: InputLook) -> PlannedInput | None:
+    if len(files) > _LOOKED_AT and any(is_blob(file.path) for file in files):
+        return None
+    try:
+        sizes = [None if seen is None else seen.size_bytes for seen in look.at(files)]
+    except OSError:
+        return None
     known = [size for size in sizes if size is not None]
     return PlannedInput(size_bytes=sum(known)) if len(known) == len(sizes) else None
 

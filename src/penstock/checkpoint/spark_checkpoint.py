@@ -8,6 +8,7 @@ from pathlib import Path
 
 from penstock.checkpoint.entries import OffsetsEntry, Unreadable, parse_offsets, parse_query_id
 from penstock.checkpoint.files import Files, open_files
+from penstock.checkpoint.input_look import InputLook
 from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, log_offset
 from penstock.errors import CheckpointDamaged, SourcesChanged
 from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName
@@ -36,8 +37,10 @@ class SparkCheckpoint:
     No method writes. Costs are a few small file reads a call, whatever the number of batches and of input files.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self._files = open_files(path)
+    def __init__(self, path: str | Path, *, options: Mapping[str, str] | None = None) -> None:
+        self._files = open_files(path, options=options)
+        self.look = InputLook(str(path), options=options)
+        """What can be seen of the input files that it names."""
 
     @property
     def files(self) -> Files:

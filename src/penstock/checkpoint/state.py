@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from penstock.checkpoint.entries import Unreadable
@@ -13,6 +14,7 @@ DEFAULT_STORE = "default"
 _NUMBER = re.compile(r"0|[1-9]\d*")
 _VERSION = re.compile(r"([1-9]\d*)(?:_[0-9a-f-]{36})?\.(delta|snapshot|zip|changelog)")
 _SSTS = "SSTs"
+_LISTED_AT_ONCE = 16
 _PROVIDERS = {"delta": "HDFS", "snapshot": "HDFS", "zip": "RocksDB", "changelog": "RocksDB"}
 
 
@@ -55,12 +57,8 @@ class _StateFile:
     size_bytes: int
 
 
-def _sst_bytes(files: Files, place: str) -> int:
-    return sum(files.size_bytes(f"{place}/{_SSTS}/{name}") or 0 for name in files.names(f"{place}/{_SSTS}"))
-
-
 def state_operators(files: Files) -> tuple[StateOperator, ...]:
-    """Every operator below `state/`, by number. Costs one listing a partition and store. Raises Unreadable."""
+    """Every operator below `state/`, by number. Costs one listing a partition and store, some at a time. Raises Unreadable."""
     ids = sorted(int(name) for name in files.names("state") if _NUMBER.fullmatch(name))
     return tuple(_operator(files, operator_id) for operator_id in ids)
 
@@ -93,29 +91,29 @@ def _store(name: str, found: list[_StateFile]) -> StateStore:
 
 
 def _state_files(files: Files, folder: str) -> Iterator[_StateFile]:
-    for partition in files.names(folder):
-        if _NUMBER.fullmatch(partition):
-            yield from _partition_files(files, folder, int(partition))
+    partitions = [int(name) for name in files.names(folder) if _NUMBER.fullmatch(name)]
+    with ThreadPoolExecutor(_LISTED_AT_ONCE) as pool:
+        for found in pool.map(lambda partition: list(_partition_files(files, folder, partition)), partitions):
+            yield from found
 
 
 def _partition_files(files: Files, folder: str, partition: int) -> Iterator[_StateFile]:
     place = f"{folder}/{partition}"
-    names = files.names(place)
-    yield from _versions(files, place, DEFAULT_STORE, partition)
-    for name in names:
-        if name.startswith((".", "_")) or _VERSION.fullmatch(name) or name == _SSTS:
-            continue
-        yield from _versions(files, f"{place}/{name}", name, partition)
+    sizes = files.sizes(place)
+    yield from _versions(files, place, sizes, DEFAULT_STORE, partition)
+    for name, size_bytes in sizes.items():
+        if size_bytes is None and not name.startswith((".", "_")) and name != _SSTS:
+            store = f"{place}/{name}"
+            yield from _versions(files, store, files.sizes(store), name, partition)
 
 
-def _versions(files: Files, place: str, store: str, partition: int) -> Iterator[_StateFile]:
-    shared = _sst_bytes(files, place)
-    for name in files.names(place):
+def _versions(files: Files, place: str, sizes: Mapping[str, int | None], store: str, partition: int) -> Iterator[_StateFile]:
+    shared = sum(size or 0 for size in files.sizes(f"{place}/{_SSTS}").values()) if _SSTS in sizes else 0
+    for name, size_bytes in sizes.items():
         found = _VERSION.fullmatch(name)
         if found is not None:
-            size = (files.size_bytes(f"{place}/{name}") or 0) + shared
+            yield _StateFile(store, partition, int(found[1]), found[2], (size_bytes or 0) + shared)
             shared = 0
-            yield _StateFile(store, partition, int(found[1]), found[2], size)
 
 
 def _metadata(files: Files, operator_id: int) -> Mapping[str, Json]:

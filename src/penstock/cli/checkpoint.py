@@ -1,6 +1,6 @@
 """`penstock checkpoint inspect` and `explain`: Spark's checkpoint for people, without Java."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,35 +19,53 @@ if TYPE_CHECKING:
     from penstock.checkpoint.inspection import Inspection
 
 CheckpointPath = Annotated[
-    str, typer.Argument(metavar="PATH", help="A checkpoint directory, or the pipeline file that names it.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="PATH", help="A checkpoint's directory or URL, or the pipeline file that names it.", show_default=False
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="KEY=VALUE", help="An option of the store that the URL is in; may be repeated."),
 ]
 _PIPELINE_FILES = (".yaml", ".yml")
 _STYLES = {"stops": "bold red", "loses": "bold yellow", "harmless": "dim"}
 
 
-def inspect(*, path: CheckpointPath, as_json: Json = False) -> None:
+def inspect(*, path: CheckpointPath, option: Options = None, as_json: Json = False) -> None:
     """What the checkpoint holds: query, batches, sources with offsets, state, and everything that is odd about it."""
-    from penstock.checkpoint.inspection import inspect_checkpoint
-
-    show(inspect_checkpoint(_place(path)), as_json=as_json, text=_inspection)
+    show(_inspected(path, option), as_json=as_json, text=_inspection)
 
 
-def explain(*, path: CheckpointPath, as_json: Json = False) -> None:
+def explain(*, path: CheckpointPath, option: Options = None, as_json: Json = False) -> None:
     """What the next start of the query does with this checkpoint, and why, in sentences."""
     from penstock.checkpoint.explanation import explain as explain_inspection
+
+    show(explain_inspection(_inspected(path, option)), as_json=as_json, text=_explanation)
+
+
+def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     from penstock.checkpoint.inspection import inspect_checkpoint
+    from penstock.spec import load
+    from penstock.spec.kept import Checkpoint
 
-    show(explain_inspection(inspect_checkpoint(_place(path))), as_json=as_json, text=_explanation)
-
-
-def _place(path: str) -> str:
+    options = _options(given or ())
     if path.endswith(_PIPELINE_FILES):
-        from penstock.spec import load
-
-        return load(path).checkpoint
-    if "://" not in path and not Path(path).is_dir():
+        place = load(path).checkpoint
+        return inspect_checkpoint(place.url, options={**place.options, **options})
+    if "://" in path:
+        place = Checkpoint(url=path, options=options)
+        return inspect_checkpoint(place.url, options=place.options)
+    if not Path(path).is_dir():
         raise Usage(f"There is no directory {path}.", remedy="Name a checkpoint directory or a pipeline file.")
-    return path
+    return inspect_checkpoint(path)
+
+
+def _options(given: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    if not all(key and equals for key, equals, _ in pairs):
+        raise Usage("--option should be KEY=VALUE, found something else.", remedy="Write it like --option region=eu-west-1.")
+    return {key: value for key, _, value in pairs}
 
 
 def _inspection(found: "Inspection") -> "RenderableType":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.bloburl import hadoop_url
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.errors import GuaranteeTooWeak, Usage
 from penstock.ledger.open import open_ledger
@@ -35,6 +36,11 @@ class DeliveryPlan:
         return PipelineName(self.settings.pipeline)
 
     @property
+    def spark_checkpoint(self) -> str:
+        """The checkpoint location as Spark understands it."""
+        return hadoop_url(self.settings.checkpoint.url)
+
+    @property
     def digest(self) -> str:
         """Fingerprint of the settings, secrets masked: shows in the ledger when they changed."""
         shown = json.dumps(self.settings.shown(), sort_keys=True, default=str)
@@ -54,7 +60,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Parts:
         pipeline=plan.pipeline,
         ledger=ledger_of(plan),
         sinks=sinks,
-        checkpoint=SparkCheckpoint(plan.settings.checkpoint),
+        checkpoint=checkpoint_of(plan),
         sources=plan.sources,
         digest=plan.digest,
         demanded=plan.settings.guarantee,
@@ -63,7 +69,14 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Parts:
 
 def ledger_of(plan: DeliveryPlan) -> Ledger:
     """The pipeline's ledger; the caller closes it."""
-    return open_ledger(plan.settings.ledger, pipeline=plan.pipeline)
+    place = plan.settings.ledger
+    return open_ledger(place.url, pipeline=plan.pipeline, options=place.options)
+
+
+def checkpoint_of(plan: DeliveryPlan) -> SparkCheckpoint:
+    """The pipeline's checkpoint; nothing is read yet."""
+    place = plan.settings.checkpoint
+    return SparkCheckpoint(place.url, options=place.options)
 
 
 def sinks_of(plan: DeliveryPlan) -> tuple[Sink, ...]:

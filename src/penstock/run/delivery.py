@@ -30,7 +30,8 @@ class Delivery:
 
     Either `delivery.start(df.writeStream…)`, or pass the object itself to `foreachBatch` with `delivery.checkpoint` as checkpoint
     location: then it opens, and recovers, with the first batch. `pipeline` names the ledger and outlives every checkpoint; `home`
-    is where ledger, spool and checkpoint are unless told otherwise. Works on classic and Connect sessions.
+    is where ledger, spool and checkpoint are unless told otherwise; the places of ledger and checkpoint may be mappings of `url`
+    and `options`, as in a pipeline file. Works on classic and Connect sessions.
 
     Every exception in a batch, `SystemExit` included, becomes a failed batch; its cause is kept in `failure`.
     """
@@ -41,9 +42,9 @@ class Delivery:
         *,
         home: str | Path,
         sinks: "Mapping[str, Sink]",
-        ledger: str | None = None,
+        ledger: str | Path | Mapping[str, Any] | None = None,
         spool: str | Path | None = None,
-        checkpoint: str | Path | None = None,
+        checkpoint: str | Path | Mapping[str, Any] | None = None,
         sources: Sequence[str] = (),
         guarantee: Guarantee | str = Guarantee.EXACTLY_ONCE,
     ) -> None:
@@ -70,7 +71,7 @@ class Delivery:
     @property
     def checkpoint(self) -> str:
         """The checkpoint location to give to Spark."""
-        return self._plan.settings.checkpoint
+        return self._plan.spark_checkpoint
 
     def start(self, writer: "DataStreamWriter", *, observers: Sequence[Observer] = (), batches: int | None = None) -> Query:
         """Recover, then start the query that `writer` describes; its trigger and output mode are the writer's.
@@ -82,7 +83,7 @@ class Delivery:
         if frame is not None:  # a Connect session opens where its batches run
             self.open(schema=frame.schema.json(), observers=observers, batches=batches)
         try:
-            streaming = start_streaming(writer.foreachBatch(self), checkpoint=self.checkpoint)
+            streaming = start_streaming(writer.foreachBatch(self), self._plan)
         except PenstockError as error:
             told = self.told(error)
             self.release()

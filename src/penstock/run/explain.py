@@ -49,7 +49,7 @@ def explain(pipeline: "Pipeline", spark: SparkSession) -> Explanation:
         columns=tuple(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields),
         path=_path(stateful=bool(stateful)),
         sinks={sink.name: sink.describe() for sink in sinks_of(pipeline.plan)},
-        ledger="one append per batch: " + pipeline.settings.ledger,
+        ledger="one append per batch: " + pipeline.settings.ledger.url,
         batches_per_day=_DAY_MS // interval_ms if interval_ms else None,
     )
 

@@ -6,7 +6,8 @@ text of its exception, so that text carries the error (penstock.carried).
 
 from penstock.carried import carried_in
 from penstock.checkpoint.anomaly import Anomaly, Severity
-from penstock.checkpoint.inspection import inspect_checkpoint
+from penstock.checkpoint.inspection import inspect_files
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.diskreason import trouble_in
 from penstock.errors import BatchFailed, CheckpointDamaged, CheckpointMissing, Failed, Fenced, PenstockError
 from penstock.sparkerror import read_spark_failure
@@ -34,20 +35,20 @@ def from_exception(cause: BaseException) -> PenstockError:
     )
 
 
-def from_query(text: str, *, checkpoint: str, doing: str = "run") -> PenstockError:
+def from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "run") -> PenstockError:
     """The error behind the text of an exception of Spark's, raised while it was to `doing` the query."""
     known = from_text(text)
     if known is not None:
         return known
-    said, seen, damage = read_spark_failure(text), trouble_in(checkpoint), _damage_of(checkpoint)
+    said, seen, damage = read_spark_failure(text), trouble_in(checkpoint.location), _damage_of(checkpoint)
     if seen is not None:
         return Failed(
-            f"Spark cannot write the checkpoint {checkpoint}: {seen.reason} ({said.message}).",
+            f"Spark cannot write the checkpoint {checkpoint.location}: {seen.reason} ({said.message}).",
             remedy=f"{seen.advice} and start again: nothing was lost.",
         )
     if damage is not None:
         return CheckpointDamaged(
-            f"Spark could not {doing} the query, since its checkpoint {checkpoint} is damaged: {damage.message} "
+            f"Spark could not {doing} the query, since its checkpoint {checkpoint.location} is damaged: {damage.message} "
             f"(Spark says: {said.message})",
             remedy=f"{damage.remedy} `penstock checkpoint explain` says more.",
         )
@@ -56,10 +57,10 @@ def from_query(text: str, *, checkpoint: str, doing: str = "run") -> PenstockErr
     )
 
 
-def _damage_of(checkpoint: str) -> Anomaly | None:
+def _damage_of(checkpoint: SparkCheckpoint) -> Anomaly | None:
     """What keeps Spark from starting on the checkpoint, as far as its files tell."""
     try:
-        found = inspect_checkpoint(checkpoint).anomalies
+        found = inspect_files(checkpoint.files).anomalies
     except PenstockError:  # it cannot be read from here: Spark's own words must do
         return None
     return next((anomaly for anomaly in found if anomaly.severity is Severity.STOPS), None)

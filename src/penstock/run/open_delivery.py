@@ -158,7 +158,8 @@ class OpenDelivery:
     def _stage(self, rows: DataFrame, batch: Batch, generation: Generation) -> tuple[StagedBatch, str]:
         started_ms = now_ms()
         inputs = self._inputs(batch.batch_id)
-        planned = planned_input(batch, inputs)
+        look = self._parts.checkpoint.look
+        planned = planned_input(batch, inputs, look=look)
         staged = stage_batch(
             rows,
             sinks=self._parts.sinks,
@@ -168,7 +169,7 @@ class OpenDelivery:
             small_input=planned is not None and is_small(input_records=planned.records, input_bytes=planned.size_bytes),
         )
         if self._parts.demanded is Guarantee.EXACTLY_ONCE:
-            require_unchanged(batch.batch_id, self._replayed.get(batch.batch_id) or inputs)
+            require_unchanged(batch.batch_id, self._replayed.get(batch.batch_id) or inputs, look=look)
         self._previous = staged.size
         whole = StagedBatch(
             pieces=staged.pieces, rows_in=staged.rows_in, schema=rows.schema.json(), stage_ms=now_ms() - started_ms
@@ -180,7 +181,7 @@ class OpenDelivery:
         inputs = self._inputs(batch_id)
         execute_as_noop(rows)
         if self._parts.demanded is Guarantee.EXACTLY_ONCE:
-            require_unchanged(batch_id, inputs, delivered=True)
+            require_unchanged(batch_id, inputs, look=self._parts.checkpoint.look, delivered=True)
 
     def _inputs_of_replay(self) -> "Mapping[BatchId, Mapping[SourceName, tuple[InputFile, ...]]]":
         """The batch that an earlier run planned and did not see through, with its files as they are now: they may be mended."""
@@ -188,7 +189,7 @@ class OpenDelivery:
         planned = checkpoint.latest_offsets_id()
         if planned is None or planned == checkpoint.latest_commit_id() or self._parts.demanded is not Guarantee.EXACTLY_ONCE:
             return {}
-        return {planned: as_found(self._inputs(planned))}
+        return {planned: as_found(self._inputs(planned), look=checkpoint.look)}
 
     def _inputs(self, batch_id: BatchId) -> "Mapping[SourceName, tuple[InputFile, ...]]":
         return self._parts.checkpoint.input_files(batch_id, self._parts.source_names(batch_id))

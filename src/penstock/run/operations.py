@@ -11,7 +11,7 @@ from penstock.model import AccountName, BatchId, Decided, Entry, Publication, Si
 from penstock.observe.history import HistoryRow, history
 from penstock.observe.status import Status, status
 from penstock.protocols import Ledger, Sink
-from penstock.run.assembly import DeliveryPlan, assemble, ledger_of, sinks_of
+from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_of, sinks_of
 from penstock.run.parts import Parts, coordinator_of, opened_by_this_process, prepare
 from penstock.run.preflight import position_of
 
@@ -52,13 +52,11 @@ def acting(plan: DeliveryPlan, *, demanded: bool = True) -> Iterator[Parts]:
 
 def status_of(plan: DeliveryPlan) -> Status:
     """Where the pipeline stands; constant cost."""
-    from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-
     with reading(plan) as ledger:
         return status(
             pipeline=plan.pipeline,
             ledger=ledger,
-            checkpoint=position_of(SparkCheckpoint(plan.settings.checkpoint)),
+            checkpoint=position_of(checkpoint_of(plan)),
         )
 
 

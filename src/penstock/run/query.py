@@ -13,7 +13,7 @@ from penstock.errors import Failed, Fenced, PenstockError, Retryable
 from penstock.model import OffsetRange
 from penstock.observe.history import HistoryRow, history
 from penstock.observe.progress import RunSummary
-from penstock.run.assembly import ledger_of
+from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of
 from penstock.run.failure import StopRequested, from_exception, from_query
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ FENCE_LOOK_S = 15.0
 """How often a run looks whether a newer one has opened the pipeline. A batch finds out by itself; this is for want of batches."""
 
 
-def start_streaming(writer: "DataStreamWriter", *, checkpoint: str) -> StreamingQuery:
+def start_streaming(writer: "DataStreamWriter", plan: DeliveryPlan) -> StreamingQuery:
     """Start what `writer` describes. Raises what kept Spark from it as one of Penstock's errors."""
     try:
-        return writer.option("checkpointLocation", checkpoint).start()
+        return writer.option("checkpointLocation", plan.spark_checkpoint).start()
     except Exception as error:
-        raise from_query(str(error), checkpoint=checkpoint, doing="start") from error
+        raise from_query(str(error), checkpoint=checkpoint_of(plan), doing="start") from error
 
 
 @contextmanager
@@ -148,7 +148,7 @@ class Query:
         opened, failure = self._delivery.opened, self._delivery.failure
         exception = self._streaming.exception()
         if failure is None and exception is not None and "stopped on request" not in str(exception):
-            error = self._delivery.told(from_query(str(exception), checkpoint=self._delivery.checkpoint))
+            error = self._delivery.told(from_query(str(exception), checkpoint=checkpoint_of(self._delivery.plan)))
             self._delivery.release()
             raise error
         if failure is not None and not isinstance(failure, StopRequested):

@@ -43,7 +43,9 @@ def _plan(pipeline: "Pipeline", sources: tuple[SourceName, ...]) -> DeliveryPlan
     """The plan; a source that cannot be read again cannot go on from a checkpoint either, so each run gets a new one."""
     settings = pipeline.settings
     if too_weak(source_claims(settings.sources, {}), Guarantee.EXACTLY_ONCE):
-        settings = settings.model_copy(update={"checkpoint": f"{settings.checkpoint}/run-{new_nonce()}"})
+        place = settings.checkpoint
+        own = place.model_copy(update={"url": f"{place.url}/run-{new_nonce()}"})
+        settings = settings.model_copy(update={"checkpoint": own})
     return DeliveryPlan(settings=settings, sources=sources)
 
 
@@ -56,4 +58,4 @@ def _start_unprotected(pipeline: "Pipeline", writer: DataStreamWriter, delivery:
             remedy="Use trigger processing_time or available_now for every other sink.",
         )
     console = writer.format("console").option("numRows", sinks[0].rows).option("truncate", str(sinks[0].truncate > 0).lower())
-    return Query(start_streaming(console, checkpoint=delivery.checkpoint), delivery)
+    return Query(start_streaming(console, delivery.plan), delivery)

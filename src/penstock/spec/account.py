@@ -1,7 +1,6 @@
 """Settings of the storage writer's accounts and of how rows get to them."""
 
 from collections.abc import Mapping
-from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -9,7 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from typing_extensions import Self
 
 from penstock.spec.complaint import wrong
-from penstock.spec.describe import described
+from penstock.spec.kept import url_mapping
 from penstock.spec.place import AccountUrl, local_path
 from penstock.spec.secret import remember_options
 from penstock.spec.settings import ONE_KEY, Settings
@@ -38,20 +37,12 @@ class Account(Settings):
         return local_path(self.url)
 
 
-def _account(value: Any) -> Any:
-    if isinstance(value, Mapping | Account):
-        return value
-    if not isinstance(value, str | PathLike):
-        raise wrong(f"should be a URL, found {described(value)}", remedy="Write a URL, or a mapping of url and options.")
-    return {"url": value}
-
-
 def as_tuple(value: Any) -> Any:
     """A list of the pipeline file as the tuple that settings keep."""
     return tuple(value) if isinstance(value, list) else value
 
 
-ShortAccount = Annotated[Account, BeforeValidator(_account, json_schema_input_type=str | Account)]
+ShortAccount = Annotated[Account, BeforeValidator(url_mapping, json_schema_input_type=str | Account)]
 """An account, or just its URL."""
 
 Columns = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(as_tuple)]

@@ -10,8 +10,9 @@ from typing_extensions import Self
 from penstock.model import Guarantee
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
 from penstock.spec.complaint import Complaint, KeyPath, refuse
+from penstock.spec.kept import Checkpoint, LedgerPlace, ShortCheckpoint, ShortLedger
 from penstock.spec.name import Name, ViewName
-from penstock.spec.place import Directory, LedgerPlace
+from penstock.spec.place import Directory
 from penstock.spec.secret import remember_options
 from penstock.spec.settings import Settings
 from penstock.spec.sink import Sink
@@ -30,12 +31,12 @@ def _below(values: Mapping[str, Any], name: str) -> str:
     return os.path.join(values.get("home", ""), name)
 
 
-def _checkpoint(values: dict[str, Any]) -> str:
-    return _below(values, "checkpoint")
+def _checkpoint(values: dict[str, Any]) -> Checkpoint:
+    return Checkpoint(url=_below(values, "checkpoint"))
 
 
-def _ledger(values: dict[str, Any]) -> str:
-    return f"sqlite:///{_below(values, 'ledger.db')}"
+def _ledger(values: dict[str, Any]) -> LedgerPlace:
+    return LedgerPlace(url=f"sqlite:///{_below(values, 'ledger.db')}")
 
 
 def _spool(values: dict[str, Any]) -> str:
@@ -74,14 +75,14 @@ class DeliverySettings(Settings):
     sinks: Mapping[Name, Sink] = Field(
         min_length=1, description="Name of each sink and its settings. One pass over the data feeds all of them."
     )
-    checkpoint: Directory = Field(
+    checkpoint: ShortCheckpoint = Field(
         default_factory=_checkpoint,
-        description="Spark's checkpoint directory.",
+        description="Spark's checkpoint: a directory or a URL of a store; or a mapping as below.",
         json_schema_extra={"x-default": "<home>/checkpoint"},
     )
-    ledger: LedgerPlace = Field(
+    ledger: ShortLedger = Field(
         default_factory=_ledger,
-        description="The ledger: a SQLite file (`sqlite:///path`) or a directory.",
+        description="The ledger: a SQLite file (`sqlite:///path`), a directory or a URL of a store; or a mapping as below.",
         json_schema_extra={"x-default": "sqlite:///<home>/ledger.db"},
     )
     spool: Directory = Field(
@@ -92,7 +93,7 @@ class DeliverySettings(Settings):
 
     @model_validator(mode="after")
     def _places_do_not_overlap(self) -> Self:
-        own = {"checkpoint": self.checkpoint, "ledger": self.ledger, "spool": self.spool}
+        own = {"checkpoint": self.checkpoint.url, "ledger": self.ledger.url, "spool": self.spool}
         _refuse_all(place_complaints(self.sinks, own))
         return self
 

@@ -44,7 +44,9 @@ def same_or_nested(one: str, other: str) -> bool:
 
 def _resolved(place: str) -> str:
     path = local_path(place)
-    return (place if path is None else os.path.realpath(path)).rstrip("/")
+    if path is not None:
+        return os.path.realpath(path).rstrip("/")
+    return str(parse(place)) if is_blob(place) else place.rstrip("/")
 
 
 def _base(info: ValidationInfo) -> Path:
@@ -74,14 +76,18 @@ def _file_path(url: str, info: ValidationInfo) -> str:
     )
 
 
-def _directory(value: str, info: ValidationInfo) -> str:
+def _directory(value: str, info: ValidationInfo, *, also: str = "") -> str:
     if not value.strip():
         raise wrong("should be a directory, found an empty text", remedy="Write a path such as ./state/flights.")
     if scheme(value) == "file":
         return _file_path(value, info)
     if scheme(value):
-        raise wrong(f"is at {scheme(value)}://, which is not supported by this version", remedy=f"{_SUPPORTED}.")
+        raise wrong(f"is at {scheme(value)}://, which is not supported by this version", remedy=f"{_SUPPORTED}{also}.")
     return _absolute(value, info)
+
+
+def _own_directory(value: str, info: ValidationInfo) -> str:
+    return _directory(value, info)
 
 
 def _account_url(value: str, info: ValidationInfo) -> str:
@@ -93,6 +99,13 @@ def _blob_url(value: str) -> str:
         return str(parse(value))
     except Usage as mistake:
         raise wrong(f"is no URL of a place at {scheme(value)}://", remedy=mistake.remedy) from mistake
+
+
+def _checkpoint_url(value: str, info: ValidationInfo) -> str:
+    if not is_blob(value):
+        return _directory(value, info, also=", or s3a://, abfss://, gs:// and hdfs://")
+    _blob_url(value)
+    return value.rstrip("/")  # else as it is: Spark tells s3:// and s3a:// apart
 
 
 def _sqlite_url(value: str, info: ValidationInfo) -> str:
@@ -130,7 +143,7 @@ def _kind(example: str) -> WithJsonSchema:
 
 _TEXT = BeforeValidator(_plain)
 
-Directory = Annotated[str, _TEXT, AfterValidator(_directory), _kind("./state/flights")]
+Directory = Annotated[str, _TEXT, AfterValidator(_own_directory), _kind("./state/flights")]
 """A directory of Penstock's own: an absolute plain path."""
 
 AccountUrl = Annotated[str, _TEXT, AfterValidator(_account_url), _kind("file:///data/ewr")]
@@ -139,7 +152,10 @@ AccountUrl = Annotated[str, _TEXT, AfterValidator(_account_url), _kind("file:///
 SqliteUrl = Annotated[str, _TEXT, AfterValidator(_sqlite_url), _kind("sqlite:///state/flights.db")]
 """A SQLite file: always `sqlite:///` and an absolute path (so four slashes)."""
 
-LedgerPlace = Annotated[str, _TEXT, AfterValidator(_ledger), _kind("sqlite:///state/flights/ledger.db")]
+CheckpointUrl = Annotated[str, _TEXT, AfterValidator(_checkpoint_url), _kind("./state/flights/checkpoint")]
+"""Spark's checkpoint: an absolute plain path, or a URL of a store as it was given."""
+
+LedgerUrl = Annotated[str, _TEXT, AfterValidator(_ledger), _kind("sqlite:///state/flights/ledger.db")]
 """Where the ledger is: an absolute `sqlite:////path`, an absolute directory, or a URL of a store."""
 
 SourcePath = Annotated[str, _TEXT, AfterValidator(_source_path), _kind("./incoming")]

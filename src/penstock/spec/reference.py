@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from penstock.spec.account import Account, Route
 from penstock.spec.jsonschema import SCHEMA_FILE, schema_text
+from penstock.spec.kept import Checkpoint, LedgerPlace
 from penstock.spec.pipeline import PipelineSettings, Spark
 from penstock.spec.settings import Settings
 from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink, Sqlite
@@ -34,6 +35,8 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sinks.<name>` with `type: memory`", Memory),
     ("`sinks.<name>` with `python`", PythonSink),
     ("`trigger`", Trigger),
+    ("`checkpoint`", Checkpoint),
+    ("`ledger`", LedgerPlace),
 )
 _KINDS: Final = {
     "string": "text",
@@ -97,6 +100,8 @@ def _yaml(value: Any) -> str:
 def _value(part: Mapping[str, Any]) -> str:
     choices = [choice for choice in part.get("anyOf", [part]) if choice.get("type") != "null"]
     first = choices[0]
+    if first.get("type") == "string" and any("$ref" in choice for choice in choices):
+        return "text or mapping"
     if "x-kind" in first:
         return str(first["x-kind"])
     if "$ref" in first:

@@ -1,0 +1,213 @@
+"""A checkpoint says the same in a store as in a directory: Spark's own, copied there byte by byte by the store's own client."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+from tests.servers.fixtures import accounts_on, server
+from tests.servers.server import Outside, Place
+
+from penstock.blob.counting import requests_to
+from penstock.checkpoint.explanation import explain
+from penstock.checkpoint.files import Files, open_files
+from penstock.checkpoint.input_check import as_found, require_unchanged
+from penstock.checkpoint.input_look import InputLook
+from penstock.checkpoint.inspection import inspect_checkpoint, inspect_files
+from penstock.checkpoint.source_log import InputFile
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint, entry_ids
+from penstock.errors import Failed, InputChanged, PenstockError
+from penstock.model import BatchId, SourceName
+
+GOLDEN = Path(__file__).parents[1] / "unit" / "checkpoints"
+SOURCES = {
+    "aggregation": ["a"],
+    "files": ["a"],
+    "itself": ["a", "a"],
+    "join": ["left", "right"],
+    "named": ["incoming", "archive"],
+    "rate": ["r"],
+    "rocksdb": ["a"],
+    "union": ["right", "left"],
+}
+KINDS = ("az", "gs", "hdfs", "s3")
+SCHEMES = {"az": ("az", "abfss"), "gs": ("gs",), "hdfs": ("hdfs",), "s3": ("s3", "s3a")}
+
+_numbers = count()
+
+
+@pytest.fixture(name="account", params=KINDS)
+def _account(request: pytest.FixtureRequest) -> tuple[Place, Outside]:
+    name = f"ckpt{next(_numbers)}"
+    return accounts_on(**{name: request.param})[name]
+
+
+def copied(checkpoint: Path, store: Outside) -> None:
+    files = [path for path in checkpoint.rglob("*") if path.is_file()]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda path: store.put(path.relative_to(checkpoint).as_posix(), path.read_bytes()), files))
+
+
+def said(files: Files) -> tuple[object, ...]:
+    """All that `penstock checkpoint` shows of it, but for where it is."""
+    found = replace(inspect_files(files), location="")
+    return found, explain(found)
+
+
+def answered(checkpoint: SparkCheckpoint, case: str) -> list[object]:
+    """All that a run asks of it; a refusal is an answer, too."""
+    names = tuple(SourceName(name) for name in SOURCES[case])
+    answers: list[object] = [
+        checkpoint.exists(),
+        checkpoint.query_id(),
+        checkpoint.latest_offsets_id(),
+        checkpoint.latest_commit_id(),
+        checkpoint.has_state(),
+    ]
+    for batch_id in sorted(entry_ids(checkpoint.files.names("offsets"))):
+        for ask in (checkpoint.batch, checkpoint.input_files):
+            try:
+                answers.append(ask(batch_id, names))
+            except PenstockError as refused:
+                answers.append((type(refused), refused.message.replace(checkpoint.location, "HERE")))
+    return answers
+
+
+@pytest.mark.parametrize("case", SOURCES)
+def test_every_reader_answers_alike(account: tuple[Place, Outside], case: str) -> None:
+    place, store = account
+    local = GOLDEN / case / "checkpoint"
+    copied(local, store)
+    assert said(open_files(place.url, options=place.options)) == said(open_files(local))
+    there = SparkCheckpoint(place.url, options=place.options)
+    assert answered(there, case) == answered(SparkCheckpoint(local), case)
+
+
+@pytest.mark.parametrize("damage", ["newest commit", "metadata", "newest offsets", "torn offsets", "state", "sources"])
+def test_damage_is_seen_alike(tmp_path: Path, account: tuple[Place, Outside], damage: str) -> None:
+    place, store = account
+    whole = GOLDEN / "aggregation" / "checkpoint"
+    local = Path(shutil.copytree(whole, tmp_path / "c"))
+    copied(whole, store)
+    newest = max(entry_ids(open_files(whole).names("offsets")))
+    harmed = {
+        "newest commit": f"commits/{newest}",
+        "metadata": "metadata",
+        "newest offsets": f"offsets/{newest}",
+        "torn offsets": f"offsets/{newest}",
+        "state": "state/",
+        "sources": "sources/",
+    }[damage]
+    for key in list(store.listing()):
+        if key == harmed or (harmed.endswith("/") and key.startswith(harmed)):
+            store.delete(key)
+            (local / key).unlink()
+            if damage == "torn offsets":
+                store.put(key, b"v1\n{")
+                (local / key).write_bytes(b"v1\n{")
+    if harmed.endswith("/") and not place.url.startswith("hdfs:"):  # where a directory is no more than its files
+        shutil.rmtree(local / harmed)
+    there = said(open_files(place.url, options=place.options))
+    assert there == said(open_files(local))
+    assert there != said(open_files(whole))
+    assert answered(SparkCheckpoint(place.url, options=place.options), "aggregation") == answered(
+        SparkCheckpoint(local), "aggregation"
+    )
+
+
+def test_where_nothing_is_there_is_no_checkpoint(tmp_path: Path, account: tuple[Place, Outside]) -> None:
+    place, _ = account
+    there = SparkCheckpoint(place.url, options=place.options)
+    assert not there.exists()
+    assert said(there.files) == said(open_files(tmp_path / "none"))
+
+
+def test_files_are_read_in_parts(tmp_path: Path, account: tuple[Place, Outside]) -> None:
+    place, store = account
+    (tmp_path / "sources" / "0").mkdir(parents=True)
+    (tmp_path / "sources/0/9.compact").write_bytes(bytes(range(200)))
+    (tmp_path / "sources/0/8").write_bytes(b"")
+    copied(tmp_path, store)
+    both = [open_files(place.url, options=place.options), open_files(tmp_path)]
+    for name in ("sources/0/9.compact", "sources/0/8", "sources/0/7", "sources/0", "sources"):
+        for start, size_bytes in ((0, None), (0, 10), (190, 5), (190, 50), (190, None), (200, 5), (300, None)):
+            one, other = (files.read(name, start=start, size_bytes=size_bytes) for files in both)
+            assert one == other, (name, start, size_bytes)
+    there, here = both
+    assert sorted(there.names("sources/0")) == sorted(here.names("sources/0")) == ["8", "9.compact"]
+    assert there.sizes("sources") == here.sizes("sources") == {"0": None}
+    assert there.sizes("") == here.sizes("") == {"sources": None}
+    assert there.sizes("sources/0/8") == here.sizes("sources/0/8") == {}
+    assert there.size_bytes("sources/0/9.compact") == 200
+    assert there.size_bytes("sources/0") is None
+    assert there.modified_ms("sources/0/7") is None
+    written_ms, copied_ms = here.modified_ms("sources/0/8"), there.modified_ms("sources/0/8")
+    assert written_ms is not None
+    assert copied_ms is not None
+    assert abs(copied_ms - written_ms) < 60_000
+
+
+def test_a_large_state_costs_a_listing_a_partition_and_not_a_look_at_every_file(account: tuple[Place, Outside]) -> None:
+    place, store = account
+    names = [f"state/0/{partition}/{version}.delta" for partition in range(6) for version in range(1, 21)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: store.put(name, b"x"), names))
+    files = open_files(place.url, options=place.options)
+    before = requests_to(files.location)
+    (operator,) = inspect_files(files).operators
+    assert (operator.stores[0].partitions, operator.stores[0].complete_version, operator.stores[0].size_bytes) == (6, 20, 120)
+    assert requests_to(files.location) - before < 30
+
+
+@pytest.mark.parametrize(("kind", "scheme"), [(kind, scheme) for kind in KINDS for scheme in SCHEMES[kind]])
+def test_every_scheme_that_spark_knows_is_read(kind: str, scheme: str) -> None:
+    place = server(kind).place(f"scheme{next(_numbers)}")
+    copied(GOLDEN / "files" / "checkpoint", server(kind).outside(place))
+    url = scheme + place.url.removeprefix(kind)
+    if scheme == "abfss":
+        bucket, _, rest = url.partition("/table")
+        url = f"{bucket}.dfs.core.windows.net/table{rest}"
+    found = inspect_checkpoint(url, options=place.options)
+    assert (found.query_id, found.ok) == (inspect_checkpoint(str(GOLDEN / "files/checkpoint")).query_id, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"), [("az", {"account_key": "d3Jvbmctc2VjcmV0LXdyb25n"}), ("s3", {"secret_access_key": "wrong-secret-wrong"})]
+)
+def test_wrong_credentials_are_one_sentence_without_them(kind: str, wrong: dict[str, str]) -> None:
+    place = server(kind).place(f"wrong{next(_numbers)}")
+    with pytest.raises(Failed) as refused:
+        SparkCheckpoint(place.url, options={**place.options, **wrong}).exists()
+    assert "credentials" in refused.value.remedy
+    assert not [secret for secret in wrong.values() if secret in str(refused.value)]
+
+
+def test_input_files_beside_the_checkpoint_are_looked_at(account: tuple[Place, Outside]) -> None:
+    place, store = account
+    for name in ("in/plain.csv", "in/with space.csv", "in/%20x.csv"):
+        store.put(name, b"12345")
+    look = InputLook(f"{place.url}/checkpoint", options=place.options)
+    files = [InputFile(f"{place.url}/in/{name}", 1) for name in ("plain.csv", "with%20space.csv", "%2520x.csv", "none.csv")]
+    seen = [one for one in look.at(files) if one is not None]
+    assert [one.size_bytes for one in seen] == [5, 5, 5, None]
+    assert [one.is_gone for one in seen] == [False, False, False, True]
+    known = [one.modified_ms for one in seen[:3] if one.modified_ms is not None]
+    assert len(known) == (3 if place.url.startswith("hdfs:") else 0)
+    with pytest.raises(InputChanged, match=r"/in/none\.csv is gone\."):
+        require_unchanged(
+            BatchId(3), {SourceName("s"): as_found({SourceName("s"): files}, look=look)[SourceName("s")]}, look=look
+        )
+    require_unchanged(BatchId(3), {SourceName("s"): files})
+
+
+def test_input_files_that_cannot_be_seen_are_passed_over(account: tuple[Place, Outside]) -> None:
+    """In another bucket or store than the checkpoint, or where the credentials of the checkpoint do not reach."""
+    place, store = account
+    store.put("in/a.csv", b"1")
+    file = InputFile(f"{place.url}/in/a.csv", 1)
+    for checkpoint in ("/data/checkpoint", "s3://elsewhere/c", "hdfs://elsewhere:1/c", "az://else@where/c", "gs://elsewhere/c"):
+        assert InputLook(checkpoint, options={}).at([file]) == [None]
+    odd = [InputFile(f"{place.url}//a.csv", 1), InputFile("dbfs:/a", 1)]
+    assert InputLook(place.url, options=place.options).at(odd) == [None] * 2

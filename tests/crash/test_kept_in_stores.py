@@ -1,0 +1,239 @@
+"""Checkpoint and ledger in stores: killed, started again and operated upon, on real servers, through the command line.
+
+Spark brings Hadoop's client of HDFS along, so there a pipeline runs on a checkpoint that is not a directory. For other stores
+Spark needs connectors: tests/conformance/test_checkpoint_on_stores.py tests every reader of checkpoints there.
+"""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.crash.commandline import Ended, penstock
+from tests.crash.stopping import stopped
+from tests.crash.trouble import assert_continues, run
+from tests.crash.world import World, make_world
+from tests.servers.fixtures import accounts_on, server
+from tests.servers.server import Outside, Place
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(600)]
+
+SEED = 11
+QUERY = "5f0d6a0e-7b0c-4c57-8f5b-8f3a1f1c2d3e"
+"""Of somebody else."""
+
+
+def kept(place: Place) -> str:
+    return json.dumps({"url": place.url, "options": dict(place.options)})
+
+
+def made(root: Path, **places: Place) -> World:
+    """A world of four files, a batch each, whose checkpoint or ledger is in a store."""
+    extra = "\n".join(f"{name}: {kept(place)}" for name, place in places.items())
+    return make_world(root / "world", files=4, rows_per_file=60, seed=SEED, per_trigger=1, extra=extra)
+
+
+# --- the checkpoint
+
+
+@pytest.fixture(name="checkpoint")
+def _checkpoint() -> tuple[Place, Outside]:
+    return accounts_on(checkpoint="hdfs")["checkpoint"]
+
+
+def test_killed_on_a_checkpoint_in_hdfs(tmp_path: Path, checkpoint: tuple[Place, Outside]) -> None:
+    place, store = checkpoint
+    world = made(tmp_path, checkpoint=place)
+    for fault in ("ledger.sqlite_commit=kill@3", "rename.move=kill@4", "sqlite.commit=kill@2"):
+        killed = world.run("run", str(world.file), "--json", faults=fault)
+        assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+        planned = json.loads(world.run("checkpoint", "inspect", str(world.file), "--json").stdout)
+        assert planned["ok"], planned
+    done = world.run("run", str(world.file), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    world.assert_exact()
+    world.assert_verified()
+    assert not world.checkpoint.exists()
+    assert {"metadata", "offsets/3", "commits/3"} <= store.listing().keys()
+
+
+@pytest.fixture(name="delivered")
+def _delivered(spark: SparkSession, tmp_path: Path, checkpoint: tuple[Place, Outside]) -> tuple[World, Outside]:
+    """Batches 0 to 3 are delivered, on a checkpoint in HDFS."""
+    place, store = checkpoint
+    world = made(tmp_path, checkpoint=place)
+    done = run(world)
+    assert done.code == 0, str(done)
+    world.assert_exact()
+    return world, store
+
+
+def test_the_newest_commit_removed_changes_nothing(delivered: tuple[World, Outside]) -> None:
+    world, store = delivered
+    for _ in range(2):
+        store.delete("commits/3")
+        assert penstock("status", str(world.file), "--json").last["checkpoint"]["is_replay"] is True
+        again = run(world)
+        assert again.code == 0, str(again)
+        assert {name: share["already_committed"] for name, share in again.last["sinks"].items()} == {"lake": 1, "warehouse": 1}
+    assert_continues(world)
+
+
+def remove_all(store: Outside) -> None:
+    for key in list(store.listing()):
+        store.delete(key)
+
+
+def replace(store: Outside) -> None:
+    store.put("metadata", json.dumps({"id": QUERY}).encode())
+
+
+def remove_metadata(store: Outside) -> None:
+    store.delete("metadata")
+
+
+def remove_newest_batch(store: Outside) -> None:
+    """As an older copy of the checkpoint would be."""
+    for key in ("commits/2", "commits/3", "offsets/2", "offsets/3", "sources/0/2", "sources/0/3"):
+        store.delete(key)
+
+
+def remove_newest_offsets(store: Outside) -> None:
+    store.delete("offsets/3")
+
+
+def tear(store: Outside) -> None:
+    store.delete("commits/3")
+    store.put("offsets/3", b"v1\n{")
+
+
+@pytest.mark.parametrize(
+    ("harm", "kind"),
+    [
+        (remove_all, "CheckpointMissing"),
+        (remove_metadata, "CheckpointMissing"),
+        (replace, "CheckpointReplaced"),
+        (remove_newest_offsets, "CheckpointDamaged"),
+        (tear, "CheckpointDamaged"),
+    ],
+)
+def test_a_harmed_checkpoint_is_refused_until_it_is_put_back(
+    delivered: tuple[World, Outside], harm: Callable[[Outside], None], kind: str
+) -> None:
+    world, store = delivered
+    before = {key: store.get(key) for key in store.listing()}
+    harm(store)
+    for _ in range(2):
+        assert_refused(run(world), kind)
+    world.assert_exact()
+    for key, data in before.items():
+        store.put(key, data)
+    assert_continues(world)
+
+
+def test_an_older_copy_is_recognised(delivered: tuple[World, Outside]) -> None:
+    world, store = delivered
+    remove_newest_batch(store)
+    again = run(world)
+    assert again.code == 0, str(again)
+    assert again.last["sinks"]["lake"]["already_committed"] == 2
+    assert_continues(world)
+
+
+def test_another_checkpoint_can_be_adopted(delivered: tuple[World, Outside]) -> None:
+    world, store = delivered
+    replace(store)
+    assert_refused(run(world), "CheckpointReplaced")
+    done = penstock("adopt", str(world.file), "--yes", "--reason", "the same under another name", "--json")
+    assert (done.code, done.last["done"]) == (0, True), str(done)
+    assert_continues(world)
+
+
+def assert_refused(ended: Ended, kind: str) -> None:
+    assert (ended.code, ended.last["error"]["kind"]) == (3, kind), str(ended)
+    assert len(ended.err.splitlines()) == 2, ended.err
+
+
+# --- input files beside it
+
+
+@pytest.fixture(name="beside")
+def _beside(tmp_path: Path, checkpoint: tuple[Place, Outside]) -> tuple[World, Outside]:
+    """The input is in HDFS, too, and two of its four files are planned, staged and not decided."""
+    place, _ = checkpoint
+    incoming = Place(f"{place.url.removesuffix('table')}incoming with spaces", place.options)
+    store = server("hdfs").outside(incoming)
+    world = make_world(
+        tmp_path / "world", files=4, rows_per_file=60, seed=SEED, per_trigger=2, extra=f"checkpoint: {kept(place)}"
+    )
+    for file in (world.root / "incoming").iterdir():
+        store.put(file.name, file.read_bytes())
+    world.rewrite(("path: ./incoming", f'path: "{incoming.url}"'))
+    killed = world.run("run", str(world.file), "--json", faults="ledger.sqlite_commit=kill@2")
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    return world, store
+
+
+def test_input_that_changes_under_a_batch_is_refused(beside: tuple[World, Outside]) -> None:
+    """While the driver stands still between staging and deciding; afterwards it is delivered as it is found."""
+    world, store = beside
+    with stopped(world, "stage.collect@1") as driver:
+        name = min(store.listing())
+        store.put(name, store.get(name))
+        changed = driver.go_on()
+    assert (changed.code, changed.last["error"]["kind"]) == (1, "InputChanged"), str(changed)
+    assert f"{name} was modified at" in changed.err
+    done = world.run("run", str(world.file), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    world.assert_exact()
+
+
+# --- the ledger
+
+
+@pytest.mark.parametrize("kind", ["az", "gs", "hdfs", "s3"])
+def test_a_ledger_in_a_store_with_options_of_its_own(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    place, store = accounts_on(ledger=kind)["ledger"]
+    world = made(tmp_path, ledger=place)
+    stopped = run(world, "--batches", "2")
+    assert (stopped.code, stopped.last["batches"]) == (0, 2), str(stopped)
+    killed = world.run("run", str(world.file), "--json", faults="sqlite.commit=kill@2")
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    recovered = penstock("recover", str(world.file), "--json")
+    assert (recovered.code, recovered.last["sinks"]["warehouse"]["already"]) == (0, False), str(recovered)
+    done = run(world)
+    assert done.code == 0, str(done)
+    world.assert_exact()
+    assert any(key.startswith("entries/") for key in store.listing())
+    assert not (world.root / "state" / "ledger.db").exists()
+    for shown in ("status", "history", "verify", "check", "explain", "sweep"):
+        said = penstock(shown, str(world.file), "--json")
+        assert said.code == 0, str(said)
+        assert_hidden(said, place)
+    assert place.url in penstock("status", str(world.file), "--json").last["ledger"]
+
+
+def assert_hidden(said: Ended, place: Place) -> None:
+    """No option of the place is shown, secret or not."""
+    shown = [value for value in place.options.values() if value in str(said) and value not in place.url]
+    assert not [value for value in shown if len(value) > len("us-east-1")], str(said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"), [("az", {"account_key": "d3Jvbmctc2VjcmV0LXdyb25n"}), ("s3", {"secret_access_key": "wrong-secret-wrong"})]
+)
+@pytest.mark.parametrize("command", ["run", "status", "verify", "recover"])
+def test_wrong_credentials_of_the_ledger_are_told_without_them(
+    spark: SparkSession, tmp_path: Path, kind: str, wrong: dict[str, str], command: str
+) -> None:
+    place, _ = accounts_on(ledger=kind)["ledger"]
+    world = made(tmp_path, ledger=Place(place.url, {**place.options, **wrong}))
+    refused = penstock(command, str(world.file), "--json")
+    assert (refused.code, refused.last["error"]["kind"]) == (1, "Failed"), str(refused)
+    assert len(refused.err.splitlines()) == 2, refused.err
+    assert place.url in refused.err
+    assert "credentials" in refused.err
+    assert not [secret for secret in wrong.values() if secret in str(refused)]
