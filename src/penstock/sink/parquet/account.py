@@ -99,6 +99,10 @@ class Area(Protocol):
         """The mark of just that publication, None if it is not kept or never was."""
         ...
 
+    def manifests(self) -> Iterator[Marker]:
+        """Every mark that is kept, in any order: at least those of the newest 1,000 publications."""
+        ...
+
     def state(self, piece: Staged) -> PieceState:
         """Where `piece` is. Raises ContentConflict if something else has its name."""
         ...
