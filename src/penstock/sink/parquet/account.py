@@ -141,6 +141,16 @@ class Account(Protocol):
         ...
 
     @property
+    def root_for_readers(self) -> str:
+        """What comes, with a slash, before a file's name: an absolute path where it is a directory, else the store's URL."""
+        ...
+
+    @property
+    def root_for_spark(self) -> str:
+        """The root as Spark's connectors spell it."""
+        ...
+
+    @property
     def staging(self) -> str:
         """Where pieces wait until they are published, for people."""
         ...

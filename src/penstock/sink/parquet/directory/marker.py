@@ -7,7 +7,6 @@ from it; the highest position counts. The newest are kept, since each is the man
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from penstock.codec import decode_marker, encode_marker
@@ -102,15 +101,15 @@ def unplaced_marks(directory: Path) -> Iterator[Path]:
 
 def _marks(directory: Path) -> dict[int, str]:
     try:
-        names = os.listdir(directory)
+        with os.scandir(directory) as found:
+            names = [entry.name for entry in found]
     except FileNotFoundError:
         return {}
-    return {int(found[1]): found[0] for found in map(_MARK.fullmatch, names) if found is not None}
+    return {int(mark[1]): mark[0] for mark in map(_MARK.fullmatch, names) if mark is not None}
 
 
 def _forget(directory: Path) -> None:
     """The newest tells what is published, the others only what was published when."""
     marks = _marks(directory)
     for position in sorted(marks, reverse=True)[KEPT_MARKS:]:
-        with suppress(FileNotFoundError):
-            os.unlink(directory / marks[position])
+        (directory / marks[position]).unlink(missing_ok=True)
