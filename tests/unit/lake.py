@@ -1,9 +1,11 @@
-"""A pipeline with two accounts in directories, driven through the real coordinator by hand instead of by Spark."""
+"""A pipeline with two accounts, in directories or stores, driven through the real coordinator by hand instead of by Spark."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+from tests.servers.server import Place
 from tests.unit.parquet_target import ARROW, QUERY, SCHEMA
 
 from penstock import Pipeline
@@ -20,7 +22,7 @@ pipeline: shop
 home: ./state
 sources: {orders: {format: rate}}
 sinks:
-  lake: {type: parquet, accounts: {a: ./a, b: ./b}, route: {column: id}, partition_by: [place]}
+  lake: {type: parquet, accounts: ACCOUNTS, route: {column: id}, partition_by: [place]}
 ledger: LEDGER
 """
 ACCOUNTS = ("a", "b")
@@ -31,10 +33,14 @@ ROWS = 4
 class Lake:
     """Batch n holds the rows n * ROWS and so on; `batches` numbers them over all queries."""
 
-    def __init__(self, directory: Path, *, ledger: str = "sqlite:///ledger.db") -> None:
+    def __init__(
+        self, directory: Path, *, ledger: str = "sqlite:///ledger.db", places: Mapping[str, Place] | None = None
+    ) -> None:
         self.directory = directory
         self.file = directory / "shop.yaml"
-        self.file.write_text(FILE.replace("LEDGER", ledger))
+        stores = {name: {"url": place.url, "options": dict(place.options)} for name, place in (places or {}).items()}
+        accounts = json.dumps({name: stores.get(name, f"./{name}") for name in ACCOUNTS})
+        self.file.write_text(FILE.replace("LEDGER", ledger).replace("ACCOUNTS", accounts))
         self.pipeline = Pipeline.from_file(self.file)
 
     def ids(self, batches: int) -> list[int]:
@@ -60,7 +66,7 @@ class Lake:
     def _stage(self, parts: Parts, generation: Generation, batch_id: BatchId, number: int, schema: str) -> StagedBatch:
         ids = range(number * ROWS, (number + 1) * ROWS)
         rows = pa.RecordBatch.from_pylist(
-            [{"id": row, "place": f"{number:03d}/ü", "day": None} for row in ids],
+            [{"id": row, "place": f"{number:03d}/x y", "day": None} for row in ids],
             schema=ARROW.with_metadata({SCHEMA_KEY: schema.encode()}),
         )
         attempt = Attempt(generation=generation, batch_id=batch_id, partition=0, task_attempt=0, nonce=new_nonce())
@@ -70,7 +76,7 @@ class Lake:
 
     def obstacle(self, account: str, number: int) -> Path:
         """A file that keeps batch `number` from being published in `account`, until it is removed."""
-        path = self.directory / account / f"place={number:03d}%2Fü"
+        path = self.directory / account / f"place={number:03d}%2Fx y"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         return path

@@ -136,7 +136,7 @@ def test_partition_columns_have_the_type_and_the_value_that_was_delivered(lake: 
     lake.run([7], first=7)
     rows = lake.pipeline.read().arrow()
     assert rows.schema.types == ARROW.types
-    assert set(rows.column("place").to_pylist()) == {"007/ü"}
+    assert set(rows.column("place").to_pylist()) == {"007/x y"}
 
 
 def test_columns_come_and_go(lake: Lake) -> None:
@@ -147,7 +147,7 @@ def test_columns_come_and_go(lake: Lake) -> None:
         found = parts.sinks[0].tables()["a"]  # type: ignore[attr-defined]
         rows = found.read(lake.pipeline.read(accounts=["a"]).files[0], schema=later)
     assert rows.schema.types == [pa.string(), pa.int64(), pa.date32()]
-    assert rows.to_pylist() == [{"place": "000/ü", "id": row, "when": None} for row in (0, 2)]
+    assert rows.to_pylist() == [{"place": "000/x y", "id": row, "when": None} for row in (0, 2)]
 
 
 def test_files_that_maintenance_wrote_belong_to_the_newest_batch_only(lake: Lake) -> None:
