@@ -36,6 +36,7 @@ class Lake:
     def __init__(
         self, directory: Path, *, ledger: str = "sqlite:///ledger.db", places: Mapping[str, Place] | None = None
     ) -> None:
+        directory.mkdir(exist_ok=True)
         self.directory = directory
         self.file = directory / "shop.yaml"
         stores = {name: {"url": place.url, "options": dict(place.options)} for name, place in (places or {}).items()}
