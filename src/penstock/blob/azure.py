@@ -19,9 +19,11 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
     ServiceRequestError,
 )
+from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobBlock, BlobServiceClient, ContainerClient, ExponentialRetry
 
 from penstock.blob.options import require_known
+from penstock.blob.pool import widen
 from penstock.blob.store import Found, Pending
 from penstock.blob.trouble import Trouble, told
 from penstock.bloburl import BlobUrl
@@ -182,10 +184,12 @@ def azure_store(place: BlobUrl, options: Mapping[str, str]) -> AzureStore:
 
 def _new_client(place: BlobUrl, options: Mapping[str, str]) -> BlobServiceClient:
     timeout_s = float(options.get("timeout_s", "60"))
+    transport = RequestsTransport(connection_timeout=min(timeout_s, 10.0), read_timeout=timeout_s)
+    transport.open()
+    widen(transport.session)
     settings: dict[str, Any] = {
         "retry_policy": ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=int(options.get("attempts", "5")) - 1),
-        "connection_timeout": min(timeout_s, 10.0),
-        "read_timeout": timeout_s,
+        "transport": transport,
     }
     if "api_version" in options:
         settings["api_version"] = options["api_version"]

@@ -19,6 +19,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import storage
 
 from penstock.blob.options import require_known
+from penstock.blob.pool import widen
 from penstock.blob.store import Found, Pending
 from penstock.blob.trouble import Trouble, told
 from penstock.bloburl import BlobUrl
@@ -214,7 +215,12 @@ def gcs_store(place: BlobUrl, options: Mapping[str, str]) -> GcsStore:
 
 @lru_cache(maxsize=64)
 def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: ARG001 - a fork must not share connections
-    options = dict(given)
+    made = _new_client(dict(given))
+    widen(made._http)
+    return made
+
+
+def _new_client(options: Mapping[str, str]) -> Any:
     client_options = {"api_endpoint": options["endpoint"]} if "endpoint" in options else None
     project = options.get("project")
     if "credentials_file" in options:
