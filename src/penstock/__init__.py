@@ -14,7 +14,9 @@ _HOMES = {
     "Pipeline": "penstock.run.pipeline",
     "PythonSink": "penstock.spec.sink",
     "Query": "penstock.run.query",
+    "Reading": "penstock.run.reading",
     "Sqlite": "penstock.spec.sink",
+    "read": "penstock.run.reading",
 }
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.run.delivery import Delivery
     from penstock.run.pipeline import Pipeline
     from penstock.run.query import Query
+    from penstock.run.reading import Reading, read
     from penstock.spec.sink import Console, Memory, Parquet, PythonSink, Sqlite
 
 __all__ = [
@@ -33,8 +36,10 @@ __all__ = [
     "Pipeline",
     "PythonSink",
     "Query",
+    "Reading",
     "Sqlite",
     "__version__",
+    "read",
 ]
 
 

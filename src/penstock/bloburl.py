@@ -36,6 +36,16 @@ class BlobUrl:
         host = f"{self.bucket}@{self.host}" if self.bucket and self.host else self.bucket or self.host
         return f"{self.kind}://{host}/{self.prefix}" if self.prefix else f"{self.kind}://{host}"
 
+    @property
+    def for_hadoop(self) -> str:
+        """As Hadoop's connectors, and so Spark, spell it: `s3a://bucket/…`, `abfss://container@account.dfs.core.windows.net/…`."""
+        if self.kind == "s3":
+            return f"s3a{str(self)[2:]}"
+        if self.kind != "az":
+            return str(self)
+        account, _, domain = self.host.partition(".blob.")
+        return f"abfss{str(self)[2:]}".replace(f"@{self.host}", f"@{account}.dfs.{domain or 'core.windows.net'}", 1)
+
     def key(self, name: str) -> str:
         """The full key of `name`, which is relative to the prefix."""
         return f"{self.prefix}/{name}" if self.prefix else name

@@ -255,11 +255,21 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MarkedFile:
+    """One file of a publication, as its manifest tells of it; `name` is relative to the account's root."""
+
+    name: str
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
     """High-water mark of one account of a sink: every publication up to `position` was shown there.
 
     It tells "published, and removed since by maintenance" from "lost": a publication at or below `position` is never written
-    again. Positions are compared, nothing else; the rest names the publication to people.
+    again. Positions are compared, nothing else; the rest tells readers of the publication. `files` is its manifest: all that it
+    added to the account, None where an older Penstock wrote the mark.
     """
 
     pipeline: PipelineName
@@ -269,6 +279,7 @@ class Marker:
     generation: Generation
     query_id: QueryId
     batch_id: BatchId
+    files: tuple[MarkedFile, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

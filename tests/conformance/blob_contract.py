@@ -1,10 +1,12 @@
 """What every `BlobStore` must do, on a real server. A subclass named `Test…` needs a fixture `store` on an empty account."""
 
+import logging
 import pickle
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from threading import Barrier
 
 import pytest
 
@@ -57,6 +59,20 @@ class BlobContract:
         found = store.look("a/b")
         assert found is not None
         assert (found.size_bytes, found.tag) == (5, "second")
+
+    def test_many_threads_at_once_are_no_reason_for_a_warning(self, store: BlobStore, caplog: pytest.LogCaptureFixture) -> None:
+        """Python prints what a library warns of, where nobody set up logging."""
+        store.put("a", b"one", tag="tag")
+        threads, together = 24, Barrier(24)
+
+        def look(_: int) -> bytes | None:
+            store.get("a")
+            together.wait()
+            return store.get("a")
+
+        with ThreadPoolExecutor(threads) as pool:
+            assert list(pool.map(look, range(threads))) == [b"one"] * threads
+        assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
     def test_what_is_not_there_is_none_and_deleting_it_is_fine(self, store: BlobStore) -> None:
         assert store.get("nowhere") is None

@@ -19,7 +19,33 @@ OF_SPOOL = "tests/unit/test_spool.py"
 OF_SQLITE = "tests/conformance/test_sqlite_conformance.py::TestSqlite"
 OF_SQLITE_PUBLISHING = "tests/unit/test_sqlite_publish.py"
 
+OF_READERS = "tests/unit/test_read.py"
+
 MUTANTS_OF_SINKS = (
+    Mutant(
+        bug=19,
+        name="readers-miss-the-batch-they-read-as-of",
+        file="src/penstock/sink/parquet/table.py",
+        find="order <= (generation, batch_id)",
+        replace="order < (generation, batch_id)",
+        tests=(f"{OF_READERS}::test_the_newest_batch_is_seen_before_the_ledger_notes_that_it_is_published",),
+    ),
+    Mutant(
+        bug=19,
+        name="readers-see-what-some-account-does-not-show-yet",
+        file="src/penstock/run/reading.py",
+        find="return all(side_by_side(",
+        replace="return any(side_by_side(",
+        tests=(f"{OF_READERS}::test_a_batch_that_one_account_does_not_show_yet_is_seen_in_none",),
+    ),
+    Mutant(
+        bug=2,
+        name="readers-compare-numbers-of-batches-across-queries",
+        file="src/penstock/sink/parquet/table.py",
+        find="order <= (generation, batch_id)",
+        replace="order[1] <= batch_id",
+        tests=(f"{OF_READERS}::test_batches_of_an_adopted_checkpoint_come_after_all_before_it",),
+    ),
     Mutant(
         bug=2,
         name="a-table's-position-is-compared-across-ledgers",

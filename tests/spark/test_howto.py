@@ -1,6 +1,7 @@
-"""Every page of docs/howto is followed as it stands, on a real server of its store."""
+"""Every page of docs/howto is followed as it stands, on a real server of its store where it is about one."""
 
 import io
+import json
 import os
 import re
 import shlex
@@ -8,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from operator import itemgetter
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -118,6 +120,53 @@ def copy_checkpoint(local: Path, page: str) -> None:
         if path.is_file():
             there.put(path.relative_to(local).as_posix(), path.read_bytes())
     shutil.rmtree(local)
+
+
+PRINT_EACH = """
+import json
+spark.stop()
+print(json.dumps([flights_of_pandas, late.fetchall(), flights_of_duckdb, flights_of_spark]))
+"""
+COUNTED = {
+    "flights = table.arrow().to_pandas()": "\nflights_of_pandas = flights.values.tolist()\n",
+    "flights = duckdb.read": "\nflights_of_duckdb = flights.select('id, origin, delay, month').fetchall()\n",
+    "flights = table.spark": "\nflights_of_spark = [tuple(row) for row in flights.collect()]\n",
+}
+
+
+def test_the_page_on_reading_works(tmp_path: Path) -> None:
+    sent = feed(tmp_path / "incoming")
+    (tmp_path / "flights.yaml").write_text(blocks("reading", "yaml")[0])
+    commands = [line.split("#")[0] for block in blocks("reading", "sh") for line in block.splitlines()]
+    said = [followed(tmp_path, *shlex.split(command)) for command in commands]
+    listed = json.loads(said[4])
+    assert said[1].splitlines() == [file["url"] for file in listed["files"]]
+    assert sum(file["rows"] for file in listed["files"]) == sent.total() == 900
+    assert {line.split("/lake/")[1][:3] for line in said[2].splitlines()} == {"ewr"}
+    assert set(said[3].splitlines()) < set(said[1].splitlines())
+    program = "".join(
+        block + "".join(more for begin, more in COUNTED.items() if begin in block) for block in blocks("reading", "python")
+    )
+    (tmp_path / "page.py").write_text(program + PRINT_EACH)
+    *shown, last = followed(tmp_path, "page.py", module=False).splitlines()
+    pandas, late, duckdb, spark = json.loads(last)
+    assert shown[-3:] == ["0 300", "1 300", "2 300"]
+    expected = sorted(((row[0], row[1], row[2], row[3]) for row in sent), key=itemgetter(0))
+    for rows in (spark, [none_for_nan(row) for row in pandas], [(row[0], row[1], row[3], row[2]) for row in duckdb]):
+        assert sorted((tuple(row) for row in rows), key=itemgetter(0)) == expected
+    origins = Counter(origin for _, origin, _, delay in sent if delay is not None and delay > 0)
+    assert late == [list(item) for item in sorted(origins.items())]
+
+
+def none_for_nan(row: list[object]) -> tuple[object, ...]:
+    return tuple(None if value != value else value for value in row)  # noqa: PLR0124 - NaN alone differs from itself
+
+
+def followed(directory: Path, *arguments: str, module: bool = True) -> str:
+    command = [sys.executable, *(["-m"] if module else []), *arguments]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
 
 
 def rows_of(store: Outside) -> "Counter[tuple[object, ...]]":

@@ -26,6 +26,21 @@ def test_a_url_is_told_in_one_way(url: str, canonical: str) -> None:
     assert parse(canonical) == parse(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "spelled"),
+    [
+        ("s3://bucket/a b", "s3a://bucket/a b"),
+        ("gs://bucket/x", "gs://bucket/x"),
+        ("az://container@account/x", "abfss://container@account.dfs.core.windows.net/x"),
+        ("az://account@account", "abfss://account@account.dfs.core.windows.net"),
+        ("az://c@account.blob.core.chinacloudapi.cn/x", "abfss://c@account.dfs.core.chinacloudapi.cn/x"),
+        ("hdfs://namenode:8020/a", "hdfs://namenode:8020/a"),
+    ],
+)
+def test_a_url_as_spark_spells_it(url: str, spelled: str) -> None:
+    assert parse(url).for_hadoop == spelled
+
+
 @pytest.mark.parametrize("url", ["file:///x", "/x", "x", "postgresql://h/d", "s3:/bucket"])
 def test_other_places_are_none(url: str) -> None:
     assert not is_blob(url)

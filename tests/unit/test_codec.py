@@ -17,6 +17,7 @@ from penstock.model import (
     Decided,
     Decision,
     Entry,
+    MarkedFile,
     Marker,
     OffsetRange,
     Opened,
@@ -84,7 +85,15 @@ entry_value = st.builds(
     summary=summary,
 )
 marker_value = st.builds(
-    Marker, pipeline=text, sink=text, account=text, position=number, generation=number, query_id=text, batch_id=number
+    Marker,
+    pipeline=text,
+    sink=text,
+    account=text,
+    position=number,
+    generation=number,
+    query_id=text,
+    batch_id=number,
+    files=st.none() | st.lists(st.builds(MarkedFile, name=text, rows=number, size_bytes=number), max_size=3).map(tuple),
 )
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.unit.parquet_target import PIPELINE, Target, decide, rows, stage
+from tests.unit.parquet_target import PIPELINE, SINK, Target, decide, rows, stage
 
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Retryable, StagedDataLost
 from penstock.faults import arm
-from penstock.model import AccountName, BatchId, Generation, Position, Publication, QueryId, SweepCut
-from penstock.sink.parquet import ParquetSink
+from penstock.model import AccountName, BatchId, Generation, MarkedFile, Position, Publication, QueryId, SweepCut
+from penstock.sink.parquet import ParquetSink, directory_account
 
 
 @pytest.fixture(params=["rename", "link"])
@@ -74,11 +74,32 @@ def test_files_move_from_staging_into_the_table(target: Target) -> None:
     assert markers(target) == ["marker-00000000000000000002.json"] * 2
 
 
-def test_a_marker_rises_and_the_lower_ones_go(target: Target) -> None:
+def test_a_marker_rises_and_those_of_long_ago_go(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.sink.parquet.directory.marker.KEPT_MARKS", 2)
     sink = target.sink()
     for position, batch_id in ((2, 0), (3, 1), (7, 2)):
         sink.publish(decided(sink, batch_id * 10, position=position, batch_id=batch_id))
-    assert markers(target) == ["marker-00000000000000000007.json"] * 2
+    assert markers(target) == ["marker-00000000000000000003.json"] * 2 + ["marker-00000000000000000007.json"] * 2
+    for account in ("a", "b"):
+        assert sink.remembers(AccountName(account), pipeline=PIPELINE) == 7
+
+
+def test_a_mark_is_the_manifest_of_its_publication(target: Target) -> None:
+    sink = target.sink()
+    publications = [decided(sink, number * 10, position=number + 2, batch_id=number) for number in range(3)]
+    for publication in publications:
+        sink.publish(publication)
+    for account in ("a", "b"):
+        area = directory_account(target.root(account)).area(pipeline=PIPELINE, sink=SINK, account=AccountName(account))
+        assert [marker.position for marker in area.manifests()] == [2, 3, 4]
+        for publication in publications:
+            marker = area.marker_of(publication.position)
+            assert marker is not None
+            assert marker.files == tuple(
+                MarkedFile(name=piece.name, rows=piece.totals.rows, size_bytes=piece.totals.size_bytes)
+                for piece in publication.staged
+                if piece.account == account
+            )
 
 
 def test_an_account_without_rows_is_not_touched(target: Target) -> None:

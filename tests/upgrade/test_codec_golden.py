@@ -1,8 +1,9 @@
-"""Version 1 of every durable value, byte by byte: what was once written must be read for ever.
+"""Every version of every durable value, byte by byte: what was once written must be read for ever.
 
 A golden file is never changed. A new version adds a file and a line to the table.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from penstock.model import (
     Decision,
     Entry,
     Generation,
+    MarkedFile,
     Marker,
     Nonce,
     OffsetRange,
@@ -114,6 +116,11 @@ MARKER = Marker(
     query_id=QUERY,
     batch_id=BatchId(7),
 )
+MARKERS = {
+    "marker-1": MARKER,
+    "marker-2": replace(MARKER, files=(MarkedFile(name=f"origin=EWR/part-{TOKEN}.parquet", rows=1000, size_bytes=54_321),)),
+    "marker-2-no-files": replace(MARKER, files=()),
+}
 ENTRIES = {
     "entry-1-opened": entry(OPENED_BODY, Summary()),
     "entry-1-decided": entry(DECIDED_BODY, SUMMARY),
@@ -132,9 +139,10 @@ def test_an_entry_of_version_1_is_read_and_written_as_ever(name: str) -> None:
     assert encode_entry(ENTRIES[name]) == golden(name)
 
 
-def test_a_marker_of_version_1_is_read_and_written_as_ever() -> None:
-    assert decode_marker(golden("marker-1")) == MARKER
-    assert encode_marker(MARKER) == golden("marker-1")
+@pytest.mark.parametrize("name", sorted(MARKERS))
+def test_a_marker_of_any_version_is_read_and_written_as_ever(name: str) -> None:
+    assert decode_marker(golden(name)) == MARKERS[name]
+    assert encode_marker(MARKERS[name]) == golden(name)
 
 
 @pytest.mark.parametrize(
@@ -163,5 +171,5 @@ def test_the_log_lays_its_objects_out_as_ever() -> None:
 
 
 def test_every_golden_file_is_looked_at() -> None:
-    names = {*ENTRIES, "marker-1", "ledger-hint-1", "ledger-floor-1"}
+    names = {*ENTRIES, *MARKERS, "ledger-hint-1", "ledger-floor-1"}
     assert {path.stem for path in GOLDEN.iterdir()} == names

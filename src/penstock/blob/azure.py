@@ -19,6 +19,7 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
     ServiceRequestError,
 )
+from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
 
 from penstock.blob.counting import sent
@@ -35,6 +36,8 @@ _FOLDER = "hdi_isfolder"
 """Set on the directories that a hierarchical namespace lists among its blobs."""
 _PAGE = 5_000
 _PART_BYTES = 8 * 1024 * 1024
+_CONNECTIONS = 32
+"""For all threads; of the library's own pool of ten the others would be dropped, each with a warning."""
 _CONSUMED = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "BlobNotFound"})
 _UNCHANGED = frozenset({429, 503})
 _MISSING = frozenset({"ContainerNotFound", "ContainerBeingDeleted", "ContainerDisabled"})
@@ -176,10 +179,13 @@ def azure_store(place: BlobUrl, options: Mapping[str, str]) -> AzureStore:
 def _client(process: int, host: str, given: tuple[tuple[str, str], ...]) -> BlobServiceClient:  # noqa: ARG001 - never shared by a fork
     options = dict(given)
     timeout_s = float(options.get("timeout_s", "60"))
+    transport = RequestsTransport(connection_timeout=min(timeout_s, 10.0), read_timeout=timeout_s)
+    transport.open()
+    for adapter in transport.session.adapters.values():
+        adapter.init_poolmanager(_CONNECTIONS, _CONNECTIONS)
     settings: dict[str, Any] = {
         "retry_policy": ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=int(options.get("attempts", "5")) - 1),
-        "connection_timeout": min(timeout_s, 10.0),
-        "read_timeout": timeout_s,
+        "transport": transport,
         "raw_request_hook": sent,
     }
     if "api_version" in options:

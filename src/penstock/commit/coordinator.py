@@ -138,8 +138,15 @@ class Coordinator:
         return delivered
 
     def adopt(self, *, query_id: QueryId | None, next_batch_id: BatchId, reason: str, operator: str) -> Entry:
-        """Record the operator's act: the pipeline goes on with `next_batch_id` of `query_id` (None: of any new checkpoint)."""
+        """Record the operator's act: the pipeline goes on with `next_batch_id` of `query_id` (None: of any new checkpoint).
+
+        Only before the first decision of a generation: inside of one, numbers of batches must grow, for readers and the sweep.
+        """
         tail = self._open_tail()
+        if self._newest is not None and self._newest.generation == tail.generation:
+            raise Failed(
+                "This run has delivered batches of the checkpoint that it opened with.", remedy="Open the pipeline again."
+            )
         body = Adopted(query_id=query_id, next_batch_id=next_batch_id, reason=reason, operator=operator)
         position = Position(tail.position + 1)
         summary = after_adoption(tail.summary, query_id=query_id, next_batch_id=next_batch_id, position=position)

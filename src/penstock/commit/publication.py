@@ -31,15 +31,20 @@ def publications(entries: Iterator[Entry], sink: SinkName) -> Iterator[Publicati
     return (publication_of(entry, sink) for entry in entries if isinstance(entry.body, Decided))
 
 
-def decision_of(ledger: Ledger, batch_id: BatchId) -> Decision | None:
+def decided_entry(ledger: Ledger, batch_id: BatchId) -> Entry | None:
     """The newest retained decision of that number since the last adoption; costs as many reads as it lies entries back."""
     for entry in ledger.newest_first():
         if isinstance(entry.body, Adopted):
             return None
         if isinstance(entry.body, Decided) and entry.body.decision.batch.batch_id <= batch_id:
-            found = entry.body.decision
-            return found if found.batch.batch_id == batch_id else None
+            return entry if entry.body.decision.batch.batch_id == batch_id else None
     return None
+
+
+def decision_of(ledger: Ledger, batch_id: BatchId) -> Decision | None:
+    """What `decided_entry` decided."""
+    entry = decided_entry(ledger, batch_id)
+    return None if entry is None else decision_in(entry)
 
 
 def dead_staging(tail: Entry, newest: Entry | None) -> SweepCut:

@@ -20,6 +20,7 @@ from penstock.spec.account import FAIL, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings
 
 if TYPE_CHECKING:
+    from penstock.sink.parquet import ParquetSink
     from penstock.sink.parquet.account import Account
 
 
@@ -84,6 +85,20 @@ def sinks_of(plan: DeliveryPlan) -> tuple[Sink, ...]:
     return tuple(_sink(SinkName(name), settings, plan) for name, settings in plan.settings.sinks.items())
 
 
+def table_of(plan: DeliveryPlan, name: str | None) -> "ParquetSink":
+    """The sink `name` if it keeps its table as files, or the only such one. Raises Usage."""
+    sinks = plan.settings.sinks
+    keeping = {own: settings for own, settings in sinks.items() if isinstance(settings, settings_of.Parquet)}
+    fitting = [own for own in keeping if name in {None, own}]
+    if len(fitting) != 1:
+        wanted = f"a sink {name!r} of type parquet" if name is not None else "one sink of type parquet"
+        raise Usage(
+            f"Expected {wanted}, but the pipeline has {', '.join(keeping) or 'none'}.",
+            remedy="Name one of these." if keeping else "Only sinks of type parquet keep a table as files.",
+        )
+    return _parquet(SinkName(fitting[0]), keeping[fitting[0]], plan)
+
+
 def require_guarantee(plan: DeliveryPlan, sinks: tuple[Sink, ...]) -> None:
     """Raise GuaranteeTooWeak if exactly-once is demanded of a sink that cannot give it."""
     weak = [sink.name for sink in sinks if not sink.exactly_once]
@@ -98,7 +113,7 @@ def _sink(name: SinkName, settings: Any, plan: DeliveryPlan) -> Sink:
     return _BUILDERS[type(settings)](name, settings, plan)
 
 
-def _parquet(name: SinkName, settings: settings_of.Parquet, plan: DeliveryPlan) -> Sink:
+def _parquet(name: SinkName, settings: settings_of.Parquet, plan: DeliveryPlan) -> "ParquetSink":
     from penstock.sink.parquet import ParquetSink
 
     accounts = {AccountName(account): _account(place) for account, place in settings.accounts.items()}

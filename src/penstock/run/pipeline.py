@@ -1,6 +1,6 @@
 """`Pipeline`: a pipeline file (or the same settings in code) and everything one can do with it; one method per command."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.run.explain import Explanation
     from penstock.run.open_delivery import Observer
     from penstock.run.query import Query
+    from penstock.run.reading import Reading
 
 
 class Pipeline:
@@ -100,6 +101,20 @@ class Pipeline:
     def verify(self, sink: str | None = None) -> Verification:
         """Every sink's content against the ledger."""
         return operations.verify(self.plan, sink=None if sink is None else SinkName(sink))
+
+    def read(
+        self,
+        sink: str | None = None,
+        accounts: Collection[str] | None = None,
+        batch: int | None = None,
+        *,
+        added: bool = False,
+        counted: bool = False,
+    ) -> "Reading":
+        """The files of a table as of a batch: see `penstock.read`."""
+        from penstock.run.reading import read
+
+        return read(self, sink, accounts, batch, added=added, counted=counted)
 
     def recover(self) -> Recovered:
         """Publish an outstanding decision and sweep, without Spark."""

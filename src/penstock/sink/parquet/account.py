@@ -99,6 +99,10 @@ class Area(Protocol):
         """The mark of just that publication, None if it is not kept or never was."""
         ...
 
+    def manifests(self) -> Iterator[Marker]:
+        """Every mark that is kept, in any order: at least those of the newest 1,000 publications."""
+        ...
+
     def state(self, piece: Staged) -> PieceState:
         """Where `piece` is. Raises ContentConflict if something else has its name."""
         ...
@@ -134,6 +138,16 @@ class Account(Protocol):
     @property
     def url(self) -> str:
         """For people and messages; no secrets in it."""
+        ...
+
+    @property
+    def root_for_readers(self) -> str:
+        """What comes, with a slash, before a file's name: an absolute path where it is a directory, else the store's URL."""
+        ...
+
+    @property
+    def root_for_spark(self) -> str:
+        """The root as Spark's connectors spell it."""
         ...
 
     @property

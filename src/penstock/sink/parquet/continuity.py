@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import Refused
-from penstock.model import AccountName, Attempt
+from penstock.model import AccountName
 from penstock.sink.parquet.account import Area
 from penstock.sink.parquet.hive import unescape
+from penstock.sink.parquet.layout import order_of
 from penstock.sink.parquet.reading import own_schema
 from penstock.sparkschema import arrow_schema
 
@@ -26,15 +27,9 @@ def require_continued(area: Area, rows: "pa.Schema", partition_by: Sequence[str]
     newest.
     """
     seen = islice(area.files(), _LOOKED_AT)
-    names = sorted((age, file.name) for file in seen if (age := _age(file.name)) is not None)
+    names = sorted((age, file.name) for file in seen if (age := order_of(file.name)) is not None)
     for _, name in dict.fromkeys((*names[:1], *names[-1:])):
         _require_alike(area, name, rows, partition_by, account=account)
-
-
-def _age(name: str) -> tuple[int, int] | None:
-    """By which files are ordered, oldest first; None for a file that is not Penstock's."""
-    attempt = Attempt.find(name)
-    return None if attempt is None else (attempt.generation, attempt.batch_id)
 
 
 def _require_alike(area: Area, name: str, rows: "pa.Schema", partition_by: Sequence[str], *, account: AccountName) -> None:

@@ -3,7 +3,7 @@
 The token makes a name that no other attempt ever uses, and tells which batch a file belongs to.
 """
 
-from penstock.model import Attempt
+from penstock.model import Attempt, BatchId, Generation
 
 _SUFFIX = ".parquet"
 
@@ -13,6 +13,12 @@ def file_name(attempt: Attempt, *, number: int, compression: str, directories: s
     codec = "" if compression == "none" else f".{compression}"
     base = f"part-{attempt.token}-{number:05d}{codec}{_SUFFIX}"
     return f"{directories}/{base}" if directories else base
+
+
+def order_of(name: str) -> tuple[Generation, BatchId] | None:
+    """By which the files of an account are ordered, oldest first, as their decisions are; None for one that is not Penstock's."""
+    attempt = Attempt.find(name.rpartition("/")[2])
+    return None if attempt is None else (attempt.generation, attempt.batch_id)
 
 
 def is_parquet(name: str) -> bool:

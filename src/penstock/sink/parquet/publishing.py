@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.errors import LedgerMismatch, StagedDataLost
-from penstock.model import AccountName, Marker, Publication, Staged
+from penstock.model import AccountName, MarkedFile, Marker, Publication, Staged
 from penstock.sink.parquet.account import Area, PieceState
 
 
@@ -82,4 +82,7 @@ class Share:
             generation=self.publication.generation,
             query_id=self.publication.batch.query_id,
             batch_id=self.publication.batch.batch_id,
+            files=tuple(
+                MarkedFile(name=piece.name, rows=piece.totals.rows, size_bytes=piece.totals.size_bytes) for piece in self.pieces
+            ),
         )

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from penstock.protocols import SCHEMA_KEY
 from penstock.rowhash import digest, row_hashes
 from penstock.sink.parquet.hive import PartitionColumn, Value, unescape
+from penstock.sink.parquet.part_file import stored_schema
 from penstock.sparkschema import arrow_schema
 
 _BATCH_ROWS = 1 << 16
@@ -42,6 +43,28 @@ def read_content(file: BinaryIO, *, name: str, schema: str) -> Content:
     return Content(rows=total, digest=summed % (1 << 64))
 
 
+def read_table(file: BinaryIO, *, name: str, schema: str) -> "pa.Table":
+    """All of a file with the columns of `schema`: one that came later is null, one that went since is left out.
+
+    Raises ValueError, pa.ArrowException and OSError as `read_content`.
+    """
+    parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    values = _partition_values(name, arrow_schema(own_schema(parquet) or schema))
+    found, wanted = parquet.read(use_threads=False), table_schema(schema)
+    columns = [_column(found, field, values) for field in wanted]
+    return pa.Table.from_arrays(columns, schema=wanted)
+
+
+def table_schema(schema: str) -> "pa.Schema":
+    """The columns of rows of Spark's `schema` as they are read back: any may be null, as in every Parquet file of Spark's."""
+    rows = arrow_schema(schema)
+    kinds = [
+        stored.type if pa.types.is_nested(field.type) else field.type
+        for field, stored in zip(rows, stored_schema(rows), strict=True)
+    ]
+    return pa.schema(list(zip(rows.names, kinds, strict=True)))
+
+
 def own_schema(parquet: "pq.ParquetFile") -> str | None:
     """What the footer says of the rows, None for a file that Penstock did not write."""
     text = (parquet.metadata.metadata or {}).get(SCHEMA_KEY)
@@ -58,6 +81,15 @@ def _partition_values(name: str, rows: "pa.Schema") -> dict[str, Value]:
         kind = rows.field(index).type
         values[column] = PartitionColumn(name=column, index=index, kind=kind).value_in(text)
     return values
+
+
+def _column(found: "pa.Table", field: "pa.Field", values: dict[str, Value]) -> "pa.Array | pa.ChunkedArray":
+    if field.name in values:
+        return pa.repeat(pa.scalar(values[field.name], field.type), found.num_rows)
+    if field.name not in found.column_names:
+        return pa.nulls(found.num_rows, field.type)
+    column = found.column(field.name)
+    return column if column.type == field.type else column.cast(field.type)
 
 
 def _restored(batch: "pa.RecordBatch", rows: "pa.Schema", values: dict[str, Value]) -> "pa.RecordBatch":

@@ -27,6 +27,7 @@ from penstock.sink.parquet.publishing import Share
 from penstock.sink.parquet.settings import WriteSettings
 from penstock.sink.parquet.side_by_side import side_by_side
 from penstock.sink.parquet.stager import ParquetStager
+from penstock.sink.parquet.table import Table
 from penstock.sink.parquet.verification import verify_accounts
 from penstock.sparkschema import arrow_schema
 
@@ -155,6 +156,13 @@ class ParquetSink:
     def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
         """Read every row of every account and compare."""
         return verify_accounts(dict(self._areas(self._pipeline)), expected=expected, known=known)
+
+    def tables(self) -> Mapping[AccountName, Table]:
+        """Every account as its readers see it."""
+        return {
+            name: Table(sink=self._name, name=name, account=self._accounts[name], area=area)
+            for name, area in self._areas(self._pipeline)
+        }
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -18,6 +18,7 @@ class Decided:
     position: int
     query_id: str
     batch_id: int
+    generation: int
     end: int
     attempts: frozenset[str]
 
@@ -82,8 +83,19 @@ class History:
             raise ViolationError(f"I8: batch {batch[1]} is decided a second time, at {position}")
         if self.newest is not None:
             self._targets.require_published(self.newest.position, before=position)
+            self._require_later(self.newest, generation, decision)
         attempts = frozenset(piece["attempt"] for piece in decision["staged"])
-        self.newest = Decided(position, *batch, int(decision["offsets"][0]["end"]), attempts)
+        self.newest = Decided(position, *batch, generation, int(decision["offsets"][0]["end"]), attempts)
         self.decided[batch] = self.newest
         for piece in decision["staged"]:
             self._targets.of(piece["sink"]).decided[piece["name"]] = position
+
+    def _require_later(self, newest: Decided, generation: int, decision: dict[str, Any]) -> None:
+        """Readers cut a table by what its files' names say: generation and batch, in this order."""
+        order, before = (generation, decision["batch_id"]), (newest.generation, newest.batch_id)
+        if order <= before:
+            raise ViolationError(f"I9: the files of {order} are named as if they were older than those of {before}")
+        token = f"g{generation}-b{decision['batch_id']}-"
+        foreign = [piece["attempt"] for piece in decision["staged"] if not piece["attempt"].startswith(token)]
+        if foreign:
+            raise ViolationError(f"I9: {foreign[0]} is decided as a file of {order}")

@@ -32,6 +32,16 @@ class DirectoryAccount:
         return f"file://{self.root}"
 
     @property
+    def root_for_readers(self) -> str:
+        """The root's path."""
+        return str(self.root)
+
+    @property
+    def root_for_spark(self) -> str:
+        """`file://` and the root's path."""
+        return self.url
+
+    @property
     def staging(self) -> str:
         """The directory below which every pipeline and sink has its own."""
         return str(self.own_staging or self.root.parent / _STAGING / self.root.name)

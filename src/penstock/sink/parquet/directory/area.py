@@ -19,7 +19,7 @@ from penstock.sink.parquet.directory.disk import (
     publishing_failed,
     sync_directory,
 )
-from penstock.sink.parquet.directory.marker import raise_marker, read_marker, unplaced_marks
+from penstock.sink.parquet.directory.marker import raise_marker, read_marker, read_marker_of, read_markers, unplaced_marks
 from penstock.sink.parquet.directory.moving import Move, forget, state_of
 from penstock.sink.parquet.directory.upload import PIECES, SUFFIX, DirectoryUploads, staged_name
 from penstock.sink.parquet.layout import is_hidden
@@ -75,9 +75,18 @@ class DirectoryArea:
             raise publishing_failed(f"Reading the marker in {self.staging}", cause) from cause
 
     def marker_of(self, position: Position) -> Marker | None:
-        """Only the highest mark is kept."""
-        marker = self.marker()
-        return marker if marker is not None and marker.position == position else None
+        """The mark of that publication. Raises as `marker`."""
+        try:
+            return read_marker_of(self.staging, position)
+        except OSError as cause:
+            raise publishing_failed(f"Reading a marker in {self.staging}", cause) from cause
+
+    def manifests(self) -> Iterator[Marker]:
+        """Every mark that is kept. Raises as `marker`."""
+        try:
+            yield from read_markers(self.staging)
+        except OSError as cause:
+            raise publishing_failed(f"Reading the markers in {self.staging}", cause) from cause
 
     def state(self, piece: Staged) -> PieceState:
         """Where `piece` is. Raises ContentConflict, PublishFailed."""

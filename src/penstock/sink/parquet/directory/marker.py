@@ -1,7 +1,7 @@
 """The high-water mark of one area: an empty-handed look at a directory tells it, and no late writer can lower it.
 
 Each mark is a file `marker-<position>` that is written whole under another name and then gets its own, which is never taken away
-from it; the highest position counts. Lower marks are removed once a higher one is durable.
+from it; the highest position counts. The newest are kept, since each is the manifest of its publication.
 """
 
 import os
@@ -19,7 +19,9 @@ WRITE = FaultPoint("parquet.marker.write", "A new high-water mark is written und
 SYNC = FaultPoint("parquet.marker.sync", "The bytes of a new high-water mark are made durable.")
 PLACE = FaultPoint("parquet.marker.place", "A new high-water mark gets the name that counts.")
 SEAL = FaultPoint("parquet.marker.seal", "The name of a new high-water mark is made durable.")
-FORGET = FaultPoint("parquet.marker.forget", "A lower high-water mark is removed.")
+FORGET = FaultPoint("parquet.marker.forget", "High-water marks of long ago are removed.")
+
+KEPT_MARKS = 1_000
 
 _MARK = re.compile(r"marker-(\d{20})\.json")
 _UNPLACED = re.compile(r"marker-(\d{20})\.json\.([0-9a-f]{16})")
@@ -39,9 +41,26 @@ def read_marker(directory: Path) -> Marker | None:
     return read_marker(directory) if data is None else decode_marker(data, where=f"The marker {path}")
 
 
+def read_marker_of(directory: Path, position: Position) -> Marker | None:
+    """The mark of just that position. Raises as `read_marker`."""
+    path = directory / _name(position)
+    try:
+        return decode_marker(path.read_bytes(), where=f"The marker {path}")
+    except FileNotFoundError:
+        return None
+
+
+def read_markers(directory: Path) -> Iterator[Marker]:
+    """All that are kept. Raises as `read_marker`."""
+    for position in sorted(_marks(directory)):
+        marker = read_marker_of(directory, Position(position))
+        if marker is not None:
+            yield marker
+
+
 def raise_marker(directory: Path, marker: Marker) -> None:
     """Put `marker` durably unless there is one as high. Raises OSError."""
-    name = f"marker-{marker.position:020d}.json"
+    name = _name(marker.position)
     unplaced = directory / f"{name}.{new_nonce()}"
     with open(unplaced, "xb") as file:
         with WRITE.around(error=io_error, lost=io_error):
@@ -53,7 +72,12 @@ def raise_marker(directory: Path, marker: Marker) -> None:
         _place(unplaced, directory / name)
     with SEAL.around(error=io_error, lost=io_error):
         sync_directory(directory)
-    _forget_below(directory, marker.position)
+    with FORGET.around(error=io_error, lost=io_error):
+        _forget(directory)
+
+
+def _name(position: Position) -> str:
+    return f"marker-{position:020d}.json"
 
 
 def _place(unplaced: Path, target: Path) -> None:
@@ -77,14 +101,15 @@ def unplaced_marks(directory: Path) -> Iterator[Path]:
 
 def _marks(directory: Path) -> dict[int, str]:
     try:
-        names = [path.name for path in directory.iterdir()]
+        with os.scandir(directory) as found:
+            names = [entry.name for entry in found]
     except FileNotFoundError:
         return {}
-    return {int(found[1]): found[0] for found in map(_MARK.fullmatch, names) if found is not None}
+    return {int(mark[1]): mark[0] for mark in map(_MARK.fullmatch, names) if mark is not None}
 
 
-def _forget_below(directory: Path, position: Position) -> None:
-    for lower, name in _marks(directory).items():
-        if lower < position:
-            with FORGET.around(error=io_error, lost=io_error):
-                (directory / name).unlink(missing_ok=True)
+def _forget(directory: Path) -> None:
+    """The newest tells what is published, the others only what was published when."""
+    marks = _marks(directory)
+    for position in sorted(marks, reverse=True)[KEPT_MARKS:]:
+        (directory / marks[position]).unlink(missing_ok=True)

@@ -25,6 +25,16 @@ class ObjectAccount:
         return self.store.url
 
     @property
+    def root_for_readers(self) -> str:
+        """The root."""
+        return self.store.url
+
+    @property
+    def root_for_spark(self) -> str:
+        """The root."""
+        return self.place.for_hadoop
+
+    @property
     def staging(self) -> str:
         """Uploads are where they will be, and yet nowhere."""
         return f"uploads to {self.store.url} that are not completed"

@@ -61,6 +61,11 @@ class ObjectArea:
         """The mark of that publication."""
         return self._read_marker(mark_key(self.folder, position))
 
+    def manifests(self) -> Iterator[Marker]:
+        """Every mark that is kept."""
+        marks = [mark.key for mark in self.store.list(f"{self.folder}marks/", limit=2 * KEPT_MARKS)]
+        yield from (marker for marker in side_by_side(self._read_marker, marks) if marker is not None)
+
     def state(self, piece: Staged) -> PieceState:
         """Where `piece` is. Raises ContentConflict, Failed, Retryable."""
         if self._is_shown(piece):

@@ -1,0 +1,56 @@
+"""`penstock files`: the files of a table as of a batch, one URL a line, for other tools."""
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.opening import pipeline
+from penstock.cli.options import File, Json, Overrides
+from penstock.cli.show import show
+
+if TYPE_CHECKING:
+    from penstock.commit.as_of import AsOf
+    from penstock.sink.parquet.table import TableFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What `files --json` prints; `as_of` is None while nothing is published."""
+
+    pipeline: str
+    sink: str
+    as_of: "AsOf | None"
+    files: "tuple[TableFile, ...]"
+
+
+def files(
+    *,
+    file: File,
+    sink: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The sink; may be left out if only one has files.", show_default=False)
+    ] = None,
+    account: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this account; may be repeated.", show_default=False)
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="As of this batch, not the newest whole one.", show_default=False)
+    ] = None,
+    added: Annotated[bool, typer.Option("--added", help="Only the files that this batch added, as they were then.")] = False,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """The exact files of a table as of the newest batch that every account shows: path or URL, one a line."""
+    opened = pipeline(file, overrides)
+    found = opened.read(sink, account, batch, added=added, counted=as_json)
+    if as_json:
+        listing = Listing(pipeline=opened.settings.pipeline, sink=found.sink, as_of=found.as_of, files=found.files)
+        show(listing, as_json=True, text=str)
+    else:
+        sys.stdout.writelines(f"{url}\n" for url in found.urls())
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(rich_help_panel="Look")(files)

@@ -1,0 +1,82 @@
+"""Which decision a reader may take a table as of to see whole batches: the newest that is published everywhere, or an older one.
+
+Files of a table are cut by what their names say. A decision is later than another exactly if its generation, or in the same
+generation its batch, is higher: an older generation is fenced before a newer one decides, and inside of a generation the numbers
+of batches grow (`Coordinator.adopt`). So the table as of a decision is every file up to its generation and batch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.commit.publication import decided_entry, decision_in
+from penstock.errors import BatchForgotten, Retryable
+from penstock.model import BatchId, Entry, Generation, Position, QueryId
+from penstock.protocols import Ledger
+
+IsShown = Callable[[Entry], bool]
+"""Whether every account that a reader asks for shows a decision, by the account's own marker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsOf:
+    """The decision that a table is read as of: it and all before it, nothing after it."""
+
+    position: Position
+    generation: Generation
+    batch_id: BatchId
+    query_id: QueryId
+
+
+def as_of(entry: Entry) -> AsOf:
+    """The decision that `entry` records."""
+    batch = decision_in(entry).batch
+    return AsOf(position=entry.position, generation=entry.generation, batch_id=batch.batch_id, query_id=batch.query_id)
+
+
+def newest_whole(ledger: Ledger, is_shown: IsShown) -> Entry | None:
+    """The newest decision that is published wherever the reader looks, None if there is none yet.
+
+    Costs two reads of the ledger. Raises BatchForgotten, and what `is_shown` raises.
+    """
+    tail = ledger.tail()
+    if tail is None or tail.summary.decided_at is None:
+        return None
+    summary = tail.summary
+    if summary.decided_at != summary.published_at:
+        newest = _decided_at(ledger, summary.decided_at)
+        if is_shown(newest):
+            return newest
+    return None if summary.published_at is None else _decided_at(ledger, summary.published_at)
+
+
+def whole_batch(ledger: Ledger, batch_id: BatchId, newest: Entry | None) -> Entry:
+    """The decision of a batch of the present checkpoint, given the newest whole one.
+
+    Raises Retryable if it is not published everywhere yet, BatchForgotten if the ledger does not know any more which one it was.
+    """
+    tail = ledger.tail()
+    adopted_at = None if tail is None else tail.summary.adopted_at
+    current = None if newest is None or (adopted_at is not None and newest.position < adopted_at) else newest
+    if current is None or decision_in(current).batch.batch_id < batch_id:
+        found = "none is" if current is None else f"the newest one that is has the number {decision_in(current).batch.batch_id}"
+        raise Retryable(
+            f"Batch {batch_id} is not published in every account yet: {found}.",
+            remedy="Try again later, or ask for no batch to get the newest one.",
+        )
+    entry = decided_entry(ledger, batch_id)
+    if entry is None:
+        raise BatchForgotten(
+            f"The ledger does not tell any more which files are of batch {batch_id}: it is older than what is retained.",
+            remedy="Ask for a batch that `penstock history` lists since the last adoption, or for none to get the newest one.",
+        )
+    return entry
+
+
+def _decided_at(ledger: Ledger, position: Position | None) -> Entry:
+    entry = None if position is None else ledger.read(position)
+    if entry is None:
+        raise BatchForgotten(
+            f"The newest batch that is published for certain, at position {position}, is no longer in the ledger.",
+            remedy="Run `penstock recover`: it publishes what is decided, and records it.",
+        )
+    return entry

@@ -1,0 +1,151 @@
+"""`penstock.read`: the files of a table as of a batch, for readers who want whole batches of every account, or none of them."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from penstock.commit.as_of import AsOf, as_of, newest_whole, whole_batch
+from penstock.commit.publication import decision_in
+from penstock.errors import Refused, Retryable, Usage
+from penstock.model import AccountName, BatchId, Entry, SinkName
+from penstock.run.assembly import quoted, table_of
+from penstock.run.operations import reading
+from penstock.sink.parquet.side_by_side import side_by_side
+from penstock.sink.parquet.table import Table, TableFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from penstock.run.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The files of a table as of one decision, in every account asked for; `as_of` is None while nothing is published.
+
+    The list is exact and stays so: what is published later has other names. Maintenance may still remove what it names.
+    """
+
+    sink: SinkName
+    as_of: AsOf | None
+    files: tuple[TableFile, ...]
+    _tables: Mapping[AccountName, Table] = field(repr=False, compare=False)
+    _schema: str | None = field(repr=False, compare=False)
+
+    def urls(self, spelling: Literal["plain", "spark"] = "plain") -> list[str]:
+        """Where the files are; `spark` spells it as Spark's connectors do: `file://`, `s3a://`, `abfss://`."""
+        if spelling == "plain":
+            return [file.url for file in self.files]
+        return [self._for_spark(file) for file in self.files]
+
+    def arrow(self) -> "pa.Table":
+        """All rows, partition columns included, read with the accounts' own credentials. Raises Failed, Retryable."""
+        import pyarrow as pa
+
+        from penstock.sink.parquet.reading import table_schema
+
+        schema = self._known_schema()
+        parts = side_by_side(lambda file: self._tables[file.account].read(file, schema=schema), self.files)
+        return pa.concat_tables(parts) if parts else table_schema(schema).empty_table()
+
+    def spark(self, spark: "SparkSession") -> "DataFrame":
+        """The rows as a DataFrame. Spark reads the files itself: for a store it needs a connector and credentials of its own."""
+        from pyspark.sql.types import StructType
+
+        schema = StructType.fromJson(json.loads(self._known_schema()))
+        frames = [self._frame(spark, schema, table) for table in self._tables.values() if self._urls_in(table)]
+        whole = frames[0] if frames else spark.createDataFrame([], schema)
+        for frame in frames[1:]:
+            whole = whole.unionByName(frame)
+        return whole
+
+    def _frame(self, spark: "SparkSession", schema: "StructType", table: Table) -> "DataFrame":
+        reader = spark.read.schema(schema).option("basePath", table.account.root_for_spark)
+        return reader.parquet(*self._urls_in(table)).select(*map(quoted, schema.names))
+
+    def _urls_in(self, table: Table) -> list[str]:
+        return [self._for_spark(file) for file in self.files if file.account == table.name]
+
+    def _for_spark(self, file: TableFile) -> str:
+        return f"{self._tables[file.account].account.root_for_spark}/{file.name}"
+
+    def _known_schema(self) -> str:
+        if self._schema is None:
+            raise Retryable(
+                f"Nothing is published in sink {self.sink!r} yet, so its table has no columns.", remedy="Try again later."
+            )
+        return self._schema
+
+
+def read(
+    pipeline: "Pipeline | str | Path",
+    sink: str | None = None,
+    accounts: Collection[str] | None = None,
+    batch: int | None = None,
+    *,
+    added: bool = False,
+    counted: bool = False,
+) -> Reading:
+    """The table of `sink` (None: the pipeline's only one of type parquet) as of the newest batch that every account shows.
+
+    `accounts`: only of these. `batch`: as of this one. `added`: only what that batch added, as it was then. `counted`: with the
+    rows of each file, as far as manifests are kept, which takes a request for each of up to some 1,000 batches in a store.
+
+    Works beside a running driver, without Spark and Java. Raises Usage; Retryable while `batch` is not published everywhere;
+    BatchForgotten if it is older than the ledger retains; Refused if maintenance rewrote files, so that they tell no batch.
+    """
+    from penstock.run.pipeline import Pipeline
+
+    plan = (pipeline if isinstance(pipeline, Pipeline) else Pipeline.from_file(pipeline)).plan
+    chosen = table_of(plan, sink)
+    tables = _asked_for(chosen.tables(), accounts)
+    with reading(plan) as ledger:
+        newest = newest_whole(ledger, lambda entry: _is_shown(entry, chosen.name, tables, everywhere=accounts is None))
+        entry = newest if batch is None else whole_batch(ledger, BatchId(batch), newest)
+    if entry is None:
+        return Reading(sink=chosen.name, as_of=None, files=(), _tables=tables, _schema=None)
+    files = _added(entry, chosen.name, tables) if added else _until(entry, tables, counted=counted)
+    if not added and newest is not None and entry.position < newest.position:
+        _require_told(files, as_of(entry).batch_id)
+    return Reading(sink=chosen.name, as_of=as_of(entry), files=files, _tables=tables, _schema=decision_in(entry).schema)
+
+
+def _asked_for(tables: Mapping[AccountName, Table], accounts: Collection[str] | None) -> Mapping[AccountName, Table]:
+    unknown = next((name for name in accounts or () if name not in tables), None)
+    if unknown is not None:
+        raise Usage(f"The sink has no account {unknown!r}.", remedy=f"It has {', '.join(tables)}.")
+    return {name: table for name, table in tables.items() if accounts is None or name in accounts}
+
+
+def _is_shown(entry: Entry, sink: SinkName, tables: Mapping[AccountName, Table], *, everywhere: bool) -> bool:
+    """By the marker of every account that the decision holds rows for: any of them may be the last to show it."""
+    held = {piece.account for piece in decision_in(entry).of_sink(sink)}
+    if everywhere and not held <= tables.keys():
+        return False
+    looked_at = [tables[account] for account in held if account in tables]
+    return all(side_by_side(lambda table: table.is_shown_at(entry.position), looked_at))
+
+
+def _until(entry: Entry, tables: Mapping[AccountName, Table], *, counted: bool) -> tuple[TableFile, ...]:
+    batch_id = decision_in(entry).batch.batch_id
+    listed = side_by_side(lambda table: table.files(entry.generation, batch_id, counted=counted), list(tables.values()))
+    return tuple(file for files in listed for file in files)
+
+
+def _added(entry: Entry, sink: SinkName, tables: Mapping[AccountName, Table]) -> tuple[TableFile, ...]:
+    """The ledger's decision and the manifests name the same files; the decision is at hand, and kept for longer."""
+    pieces = [piece for piece in decision_in(entry).of_sink(sink) if piece.account in tables]
+    return tuple(tables[piece.account].file_of(piece) for piece in pieces)
+
+
+def _require_told(files: tuple[TableFile, ...], batch_id: BatchId) -> None:
+    rewritten = next((file for file in files if file.batch_id is None), None)
+    if rewritten is not None:
+        raise Refused(
+            f"{rewritten.url} tells no batch: maintenance wrote it, so it may hold rows that are later than batch {batch_id}.",
+            remedy="Read the newest batch, or only the files that a batch added.",
+        )

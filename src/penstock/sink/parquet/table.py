@@ -1,0 +1,90 @@
+"""One account as its readers see it: files up to some batch, where they are, and their rows."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.errors import Failed
+from penstock.model import AccountName, BatchId, Generation, Position, SinkName, Staged
+from penstock.sink.parquet.account import Account, Area, StoredFile
+from penstock.sink.parquet.layout import is_parquet, order_of
+from penstock.sink.parquet.reading import read_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFile:
+    """One file of a table; `url` is where readers find it: a path where the account is a directory, else the store's URL.
+
+    `rows` is None where no manifest was asked, or none knows the file; `batch_id` where its name tells no batch.
+    """
+
+    sink: SinkName
+    account: AccountName
+    url: str
+    name: str
+    rows: int | None
+    size_bytes: int
+    batch_id: BatchId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The table in one account of a sink."""
+
+    sink: SinkName
+    name: AccountName
+    account: Account
+    area: Area
+
+    def is_shown_at(self, position: Position) -> bool:
+        """Whether everything up to `position` was published here. Raises PublishFailed, Retryable, LedgerMismatch."""
+        marker = self.area.marker()
+        return marker is not None and marker.account == self.name and marker.position >= position
+
+    def files(self, generation: Generation, batch_id: BatchId, *, counted: bool) -> list[TableFile]:
+        """What is there of all decisions up to that batch of that generation, and files whose names tell no batch; by name.
+
+        `counted` also asks every manifest that is kept for the rows, which takes a request each in a store.
+        """
+        rows = self._rows() if counted else {}
+        shown = (
+            self._file(file, rows.get(file.name))
+            for file in self._parquet_files()
+            if (order := order_of(file.name)) is None or order <= (generation, batch_id)
+        )
+        return sorted(shown, key=lambda file: file.name)
+
+    def file_of(self, piece: Staged) -> TableFile:
+        """What `piece` was published as."""
+        return self._file(StoredFile(name=piece.name, size_bytes=piece.totals.size_bytes), piece.totals.rows)
+
+    def read(self, file: TableFile, *, schema: str) -> "pa.Table":
+        """All rows of `file` with the columns of Spark's `schema`. Raises Failed."""
+        try:
+            with self.area.open(file.name) as data:
+                return read_table(data, name=file.name, schema=schema)
+        except (pa.ArrowException, OSError, ValueError) as cause:
+            reason = str(cause).split("\n", maxsplit=1)[0]
+            raise Failed(
+                f"{file.url} cannot be read: {reason}.",
+                remedy="If maintenance removed or rewrote it meanwhile, ask for the files again; else run `penstock verify`.",
+            ) from cause
+
+    def _parquet_files(self) -> Iterator[StoredFile]:
+        return (file for file in self.area.files() if is_parquet(file.name))
+
+    def _rows(self) -> dict[str, int]:
+        return {file.name: file.rows for marker in self.area.manifests() for file in marker.files or ()}
+
+    def _file(self, file: StoredFile, rows: int | None) -> TableFile:
+        order = order_of(file.name)
+        return TableFile(
+            sink=self.sink,
+            account=self.name,
+            url=f"{self.account.root_for_readers}/{file.name}",
+            name=file.name,
+            rows=rows,
+            size_bytes=file.size_bytes,
+            batch_id=None if order is None else order[1],
+        )
