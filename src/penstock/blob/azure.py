@@ -24,7 +24,7 @@ from azure.storage.blob import BlobBlock, BlobServiceClient, ContainerClient, Ex
 from penstock.blob.counting import sent
 from penstock.blob.options import require_known
 from penstock.blob.placed import TAG, PlacedStore
-from penstock.blob.store import Found, Pending
+from penstock.blob.store import Found, Pending, RequestsEach
 from penstock.blob.trouble import Trouble
 from penstock.bloburl import BlobUrl
 from penstock.errors import DependencyMissing
@@ -47,6 +47,7 @@ class AzureStore(PlacedStore):
     """A `BlobStore` in one container."""
 
     failures: ClassVar = (AzureError,)
+    requests_each: ClassVar = RequestsEach()
     part_bytes: int = _PART_BYTES
     dates_requests: bool = True
     parts_at_once: int = 4

@@ -47,7 +47,18 @@ def _table(rows: "Sequence[HistoryRow]") -> "RenderableType":
 
     if not rows:
         return "The ledger is empty."
-    return table(("position", "entry", "written", "batch", "rows", "files", "size", "stage", "publish"), map(_row, rows))
+    columns = ("position", "entry", "written", "batch", "rows", "files", "size", "stage", "publish")
+    if all(row.stage_requests is None and row.publish_requests is None for row in rows):
+        return table(columns, map(_row, rows))
+    return table((*columns, "requests"), ((*_row(row), _requests(row)) for row in rows))
+
+
+def _requests(row: "HistoryRow") -> str | None:
+    """To stage and to publish: what travels inside the decision takes none to stage."""
+    if row.kind != "decided":
+        return None
+    stage, publish = ("?" if known is None else words.count(known) for known in (row.stage_requests, row.publish_requests))
+    return f"{stage} + {publish}"
 
 
 def _row(row: "HistoryRow") -> Sequence[object]:
@@ -79,12 +90,14 @@ def _sinks(row: "HistoryRow") -> "RenderableType":
             words.count(totals.rows),
             words.count(totals.files),
             words.size(totals.size_bytes),
+            words.count(row.pieces[sink][account].in_decision),
+            words.count(row.pieces[sink][account].staged),
             f"{totals.digest:016x}",
         )
         for sink, accounts in row.accounts.items()
         for account, totals in accounts.items()
     ]
-    return table(("sink", "account", "rows", "files", "size", "digest"), lines)
+    return table(("sink", "account", "rows", "files", "size", "in decision", "staged", "digest"), lines)
 
 
 def _offsets(row: "HistoryRow") -> "RenderableType":

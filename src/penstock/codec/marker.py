@@ -27,7 +27,7 @@ def encode_marker(marker: Marker) -> bytes:
 
 def decode_marker(data: bytes, *, where: str = "A marker") -> Marker:
     """The marker in `data`. Raises LedgerMismatch, FormatTooNew."""
-    return decode(data, kind=FORMAT, newest=VERSION, where=where, read=_marker)
+    return decode(data, kind=FORMAT, where=where, readers={VERSION: _marker})
 
 
 def _marker(fields: dict[str, Any]) -> Marker:

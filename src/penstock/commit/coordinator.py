@@ -37,7 +37,7 @@ from penstock.model import (
     Totals,
     new_nonce,
 )
-from penstock.protocols import Ledger, Rider, Sink, Within
+from penstock.protocols import Ledger, Rider, Sink, Within, requests_since, requests_so_far
 
 Together = Callable[[Sequence[Callable[[], Published]]], Sequence["Published | PenstockError"]]
 Sleep = Callable[[float], None]
@@ -91,6 +91,7 @@ class Coordinator:
         self._tail: Entry | None = None
         self._newest: Entry | None = None
         self._publish_ms: int | None = None
+        self._publish_requests: int | None = None
         self._prune_due = False
         self._spent = True
 
@@ -238,7 +239,11 @@ class Coordinator:
             schema=staged.schema,
             stage_ms=staged.stage_ms,
             previous_publish_ms=self._publish_ms,
+            stage_requests=staged.requests,
+            previous_publish_requests=self._publish_requests,
         )
+        places = (self._ledger, *self._sinks)
+        before = requests_so_far(places)
         started_ms = self._now_ms()
         published = self._decide(decision)
         decided_ms = self._now_ms()
@@ -247,6 +252,7 @@ class Coordinator:
         self._note_published()
         self._publish_ms = self._now_ms() - decided_ms
         warnings = self._prune()
+        self._publish_requests = requests_since(before, places)
         return Delivered(
             batch=batch,
             rows_in=staged.rows_in,

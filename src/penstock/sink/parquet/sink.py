@@ -11,6 +11,7 @@ from penstock.model import (
     Position,
     Publication,
     Published,
+    RequestEstimate,
     SinkKind,
     SinkName,
     SinkReport,
@@ -155,6 +156,14 @@ class ParquetSink:
     def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
         """Read every row of every account and compare."""
         return verify_accounts(dict(self._areas(self._pipeline)), expected=expected, known=known)
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """Of all accounts."""
+        return {place: sent for account in self._accounts.values() for place, sent in account.requests_sent().items()}
+
+    def estimated_requests(self) -> Mapping[str, RequestEstimate]:
+        """Of all accounts."""
+        return {place: each for account in self._accounts.values() for place, each in account.estimated_requests().items()}
 
     def close(self) -> None:
         """Nothing is held open."""
