@@ -148,7 +148,7 @@ def _explanation(found: "Explanation") -> "RenderableType":
 def _costs(costs: "Costs") -> str:
     """What a batch takes, and where the trigger has an interval, a day."""
     if costs.measured_batches:
-        batches = words.counted(costs.measured_batches, "batch", "batches")
+        batches = "batch" if costs.measured_batches == 1 else words.counted(costs.measured_batches, "batch", "batches")
         told = f"{_rounded(costs.requests_per_batch)} a batch, measured over the last {batches}"
     else:
         small, uploaded = _rounded(costs.estimated.small), _rounded(costs.estimated.uploaded)

@@ -48,17 +48,18 @@ def _table(rows: "Sequence[HistoryRow]") -> "RenderableType":
     if not rows:
         return "The ledger is empty."
     columns = ("position", "entry", "written", "batch", "rows", "files", "size", "stage", "publish")
-    if all(row.stage_requests is None and row.publish_requests is None for row in rows):
+    requests = [_requests(row) for row in rows]
+    if not any(requests):
         return table(columns, map(_row, rows))
-    return table((*columns, "requests"), ((*_row(row), _requests(row)) for row in rows))
+    return table((*columns, "requests"), ((*_row(row), told) for row, told in zip(rows, requests, strict=True)))
 
 
 def _requests(row: "HistoryRow") -> str | None:
-    """To stage and to publish: what travels inside the decision takes none to stage."""
-    if row.kind != "decided":
+    """To stage and to publish, None if neither is known: what travels inside the decision takes none to stage."""
+    known = (row.stage_requests, row.publish_requests)
+    if known == (None, None):
         return None
-    stage, publish = ("?" if known is None else words.count(known) for known in (row.stage_requests, row.publish_requests))
-    return f"{stage} + {publish}"
+    return " + ".join("?" if number is None else words.count(number) for number in known)
 
 
 def _row(row: "HistoryRow") -> Sequence[object]:
