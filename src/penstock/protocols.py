@@ -250,15 +250,19 @@ class Estimating(Protocol):
         ...
 
 
-def requests_so_far(parts: Iterable[object]) -> int | None:
+def requesting(parts: Iterable[object]) -> tuple[Requesting, ...]:
+    """Those that count: to be asked once, since telling takes longer than counting."""
+    return tuple(part for part in parts if isinstance(part, Requesting))
+
+
+def requests_so_far(parts: Iterable[Requesting]) -> int | None:
     """How many requests this process has sent to the places of `parts`, each place once; None if none of them bills requests."""
     sent: dict[str, int] = {}
     for part in parts:
-        if isinstance(part, Requesting):
-            sent.update(part.requests_sent())
+        sent.update(part.requests_sent())
     return sum(sent.values()) if sent else None
 
 
-def requests_since(before: int | None, parts: Iterable[object]) -> int | None:
+def requests_since(before: int | None, parts: Iterable[Requesting]) -> int | None:
     """How many since `requests_so_far` of the same `parts` gave `before`."""
     return None if before is None else (requests_so_far(parts) or 0) - before

@@ -29,7 +29,7 @@ from penstock.model import (
     Staged,
 )
 from penstock.observe.history import PieceCounts, history
-from penstock.protocols import requests_since, requests_so_far
+from penstock.protocols import requesting, requests_since, requests_so_far
 from penstock.run.costs import Costs, costs_of
 from penstock.run.pipeline import Pipeline
 from penstock.stage.staging import SinkShare, StagePass
@@ -48,10 +48,11 @@ class Billed:
 
 
 def test_a_place_of_several_parts_is_counted_once_and_no_place_is_no_number() -> None:
-    parts = [Billed(a=3, b=4), object(), Billed(b=4), Billed()]
+    parts = requesting([Billed(a=3, b=4), object(), Billed(b=4), Billed()])
+    assert len(parts) == 3
     assert requests_so_far(parts) == 7
     assert requests_since(5, parts) == 2
-    assert requests_so_far([object(), Billed()]) is None
+    assert requests_so_far([Billed()]) is None
     assert requests_since(None, parts) is None
 
 

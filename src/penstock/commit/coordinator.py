@@ -37,7 +37,7 @@ from penstock.model import (
     Totals,
     new_nonce,
 )
-from penstock.protocols import Ledger, Rider, Sink, Within, requests_since, requests_so_far
+from penstock.protocols import Ledger, Rider, Sink, Within, requesting, requests_since, requests_so_far
 
 Together = Callable[[Sequence[Callable[[], Published]]], Sequence["Published | PenstockError"]]
 Sleep = Callable[[float], None]
@@ -79,6 +79,7 @@ class Coordinator:
         prune_every: int = PRUNE_EVERY,
     ) -> None:
         self._pipeline, self._ledger, self._sinks = pipeline, ledger, tuple(sinks)
+        self._requesting = requesting((ledger, *sinks))
         self._now_ms, self._together = now_ms, together
         self._tries, self._retained, self._prune_every = tries, retained, prune_every
         self._retrying = Retrying(
@@ -242,8 +243,7 @@ class Coordinator:
             stage_requests=staged.requests,
             previous_publish_requests=self._publish_requests,
         )
-        places = (self._ledger, *self._sinks)
-        before = requests_so_far(places)
+        before = requests_so_far(self._requesting)
         started_ms = self._now_ms()
         published = self._decide(decision)
         decided_ms = self._now_ms()
@@ -252,7 +252,7 @@ class Coordinator:
         self._note_published()
         self._publish_ms = self._now_ms() - decided_ms
         warnings = self._prune()
-        self._publish_requests = requests_since(before, places)
+        self._publish_requests = requests_since(before, self._requesting)
         return Delivered(
             batch=batch,
             rows_in=staged.rows_in,
