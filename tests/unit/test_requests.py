@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.architecture.reading import ROOT
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of
 
+from penstock.blob import open_store
 from penstock.codec import decode_message
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
+from penstock.ledger.blob import BlobLedgerStore
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.ledger.open import open_ledger
@@ -32,6 +35,8 @@ from penstock.observe.history import PieceCounts, history
 from penstock.protocols import requesting, requests_since, requests_so_far
 from penstock.run.costs import Costs, costs_of
 from penstock.run.pipeline import Pipeline
+from penstock.run.query import FENCE_LOOK_S
+from penstock.sink.parquet import object_account
 from penstock.stage.staging import SinkShare, StagePass
 from penstock.testing.entries import decided_entry, opened_entry
 from penstock.testing.simulator.sinks import FilesSink
@@ -259,3 +264,29 @@ def test_pieces_are_counted_by_the_way_they_went() -> None:
         {},
     ]
     assert PieceCounts(staged=1) + PieceCounts(in_decision=2, staged=3) == PieceCounts(in_decision=2, staged=4)
+
+
+@pytest.mark.parametrize(
+    ("page", "url", "small", "uploaded", "append"),
+    [
+        ("s3", "s3://bucket/x", 4, 5, "takes 2 for each batch and 1 for every eighth"),
+        ("azure", "az://container@account/x", 4, 4, "takes 2 for each batch and 1 for every eighth"),
+        ("gcs", "gs://bucket/x", 5, 5, "takes 2 for each batch and 1 for every eighth"),
+        ("hdfs", "hdfs://namenode/x", 12, 12, "takes 6 for each batch and 5 for every eighth"),
+    ],
+)
+def test_the_pages_tell_what_is_estimated(page: str, url: str, small: int, uploaded: int, append: str) -> None:
+    text = " ".join((ROOT / "docs" / "howto" / f"{page}.md").read_text().split())
+    account, ledger = object_account(url), open_ledger(url, pipeline=SHOP)
+    assert isinstance(ledger, LogLedger)
+    assert account.estimated_requests() == {url: RequestEstimate(small=small, uploaded=uploaded)}
+    each = BlobLedgerStore(open_store(url)).requests_each
+    appended = each.put + each.list
+    assert ledger.estimated_requests() == {
+        url: RequestEstimate(small=appended + each.put / 8, uploaded=appended + each.put / 8, look=2 * each.list + 1)
+    }
+    told = f"{small} requests for an account with one small file and {uploaded} for an account with one uploaded file"
+    assert (told if page in {"s3", "azure"} else f"takes {small} requests for an account with one file:") in text
+    assert append == f"takes {appended} for each batch and {each.put} for every eighth"
+    assert append in text
+    assert f"every {FENCE_LOOK_S:g} seconds, with {2 * each.list + 1} requests" in text
