@@ -145,7 +145,10 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a batch is, for ever: the batch and the staged pieces that make it up. `schema` is Spark's JSON of the rows."""
+    """What a batch is, for ever: the batch and the staged pieces that make it up. `schema` is Spark's JSON of the rows.
+
+    Times and requests are for people. Requests are None where nothing that counts them is written to, or nobody counted.
+    """
 
     batch: Batch
     staged: tuple[Staged, ...]
@@ -153,6 +156,8 @@ class Decision:
     schema: str
     stage_ms: int = 0
     previous_publish_ms: int | None = None
+    stage_requests: int | None = None
+    previous_publish_requests: int | None = None
 
     def of_sink(self, sink: SinkName) -> tuple[Staged, ...]:
         """The pieces of one sink, in the order in which they were decided."""
@@ -310,6 +315,23 @@ class SweepCut:
         if attempt.generation < self.generation:
             return True
         return self.batch_id is not None and attempt.batch_id <= self.batch_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestEstimate:
+    """About how many requests a place takes for each batch that has one file for it: a small one, or one that is uploaded.
+
+    `look` is for one look whether a newer run took over.
+    """
+
+    small: float = 0.0
+    uploaded: float = 0.0
+    look: float = 0.0
+
+    def __add__(self, other: "RequestEstimate") -> "RequestEstimate":
+        return RequestEstimate(
+            small=self.small + other.small, uploaded=self.uploaded + other.uploaded, look=self.look + other.look
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

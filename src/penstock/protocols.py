@@ -9,7 +9,7 @@ Who calls what:
 - The **ledger** is called by the coordinator only; commands that show it use `tail`, `read` and `newest_first`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock.model import (
@@ -21,6 +21,7 @@ from penstock.model import (
     Position,
     Publication,
     Published,
+    RequestEstimate,
     SinkKind,
     SinkName,
     SinkReport,
@@ -226,3 +227,42 @@ class Admitting(Protocol):
     def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
         """Raise the Usage or Refused that `prepare` would raise for rows of Spark's `schema`. Changes nothing."""
         ...
+
+
+@runtime_checkable
+class Requesting(Protocol):
+    """A sink, a stager or a ledger that counts what it asks of places that bill each request."""
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """For each such place how many requests this process has sent there, repetitions included; empty if there is none.
+
+        It only grows. Whatever else in this process asks the same place is counted too.
+        """
+        ...
+
+
+@runtime_checkable
+class Estimating(Protocol):
+    """A sink or a ledger that can tell before the start about how many requests a batch will take."""
+
+    def estimated_requests(self) -> Mapping[str, RequestEstimate]:
+        """For each place that bills requests; empty if there is none."""
+        ...
+
+
+def requesting(parts: Iterable[object]) -> tuple[Requesting, ...]:
+    """Those that count: to be asked once, since telling takes longer than counting."""
+    return tuple(part for part in parts if isinstance(part, Requesting))
+
+
+def requests_so_far(parts: Iterable[Requesting]) -> int | None:
+    """How many requests this process has sent to the places of `parts`, each place once; None if none of them bills requests."""
+    sent: dict[str, int] = {}
+    for part in parts:
+        sent.update(part.requests_sent())
+    return sum(sent.values()) if sent else None
+
+
+def requests_since(before: int | None, parts: Iterable[Requesting]) -> int | None:
+    """How many since `requests_so_far` of the same `parts` gave `before`."""
+    return None if before is None else (requests_so_far(parts) or 0) - before

@@ -46,6 +46,27 @@ class BlobContract:
         assert requests_to(f"{store.url}/elsewhere") == 0
         assert spent(lambda: None) == 0
 
+    def test_each_operation_takes_as_many_as_it_says(self, store: BlobStore) -> None:
+        def spent(act: Callable[[], object]) -> int:
+            before = requests_to(store.url)
+            act()
+            return requests_to(store.url) - before
+
+        each = store.requests_each
+        store.put("f/a", b"x", tag="t")
+        assert spent(lambda: store.put("f/a", b"x", tag="t")) == each.put
+        assert spent(lambda: store.put_if_absent("f/b", b"x", tag="t")) == each.put
+        assert spent(lambda: store.get("f/a")) == each.get
+        assert spent(lambda: store.get("f/absent")) == 1
+        assert spent(lambda: store.look("f/a")) == each.look
+        assert spent(lambda: list(store.list("f/"))) == each.list
+        assert spent(lambda: list(store.list("f/", limit=1))) == each.list
+        upload = store.begin("f/c", tag="t")
+        assert spent(lambda: store.begin("f/d", tag="t")) == each.begin
+        assert spent(lambda: store.put_part("f/c", upload, 0, b"x")) == each.part
+        part = store.put_part("f/c", upload, 0, b"x")
+        assert spent(lambda: store.complete("f/c", upload, [part], tag="t")) == each.complete
+
     # --- objects
 
     def test_what_was_put_is_there_whole_with_its_tag(self, store: BlobStore) -> None:

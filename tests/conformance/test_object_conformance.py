@@ -7,13 +7,15 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from tests.architecture.reading import ROOT
 from tests.conformance.object_rig import InlineRig, ObjectRig
 from tests.servers.fixtures import server
 
 from penstock.model import Position, SinkName
-from penstock.sink.parquet import object_account
+from penstock.sink.parquet import ParquetSink, object_account
 from penstock.sink.parquet.object.layout import mark_key, own_folder
 from penstock.testing.conformance import CrashContract, SinkContract
+from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.rig import PIPELINE
 from penstock.testing.conformance.rows import require_equal
 from penstock.testing.conformance.story import live, rows_of, verify
@@ -50,6 +52,37 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:
 
 class TestObjects(SinkContract):
     pass
+
+
+FURTHER = {
+    "az": ("Each further small file is 1 more, each further uploaded one 3", 1, 3),
+    "gs": ("Each further file is 4 more", 4, 4),
+}
+FURTHER |= {
+    "hdfs": ("Each further file is 7 more", 7, 7),
+    "s3": ("Each further small file is 1 more, each further uploaded one 4", 1, 4),
+}
+PAGES = {"az": "azure", "gs": "gcs", "hdfs": "hdfs", "s3": "s3"}
+
+
+def test_a_batch_takes_as_many_requests_as_the_pages_say(rig: ObjectRig) -> None:
+    kind = rig.places["EWR"].url.partition(":")[0]
+    told, small, uploaded = FURTHER[kind]
+    assert told in " ".join((ROOT / "docs" / "howto" / f"{PAGES[kind]}.md").read_text().split())
+    bench = Bench(rig)
+    sink = bench.sink()
+    assert isinstance(sink, ParquetSink)
+    bench.deliver(sink, rows_of(0), batch_id=0)
+    before = sum(sink.requests_sent().values())
+    shown = bench.deliver(sink, rows_of(1), batch_id=1)
+    spent = sum(sink.requests_sent().values()) - before
+    inline = isinstance(rig, InlineRig)
+    files = len(shown.publication.staged)
+    assert files > len(rig.places)
+    assert all((piece.inline is not None) is inline for piece in shown.publication.staged)
+    first = sum(each.small if inline else each.uploaded for each in sink.estimated_requests().values())
+    assert spent == first + (files - len(rig.places)) * (small if inline else uploaded)
+    bench.close()
 
 
 def test_marks_of_long_ago_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ Matches = Callable[[str, str], bool]
 """Of a method and a path with its query."""
 
 KINDS = ("lost", "slow down", "reset")
+_REDIRECT = 307
 _PER_HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
 
 
@@ -26,6 +27,10 @@ class Proxy(ThreadingHTTPServer):
         self.target = urlsplit(target).netloc
         self.kind, self.matches, self.left = "", _nothing, 0
         self.hits = 0
+        self.seen: list[tuple[str, str]] = []
+        """Method and path of every request, also of those that fail."""
+        self.redirected = 0
+        """Answers that send the client elsewhere, past this proxy."""
         self._lock = threading.Lock()
 
     @property
@@ -40,6 +45,7 @@ class Proxy(ThreadingHTTPServer):
     def due(self, method: str, path: str) -> str:
         """The kind of fault for this request, empty for none."""
         with self._lock:
+            self.seen.append((method, path))
             if self.left == 0 or not self.matches(method, path):
                 return ""
             self.left -= 1
@@ -84,6 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
             there.close()
 
     def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes) -> None:
+        self.server.redirected += status == _REDIRECT
         self.send_response_only(status)
         lengths = [value for name, value in headers if name.lower() == "content-length"]
         for name, value in headers:

@@ -1,13 +1,14 @@
 """The verbs that look at a pipeline, over a real ledger and without Spark."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from penstock.cli.app import main
 from penstock.ledger.open import open_ledger
-from penstock.model import Entry, PipelineName
+from penstock.model import Decided, Entry, PipelineName
 from penstock.testing.entries import decided_entry, opened_entry
 
 FILE = """\
@@ -65,6 +66,34 @@ def test_history(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in out.splitlines()[2:]] == ["4", "3"]
 
 
+def test_history_shows_requests_where_some_are_known(capsys: pytest.CaptureFixture[str], entries: list[Entry]) -> None:
+    _, out = ran(capsys, "history", "f.yaml")
+    assert "requests" not in out
+    _, out = ran(capsys, "history", "f.yaml", "--json")
+    assert [(row["stage_requests"], row["publish_requests"]) for row in json.loads(out)] == [(None, None)] * 4
+    entry = decided_entry(after=entries[-1], inline=None)
+    assert isinstance(entry.body, Decided)
+    decision = replace(entry.body.decision, stage_requests=1_200, previous_publish_requests=14)
+    append(replace(entry, body=Decided(decision=decision)))
+    _, out = ran(capsys, "history", "f.yaml")
+    assert [line.rsplit("  ", 1)[1].strip() for line in out.splitlines()[:4] if line.strip("─")][1:] == ["1,200 + ?", "? + 14"]
+    assert out.splitlines()[0].split()[-1] == "requests"
+    assert "?" not in "".join(out.splitlines()[4:])
+    _, out = ran(capsys, "history", "f.yaml", "--json")
+    assert [(row["stage_requests"], row["publish_requests"]) for row in json.loads(out)][:2] == [(1_200, None), (None, 14)]
+
+
+def test_history_of_one_batch_tells_the_way_of_its_pieces(capsys: pytest.CaptureFixture[str], entries: list[Entry]) -> None:
+    append(decided_entry(after=entries[-1], inline=None))
+    for batch, in_decision in (("2", 1), ("3", 0)):
+        _, out = ran(capsys, "history", "f.yaml", "--batch", batch, "--json")
+        assert json.loads(out)[0]["pieces"] == {"lake": {"EWR": {"in_decision": in_decision, "staged": 1 - in_decision}}}
+        _, out = ran(capsys, "history", "f.yaml", "--batch", batch)
+        heading, line = (line for line in out.splitlines() if line.startswith(("sink", "lake")))
+        assert heading.split()[-5:] == ["size", "in", "decision", "staged", "digest"]
+        assert line.split()[-3:-1] == [str(in_decision), str(1 - in_decision)]
+
+
 def test_history_and_offsets_of_one_batch(capsys: pytest.CaptureFixture[str]) -> None:
     _, out = ran(capsys, "history", "f.yaml", "--batch", "1", "--json")
     (row,) = json.loads(out)
@@ -97,20 +126,17 @@ def test_verify_ends_with_5_if_rows_are_missing(capsys: pytest.CaptureFixture[st
 def test_watch_prints_a_line_per_change(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, entries: list[Entry]
 ) -> None:
-    looks = iter([lambda: None, lambda: None, _append(entries), _interrupt])
+    looks = iter([lambda: None, lambda: None, lambda: append(decided_entry(after=entries[-1])), _interrupt])
     monkeypatch.setattr("penstock.cli.status.time.sleep", lambda _s: next(looks)())
     code, out = ran(capsys, "watch", "f.yaml")
     assert code == 0
     assert [json.loads(line)["last_batch_id"] for line in out.splitlines()] == [2, 3]
 
 
-def _append(entries: list[Entry]) -> "object":
-    def append() -> None:
-        ledger = open_ledger(f"sqlite:///{Path.cwd()}/state/ledger.db", pipeline=PipelineName("shop"))
-        ledger.append(decided_entry(after=entries[-1]))
-        ledger.close()
-
-    return append
+def append(entry: Entry) -> None:
+    ledger = open_ledger(f"sqlite:///{Path.cwd()}/state/ledger.db", pipeline=PipelineName("shop"))
+    ledger.append(entry)
+    ledger.close()
 
 
 def _interrupt() -> None:

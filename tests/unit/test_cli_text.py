@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from penstock.claim import Claim
 from penstock.cli import jsontext, words
 from penstock.cli.check import _code as check_code
+from penstock.cli.check import _costs as costs_text
 from penstock.cli.check import _explanation as explain_text
 from penstock.cli.check import _report as check_text
 from penstock.cli.operate import Recovery as RecoveryDone
@@ -27,6 +28,7 @@ from penstock.model import (
     Problem,
     Published,
     QueryId,
+    RequestEstimate,
     SinkName,
     SinkReport,
     SourceName,
@@ -35,6 +37,7 @@ from penstock.model import (
 from penstock.observe.progress import BatchProgress, RunTally, SinkProgress
 from penstock.run.adoption import Adoption
 from penstock.run.check import CheckReport
+from penstock.run.costs import Costs
 from penstock.run.explain import Explanation
 from penstock.run.operations import Verification
 
@@ -247,6 +250,35 @@ def test_explain() -> None:
     text = "\n".join(printed(explain_text(found)))
     for said in ("a once, b 2 times", "none", "x int", "Parquet files", "links", "at most 8,640"):
         assert said in text
+    assert "requests" not in text
+
+
+LOOKS = "and 17,280 to see whether a newer run took over"
+ABOUT = "about 10.1 a batch with one small file for each account, 14.1 if they are uploaded (estimated)"
+ESTIMATED = RequestEstimate(small=10.125, uploaded=14.125, look=3)
+
+
+@pytest.mark.parametrize(
+    ("requests_per_batch", "measured_batches", "interval_ms", "told"),
+    [
+        (14.0, 20, 10_000, f"14 a batch, measured over the last 20 batches; at a trigger of 10 s at most 120,960 a day, {LOOKS}"),
+        (12.54, 1, None, "12.5 a batch, measured over the last batch"),
+        (10.125, 0, 500, f"{ABOUT}; at a trigger of 0.5 s at most 1,749,600 a day, {LOOKS}"),
+    ],
+)
+def test_costs(requests_per_batch: float, measured_batches: int, interval_ms: int | None, told: str) -> None:
+    costs = Costs(
+        requests_per_batch=requests_per_batch,
+        measured_batches=measured_batches,
+        estimated=ESTIMATED,
+        interval_ms=interval_ms,
+    )
+    assert costs_text(costs) == told
+    given = {"demanded": Guarantee.EXACTLY_ONCE, "given": Guarantee.EXACTLY_ONCE, "claims": (), "findings": ()}
+    assert "requests  " + told[:40] in "\n".join(printed(check_text(CheckReport(pipeline="p", costs=costs, **given))))
+    known = {"scans": {}, "stateful": (), "columns": (), "path": "", "sinks": {}, "ledger": "", "batches_per_day": None}
+    assert "requests         " + told[:40] in "\n".join(printed(explain_text(Explanation(pipeline="p", costs=costs, **known))))
+    assert jsontext.plain(costs)["requests_per_day"] == costs.requests_per_day
 
 
 def test_recover_adopt_and_sweep() -> None:

@@ -55,6 +55,8 @@ decision = st.builds(
     schema=text,
     stage_ms=number,
     previous_publish_ms=st.none() | number,
+    stage_requests=st.none() | number,
+    previous_publish_requests=st.none() | number,
 )
 opened = st.builds(
     Opened,
@@ -163,6 +165,8 @@ def _damaged() -> list[bytes]:
         {**fields, "version": 0},
         {**fields, "version": "1"},
         {**fields, "version": True},
+        {**fields, "version": 2},
+        {**fields, "body": {"kind": "decided", "decision": {**decided, "stage_requests": 1, "previous_publish_requests": 1}}},
         {**fields, "position": "1"},
         {**fields, "position": True},
         {**fields, "position": 1.0},
@@ -192,8 +196,8 @@ def test_damage_is_refused_with_the_place(data: bytes) -> None:
 
 
 def test_a_newer_version_is_told_apart_from_damage_whatever_its_fields_are() -> None:
-    data = json.dumps({"format": "penstock.entry", "version": 2, "all": "new"}).encode()
-    with pytest.raises(FormatTooNew, match=r"version 2 of format penstock\.entry, but this Penstock reads versions up to 1"):
+    data = json.dumps({"format": "penstock.entry", "version": 3, "all": "new"}).encode()
+    with pytest.raises(FormatTooNew, match=r"version 3 of format penstock\.entry, but this Penstock reads versions up to 2"):
         decode_entry(data)
 
 

@@ -76,6 +76,7 @@ DECIDED_BODY = Decided(
         previous_publish_ms=88,
     )
 )
+COUNTED_BODY = Decided(decision=replace(DECIDED_BODY.decision, stage_requests=3, previous_publish_requests=11))
 OPENED_BODY = Opened(
     owner="host:4711",
     checkpoint="/state/flights/checkpoint",
@@ -124,6 +125,7 @@ MARKERS = {
 ENTRIES = {
     "entry-1-opened": entry(OPENED_BODY, Summary()),
     "entry-1-decided": entry(DECIDED_BODY, SUMMARY),
+    "entry-2-decided": entry(COUNTED_BODY, SUMMARY),
     "entry-1-adopted": entry(ADOPTED_BODY, SUMMARY),
     "entry-1-adopted-any": entry(ADOPTED_ANY_BODY, SUMMARY),
 }
@@ -134,7 +136,7 @@ def golden(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_an_entry_of_version_1_is_read_and_written_as_ever(name: str) -> None:
+def test_an_entry_of_any_version_is_read_and_written_as_ever(name: str) -> None:
     assert decode_entry(golden(name)) == ENTRIES[name]
     assert encode_entry(ENTRIES[name]) == golden(name)
 

@@ -5,6 +5,6 @@ operation did is never concluded from its status code where it matters: callers 
 """
 
 from penstock.blob.open import open_store
-from penstock.blob.store import BlobStore, Found, Pending
+from penstock.blob.store import BlobStore, Found, Pending, RequestsEach
 
-__all__ = ["BlobStore", "Found", "Pending", "open_store"]
+__all__ = ["BlobStore", "Found", "Pending", "RequestsEach", "open_store"]

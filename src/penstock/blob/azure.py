@@ -25,7 +25,7 @@ from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, Contain
 from penstock.blob.counting import sent
 from penstock.blob.options import require_known
 from penstock.blob.placed import TAG, PlacedStore, unix_ms
-from penstock.blob.store import Found, Pending
+from penstock.blob.store import Found, Pending, RequestsEach
 from penstock.blob.trouble import Trouble
 from penstock.bloburl import BlobUrl
 from penstock.errors import DependencyMissing
@@ -50,6 +50,7 @@ class AzureStore(PlacedStore):
     """A `BlobStore` in one container."""
 
     failures: ClassVar = (AzureError,)
+    requests_each: ClassVar = RequestsEach()
     part_bytes: int = _PART_BYTES
     dates_requests: bool = True
     parts_at_once: int = 4

@@ -20,7 +20,7 @@ from google.cloud import storage
 from penstock.blob.http import CountedRequests
 from penstock.blob.options import require_known
 from penstock.blob.placed import STAGING, TAG, PlacedStore, unix_ms
-from penstock.blob.store import Found, Pending
+from penstock.blob.store import Found, Pending, RequestsEach
 from penstock.blob.trouble import Trouble
 from penstock.bloburl import BlobUrl
 from penstock.errors import Usage
@@ -37,6 +37,7 @@ class GcsStore(PlacedStore):
     """A `BlobStore` in one bucket, below a prefix."""
 
     failures: ClassVar = (google.GoogleAPIError, GoogleAuthError, requests.RequestException)
+    requests_each: ClassVar = RequestsEach(complete=2)
     part_bytes: int = _PART_BYTES
     dates_requests: bool = False
     parts_at_once: int = 4
@@ -211,6 +212,9 @@ def gcs_store(place: BlobUrl, options: Mapping[str, str]) -> GcsStore:
 @lru_cache(maxsize=64)
 def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: ARG001 - a fork must not share connections
     client = _new_client(dict(given))
+    client._bucket_metadata_cache = (
+        None  # for labels of traces it asks for the bucket, in threads of its own, after each 404 again
+    )
     for scheme in ("http://", "https://"):
         client._http.mount(scheme, CountedRequests(pool_maxsize=32))
     return client

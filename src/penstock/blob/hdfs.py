@@ -18,7 +18,7 @@ import requests
 
 from penstock.blob.options import require_known
 from penstock.blob.placed import STAGING, TAG, PlacedStore
-from penstock.blob.store import Found, Pending
+from penstock.blob.store import Found, Pending, RequestsEach
 from penstock.blob.trouble import Trouble
 from penstock.blob.webhdfs import RefusedError, WebHdfs, connect
 from penstock.bloburl import BlobUrl
@@ -39,6 +39,7 @@ class HdfsStore(PlacedStore):
     """A `BlobStore` in one directory. Directories are made when they are needed and stay."""
 
     failures: ClassVar = (RefusedError, requests.RequestException)
+    requests_each: ClassVar = RequestsEach(put=5, get=2, look=2, part=2, complete=3)
     part_bytes: int = _PART_BYTES
     dates_requests: bool = False
     parts_at_once: int = 1

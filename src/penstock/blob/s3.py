@@ -26,7 +26,7 @@ from botocore.exceptions import (
 from penstock.blob.counting import sent
 from penstock.blob.options import require_known
 from penstock.blob.placed import TAG, PlacedStore, unix_ms
-from penstock.blob.store import Found, Pending
+from penstock.blob.store import Found, Pending, RequestsEach
 from penstock.blob.trouble import Trouble
 from penstock.bloburl import BlobUrl
 
@@ -55,6 +55,7 @@ class S3Store(PlacedStore):
     """A `BlobStore` in one bucket."""
 
     failures: ClassVar = (ClientError, BotoCoreError)
+    requests_each: ClassVar = RequestsEach(begin=1)
     part_bytes: int = _PART_BYTES
     dates_requests: bool = True
     parts_at_once: int = 4

@@ -19,6 +19,22 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestsEach:
+    """How many requests an operation takes where nothing fails: `put` and `put_if_absent`, a whole `get`, a `list` of one page.
+
+    `part` is one `put_part`, `complete` that of an upload with one part.
+    """
+
+    put: int = 1
+    get: int = 1
+    look: int = 1
+    list: int = 1
+    begin: int = 0
+    part: int = 1
+    complete: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
     """An upload that was begun and neither completed nor discarded. `upload` is the store's name for it."""
 
@@ -48,6 +64,11 @@ class BlobStore(Protocol):
     @property
     def parts_at_once(self) -> int:
         """How many parts of one upload may be under way at a time."""
+        ...
+
+    @property
+    def requests_each(self) -> RequestsEach:
+        """What its operations cost."""
         ...
 
     @property

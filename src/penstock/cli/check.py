@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.claim import Claim
     from penstock.model import Finding
     from penstock.run.check import CheckReport
+    from penstock.run.costs import Costs
     from penstock.run.explain import Explanation
     from penstock.run.pipeline import Pipeline
 
@@ -72,7 +73,7 @@ def _report(report: "CheckReport") -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    from penstock.cli.table import table
+    from penstock.cli.table import facts, table
 
     weak = set(report.too_weak)
     claims = table(
@@ -82,7 +83,8 @@ def _report(report: "CheckReport") -> "RenderableType":
     findings = table(
         ("looked at", "", "result"), ((finding.subject, _mark(finding), finding.message) for finding in report.findings)
     )
-    return Group(Text(report.pipeline, "bold"), "", claims, "", findings, "", *_conclusion(report))
+    costs = () if report.costs is None else (facts([("requests", _costs(report.costs))]), "")
+    return Group(Text(report.pipeline, "bold"), "", claims, "", findings, "", *costs, *_conclusion(report))
 
 
 def _given(claim: "Claim", *, weak: bool) -> "Text":
@@ -137,9 +139,29 @@ def _explanation(found: "Explanation") -> "RenderableType":
         ("path", found.path),
         ("ledger", found.ledger),
         ("batches a day", None if found.batches_per_day is None else f"at most {words.count(found.batches_per_day)}"),
+        ("requests", None if found.costs is None else _costs(found.costs)),
     )
     rows = ((sink, step, does) for sink, steps in found.sinks.items() for step, does in steps.items())
     return Group(Text(found.pipeline, "bold"), "", facts(pairs), "", table(("sink", "step", "what happens"), rows))
+
+
+def _costs(costs: "Costs") -> str:
+    """What a batch takes, and where the trigger has an interval, a day."""
+    if costs.measured_batches:
+        batches = "batch" if costs.measured_batches == 1 else words.counted(costs.measured_batches, "batch", "batches")
+        told = f"{_rounded(costs.requests_per_batch)} a batch, measured over the last {batches}"
+    else:
+        small, uploaded = _rounded(costs.estimated.small), _rounded(costs.estimated.uploaded)
+        told = f"about {small} a batch with one small file for each account, {uploaded} if they are uploaded (estimated)"
+    if costs.interval_ms is None or costs.requests_per_day is None:
+        return told
+    looks = costs.look_requests_per_day
+    watching = f", and {words.count(looks)} to see whether a newer run took over" if looks else ""
+    return f"{told}; at a trigger of {costs.interval_ms / 1000:g} s at most {words.count(costs.requests_per_day)} a day{watching}"
+
+
+def _rounded(requests: float) -> str:
+    return f"{round(requests, 1):,g}"
 
 
 def add_to(app: typer.Typer) -> None:

@@ -47,7 +47,19 @@ def _table(rows: "Sequence[HistoryRow]") -> "RenderableType":
 
     if not rows:
         return "The ledger is empty."
-    return table(("position", "entry", "written", "batch", "rows", "files", "size", "stage", "publish"), map(_row, rows))
+    columns = ("position", "entry", "written", "batch", "rows", "files", "size", "stage", "publish")
+    requests = [_requests(row) for row in rows]
+    if not any(requests):
+        return table(columns, map(_row, rows))
+    return table((*columns, "requests"), ((*_row(row), told) for row, told in zip(rows, requests, strict=True)))
+
+
+def _requests(row: "HistoryRow") -> str | None:
+    """To stage and to publish, None if neither is known: what travels inside the decision takes none to stage."""
+    known = (row.stage_requests, row.publish_requests)
+    if known == (None, None):
+        return None
+    return " + ".join("?" if number is None else words.count(number) for number in known)
 
 
 def _row(row: "HistoryRow") -> Sequence[object]:
@@ -79,12 +91,14 @@ def _sinks(row: "HistoryRow") -> "RenderableType":
             words.count(totals.rows),
             words.count(totals.files),
             words.size(totals.size_bytes),
+            words.count(row.pieces[sink][account].in_decision),
+            words.count(row.pieces[sink][account].staged),
             f"{totals.digest:016x}",
         )
         for sink, accounts in row.accounts.items()
         for account, totals in accounts.items()
     ]
-    return table(("sink", "account", "rows", "files", "size", "digest"), lines)
+    return table(("sink", "account", "rows", "files", "size", "in decision", "staged", "digest"), lines)
 
 
 def _offsets(row: "HistoryRow") -> "RenderableType":

@@ -8,6 +8,7 @@ from rich.text import Text
 
 _NUMBERS = frozenset(
     {"rows", "files", "size", "batch", "batches", "position", "generation", "expected", "found", "decided", "stage", "publish"}
+    | {"requests", "in decision", "staged"}
 )
 
 

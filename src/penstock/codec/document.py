@@ -62,10 +62,10 @@ def mismatch(where: str, damage: Exception) -> LedgerMismatch:
     )
 
 
-def decode(data: bytes, *, kind: str, newest: int, where: str, read: Callable[[dict[str, Any]], _T]) -> _T:
-    """The value that `read` makes of the document's fields, with its damage told as LedgerMismatch."""
-    _, fields = decode_document(data, kind=kind, newest=newest, where=where)
+def decode(data: bytes, *, kind: str, where: str, readers: Mapping[int, Callable[[dict[str, Any]], _T]]) -> _T:
+    """The value that the reader of its version makes of the document's fields, with its damage told as LedgerMismatch."""
+    version, fields = decode_document(data, kind=kind, newest=max(readers), where=where)
     try:
-        return read(fields)
+        return readers[version](fields)
     except DamagedError as damage:
         raise mismatch(where, damage) from None

@@ -1,6 +1,7 @@
 """The entries of the ledger."""
 
 from base64 import b64encode
+from functools import partial
 from typing import Any, cast
 
 from penstock.codec.document import decode, encode_document
@@ -30,7 +31,9 @@ from penstock.model import (
     Totals,
 )
 
-FORMAT, VERSION = "penstock.entry", 1
+FORMAT = "penstock.entry"
+_PLAIN, _COUNTED = 1, 2
+"""Versions: without and with requests. What knows none is still written as the first, which every Penstock reads."""
 
 _ENTRY_FIELDS = frozenset({"pipeline", "position", "generation", "nonce", "written_at_ms", "body", "summary"})
 _DECIDED_FIELDS = frozenset({"kind", "decision"})
@@ -39,6 +42,7 @@ _ADOPTED_FIELDS = frozenset({"kind", "query_id", "next_batch_id", "reason", "ope
 _DECISION_FIELDS = frozenset(
     {"query_id", "batch_id", "offsets", "staged", "rows_in", "schema", "stage_ms", "previous_publish_ms"}
 )
+_COUNTED_FIELDS = _DECISION_FIELDS | {"stage_requests", "previous_publish_requests"}
 _OFFSETS_FIELDS = frozenset({"source", "start", "end", "content"})
 _STAGED_FIELDS = frozenset({"sink", "account", "name", "attempt", "totals", "ref", "inline"})
 _TOTALS_FIELDS = frozenset({"rows", "files", "size_bytes", "digest"})
@@ -56,12 +60,20 @@ def encode_entry(entry: Entry) -> bytes:
         "body": _of_body(entry.body),
         "summary": _of_summary(entry.summary),
     }
-    return encode_document(FORMAT, VERSION, fields)
+    return encode_document(FORMAT, _version_of(entry.body), fields)
 
 
 def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
     """The entry in `data`. Raises LedgerMismatch, FormatTooNew."""
-    return decode(data, kind=FORMAT, newest=VERSION, where=where, read=_entry)
+    return decode(data, kind=FORMAT, where=where, readers=_READERS)
+
+
+def _version_of(body: Body) -> int:
+    return _COUNTED if isinstance(body, Decided) and _counts_requests(body.decision) else _PLAIN
+
+
+def _counts_requests(decision: Decision) -> bool:
+    return decision.stage_requests is not None or decision.previous_publish_requests is not None
 
 
 def _of_body(body: Body) -> dict[str, Json]:
@@ -87,7 +99,12 @@ def _of_body(body: Body) -> dict[str, Json]:
 
 def _of_decision(decision: Decision) -> dict[str, Json]:
     batch = decision.batch
+    counted: dict[str, Json] = {
+        "stage_requests": decision.stage_requests,
+        "previous_publish_requests": decision.previous_publish_requests,
+    }
     return {
+        **(counted if _counts_requests(decision) else {}),
         "query_id": batch.query_id,
         "batch_id": batch.batch_id,
         "offsets": [{"source": o.source, "start": o.start, "end": o.end, "content": o.content} for o in batch.offsets],
@@ -135,7 +152,7 @@ def _of_summary(summary: Summary) -> dict[str, Json]:
     }
 
 
-def _entry(fields: dict[str, Any]) -> Entry:
+def _entry(fields: dict[str, Any], *, decision_fields: frozenset[str]) -> Entry:
     require_fields(fields, _ENTRY_FIELDS)
     return Entry(
         pipeline=PipelineName(text(fields["pipeline"])),
@@ -143,15 +160,15 @@ def _entry(fields: dict[str, Any]) -> Entry:
         generation=Generation(integer(fields["generation"])),
         nonce=Nonce(text(fields["nonce"])),
         written_at_ms=integer(fields["written_at_ms"]),
-        body=_body(fields["body"]),
+        body=_body(fields["body"], decision_fields),
         summary=_summary(fields["summary"]),
     )
 
 
-def _body(value: object) -> Body:
+def _body(value: object, decision_fields: frozenset[str]) -> Body:
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind == "decided":
-        return Decided(decision=_decision(record(value, _DECIDED_FIELDS)["decision"]))
+        return Decided(decision=_decision(record(record(value, _DECIDED_FIELDS)["decision"], decision_fields)))
     if kind == "opened":
         return _opened(record(value, _OPENED_FIELDS))
     if kind == "adopted":
@@ -178,8 +195,7 @@ def _adopted(fields: dict[str, Any]) -> Adopted:
     )
 
 
-def _decision(value: object) -> Decision:
-    fields = record(value, _DECISION_FIELDS)
+def _decision(fields: dict[str, Any]) -> Decision:
     return Decision(
         batch=Batch(
             query_id=QueryId(text(fields["query_id"])),
@@ -191,6 +207,8 @@ def _decision(value: object) -> Decision:
         schema=text(fields["schema"]),
         stage_ms=integer(fields["stage_ms"]),
         previous_publish_ms=optional(integer, fields["previous_publish_ms"]),
+        stage_requests=optional(integer, fields.get("stage_requests")),
+        previous_publish_requests=optional(integer, fields.get("previous_publish_requests")),
     )
 
 
@@ -248,3 +266,9 @@ def _sink_totals(value: object) -> SinkTotals:
         SinkName(sink): {AccountName(account): _totals(totals) for account, totals in mapping(accounts).items()}
         for sink, accounts in mapping(value).items()
     }
+
+
+_READERS = {
+    _PLAIN: partial(_entry, decision_fields=_DECISION_FIELDS),
+    _COUNTED: partial(_entry, decision_fields=_COUNTED_FIELDS),
+}

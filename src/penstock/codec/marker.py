@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from penstock.codec.document import decode_document, encode_document, mismatch
-from penstock.codec.fields import DamagedError, integer, items, record, require_fields, text
+from penstock.codec.document import decode, encode_document
+from penstock.codec.fields import integer, items, record, require_fields, text
 from penstock.model import AccountName, BatchId, Generation, Json, MarkedFile, Marker, PipelineName, Position, QueryId, SinkName
 
 FORMAT, VERSION = "penstock.marker", 2
@@ -32,16 +32,16 @@ def encode_marker(marker: Marker) -> bytes:
 
 def decode_marker(data: bytes, *, where: str = "A marker") -> Marker:
     """The marker in `data`. Raises LedgerMismatch, FormatTooNew."""
-    version, fields = decode_document(data, kind=FORMAT, newest=VERSION, where=where)
-    try:
-        return _marker(fields, None if version == _WITHOUT_FILES else _files(fields))
-    except DamagedError as damage:
-        raise mismatch(where, damage) from None
+    return decode(data, kind=FORMAT, where=where, readers={_WITHOUT_FILES: _without_files, VERSION: _with_files})
 
 
-def _files(fields: dict[str, Any]) -> tuple[MarkedFile, ...]:
-    """Takes them out of `fields`."""
-    return tuple(_file(record(file, _FILE_FIELDS)) for file in items(fields.pop("files", None)))
+def _without_files(fields: dict[str, Any]) -> Marker:
+    return _marker(fields, None)
+
+
+def _with_files(fields: dict[str, Any]) -> Marker:
+    files = items(fields.pop("files", None))
+    return _marker(fields, tuple(_file(record(file, _FILE_FIELDS)) for file in files))
 
 
 def _file(fields: dict[str, Any]) -> MarkedFile:

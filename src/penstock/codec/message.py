@@ -2,40 +2,42 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.codec.document import decode, encode_document
 from penstock.codec.entry import of_staged, to_staged
-from penstock.codec.fields import integer, items
+from penstock.codec.fields import integer, items, optional
 from penstock.model import Json, Staged
 
-_KIND, _VERSION = "penstock.message", 1
+_KIND, _VERSION = "penstock.message", 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMessage:
-    """One task's result: what it staged, the rows it read and their size in Arrow."""
+    """One task's result: what it staged, the rows it read, their size in Arrow, the requests it sent (None: nobody counts)."""
 
     pieces: tuple[Staged, ...]
     rows: int
     size_bytes: int
+    requests: int | None
 
 
-def encode_message(pieces: Sequence[Staged], *, rows: int, size_bytes: int) -> bytes:
+def encode_message(pieces: Sequence[Staged], *, rows: int, size_bytes: int, requests: int | None) -> bytes:
     """The bytes that a task yields."""
-    fields: dict[str, Json] = {"pieces": [of_staged(piece) for piece in pieces], "rows": rows, "size_bytes": size_bytes}
+    staged: list[Json] = [of_staged(piece) for piece in pieces]
+    fields: dict[str, Json] = {"pieces": staged, "rows": rows, "size_bytes": size_bytes, "requests": requests}
     return encode_document(_KIND, _VERSION, fields)
 
 
 def decode_message(data: bytes) -> TaskMessage:
     """What a task yielded. Raises LedgerMismatch for anything else, FormatTooNew if executors run a newer Penstock."""
-    return decode(
-        data,
-        kind=_KIND,
-        newest=_VERSION,
-        where="A task's message",
-        read=lambda fields: TaskMessage(
-            pieces=tuple(to_staged(item) for item in items(fields["pieces"])),
-            rows=integer(fields["rows"]),
-            size_bytes=integer(fields["size_bytes"]),
-        ),
+    return decode(data, kind=_KIND, where="A task's message", readers={1: _message, _VERSION: _message})
+
+
+def _message(fields: dict[str, Any]) -> TaskMessage:
+    return TaskMessage(
+        pieces=tuple(to_staged(item) for item in items(fields["pieces"])),
+        rows=integer(fields["rows"]),
+        size_bytes=integer(fields["size_bytes"]),
+        requests=optional(integer, fields.get("requests")),
     )

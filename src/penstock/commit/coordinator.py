@@ -37,7 +37,7 @@ from penstock.model import (
     Totals,
     new_nonce,
 )
-from penstock.protocols import Ledger, Rider, Sink, Within
+from penstock.protocols import Ledger, Rider, Sink, Within, requesting, requests_since, requests_so_far
 
 Together = Callable[[Sequence[Callable[[], Published]]], Sequence["Published | PenstockError"]]
 Sleep = Callable[[float], None]
@@ -79,6 +79,7 @@ class Coordinator:
         prune_every: int = PRUNE_EVERY,
     ) -> None:
         self._pipeline, self._ledger, self._sinks = pipeline, ledger, tuple(sinks)
+        self._requesting = requesting((ledger, *sinks))
         self._now_ms, self._together = now_ms, together
         self._tries, self._retained, self._prune_every = tries, retained, prune_every
         self._retrying = Retrying(
@@ -91,6 +92,7 @@ class Coordinator:
         self._tail: Entry | None = None
         self._newest: Entry | None = None
         self._publish_ms: int | None = None
+        self._publish_requests: int | None = None
         self._prune_due = False
         self._spent = True
 
@@ -245,7 +247,10 @@ class Coordinator:
             schema=staged.schema,
             stage_ms=staged.stage_ms,
             previous_publish_ms=self._publish_ms,
+            stage_requests=staged.requests,
+            previous_publish_requests=self._publish_requests,
         )
+        before = requests_so_far(self._requesting)
         started_ms = self._now_ms()
         published = self._decide(decision)
         decided_ms = self._now_ms()
@@ -254,6 +259,7 @@ class Coordinator:
         self._note_published()
         self._publish_ms = self._now_ms() - decided_ms
         warnings = self._prune()
+        self._publish_requests = requests_since(before, self._requesting)
         return Delivered(
             batch=batch,
             rows_in=staged.rows_in,

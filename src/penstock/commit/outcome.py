@@ -8,12 +8,13 @@ from penstock.model import Batch, Decision, Generation, Published, SinkName, Sta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedBatch:
-    """What the staging pass of a batch returned."""
+    """What the staging pass of a batch returned. `requests`: what its tasks sent, None where nobody counts."""
 
     pieces: tuple[Staged, ...]
     rows_in: int
     schema: str
     stage_ms: int = 0
+    requests: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """A store of keys in a bucket, a container or an HDFS directory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from penstock.blob import BlobStore
+from penstock.blob import BlobStore, RequestsEach
+from penstock.blob.counting import requests_to
 from penstock.model import new_nonce
 
 
@@ -16,6 +17,15 @@ class BlobLedgerStore:
     def location(self) -> str:
         """The store's root."""
         return self._store.url
+
+    @property
+    def requests_each(self) -> RequestsEach:
+        """As `BillingStore.requests_each`."""
+        return self._store.requests_each
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """As `Requesting.requests_sent`."""
+        return {self.location: requests_to(self.location)}
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         """As `ConditionalStore.put_if_absent`."""

@@ -14,7 +14,7 @@ the floor after it looked at the object, for the same reason. The next `prune` c
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from penstock.codec import decode_document, decode_entry, encode_document, encode_entry
@@ -23,8 +23,8 @@ from penstock.faults import FaultPoint
 from penstock.ledger.ownership import gap, require_own, require_pipeline
 from penstock.ledger.probe import last_present
 from penstock.ledger.prove import prove_conditions
-from penstock.ledger.store import ConditionalStore
-from penstock.model import Entry, PipelineName, Position
+from penstock.ledger.store import BillingStore, ConditionalStore
+from penstock.model import Entry, PipelineName, Position, RequestEstimate
 from penstock.protocols import Within
 
 APPEND = FaultPoint("ledger.append", "The entry is put at its position, if that is free.")
@@ -38,6 +38,8 @@ FOLDER_ENTRIES = 1_000
 _HINT_FORMAT, _HINT_VERSION = "penstock.ledger.hint", 1
 _FLOOR_FORMAT, _FLOOR_VERSION = "penstock.ledger.floor", 1
 _FIRST = Position(1)
+_ABSENT = 1
+"""Requests of a `get` that finds nothing."""
 _NUMBER = re.compile(r"/(\d{12})(?!\d)")
 
 
@@ -108,6 +110,18 @@ class LogLedger:
         self._delete_below("entries/", floor)
         self._delete_below("prove/", floor)
         self._store.sweep()
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """The store's."""
+        return self._store.requests_sent() if isinstance(self._store, BillingStore) else {}
+
+    def estimated_requests(self) -> Mapping[str, RequestEstimate]:
+        """An append puts the entry and reads the floors, and leaves a hint now and then. A look at the tail reads them twice."""
+        if not isinstance(self._store, BillingStore):
+            return {}
+        each = self._store.requests_each
+        append = each.put + each.list + each.put / HINT_EVERY
+        return {self.location: RequestEstimate(small=append, uploaded=append, look=each.list + _ABSENT + each.list)}
 
     def close(self) -> None:
         """Close the store."""

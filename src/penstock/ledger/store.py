@@ -1,7 +1,9 @@
 """What a place must offer to hold a ledger as single objects: put-if-absent, and nothing else that decides anything."""
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import Protocol, runtime_checkable
+
+from penstock.blob import RequestsEach
 
 
 class ConditionalStore(Protocol):
@@ -46,4 +48,18 @@ class ConditionalStore(Protocol):
 
     def close(self) -> None:
         """Release connections."""
+        ...
+
+
+@runtime_checkable
+class BillingStore(Protocol):
+    """A `ConditionalStore` that is reached by requests, which somebody bills."""
+
+    @property
+    def requests_each(self) -> RequestsEach:
+        """How many each operation takes."""
+        ...
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """As `Requesting.requests_sent`."""
         ...

@@ -16,15 +16,28 @@ from penstock.model import (
     Position,
     QueryId,
     SinkName,
+    Staged,
     Totals,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceCounts:
+    """How the pieces of one account went: `in_decision` travelled inside of it, `staged` were written or uploaded before."""
+
+    in_decision: int = 0
+    staged: int = 0
+
+    def __add__(self, other: "PieceCounts") -> "PieceCounts":
+        return PieceCounts(in_decision=self.in_decision + other.in_decision, staged=self.staged + other.staged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
     """One entry of the ledger. `kind` is `opened`, `decided` or `adopted`; fields that do not apply are None or empty.
 
-    `publish_ms` comes from the entry after it (a decision is written before it is published), so the newest one has none.
+    What publishing took comes from the decision after it (a decision is written before it is published), so the last one of each
+    run has none. `publish_requests` count the decision itself as well; requests are None for places where nobody bills them.
     """
 
     position: Position
@@ -38,25 +51,28 @@ class HistoryRow:
     rows_in: int = 0
     sinks: Mapping[SinkName, Totals] = field(default_factory=dict)
     accounts: Mapping[SinkName, Mapping[AccountName, Totals]] = field(default_factory=dict)
+    pieces: Mapping[SinkName, Mapping[AccountName, PieceCounts]] = field(default_factory=dict)
     stage_ms: int | None = None
     publish_ms: int | None = None
+    stage_requests: int | None = None
+    publish_requests: int | None = None
 
 
 def history(newest_first: Iterable[Entry], *, batch_id: BatchId | None = None) -> Iterator[HistoryRow]:
     """Rows for the entries of a ledger, lazily; with `batch_id` only the decisions of that batch."""
-    publish_ms: int | None = None
+    after: Decision | None = None
     for entry in newest_first:
-        row = _row(entry, publish_ms)
+        row = _row(entry, after)
         if isinstance(entry.body, Decided):
-            publish_ms = entry.body.decision.previous_publish_ms
+            after = entry.body.decision
         if batch_id is None or (row.kind == "decided" and row.batch_id == batch_id):
             yield row
 
 
-def _row(entry: Entry, publish_ms: int | None) -> HistoryRow:
+def _row(entry: Entry, after: Decision | None) -> HistoryRow:
     body = entry.body
     if isinstance(body, Decided):
-        return _decided(entry, body.decision, publish_ms)
+        return _decided(entry, body.decision, after)
     if isinstance(body, Opened):
         return _plain(entry, "opened", f"by {body.owner} on checkpoint {body.checkpoint}")
     return _adopted(entry, body)
@@ -73,11 +89,13 @@ def _adopted(entry: Entry, body: Adopted) -> HistoryRow:
     return _plain(entry, "adopted", f"{query} from batch {body.next_batch_id} by {body.operator}: {body.reason}")
 
 
-def _decided(entry: Entry, decision: Decision, publish_ms: int | None) -> HistoryRow:
+def _decided(entry: Entry, decision: Decision, after: Decision | None) -> HistoryRow:
     accounts: dict[SinkName, dict[AccountName, Totals]] = {}
+    pieces: dict[SinkName, dict[AccountName, PieceCounts]] = {}
     for piece in decision.staged:
-        of_sink = accounts.setdefault(piece.sink, {})
+        of_sink, ways = accounts.setdefault(piece.sink, {}), pieces.setdefault(piece.sink, {})
         of_sink[piece.account] = of_sink.get(piece.account, Totals()) + piece.totals
+        ways[piece.account] = ways.get(piece.account, PieceCounts()) + _way_of(piece)
     return HistoryRow(
         position=entry.position,
         generation=entry.generation,
@@ -90,6 +108,13 @@ def _decided(entry: Entry, decision: Decision, publish_ms: int | None) -> Histor
         rows_in=decision.rows_in,
         sinks={sink: sum(of_sink.values(), Totals()) for sink, of_sink in accounts.items()},
         accounts=accounts,
+        pieces=pieces,
         stage_ms=decision.stage_ms,
-        publish_ms=publish_ms,
+        publish_ms=None if after is None else after.previous_publish_ms,
+        stage_requests=decision.stage_requests,
+        publish_requests=None if after is None else after.previous_publish_requests,
     )
+
+
+def _way_of(piece: Staged) -> PieceCounts:
+    return PieceCounts(staged=1) if piece.inline is None else PieceCounts(in_decision=1)

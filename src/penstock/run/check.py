@@ -14,6 +14,7 @@ from penstock.errors import GuaranteeTooWeak, PenstockError, Usage
 from penstock.model import Finding, Guarantee, SinkKind, Summary
 from penstock.protocols import Admitting, Sink
 from penstock.run.assembly import sinks_of
+from penstock.run.costs import Costs, costs_of
 from penstock.run.operations import acting
 from penstock.run.preflight import require_continuation
 from penstock.run.presence import require_present
@@ -36,13 +37,14 @@ _WHY: Mapping[SinkKind, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """Everything `check` found. `given` is what the pipeline as a whole guarantees."""
+    """Everything `check` found. `given` is what the whole pipeline guarantees; `costs` is None where no request is billed."""
 
     pipeline: str
     demanded: Guarantee
     given: Guarantee
     claims: tuple[Claim, ...]
     findings: tuple[Finding, ...]
+    costs: Costs | None = None
 
     @property
     def too_weak(self) -> tuple[Claim, ...]:
@@ -67,6 +69,7 @@ def check(pipeline: "Pipeline", spark: SparkSession | None) -> CheckReport:
         given=Guarantee.AT_LEAST_ONCE if weak else Guarantee.EXACTLY_ONCE,
         claims=claims,
         findings=(*_findings(pipeline, frame.schema.json()), _executors(session)),
+        costs=costs_of(pipeline),
     )
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from penstock.model import SinkName, SourceName
 from penstock.run.assembly import sinks_of
+from penstock.run.costs import Costs, batches_per_day, costs_of
 from penstock.stage.path import DRIVER_BYTES, DRIVER_ROWS
 from penstock.transform.operators import stateful_operators
 from penstock.transform.plan import plan_of, source_order
@@ -15,14 +16,12 @@ from penstock.transform.plan import plan_of, source_order
 if TYPE_CHECKING:
     from penstock.run.pipeline import Pipeline
 
-_DAY_MS = 24 * 60 * 60 * 1000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """One batch's way. `scans` counts how often each source is read per batch: once, unless the transform names it again.
 
-    `batches_per_day` is None where the trigger sets no interval.
+    `batches_per_day` is None where the trigger sets no interval, `costs` where no request is billed.
     """
 
     pipeline: str
@@ -33,6 +32,7 @@ class Explanation:
     sinks: Mapping[SinkName, Mapping[str, str]]
     ledger: str
     batches_per_day: int | None
+    costs: Costs | None = None
 
 
 def explain(pipeline: "Pipeline", spark: SparkSession) -> Explanation:
@@ -41,7 +41,6 @@ def explain(pipeline: "Pipeline", spark: SparkSession) -> Explanation:
     plan = plan_of(frame)
     order = source_order(plan, tuple(sources))
     stateful = tuple(operator.name for operator in stateful_operators(plan))
-    interval_ms = pipeline.settings.trigger.processing_time
     return Explanation(
         pipeline=pipeline.settings.pipeline,
         scans={name: sum(scan.partition("#")[0] == name for scan in order) for name in sources},
@@ -50,7 +49,8 @@ def explain(pipeline: "Pipeline", spark: SparkSession) -> Explanation:
         path=_path(stateful=bool(stateful)),
         sinks={sink.name: sink.describe() for sink in sinks_of(pipeline.plan)},
         ledger="one append per batch: " + pipeline.settings.ledger.url,
-        batches_per_day=_DAY_MS // interval_ms if interval_ms else None,
+        batches_per_day=batches_per_day(pipeline.settings.trigger.processing_time),
+        costs=costs_of(pipeline),
     )
 
 

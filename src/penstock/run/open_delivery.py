@@ -172,7 +172,11 @@ class OpenDelivery:
             require_unchanged(batch.batch_id, self._replayed.get(batch.batch_id) or inputs, look=look)
         self._previous = staged.size
         whole = StagedBatch(
-            pieces=staged.pieces, rows_in=staged.rows_in, schema=rows.schema.json(), stage_ms=now_ms() - started_ms
+            pieces=staged.pieces,
+            rows_in=staged.rows_in,
+            schema=rows.schema.json(),
+            stage_ms=now_ms() - started_ms,
+            requests=staged.requests,
         )
         return whole, staged.path.value
 

@@ -26,12 +26,16 @@ _RESULT_TOO_LARGE = ("spark.driver.maxResultSize", TOO_MANY_ROWS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRows:
-    """What the tasks whose results Spark returned have staged. All else that was written is garbage, not data."""
+    """What the tasks whose results Spark returned have staged. All else that was written is garbage, not data.
+
+    `requests` are theirs too: None where no place bills requests.
+    """
 
     pieces: tuple[Staged, ...]
     rows_in: int
     size: BatchSize
     path: StagePath
+    requests: int | None
 
 
 def stage_batch(
@@ -113,4 +117,9 @@ def _staged(messages: Sequence[TaskMessage], path: StagePath) -> StagedRows:
         row_bytes=max((message.size_bytes // message.rows for message in messages if message.rows), default=0),
     )
     pieces = tuple(piece for message in messages for piece in message.pieces)
-    return StagedRows(pieces=pieces, rows_in=size.rows, size=size, path=path)
+    return StagedRows(pieces=pieces, rows_in=size.rows, size=size, path=path, requests=_requests_of(messages))
+
+
+def _requests_of(messages: Sequence[TaskMessage]) -> int | None:
+    counted = [message.requests for message in messages if message.requests is not None]
+    return sum(counted) if counted and len(counted) == len(messages) else None

@@ -12,7 +12,7 @@ from penstock.codec import encode_message
 from penstock.errors import PenstockError, StageFailed
 from penstock.faults import FaultPoint, carry, take_over
 from penstock.model import Attempt, BatchId, Generation, SinkName, Staged, new_nonce
-from penstock.protocols import SCHEMA_KEY, Stager, StageWriter
+from penstock.protocols import SCHEMA_KEY, Stager, StageWriter, requesting, requests_since, requests_so_far
 from penstock.stage.spark_failure import through_spark
 
 START = FaultPoint("stage.start", "A task begins to stage its share of a batch.")
@@ -68,13 +68,15 @@ class StagePass:
             task_attempt=task_attempt,
             nonce=new_nonce(),
         )
-        running = _Running(self, attempt)
+        running, stagers = _Running(self, attempt), requesting(share.stager for share in self.shares)
+        before = requests_so_far(stagers)
         try:
             with START.around():
                 running.take_all(batches)
             pieces = running.finish()
             with REPORT.around():
-                return encode_message(pieces, rows=running.rows, size_bytes=running.size_bytes)
+                requests = requests_since(before, stagers)
+                return encode_message(pieces, rows=running.rows, size_bytes=running.size_bytes, requests=requests)
         except PenstockError:
             running.abandon()
             raise

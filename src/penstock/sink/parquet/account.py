@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import BinaryIO, Protocol
 
-from penstock.model import AccountName, Finding, Json, Marker, PipelineName, Position, SinkName, Staged, SweepCut
+from penstock.model import (
+    AccountName,
+    Finding,
+    Json,
+    Marker,
+    PipelineName,
+    Position,
+    RequestEstimate,
+    SinkName,
+    Staged,
+    SweepCut,
+)
 from penstock.sink.parquet.allowance import Allowance
 
 
@@ -76,6 +87,10 @@ class UploadArea(Protocol):
 
     def seal(self) -> None:
         """Called once after all uploads of an attempt are finished, before they are reported. Raises StageFailed."""
+        ...
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """As `Requesting.requests_sent`."""
         ...
 
 
@@ -162,6 +177,14 @@ class Account(Protocol):
 
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> Area:
         """The part that belongs to this sink. Nothing is touched yet."""
+        ...
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """As `Requesting.requests_sent`."""
+        ...
+
+    def estimated_requests(self) -> Mapping[str, RequestEstimate]:
+        """As `Estimating.estimated_requests`."""
         ...
 
     def overlaps(self, other: "Account") -> str | None:

@@ -11,6 +11,7 @@ from penstock.model import (
     Position,
     Publication,
     Published,
+    RequestEstimate,
     SinkKind,
     SinkName,
     SinkReport,
@@ -163,6 +164,14 @@ class ParquetSink:
             name: Table(sink=self._name, name=name, account=self._accounts[name], area=area)
             for name, area in self._areas(self._pipeline)
         }
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """Of all accounts."""
+        return {place: sent for account in self._accounts.values() for place, sent in account.requests_sent().items()}
+
+    def estimated_requests(self) -> Mapping[str, RequestEstimate]:
+        """Of all accounts."""
+        return {place: each for account in self._accounts.values() for place, each in account.estimated_requests().items()}
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -34,6 +34,10 @@ class ParquetStager:
         """A writer for the rows of `attempt`. Raises Usage for rows that the sink cannot hold."""
         return ParquetStageWriter(self, attempt, schema)
 
+    def requests_sent(self) -> Mapping[str, int]:
+        """Of all accounts."""
+        return {place: sent for area in self.areas.values() for place, sent in area.requests_sent().items()}
+
 
 class ParquetStageWriter:
     """Stages the rows of one attempt in bounded memory. Used by one thread; others finish files meanwhile, side by side."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import Usage
-from penstock.model import AccountName, PipelineName, SinkName
+from penstock.model import AccountName, PipelineName, RequestEstimate, SinkName
 from penstock.sink.parquet.account import Account
 from penstock.sink.parquet.directory.area import DirectoryArea
 from penstock.sink.parquet.directory.moving import Move, move, move_by_link
@@ -57,6 +57,14 @@ class DirectoryAccount:
         if self.own_staging is not None:
             staging /= _segment(account or "only")
         return DirectoryArea(root=self.root, staging=staging, publish=self.publish)
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """None."""
+        return {}
+
+    def estimated_requests(self) -> Mapping[str, RequestEstimate]:
+        """None."""
+        return {}
 
     def overlaps(self, other: Account) -> str | None:
         """Why both cannot be accounts of one sink. An account overlaps itself if its staging lies in its root."""

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,10 @@ class DirectoryUploads:
                 sync_directory(directory)
         except OSError as cause:
             raise _failed(directory, cause) from cause
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """None."""
+        return {}
 
     def _require_shared(self) -> None:
         if not Path(self.directory, self.identity).exists():

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.blob import BlobStore, open_store
+from penstock.blob.counting import requests_to
 from penstock.bloburl import BlobUrl, parse
-from penstock.model import AccountName, PipelineName, SinkName
+from penstock.model import AccountName, PipelineName, RequestEstimate, SinkName
 from penstock.sink.parquet.account import Account
 from penstock.sink.parquet.object.area import ObjectArea
 from penstock.sink.parquet.object.layout import own_folder
@@ -48,6 +49,17 @@ class ObjectAccount:
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> ObjectArea:  # noqa: ARG002 - one signature
         """The part of one sink."""
         return ObjectArea(store=self.store, folder=own_folder(pipeline, sink))
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """To the store."""
+        return {self.url: requests_to(self.url)}
+
+    def estimated_requests(self) -> Mapping[str, RequestEstimate]:
+        """A small file is put after a look at the mark, an uploaded one completed and looked at; then the mark is put."""
+        each = self.store.requests_each
+        uploaded = each.begin + each.part + each.complete + each.look + each.put
+        small = each.list + each.get + each.put + each.put if self.store.dates_requests else uploaded
+        return {self.url: RequestEstimate(small=small, uploaded=uploaded)}
 
     def overlaps(self, other: Account) -> str | None:
         """Why both cannot be accounts of one sink."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from penstock.blob import BlobStore
+from penstock.blob.counting import requests_to
 from penstock.errors import Failed, PenstockError, StageFailed
 from penstock.faults import FaultPoint
 from penstock.model import Json
@@ -32,6 +33,10 @@ class ObjectUploads:
 
     def seal(self) -> None:
         """Nothing: every part was acknowledged."""
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """To the store."""
+        return {self.store.url: requests_to(self.store.url)}
 
 
 class ObjectUpload:
