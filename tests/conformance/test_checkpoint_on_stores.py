@@ -196,9 +196,7 @@ def test_input_files_beside_the_checkpoint_are_looked_at(account: tuple[Place, O
     known = [one.modified_ms for one in seen[:3] if one.modified_ms is not None]
     assert len(known) == (3 if place.url.startswith("hdfs:") else 0)
     with pytest.raises(InputChanged, match=r"/in/none\.csv is gone\."):
-        require_unchanged(
-            BatchId(3), {SourceName("s"): as_found({SourceName("s"): files}, look=look)[SourceName("s")]}, look=look
-        )
+        require_unchanged(BatchId(3), as_found({SourceName("s"): files}, look=look), look=look)
     require_unchanged(BatchId(3), {SourceName("s"): files})
 
 
