@@ -95,7 +95,7 @@ def test_batches_of_an_adopted_checkpoint_come_after_all_before_it(lake: Lake) -
 
 def test_a_batch_that_the_ledger_forgot_is_refused(lake: Lake) -> None:
     lake.run([0, 1, 2])
-    ledger = open_ledger(lake.pipeline.settings.ledger, pipeline=PipelineName("shop"))
+    ledger = open_ledger(lake.pipeline.settings.ledger.url, pipeline=PipelineName("shop"))
     ledger.prune(below=Position(3))
     ledger.close()
     with pytest.raises(BatchForgotten, match="files are of batch 0"):
