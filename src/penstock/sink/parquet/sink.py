@@ -1,6 +1,7 @@
 """The storage writer: Parquet files in several accounts at once, each row in exactly one of them, exactly once."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 from penstock.errors import Failed, LedgerMismatch, Usage
@@ -22,6 +23,7 @@ from penstock.sink.parquet.account import Account, Area, UploadArea
 from penstock.sink.parquet.allowance import INLINE_LIMIT_BYTES
 from penstock.sink.parquet.continuity import require_continued
 from penstock.sink.parquet.hive import partition_columns
+from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.part_file import stored_schema
 from penstock.sink.parquet.publishing import Share
 from penstock.sink.parquet.settings import WriteSettings
@@ -59,6 +61,7 @@ class ParquetSink:
         self._accounts = dict(accounts)
         self._settings = WriteSettings(
             sink=name,
+            owner=owner_of(pipeline, name),
             accounts=tuple(accounts),
             unrouted=unrouted,
             partition_by=tuple(partition_by),
@@ -122,6 +125,7 @@ class ParquetSink:
         if schema is not None:
             self._require_storable(schema)
         self._pipeline = pipeline
+        self._settings = replace(self._settings, owner=owner_of(pipeline, self._name))
         self._uploads = {name: area.prepare() for name, area in self._areas(pipeline)}
         if schema is not None:
             self._require_continued(schema, pipeline)

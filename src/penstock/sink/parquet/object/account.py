@@ -8,6 +8,7 @@ from penstock.blob import BlobStore, open_store
 from penstock.bloburl import BlobUrl, parse
 from penstock.model import AccountName, PipelineName, SinkName
 from penstock.sink.parquet.account import Account
+from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.object.area import ObjectArea
 from penstock.sink.parquet.object.layout import own_folder
 
@@ -37,7 +38,7 @@ class ObjectAccount:
 
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> ObjectArea:  # noqa: ARG002 - one signature
         """The part of one sink."""
-        return ObjectArea(store=self.store, folder=own_folder(pipeline, sink))
+        return ObjectArea(store=self.store, folder=own_folder(pipeline, sink), owner=owner_of(pipeline, sink))
 
     def overlaps(self, other: Account) -> str | None:
         """Why both cannot be accounts of one sink."""

@@ -13,7 +13,7 @@ from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
 from penstock.faults import FaultPoint
 from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut
 from penstock.sink.parquet.account import PieceState, StoredFile
-from penstock.sink.parquet.layout import is_hidden
+from penstock.sink.parquet.layout import is_hidden, is_owned
 from penstock.sink.parquet.object.check import check_store
 from penstock.sink.parquet.object.layout import mark_key, tag_of
 from penstock.sink.parquet.object.upload import ObjectUploads
@@ -34,10 +34,11 @@ LOOKED_FOR_S = 10.0
 
 @dataclass(slots=True, kw_only=True)
 class ObjectArea:
-    """`folder` holds this sink's own objects, hidden from readers of tables."""
+    """`folder` holds this sink's own objects, hidden from readers of tables; `owner` stands in the names of its files."""
 
     store: BlobStore
     folder: str
+    owner: str
     _looked_s: float = 0.0
     _seen: Marker | None = None
 
@@ -85,13 +86,7 @@ class ObjectArea:
         """End uploads of dead attempts, and forget marks of long ago. Raises Failed, Retryable."""
         if not dry_run:
             self._forget_marks()
-        newest = next(self.store.list(f"{self.folder}marks/", limit=1), None)
-        dead = [
-            pending
-            for pending in self.store.pending("")
-            if self._is_unplaced(pending.key, newest)
-            or ((attempt := Attempt.find(pending.key)) is not None and cut.is_dead(attempt))
-        ]
+        dead = [pending for pending, attempt in self._pending() if attempt is None or cut.is_dead(attempt)]
         side_by_side(self._discard, [] if dry_run else dead)
         return [f"{self.store.url}/{pending.key}" for pending in dead]
 
@@ -117,6 +112,14 @@ class ObjectArea:
     def _read_marker(self, key: str) -> Marker | None:
         data = self.store.get(key)
         return None if data is None else decode_marker(data, where=f"The marker {self.store.url}/{key}")
+
+    def _pending(self) -> Iterator[tuple[Pending, Attempt | None]]:
+        """This sink's uploads and their attempts, None for a mark left aside. Those of others are judged by their own ledgers."""
+        newest = next(self.store.list(f"{self.folder}marks/", limit=1), None)
+        for pending in self.store.pending(""):
+            attempt = Attempt.find(pending.key) if is_owned(pending.key, self.owner) else None
+            if attempt is not None or self._is_unplaced(pending.key, newest):
+                yield pending, attempt
 
     def _is_unplaced(self, key: str, newest: Found | None) -> bool:
         """Whether a run that was killed left it aside, where it does not count any more: marks are named newest first."""
