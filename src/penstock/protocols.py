@@ -27,6 +27,7 @@ from penstock.model import (
     Staged,
     SweepCut,
     Totals,
+    Waiting,
 )
 
 if TYPE_CHECKING:
@@ -216,6 +217,19 @@ class Remembering(Protocol):
         """Up to where the marker of `account` says that it shows everything, None if there is no such marker. Changes nothing;
         called before `prepare`, once per account and start.
         """
+        ...
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A sink that tells what waits in it, and what could happen to that. Only looks."""
+
+    def waiting(self, *, pipeline: PipelineName) -> Iterator[tuple[AccountName, Waiting]]:
+        """All that is staged, account by account, as far as the target can list it; what `sweep` takes is among it."""
+        ...
+
+    def lifecycle(self) -> Sequence[Finding]:
+        """What the target deletes by itself."""
         ...
 
 

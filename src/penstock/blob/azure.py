@@ -22,6 +22,7 @@ from azure.core.exceptions import (
 from azure.storage.blob import BlobBlock, BlobServiceClient, ContainerClient, ExponentialRetry
 
 from penstock.blob.counting import sent
+from penstock.blob.expiry import Expiry
 from penstock.blob.options import require_known
 from penstock.blob.placed import TAG, PlacedStore
 from penstock.blob.store import Found, Pending
@@ -35,6 +36,7 @@ _FOLDER = "hdi_isfolder"
 """Set on the directories that a hierarchical namespace lists among its blobs."""
 _PAGE = 5_000
 _PART_BYTES = 8 * 1024 * 1024
+_BLOCKS_STAY_DAYS = 7
 _CONSUMED = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "BlobNotFound"})
 _UNCHANGED = frozenset({429, 503})
 _MISSING = frozenset({"ContainerNotFound", "ContainerBeingDeleted", "ContainerDisabled"})
@@ -120,6 +122,10 @@ class AzureStore(PlacedStore):
 
     def discard(self, pending: Pending) -> None:
         """Nothing: uncommitted blocks cannot be removed, and expire."""
+
+    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:  # noqa: ARG002 - one signature
+        """As `BlobStore.deletes_by_itself`: blocks. Rules of the account are known to Azure's management plane only."""
+        return [Expiry(rule="of every storage account", of_uploads=True, days=_BLOCKS_STAY_DAYS)]
 
     # --- steps
 

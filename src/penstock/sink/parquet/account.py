@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import BinaryIO, Protocol
 
-from penstock.model import AccountName, Finding, Json, Marker, PipelineName, Position, SinkName, Staged, SweepCut
+from penstock.model import AccountName, Finding, Json, Marker, PipelineName, Position, SinkName, Staged, SweepCut, Waiting
 from penstock.sink.parquet.allowance import Allowance
 
 
@@ -113,6 +113,14 @@ class Area(Protocol):
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Collect staging that is dead by `cut` and name it."""
+        ...
+
+    def waiting(self) -> Iterator[Waiting]:
+        """All that is staged and can be listed; what `sweep` takes is among it."""
+        ...
+
+    def lifecycle(self) -> Sequence[Finding]:
+        """What the store deletes by itself, as far as it would hurt; only looks."""
         ...
 
     def files(self) -> Iterator[StoredFile]:

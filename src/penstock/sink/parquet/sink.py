@@ -18,6 +18,7 @@ from penstock.model import (
     Staged,
     SweepCut,
     Totals,
+    Waiting,
 )
 from penstock.sink.parquet.account import Account, Area, UploadArea
 from penstock.sink.parquet.allowance import INLINE_LIMIT_BYTES
@@ -155,6 +156,14 @@ class ParquetSink:
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Collect dead staging in every account."""
         return [name for _, area in self._areas(cut.pipeline) for name in area.sweep(cut, dry_run=dry_run)]
+
+    def waiting(self, *, pipeline: PipelineName) -> Iterator[tuple[AccountName, Waiting]]:
+        """What every account holds that is not published."""
+        return ((name, found) for name, area in self._areas(pipeline) for found in area.waiting())
+
+    def lifecycle(self) -> Sequence[Finding]:
+        """What the accounts' stores delete by themselves."""
+        return [finding for _, area in self._areas(self._pipeline) for finding in area.lifecycle()]
 
     def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
         """Read every row of every account and compare."""

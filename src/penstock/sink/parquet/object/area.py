@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import BinaryIO
 
-from penstock.blob import BlobStore, Found, Pending
+from penstock.blob import BlobStore, Found, Pending, expiry_finding
 from penstock.blob.ranged import open_object
 from penstock.codec import decode_marker, encode_marker
 from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
 from penstock.faults import FaultPoint
-from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut
+from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut, Waiting
 from penstock.sink.parquet.account import PieceState, StoredFile
 from penstock.sink.parquet.layout import is_hidden, is_owned
 from penstock.sink.parquet.object.check import check_store
@@ -101,8 +101,18 @@ class ObjectArea:
         return open_object(self.store, name)
 
     def check(self) -> Sequence[Finding]:
-        """Whether the account can be written, read, listed and deleted from."""
-        return [check_store(self.store, folder=self.folder)]
+        """Whether the account can be written, read, listed and deleted from; if so, also whether it keeps what it must."""
+        reached = check_store(self.store, folder=self.folder)
+        return [reached, *self.lifecycle()] if reached.ok else [reached]
+
+    def lifecycle(self) -> Sequence[Finding]:
+        """What the store would delete by itself while a decision waits."""
+        return [expiry_finding(self.store, kept=self.folder, called=f"what is kept in {self.folder}", uploads=True)]
+
+    def waiting(self) -> Iterator[Waiting]:
+        """Uploads of this sink, and marks left aside."""
+        for pending, attempt in self._pending():
+            yield Waiting(name=f"{self.store.url}/{pending.key}", attempt=attempt, size_bytes=pending.size_bytes)
 
     def _newest_marker(self) -> Marker | None:
         with READ_MARK.around():
@@ -114,7 +124,7 @@ class ObjectArea:
         return None if data is None else decode_marker(data, where=f"The marker {self.store.url}/{key}")
 
     def _pending(self) -> Iterator[tuple[Pending, Attempt | None]]:
-        """This sink's uploads and their attempts, None for a mark left aside. Those of others are judged by their own ledgers."""
+        """Uploads of this sink with their attempts, None for a mark left aside. Others judge theirs by their own ledgers."""
         newest = next(self.store.list(f"{self.folder}marks/", limit=1), None)
         for pending in self.store.pending(""):
             attempt = Attempt.find(pending.key) if is_owned(pending.key, self.owner) else None
