@@ -11,6 +11,7 @@ from penstock.observe.status import Status
 from penstock.run import operations
 from penstock.run.adoption import Adoption, adopt
 from penstock.run.assembly import DeliveryPlan
+from penstock.run.doctor import Diagnosis, doctor_of
 from penstock.run.operations import Verification
 from penstock.spec.pipeline import PipelineSettings
 
@@ -100,6 +101,10 @@ class Pipeline:
     def verify(self, sink: str | None = None) -> Verification:
         """Every sink's content against the ledger."""
         return operations.verify(self.plan, sink=None if sink is None else SinkName(sink))
+
+    def doctor(self) -> Diagnosis:
+        """What is pending, account by account, and what could hurt; only looks."""
+        return doctor_of(self.plan)
 
     def recover(self) -> Recovered:
         """Publish an outstanding decision and sweep, without Spark."""

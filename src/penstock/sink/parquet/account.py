@@ -5,11 +5,13 @@ published files, what it has staged and its marker. Directories are one implemen
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import BinaryIO, Protocol
 
 from penstock.model import AccountName, Finding, Json, Marker, PipelineName, Position, SinkName, Staged, SweepCut, Waiting
+from penstock.protocols import TaskCheck
 from penstock.sink.parquet.allowance import Allowance
 
 
@@ -113,6 +115,10 @@ class Area(Protocol):
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Collect staging that is dead by `cut` and name it."""
+        ...
+
+    def task_check(self) -> AbstractContextManager[TaskCheck | None]:
+        """A look that tasks may take until the context ends, None where the driver cannot either."""
         ...
 
     def waiting(self) -> Iterator[Waiting]:

@@ -1,6 +1,7 @@
 """The storage writer: Parquet files in several accounts at once, each row in exactly one of them, exactly once."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import combinations_with_replacement
 
@@ -20,6 +21,7 @@ from penstock.model import (
     Totals,
     Waiting,
 )
+from penstock.protocols import TaskCheck
 from penstock.sink.parquet.account import Account, Area, UploadArea
 from penstock.sink.parquet.allowance import INLINE_LIMIT_BYTES
 from penstock.sink.parquet.continuity import require_continued
@@ -157,9 +159,16 @@ class ParquetSink:
         """Collect dead staging in every account."""
         return [name for _, area in self._areas(cut.pipeline) for name in area.sweep(cut, dry_run=dry_run)]
 
-    def waiting(self, *, pipeline: PipelineName) -> Iterator[tuple[AccountName, Waiting]]:
-        """What every account holds that is not published."""
-        return ((name, found) for name, area in self._areas(pipeline) for found in area.waiting())
+    @contextmanager
+    def task_checks(self) -> Iterator[Sequence[TaskCheck]]:
+        """A look at every account."""
+        with ExitStack() as stack:
+            found = [stack.enter_context(area.task_check()) for _, area in self._areas(self._pipeline)]
+            yield [check for check in found if check is not None]
+
+    def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:
+        """What the account holds that is not published."""
+        return dict(self._areas(pipeline))[account].waiting()
 
     def lifecycle(self) -> Sequence[Finding]:
         """What the accounts' stores delete by themselves."""

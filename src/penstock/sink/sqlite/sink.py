@@ -192,9 +192,9 @@ class SqliteSink:
                     self._discard_ridden(cursor, cut.pipeline)
         return self._spool.sweep(cut, dry_run=dry_run)
 
-    def waiting(self, *, pipeline: PipelineName) -> Iterator[tuple[AccountName, Waiting]]:
+    def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:  # noqa: ARG002 - there is one
         """What the spool holds."""
-        return ((ONLY_ACCOUNT, found) for found in self._spool.waiting(pipeline))
+        return self._spool.waiting(pipeline)
 
     def lifecycle(self) -> Sequence[Finding]:
         """A database file keeps everything."""

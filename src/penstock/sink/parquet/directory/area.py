@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -12,7 +12,7 @@ from penstock.errors import Failed, Refused, Retryable
 from penstock.faults import FaultPoint
 from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut, Waiting, new_nonce
 from penstock.sink.parquet.account import PieceState, StoredFile
-from penstock.sink.parquet.directory.check import check_area
+from penstock.sink.parquet.directory.check import DirectoryCheck, check_area, open_directory_check
 from penstock.sink.parquet.directory.disk import (
     create_durably,
     io_error,
@@ -112,6 +112,10 @@ class DirectoryArea:
         except OSError as cause:
             raise publishing_failed(f"Sweeping {self.staging}", cause) from cause
         return [str(path) for path in dead]
+
+    def task_check(self) -> AbstractContextManager[DirectoryCheck | None]:
+        """The same as the driver's, and whether it is the same directory."""
+        return open_directory_check(self.root, self.staging)
 
     def waiting(self) -> Iterator[Waiting]:
         """Staged files, and marks that never counted. Raises PublishFailed, Retryable."""

@@ -1,7 +1,8 @@
 """A bucket, container or HDFS directory as an account."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from penstock.blob import BlobStore, open_store
@@ -19,6 +20,7 @@ class ObjectAccount:
 
     place: BlobUrl
     store: BlobStore
+    reopen: Callable[[], BlobStore] = field(repr=False)
 
     @property
     def url(self) -> str:
@@ -38,7 +40,7 @@ class ObjectAccount:
 
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> ObjectArea:  # noqa: ARG002 - one signature
         """The part of one sink."""
-        return ObjectArea(store=self.store, folder=own_folder(pipeline, sink), owner=owner_of(pipeline, sink))
+        return ObjectArea(store=self.store, folder=own_folder(pipeline, sink), owner=owner_of(pipeline, sink), reopen=self.reopen)
 
     def overlaps(self, other: Account) -> str | None:
         """Why both cannot be accounts of one sink."""
@@ -54,4 +56,5 @@ class ObjectAccount:
 
 def object_account(url: str, *, options: Mapping[str, Any] | None = None) -> ObjectAccount:
     """The account at `url`. Raises Usage, DependencyMissing."""
-    return ObjectAccount(place=parse(url), store=open_store(url, options=options))
+    reopen = partial(open_store, url, options=dict(options or {}))
+    return ObjectAccount(place=parse(url), store=reopen(), reopen=reopen)

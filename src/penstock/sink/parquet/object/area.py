@@ -1,8 +1,9 @@
 """The driver side of one sink's place in an account on an object store: complete, mark, sweep, list."""
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import BinaryIO
 
@@ -14,7 +15,7 @@ from penstock.faults import FaultPoint
 from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut, Waiting
 from penstock.sink.parquet.account import PieceState, StoredFile
 from penstock.sink.parquet.layout import is_hidden, is_owned
-from penstock.sink.parquet.object.check import check_store
+from penstock.sink.parquet.object.check import StoreCheck, check_store
 from penstock.sink.parquet.object.layout import mark_key, tag_of
 from penstock.sink.parquet.object.upload import ObjectUploads
 from penstock.sink.parquet.side_by_side import side_by_side
@@ -34,11 +35,15 @@ LOOKED_FOR_S = 10.0
 
 @dataclass(slots=True, kw_only=True)
 class ObjectArea:
-    """`folder` holds this sink's own objects, hidden from readers of tables; `owner` stands in the names of its files."""
+    """`folder` holds this sink's own objects, hidden from readers of tables; `owner` stands in the names of its files.
+
+    `reopen` is picklable: it makes the store where its client library may be missing.
+    """
 
     store: BlobStore
     folder: str
     owner: str
+    reopen: Callable[[], BlobStore] = field(repr=False)
     _looked_s: float = 0.0
     _seen: Marker | None = None
 
@@ -104,6 +109,11 @@ class ObjectArea:
         """Whether the account can be written, read, listed and deleted from; if so, also whether it keeps what it must."""
         reached = check_store(self.store, folder=self.folder)
         return [reached, *self.lifecycle()] if reached.ok else [reached]
+
+    @contextmanager
+    def task_check(self) -> Iterator[StoreCheck]:
+        """The same as the driver's, with a store that is opened there."""
+        yield StoreCheck(url=self.store.url, reopen=self.reopen, folder=self.folder)
 
     def lifecycle(self) -> Sequence[Finding]:
         """What the store would delete by itself while a decision waits."""
