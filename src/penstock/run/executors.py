@@ -103,9 +103,8 @@ def _gathered(seen: Sequence[_Seen]) -> Iterator[Finding]:
         wrong = [one for one in told if not one.finding.ok]
         if wrong:
             failing = len({one.executor for one in wrong})
-            where = f"on {wrong[0].host} ({failing} of {executors})"
-            yield Finding(subject=subject, ok=False, message=f"from the executors: {where}: {wrong[0].finding.message}")
+            message = f"on {wrong[0].host} ({failing} of {executors}): {wrong[0].finding.message}"
         else:
             hosts = ", ".join(sorted({one.host for one in told}))
-            message = f"from the executors: {told[0].finding.message} ({executors} looked, on {hosts})"
-            yield Finding(subject=subject, ok=True, message=message)
+            message = f"{told[0].finding.message} ({executors} looked, on {hosts})"
+        yield Finding(subject=f"{subject}, from the executors", ok=not wrong, message=message)
