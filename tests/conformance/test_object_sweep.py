@@ -64,6 +64,17 @@ def test_a_ledger_leaves_uploads_below_it_alone() -> None:
     assert backup.is_pending("backup.tar", foreign)
 
 
+def test_a_ledger_collects_what_it_wrote_aside_itself() -> None:
+    """On HDFS, where an entry is written beside the ledger and renamed."""
+    (place, _) = accounts_on(ledger="hdfs")["ledger"]
+    store = open_store(place.url, options=place.options)
+    for key in ("entries/000000000/000000000001", "floor/000000000001", "prove/1/key", "hint"):
+        store.put_part(key, store.begin(key, tag=""), 0, b"{}")
+    assert len(list(store.pending(""))) == 4
+    BlobLedgerStore(store).sweep()
+    assert list(store.pending("")) == []
+
+
 @pytest.mark.parametrize("kind", ENDED_BY_US)
 def test_what_a_fenced_run_sends_late_is_collected_by_the_next_sweep(kind: str) -> None:
     """Also a part that arrives after its upload was ended."""
