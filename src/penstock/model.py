@@ -335,12 +335,28 @@ class RequestEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Something staged that lies in a target: by which attempt, None for what a killed run left and what can never count.
+
+    `size_bytes` is None where the target does not say it.
+    """
+
+    name: str
+    attempt: Attempt | None
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of `penstock check`: what was looked at, whether it is fine, and the reason or remedy."""
+    """One line of `penstock check`: what was looked at, whether it is fine, and the reason or remedy.
+
+    `warns`: a start is not kept back by it, but it will hurt one day.
+    """
 
     subject: str
     ok: bool
     message: str
+    warns: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ Who calls what:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock.model import (
@@ -28,6 +29,7 @@ from penstock.model import (
     Staged,
     SweepCut,
     Totals,
+    Waiting,
 )
 
 if TYPE_CHECKING:
@@ -217,6 +219,36 @@ class Remembering(Protocol):
         """Up to where the marker of `account` says that it shows everything, None if there is no such marker. Changes nothing;
         called before `prepare`, once per account and start.
         """
+        ...
+
+
+class TaskCheck(Protocol):
+    """A look at a sink's place from where a task runs. Picklable: it arrives also where no client library is."""
+
+    def findings(self) -> Sequence[Finding]:
+        """As `Sink.check`; leaves nothing behind and raises nothing that is the place's fault."""
+        ...
+
+
+@runtime_checkable
+class TaskChecked(Protocol):
+    """A sink whose places can be looked at from the executors: tasks of the staging pass write there themselves."""
+
+    def task_checks(self) -> AbstractContextManager[Sequence[TaskCheck]]:
+        """Looks that tasks may take until the context ends; those that the driver cannot take itself are left out."""
+        ...
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A sink that tells what waits in it, and what could happen to that. Only looks."""
+
+    def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:
+        """All that is staged for an account, as far as the target can list it; what `sweep` takes is among it."""
+        ...
+
+    def lifecycle(self) -> Sequence[Finding]:
+        """What the target deletes by itself."""
         ...
 
 

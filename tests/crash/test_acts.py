@@ -170,5 +170,6 @@ def test_check_looks_at_everything_once(world: World) -> None:
     looked_at = Counter(finding["subject"] for finding in found["findings"])
     accounts = {f"account {world.root / 'lake' / name}" for name in ("ewr", "jfk", "lga")}
     rows = {"rows for lake", "rows for warehouse"}
-    assert set(looked_at) == accounts | rows | {"sink warehouse", "places", "ledger", "checkpoint", "executors"}
+    from_tasks = {f"{account}, from the executors" for account in accounts}
+    assert set(looked_at) == accounts | from_tasks | rows | {"sink warehouse", "places", "ledger", "checkpoint", "executors"}
     assert set(looked_at.values()) == {1}

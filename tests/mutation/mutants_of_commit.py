@@ -210,7 +210,7 @@ MUTANTS_OF_COMMIT = (
         bug=12,
         name="a-sweep-by-hand-deletes-what-is-decided",
         file="src/penstock/run/operations.py",
-        find="cut = dead_staging(tail, _newest(parts.ledger, tail))",
+        find="cut = dead_staging(tail, newest_decision(parts.ledger, tail))",
         replace="cut = dead_staging(tail, None)",
         tests=("tests/unit/test_run_operations.py::test_sweeping_beside_a_decision_that_is_not_published_takes_nothing_of_it",),
     ),

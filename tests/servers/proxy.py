@@ -1,4 +1,7 @@
-"""A network that fails: an HTTP proxy before a real server that loses answers, says to slow down, or breaks off in a request."""
+"""A network that fails: an HTTP proxy before a real server that loses answers, says to slow down, or breaks off in a request.
+
+It can also answer in the server's stead what the real store would answer, where the server has no such thing.
+"""
 
 import http.client
 import socket
@@ -31,6 +34,7 @@ class Proxy(ThreadingHTTPServer):
         """Method and path of every request, also of those that fail."""
         self.redirected = 0
         """Answers that send the client elsewhere, past this proxy."""
+        self.told: tuple[Matches, bytes] | None = None
         self._lock = threading.Lock()
 
     @property
@@ -41,6 +45,10 @@ class Proxy(ThreadingHTTPServer):
     def arm(self, kind: str, matches: Matches, *, times: int) -> None:
         """From now on."""
         self.kind, self.matches, self.left, self.hits = kind, matches, times, 0
+
+    def tell(self, matches: Matches, answer: bytes) -> None:
+        """From now on, in the server's stead."""
+        self.told = (matches, answer)
 
     def due(self, method: str, path: str) -> str:
         """The kind of fault for this request, empty for none."""
@@ -65,6 +73,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._break_off()
             return
         body = self.rfile.read(length)
+        if self.server.told is not None and self.server.told[0](self.command, self.path):
+            self._answer(200, [("Content-Type", "application/json")], self.server.told[1])
+            return
         if kind == "slow down":
             self._answer(503, [("Retry-After", "1"), ("Content-Type", "text/plain")], b"slow down")
             return

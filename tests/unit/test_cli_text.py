@@ -231,6 +231,10 @@ def test_check_shows_claims_findings_and_the_conclusion() -> None:
     ]
     assert printed(check_text(report(fine)))[-1] == "The pipeline demands exactly_once and gives exactly_once."
     assert check_code(report(fine, weak)) == 3
+    hurts = Finding(subject="lifecycle of s3://lake", ok=True, warns=True, message="Rule tidy deletes objects.")
+    (line,) = [line for line in printed(check_text(report(fine, findings=(hurts,)))) if "lifecycle" in line]
+    assert line.split()[3] == "warning"
+    assert report(fine, findings=(hurts,)).ok
     assert check_code(report(fine, findings=(missing,))) == 3
     assert check_code(report(fine, findings=(Finding(subject="sink lake", ok=False, message="-"),))) == 1
     assert report(fine, weak, demanded=Guarantee.AT_LEAST_ONCE).ok

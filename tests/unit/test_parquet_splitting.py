@@ -22,6 +22,7 @@ ACCOUNTS = tuple(AccountName(name) for name in ("a", "b", "c"))
 def settings(*partition_by: str, unrouted: str | None = None, null_for_lost_texts: bool = False) -> WriteSettings:
     return WriteSettings(
         sink=SinkName("lake"),
+        owner="1a2b3c4d",
         accounts=ACCOUNTS,
         unrouted=None if unrouted is None else AccountName(unrouted),
         partition_by=partition_by,

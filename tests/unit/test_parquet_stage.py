@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.unit.parquet_target import ARROW, SCHEMA, Target, attempt, rows, stage
+from tests.unit.parquet_target import ARROW, PIPELINE, SCHEMA, SINK, Target, attempt, rows, stage
 
 from penstock.errors import StageFailed, Usage
 from penstock.faults import arm
@@ -18,6 +18,7 @@ from penstock.model import AccountName, Attempt, SinkName
 from penstock.protocols import SCHEMA_KEY
 from penstock.rowhash import digest, row_hashes
 from penstock.sink.parquet.buffer import Buffer
+from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.settings import WriteSettings
 from penstock.sink.parquet.splitting import Group, Lease
 from penstock.sink.parquet.stager import CHUNK_ROWS, ParquetStager
@@ -30,7 +31,7 @@ def numbers(start: int, count: int) -> pa.RecordBatch:
 
 def stager_of(target: Target, **settings: int) -> ParquetStager:
     made = target.sink().stager()
-    plain = {name: getattr(made.settings, name) for name in ("sink", "accounts", "partition_by", "compression")}
+    plain = {name: getattr(made.settings, name) for name in ("sink", "owner", "accounts", "partition_by", "compression")}
     return ParquetStager(settings=WriteSettings(**plain, **settings), areas=made.areas)
 
 
@@ -58,6 +59,7 @@ def test_files_roll_by_size_and_row_groups_are_whole(tmp_path: Path) -> None:
     stager = ParquetStager(
         settings=WriteSettings(
             sink=SinkName("lake"),
+            owner="1a2b3c4d",
             accounts=(AccountName("only"),),
             target_file_size_bytes=400_000,
             row_group_rows=2 * CHUNK_ROWS,
@@ -80,7 +82,7 @@ def test_files_roll_by_size_and_row_groups_are_whole(tmp_path: Path) -> None:
 
 
 def test_memory_that_waits_is_bounded_over_all_places() -> None:
-    settings = WriteSettings(sink=SinkName("lake"), accounts=(AccountName("a"),), buffer_bytes=100_000)
+    settings = WriteSettings(sink=SinkName("lake"), owner="1a2b3c4d", accounts=(AccountName("a"),), buffer_bytes=100_000)
     buffer, written = Buffer(settings), Counter[str]()
     table = pa.table({"id": pa.array(range(100), pa.int64())})
     most_waiting = 0
@@ -135,7 +137,7 @@ def test_partition_columns_are_in_the_path_and_nowhere_else(tmp_path: Path) -> N
 def test_compression(tmp_path: Path, compression: str, ending: str) -> None:
     target = Target(tmp_path, compression=compression)
     (piece,) = stage(target.sink(), rows(1))
-    assert piece.name.partition("-00000")[2] == ending
+    assert piece.name.partition(f"-00000-{owner_of(PIPELINE, SINK)}")[2] == ending
     found = pq.ParquetFile(target.staged()[0]).metadata.row_group(0).column(0).compression
     assert found == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
 

@@ -4,7 +4,8 @@ A store keeps whole objects under keys below one root, and **uploads** in parts 
 operation did is never concluded from its status code where it matters: callers `look` and compare the tag.
 """
 
+from penstock.blob.expiry import Expiry, expiry_finding
 from penstock.blob.open import open_store
 from penstock.blob.store import BlobStore, Found, Pending, RequestsEach
 
-__all__ = ["BlobStore", "Found", "Pending", "RequestsEach", "open_store"]
+__all__ = ["BlobStore", "Expiry", "Found", "Pending", "RequestsEach", "expiry_finding", "open_store"]

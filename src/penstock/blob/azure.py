@@ -23,6 +23,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
 
 from penstock.blob.counting import sent
+from penstock.blob.expiry import Expiry
 from penstock.blob.options import require_known
 from penstock.blob.placed import TAG, PlacedStore, unix_ms
 from penstock.blob.store import Found, Pending, RequestsEach
@@ -38,6 +39,7 @@ _PAGE = 5_000
 _PART_BYTES = 8 * 1024 * 1024
 _CONNECTIONS = 32
 """For all threads; of the library's own pool of ten the others would be dropped, each with a warning."""
+_BLOCKS_STAY_DAYS = 7
 _CONSUMED = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "BlobNotFound"})
 _UNCHANGED = frozenset({429, 503})
 _MISSING = frozenset({"ContainerNotFound", "ContainerBeingDeleted", "ContainerDisabled"})
@@ -133,6 +135,10 @@ class AzureStore(PlacedStore):
 
     def discard(self, pending: Pending) -> None:
         """Nothing: uncommitted blocks cannot be removed, and expire."""
+
+    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:  # noqa: ARG002 - one signature
+        """As `BlobStore.deletes_by_itself`: blocks. Rules of the account are known to Azure's management plane only."""
+        return [Expiry(rule="of every storage account", of_uploads=True, days=_BLOCKS_STAY_DAYS)]
 
     # --- steps
 

@@ -7,8 +7,9 @@ API, `objects.compose`; preconditions of `objects.insert`.
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, ClassVar, TypeVar
 
 import requests
@@ -17,6 +18,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import storage
 
+from penstock.blob.expiry import Expiry, expiries_of_gcs
 from penstock.blob.http import CountedRequests
 from penstock.blob.options import require_known
 from penstock.blob.placed import STAGING, TAG, PlacedStore, unix_ms
@@ -114,18 +116,26 @@ class GcsStore(PlacedStore):
 
     def pending(self, folder: str) -> Iterator[Pending]:
         """As `BlobStore.pending`."""
-        seen = set()
-        for found in self._each("list uploads of", folder, self._listed(f"{self._staging}/")):
-            key, _, upload = found.name[len(self._staging) + 1 :].rpartition("/")[0].rpartition(".")
-            if key.startswith(folder) and (key, upload) not in seen:
-                seen.add((key, upload))
-                yield Pending(key=key, upload=upload)
+        parts = self._each("list uploads of", folder, self._listed(f"{self._staging}/"))
+        for place, found in groupby(parts, lambda part: part.name[len(self._staging) + 1 :].rpartition("/")[0]):
+            key, _, upload = place.rpartition(".")
+            if key.startswith(folder):
+                yield Pending(key=key, upload=upload, size_bytes=sum(part.size for part in found))
 
     def discard(self, pending: Pending) -> None:
         """As `BlobStore.discard`."""
         with self._told("end an upload of", pending.key, changes=True):
             for name in self._names_in(self._folder(pending.key, pending.upload)):
                 self._delete(name)
+
+    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:
+        """As `BlobStore.deletes_by_itself`: the bucket's lifecycle rules. Parts of uploads are objects as any other."""
+        with self._told("read the lifecycle rules for", folder):
+            bucket = self._bucket
+            bucket.reload(timeout=self._timeout_s)
+            rules = [*expiries_of_gcs(list(bucket.lifecycle_rules))]
+        staged = [replace(rule, of_uploads=True) for rule in rules if rule.covers(f"{self._staging}/{folder}")]
+        return [*staged, *(rule for rule in rules if rule.covers(self.place.key(folder)))]
 
     # --- where things are
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import requests
 
+from penstock.blob.expiry import Expiry
 from penstock.blob.options import require_known
 from penstock.blob.placed import STAGING, TAG, PlacedStore
 from penstock.blob.store import Found, Pending, RequestsEach
@@ -118,15 +119,19 @@ class HdfsStore(PlacedStore):
 
     def pending(self, folder: str) -> Iterator[Pending]:
         """As `BlobStore.pending`."""
-        for path, _ in self._each("list uploads of", folder, self._files_below(self._staging)):
+        for path, status in self._each("list uploads of", folder, self._files_below(self._staging)):
             key, _, upload = self._relative(path, self._staging).rpartition(".")
             if key.startswith(folder):
-                yield Pending(key=key, upload=upload)
+                yield Pending(key=key, upload=upload, size_bytes=int(status["length"]))
 
     def discard(self, pending: Pending) -> None:
         """As `BlobStore.discard`."""
         with self._told("end an upload of", pending.key, changes=True):
             self._delete(self._staged(pending.key, pending.upload))
+
+    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:  # noqa: ARG002 - one signature
+        """As `BlobStore.deletes_by_itself`: nothing."""
+        return ()
 
     # --- where things are
 

@@ -24,6 +24,7 @@ from botocore.exceptions import (
 )
 
 from penstock.blob.counting import sent
+from penstock.blob.expiry import Expiry, expiries_of_s3
 from penstock.blob.options import require_known
 from penstock.blob.placed import TAG, PlacedStore, unix_ms
 from penstock.blob.store import Found, Pending, RequestsEach
@@ -39,6 +40,7 @@ _PART_BYTES = 8 * 1024 * 1024
 _ABSENT = frozenset({"404", "NoSuchKey", "NotFound"})
 _NO_UPLOAD = frozenset({"NoSuchUpload", "404", "NotFound", "NoSuchKey"})
 _CONSUMED = frozenset({*_NO_UPLOAD, "403", "AccessDenied", "InvalidPart", "InternalError", "500"})
+_NO_RULES = frozenset({"NoSuchLifecycleConfiguration"})
 _TAKEN = frozenset({"PreconditionFailed", "412"})
 _CREDENTIALS = frozenset(
     {"AccessDenied", "403", "Forbidden", "401", "ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken"}
@@ -144,6 +146,13 @@ class S3Store(PlacedStore):
         with self._told("end an upload of", pending.key, changes=True):
             abort = partial(self._client.abort_multipart_upload, UploadId=pending.upload)
             _unless(_NO_UPLOAD, abort, **self._object(pending.key))
+
+    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:
+        """As `BlobStore.deletes_by_itself`: the bucket's lifecycle rules."""
+        with self._told("read the lifecycle rules for", folder):
+            asked = self._client.get_bucket_lifecycle_configuration
+            found = _unless(_NO_RULES, asked, Bucket=self.place.bucket) or {"Rules": []}
+        return [rule for rule in expiries_of_s3(found["Rules"]) if rule.covers(self.place.key(folder))]
 
     # --- steps
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.blob.expiry import Expiry
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -36,10 +38,14 @@ class RequestsEach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """An upload that was begun and neither completed nor discarded. `upload` is the store's name for it."""
+    """An upload that was begun and neither completed nor discarded. `upload` is the store's name for it.
+
+    `size_bytes` is None where asking for it would take a request more.
+    """
 
     key: str
     upload: str
+    size_bytes: int | None = None
 
 
 class BlobStore(Protocol):
@@ -140,4 +146,8 @@ class BlobStore(Protocol):
 
     def discard(self, pending: Pending) -> None:
         """End an upload and free what it holds; fine if it is gone. It must be known that nobody is to complete it."""
+        ...
+
+    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:
+        """The store's own rules that delete uploads of keys below `folder`, or objects there, when they are old."""
         ...

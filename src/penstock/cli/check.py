@@ -109,6 +109,8 @@ def _reason(claim: "Claim") -> "Text":
 def _mark(finding: "Finding") -> "Text":
     from rich.text import Text
 
+    if finding.ok and finding.warns:
+        return Text("warning", "yellow")
     return Text("ok", "green") if finding.ok else Text("NO", "bold red")
 
 

@@ -6,6 +6,9 @@ from penstock.blob import BlobStore, RequestsEach
 from penstock.blob.counting import requests_to
 from penstock.model import new_nonce
 
+_OWN = ("entries/", "floor/", "prove/", "hint")
+"""Where its keys are. What else lies below its root is not the ledger's: an account, or somebody's backup on its way up."""
+
 
 class BlobLedgerStore:
     """A `ConditionalStore` over a `BlobStore`."""
@@ -49,8 +52,9 @@ class BlobLedgerStore:
 
     def sweep(self) -> None:
         """As `ConditionalStore.sweep`: what was written aside and never got its place."""
-        for pending in self._store.pending(""):
-            self._store.discard(pending)
+        for folder in _OWN:
+            for pending in self._store.pending(folder):
+                self._store.discard(pending)
 
     def close(self) -> None:
         """Nothing: connections belong to the process."""

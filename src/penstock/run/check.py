@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-import penstock
 from penstock.claim import Claim, too_weak
 from penstock.errors import GuaranteeTooWeak, PenstockError, Usage
 from penstock.model import Finding, Guarantee, SinkKind, Summary
 from penstock.protocols import Admitting, Sink
 from penstock.run.assembly import sinks_of
 from penstock.run.costs import Costs, costs_of
+from penstock.run.doctor import ledger_lifecycle
+from penstock.run.executors import executor_findings
 from penstock.run.operations import acting
 from penstock.run.preflight import require_continuation
 from penstock.run.presence import require_present
@@ -24,8 +25,6 @@ from penstock.transform.guarantee import operator_claims, output_mode_claim, req
 from penstock.transform.plan import plan_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from penstock.run.pipeline import Pipeline
 
 _WHY: Mapping[SinkKind, str] = {
@@ -68,7 +67,7 @@ def check(pipeline: "Pipeline", spark: SparkSession | None) -> CheckReport:
         demanded=pipeline.settings.guarantee,
         given=Guarantee.AT_LEAST_ONCE if weak else Guarantee.EXACTLY_ONCE,
         claims=claims,
-        findings=(*_findings(pipeline, frame.schema.json()), _executors(session)),
+        findings=(*_findings(pipeline, frame.schema.json()), *executor_findings(pipeline.plan, session)),
         costs=costs_of(pipeline),
     )
 
@@ -131,6 +130,7 @@ def _findings(pipeline: "Pipeline", schema: str) -> Iterator[Finding]:
                 admitted = partial(sink.require_admitted, pipeline=parts.pipeline, schema=schema)
                 yield _finding(f"rows for {sink.name}", "fit, by name and type", admitted)
         yield _finding("ledger", parts.ledger.location, parts.ledger.prove)
+        yield from ledger_lifecycle(pipeline.plan)
         present = partial(require_present, parts.ledger, parts.sinks, pipeline=parts.pipeline)
         yield _finding("places", "hold what was delivered into them", present)
         tail = parts.ledger.tail()
@@ -147,28 +147,3 @@ def _finding(subject: str, fine: str, prove: Callable[[], None]) -> Finding:
     except PenstockError as error:
         return Finding(subject=subject, ok=False, message=str(error))
     return Finding(subject=subject, ok=True, message=fine)
-
-
-def _executors(spark: SparkSession) -> Finding:
-    """Whether tasks can import Penstock, and the same one."""
-
-    def versions(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        import pyarrow as pa
-
-        for _ in batches:
-            pass
-        try:
-            from penstock import __version__ as found
-        except ImportError as missing:
-            found = f"missing: {missing}"
-        yield pa.RecordBatch.from_pydict({"version": [found]})
-
-    rows = spark.range(1).mapInArrow(versions, "version STRING").collect()
-    odd = sorted({row[0] for row in rows} - {penstock.__version__})
-    if odd:
-        return Finding(
-            subject="executors",
-            ok=False,
-            message=f"Tasks have Penstock {odd[0]}, the driver {penstock.__version__}: install the same on every executor.",
-        )
-    return Finding(subject="executors", ok=True, message=f"import penstock {penstock.__version__}")

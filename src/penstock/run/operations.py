@@ -123,11 +123,12 @@ def sweep(plan: DeliveryPlan, *, dry_run: bool) -> Sequence[str]:
         tail = parts.ledger.tail()
         if tail is None:
             return []
-        cut = dead_staging(tail, _newest(parts.ledger, tail))
+        cut = dead_staging(tail, newest_decision(parts.ledger, tail))
         return [name for sink in parts.sinks for name in sink.sweep(cut, dry_run=dry_run)]
 
 
-def _newest(ledger: Ledger, tail: Entry) -> Entry | None:
+def newest_decision(ledger: Ledger, tail: Entry) -> Entry | None:
+    """The entry of the newest decision, None if nothing was decided. Raises Failed if it is gone."""
     if tail.summary.decided_at is None:
         return None
     newest = ledger.read(tail.summary.decided_at)

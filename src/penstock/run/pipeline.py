@@ -11,6 +11,7 @@ from penstock.observe.status import Status
 from penstock.run import operations
 from penstock.run.adoption import Adoption, adopt
 from penstock.run.assembly import DeliveryPlan
+from penstock.run.doctor import Diagnosis, doctor_of
 from penstock.run.operations import Verification
 from penstock.spec.pipeline import PipelineSettings
 
@@ -115,6 +116,10 @@ class Pipeline:
         from penstock.run.reading import read
 
         return read(self, sink, accounts, batch, added=added, counted=counted)
+
+    def doctor(self) -> Diagnosis:
+        """What is pending, account by account, and what could hurt; only looks."""
+        return doctor_of(self.plan)
 
     def recover(self) -> Recovered:
         """Publish an outstanding decision and sweep, without Spark."""

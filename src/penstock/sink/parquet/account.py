@@ -5,6 +5,7 @@ published files, what it has staged and its marker. Directories are one implemen
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import BinaryIO, Protocol
@@ -20,7 +21,9 @@ from penstock.model import (
     SinkName,
     Staged,
     SweepCut,
+    Waiting,
 )
+from penstock.protocols import TaskCheck
 from penstock.sink.parquet.allowance import Allowance
 
 
@@ -132,6 +135,18 @@ class Area(Protocol):
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Collect staging that is dead by `cut` and name it."""
+        ...
+
+    def task_check(self) -> AbstractContextManager[TaskCheck | None]:
+        """A look that tasks may take until the context ends, None where the driver cannot either."""
+        ...
+
+    def waiting(self) -> Iterator[Waiting]:
+        """All that is staged and can be listed; what `sweep` takes is among it."""
+        ...
+
+    def lifecycle(self) -> Sequence[Finding]:
+        """What the store deletes by itself, as far as it would hurt; only looks."""
         ...
 
     def files(self) -> Iterator[StoredFile]:

@@ -1,17 +1,24 @@
-"""Names of published files: `<partition directories>/part-<attempt token>-<number>.<compression>.parquet`.
+"""Names of published files: `<partition directories>/part-<attempt token>-<number>-<owner>.<compression>.parquet`.
 
-The token makes a name that no other attempt ever uses, and tells which batch a file belongs to.
+The token makes a name that no other attempt ever uses, and tells which batch of the owner a file belongs to.
 """
 
-from penstock.model import Attempt, BatchId, Generation
+import hashlib
+
+from penstock.model import Attempt, BatchId, Generation, PipelineName, SinkName
 
 _SUFFIX = ".parquet"
 
 
-def file_name(attempt: Attempt, *, number: int, compression: str, directories: str) -> str:
+def owner_of(pipeline: PipelineName, sink: SinkName) -> str:
+    """Whose a file is, in 8 digits of its name: generations and batches of different pipelines say nothing of each other."""
+    return hashlib.sha256(f"{pipeline}\n{sink}".encode()).hexdigest()[:8]
+
+
+def file_name(attempt: Attempt, *, number: int, owner: str, compression: str, directories: str) -> str:
     """The name of the `number`-th file of `attempt`, relative to the account's root."""
     codec = "" if compression == "none" else f".{compression}"
-    base = f"part-{attempt.token}-{number:05d}{codec}{_SUFFIX}"
+    base = f"part-{attempt.token}-{number:05d}-{owner}{codec}{_SUFFIX}"
     return f"{directories}/{base}" if directories else base
 
 
@@ -19,6 +26,12 @@ def order_of(name: str) -> tuple[Generation, BatchId] | None:
     """By which the files of an account are ordered, oldest first, as their decisions are; None for one that is not Penstock's."""
     attempt = Attempt.find(name.rpartition("/")[2])
     return None if attempt is None else (attempt.generation, attempt.batch_id)
+
+
+def is_owned(name: str, owner: str) -> bool:
+    """Whether `owner` wrote the file."""
+    stem = name.rpartition("/")[2].partition(".")[0]
+    return stem.rpartition("-")[2] == owner
 
 
 def is_parquet(name: str) -> bool:

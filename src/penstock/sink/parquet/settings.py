@@ -18,10 +18,11 @@ class WriteSettings:
     `unrouted` takes rows whose route names no account; None: such rows fail the batch. `null_for_lost_texts` stores texts that no
     partition directory can express (the empty one) as null instead of failing. Sizes of row groups and buffers are of Arrow data
     in memory, `buffer_bytes` for all files of an attempt together. Small files of an attempt travel inside the decision, up to
-    `inline_limit_bytes` in all, where the store can put them at once.
+    `inline_limit_bytes` in all, where the store can put them at once. `owner` is part of every file's name.
     """
 
     sink: SinkName
+    owner: str
     accounts: tuple[AccountName, ...]
     unrouted: AccountName | None = None
     partition_by: tuple[str, ...] = ()

@@ -1,6 +1,8 @@
 """The storage writer: Parquet files in several accounts at once, each row in exactly one of them, exactly once."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 from penstock.errors import Failed, LedgerMismatch, Usage
@@ -18,11 +20,14 @@ from penstock.model import (
     Staged,
     SweepCut,
     Totals,
+    Waiting,
 )
+from penstock.protocols import TaskCheck
 from penstock.sink.parquet.account import Account, Area, UploadArea
 from penstock.sink.parquet.allowance import INLINE_LIMIT_BYTES
 from penstock.sink.parquet.continuity import require_continued
 from penstock.sink.parquet.hive import partition_columns
+from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.part_file import stored_schema
 from penstock.sink.parquet.publishing import Share
 from penstock.sink.parquet.settings import WriteSettings
@@ -61,6 +66,7 @@ class ParquetSink:
         self._accounts = dict(accounts)
         self._settings = WriteSettings(
             sink=name,
+            owner=owner_of(pipeline, name),
             accounts=tuple(accounts),
             unrouted=unrouted,
             partition_by=tuple(partition_by),
@@ -124,6 +130,7 @@ class ParquetSink:
         if schema is not None:
             self._require_storable(schema)
         self._pipeline = pipeline
+        self._settings = replace(self._settings, owner=owner_of(pipeline, self._name))
         self._uploads = {name: area.prepare() for name, area in self._areas(pipeline)}
         if schema is not None:
             self._require_continued(schema, pipeline)
@@ -153,6 +160,21 @@ class ParquetSink:
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Collect dead staging in every account."""
         return [name for _, area in self._areas(cut.pipeline) for name in area.sweep(cut, dry_run=dry_run)]
+
+    @contextmanager
+    def task_checks(self) -> Iterator[Sequence[TaskCheck]]:
+        """A look at every account."""
+        with ExitStack() as stack:
+            found = [stack.enter_context(area.task_check()) for _, area in self._areas(self._pipeline)]
+            yield [check for check in found if check is not None]
+
+    def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:
+        """What the account holds that is not published."""
+        return dict(self._areas(pipeline))[account].waiting()
+
+    def lifecycle(self) -> Sequence[Finding]:
+        """What the accounts' stores delete by themselves."""
+        return [finding for _, area in self._areas(self._pipeline) for finding in area.lifecycle()]
 
     def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
         """Read every row of every account and compare."""

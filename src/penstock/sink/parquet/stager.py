@@ -102,8 +102,9 @@ class ParquetStageWriter:
     def _name(self, place: Place) -> "_Named":
         account, directories = place
         self._files += 1
-        compression = self._settings.compression
-        name = file_name(self._attempt, number=self._files - 1, compression=compression, directories=directories)
+        owner, compression = self._settings.owner, self._settings.compression
+        number = self._files - 1
+        name = file_name(self._attempt, number=number, owner=owner, compression=compression, directories=directories)
         return _Named(account, name)
 
     def _begin(self, named: "_Named") -> PartFile:

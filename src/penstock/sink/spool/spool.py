@@ -1,13 +1,14 @@
 """The spool as a sink uses it: one object from `prepare` to `sweep`."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.diskreason import trouble_of
 from penstock.errors import Failed, Retryable
 from penstock.faults import FaultPoint
-from penstock.model import Attempt, PipelineName, SinkName, Staged, SweepCut
+from penstock.model import Attempt, PipelineName, SinkName, Staged, SweepCut, Waiting
 from penstock.sink.spool.place import Place, claim, directory_of
 from penstock.sink.spool.reader import read_piece
 from penstock.sink.spool.writer import INLINE_LIMIT_BYTES, RowCheck, SpoolStager
@@ -56,22 +57,28 @@ class Spool:
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Remove the files of attempts that are dead by `cut` and give their paths. Raises Retryable."""
-        directory = directory_of(self.root, cut.pipeline, self._sink)
-        dead = [path for path in _files(directory) if _is_dead(path.name, cut)]
+        dead = [path for path, attempt in self._staged_files(cut.pipeline) if cut.is_dead(attempt)]
         for path in () if dry_run else dead:
             with SWEEP.around(error=_stuck, lost=_stuck):
                 _remove(path)
         return [str(path) for path in dead]
 
+    def waiting(self, pipeline: PipelineName) -> Iterator[Waiting]:
+        """Every file of an attempt."""
+        for path, attempt in self._staged_files(pipeline):
+            with suppress(FileNotFoundError):  # discarded meanwhile
+                yield Waiting(name=str(path), attempt=attempt, size_bytes=path.stat().st_size)
+
+    def _staged_files(self, pipeline: PipelineName) -> Iterator[tuple[Path, Attempt]]:
+        for path in _files(directory_of(self.root, pipeline, self._sink)):
+            attempt = Attempt.find(path.name)
+            if attempt is not None:
+                yield path, attempt
+
     def _prepared(self) -> Place:
         if self._place is None:
             raise Failed(f"Sink {self._sink!r} was not prepared.", remedy="Call prepare() first.")
         return self._place
-
-
-def _is_dead(name: str, cut: SweepCut) -> bool:
-    attempt = Attempt.find(name)
-    return attempt is not None and cut.is_dead(attempt)
 
 
 def _files(directory: Path) -> list[Path]:

@@ -23,6 +23,7 @@ from penstock.model import (
     Staged,
     SweepCut,
     Totals,
+    Waiting,
 )
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolStager
 from penstock.sink.sqlite import statements as sql
@@ -190,6 +191,14 @@ class SqliteSink:
                 with self._database.reader() as cursor:
                     self._discard_ridden(cursor, cut.pipeline)
         return self._spool.sweep(cut, dry_run=dry_run)
+
+    def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:  # noqa: ARG002 - there is one
+        """What the spool holds."""
+        return self._spool.waiting(pipeline)
+
+    def lifecycle(self) -> Sequence[Finding]:
+        """A database file keeps everything."""
+        return []
 
     def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
         """Compare the table with its marker and the marker with the ledger."""

@@ -1,6 +1,7 @@
 """Sweeping: collects what can never be decided, keeps what is named, and is told by no clock."""
 
 from penstock.model import Attempt, BatchId, Generation, SweepCut
+from penstock.protocols import Telling
 from penstock.testing.conformance.bench import Bench, publish
 from penstock.testing.conformance.rig import PIPELINE
 from penstock.testing.conformance.rows import make_rows
@@ -34,6 +35,19 @@ class SweepContract(Examined):
         assert sorted(sink.sweep(bench.cut(generation=2), dry_run=False)) == named
         assert list(bench.rig.leftovers()) == []
         assert list(sink.sweep(bench.cut(generation=2), dry_run=False)) == []
+
+    def test_what_a_sweep_takes_is_among_what_the_sink_tells(self, bench: Bench) -> None:
+        """By the same names, so that people find it; and each piece is told for one account."""
+        sink = bench.sink()
+        if not isinstance(sink, Telling):
+            return
+        for generation in (1, 2):
+            bench.stage(sink, make_rows(range(200)), batch_id=0, generation=generation)
+        told = [found for account in sink.accounts for found in sink.waiting(account, pipeline=PIPELINE)]
+        swept = sink.sweep(_cut_of(2, batch_id=-1), dry_run=False)
+        assert sorted(found.name for found in told if found.attempt is None or found.attempt.generation == 1) == sorted(swept)
+        kept = [found for account in sink.accounts for found in sink.waiting(account, pipeline=PIPELINE)]
+        assert sorted(found.name for found in kept) == sorted({found.name for found in told} - set(swept))
 
     def test_a_batch_in_the_making_is_kept(self, bench: Bench) -> None:
         """Attempts of a batch newer than the last decided one may still be decided."""
@@ -69,5 +83,5 @@ class SweepContract(Examined):
         assert all(Attempt.find(name) for name in sink.sweep(_cut_of(9), dry_run=True))
 
 
-def _cut_of(generation: int) -> SweepCut:
-    return SweepCut(pipeline=PIPELINE, generation=Generation(generation), batch_id=BatchId(10**6), kept=frozenset())
+def _cut_of(generation: int, *, batch_id: int = 10**6) -> SweepCut:
+    return SweepCut(pipeline=PIPELINE, generation=Generation(generation), batch_id=BatchId(batch_id), kept=frozenset())

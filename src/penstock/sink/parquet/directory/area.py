@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -9,9 +10,9 @@ from typing import BinaryIO
 from penstock.diskreason import trouble_of
 from penstock.errors import Failed, Refused, Retryable
 from penstock.faults import FaultPoint
-from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut, new_nonce
+from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut, Waiting, new_nonce
 from penstock.sink.parquet.account import PieceState, StoredFile
-from penstock.sink.parquet.directory.check import check_area
+from penstock.sink.parquet.directory.check import DirectoryCheck, check_area, open_directory_check
 from penstock.sink.parquet.directory.disk import (
     create_durably,
     io_error,
@@ -113,13 +114,30 @@ class DirectoryArea:
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Remove staged files of dead attempts, and marks that never counted. Raises PublishFailed, Retryable."""
         try:
-            dead = [*self._dead_pieces(cut), *unplaced_marks(self.staging)] if self.staging.is_dir() else []
+            dead = [path for path, attempt in self._staged_files() if attempt is None or cut.is_dead(attempt)]
             for path in () if dry_run else dead:
                 with SWEEP.around(error=io_error, lost=io_error):
                     path.unlink(missing_ok=True)
         except OSError as cause:
             raise publishing_failed(f"Sweeping {self.staging}", cause) from cause
         return [str(path) for path in dead]
+
+    def task_check(self) -> AbstractContextManager[DirectoryCheck | None]:
+        """The same as the driver's, and whether it is the same directory."""
+        return open_directory_check(self.root, self.staging)
+
+    def waiting(self) -> Iterator[Waiting]:
+        """Staged files, and marks that never counted. Raises PublishFailed, Retryable."""
+        try:
+            for path, attempt in self._staged_files():
+                with suppress(FileNotFoundError):  # published meanwhile
+                    yield Waiting(name=str(path), attempt=attempt, size_bytes=path.lstat().st_size)
+        except OSError as cause:
+            raise publishing_failed(f"Looking for what waits in {self.staging}", cause) from cause
+
+    def lifecycle(self) -> Sequence[Finding]:
+        """A directory keeps everything."""
+        return []
 
     def files(self) -> Iterator[StoredFile]:
         """Every file below the root but hidden ones, which all readers skip."""
@@ -151,11 +169,16 @@ class DirectoryArea:
 
     # --- sweeping
 
-    def _dead_pieces(self, cut: SweepCut) -> Iterator[Path]:
+    def _staged_files(self) -> Iterator[tuple[Path, Attempt | None]]:
+        """Pieces and their attempts, then marks that never counted."""
+        if not self.staging.is_dir():
+            return
         for path in sorted((self.staging / PIECES).iterdir()):
             attempt = Attempt.find(path.name) if path.suffix == SUFFIX else None
-            if attempt is not None and cut.is_dead(attempt):
-                yield path
+            if attempt is not None:
+                yield path, attempt
+        for path in unplaced_marks(self.staging):
+            yield path, None
 
     # --- publishing
 

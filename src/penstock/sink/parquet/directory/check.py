@@ -3,13 +3,47 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.diskreason import reason
-from penstock.model import Finding
+from penstock.model import Finding, new_nonce
 from penstock.sink.parquet.directory.disk import rename_or_refuse
 
 _LITTLE_SPACE_BYTES = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryCheck:
+    """The check as a task makes it. `proof` is there for just as long as the driver waits."""
+
+    root: Path
+    staging: Path
+    proof: Path
+
+    def findings(self) -> Sequence[Finding]:
+        """As `TaskCheck.findings`."""
+        if self.proof.is_dir():
+            return [check_area(self.root, self.staging)]
+        message = f"{self.proof.parent} there is not that of the driver: mount it at the same path on driver and executors."
+        return [Finding(subject=f"account {self.root}", ok=False, message=message)]
+
+
+@contextmanager
+def open_directory_check(root: Path, staging: Path) -> Iterator[DirectoryCheck | None]:
+    """None where the driver's own check fails."""
+    there = _existing(staging)
+    if there is None or not check_area(root, staging).ok:
+        yield None
+        return
+    proof = there / f".penstock-check-{new_nonce()}"
+    proof.mkdir()
+    try:
+        yield DirectoryCheck(root=root, staging=staging, proof=proof)
+    finally:
+        proof.rmdir()
 
 
 def check_area(root: Path, staging: Path) -> Finding:

@@ -1,7 +1,8 @@
 """A bucket, container or HDFS directory as an account."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from penstock.blob import BlobStore, open_store
@@ -9,6 +10,7 @@ from penstock.blob.counting import requests_to
 from penstock.bloburl import BlobUrl, parse
 from penstock.model import AccountName, PipelineName, RequestEstimate, SinkName
 from penstock.sink.parquet.account import Account
+from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.object.area import ObjectArea
 from penstock.sink.parquet.object.layout import own_folder
 
@@ -19,6 +21,7 @@ class ObjectAccount:
 
     place: BlobUrl
     store: BlobStore
+    reopen: Callable[[], BlobStore] = field(repr=False)
 
     @property
     def url(self) -> str:
@@ -48,7 +51,7 @@ class ObjectAccount:
 
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> ObjectArea:  # noqa: ARG002 - one signature
         """The part of one sink."""
-        return ObjectArea(store=self.store, folder=own_folder(pipeline, sink))
+        return ObjectArea(store=self.store, folder=own_folder(pipeline, sink), owner=owner_of(pipeline, sink), reopen=self.reopen)
 
     def requests_sent(self) -> Mapping[str, int]:
         """To the store."""
@@ -75,4 +78,5 @@ class ObjectAccount:
 
 def object_account(url: str, *, options: Mapping[str, Any] | None = None) -> ObjectAccount:
     """The account at `url`. Raises Usage, DependencyMissing."""
-    return ObjectAccount(place=parse(url), store=open_store(url, options=options))
+    reopen = partial(open_store, url, options=dict(options or {}))
+    return ObjectAccount(place=parse(url), store=reopen(), reopen=reopen)

@@ -1,20 +1,21 @@
 """The driver side of one sink's place in an account on an object store: complete, mark, sweep, list."""
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import BinaryIO
 
-from penstock.blob import BlobStore, Found, Pending
+from penstock.blob import BlobStore, Found, Pending, expiry_finding
 from penstock.blob.ranged import open_object
 from penstock.codec import decode_marker, encode_marker
 from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
 from penstock.faults import FaultPoint
-from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut
+from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut, Waiting
 from penstock.sink.parquet.account import PieceState, StoredFile
-from penstock.sink.parquet.layout import is_hidden
-from penstock.sink.parquet.object.check import check_store
+from penstock.sink.parquet.layout import is_hidden, is_owned
+from penstock.sink.parquet.object.check import StoreCheck, check_store
 from penstock.sink.parquet.object.layout import mark_key, tag_of
 from penstock.sink.parquet.object.upload import ObjectUploads
 from penstock.sink.parquet.side_by_side import side_by_side
@@ -34,10 +35,15 @@ LOOKED_FOR_S = 10.0
 
 @dataclass(slots=True, kw_only=True)
 class ObjectArea:
-    """`folder` holds this sink's own objects, hidden from readers of tables."""
+    """`folder` holds this sink's own objects, hidden from readers of tables; `owner` stands in the names of its files.
+
+    `reopen` is picklable: it makes the store where its client library may be missing.
+    """
 
     store: BlobStore
     folder: str
+    owner: str
+    reopen: Callable[[], BlobStore] = field(repr=False)
     _looked_s: float = 0.0
     _seen: Marker | None = None
 
@@ -90,13 +96,7 @@ class ObjectArea:
         """End uploads of dead attempts, and forget marks of long ago. Raises Failed, Retryable."""
         if not dry_run:
             self._forget_marks()
-        newest = next(self.store.list(f"{self.folder}marks/", limit=1), None)
-        dead = [
-            pending
-            for pending in self.store.pending("")
-            if self._is_unplaced(pending.key, newest)
-            or ((attempt := Attempt.find(pending.key)) is not None and cut.is_dead(attempt))
-        ]
+        dead = [pending for pending, attempt in self._pending() if attempt is None or cut.is_dead(attempt)]
         side_by_side(self._discard, [] if dry_run else dead)
         return [f"{self.store.url}/{pending.key}" for pending in dead]
 
@@ -111,8 +111,23 @@ class ObjectArea:
         return open_object(self.store, name)
 
     def check(self) -> Sequence[Finding]:
-        """Whether the account can be written, read, listed and deleted from."""
-        return [check_store(self.store, folder=self.folder)]
+        """Whether the account can be written, read, listed and deleted from; if so, also whether it keeps what it must."""
+        reached = check_store(self.store, folder=self.folder)
+        return [reached, *self.lifecycle()] if reached.ok else [reached]
+
+    @contextmanager
+    def task_check(self) -> Iterator[StoreCheck]:
+        """The same as the driver's, with a store that is opened there."""
+        yield StoreCheck(url=self.store.url, reopen=self.reopen, folder=self.folder)
+
+    def lifecycle(self) -> Sequence[Finding]:
+        """What the store would delete by itself while a decision waits."""
+        return [expiry_finding(self.store, kept=self.folder, called=f"what is kept in {self.folder}", uploads=True)]
+
+    def waiting(self) -> Iterator[Waiting]:
+        """Uploads of this sink, and marks left aside."""
+        for pending, attempt in self._pending():
+            yield Waiting(name=f"{self.store.url}/{pending.key}", attempt=attempt, size_bytes=pending.size_bytes)
 
     def _newest_marker(self) -> Marker | None:
         with READ_MARK.around():
@@ -122,6 +137,14 @@ class ObjectArea:
     def _read_marker(self, key: str) -> Marker | None:
         data = self.store.get(key)
         return None if data is None else decode_marker(data, where=f"The marker {self.store.url}/{key}")
+
+    def _pending(self) -> Iterator[tuple[Pending, Attempt | None]]:
+        """Uploads of this sink with their attempts, None for a mark left aside. Others judge theirs by their own ledgers."""
+        newest = next(self.store.list(f"{self.folder}marks/", limit=1), None)
+        for pending in self.store.pending(""):
+            attempt = Attempt.find(pending.key) if is_owned(pending.key, self.owner) else None
+            if attempt is not None or self._is_unplaced(pending.key, newest):
+                yield pending, attempt
 
     def _is_unplaced(self, key: str, newest: Found | None) -> bool:
         """Whether a run that was killed left it aside, where it does not count any more: marks are named newest first."""

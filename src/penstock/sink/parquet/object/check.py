@@ -1,8 +1,27 @@
 """What `penstock check` finds out about an account on an object store, leaving nothing behind."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
 from penstock.blob import BlobStore
-from penstock.errors import PenstockError
+from penstock.errors import DependencyMissing, PenstockError
 from penstock.model import Finding, new_nonce
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCheck:
+    """The check as a task makes it: opening the store, for which a library may be missing there, is part of it."""
+
+    url: str
+    reopen: Callable[[], BlobStore] = field(repr=False)
+    folder: str
+
+    def findings(self) -> Sequence[Finding]:
+        """As `TaskCheck.findings`."""
+        try:
+            return [check_store(self.reopen(), folder=self.folder)]
+        except DependencyMissing as missing:
+            return [Finding(subject=f"account {self.url}", ok=False, message=str(missing))]
 
 
 def check_store(store: BlobStore, *, folder: str) -> Finding:

@@ -1,0 +1,113 @@
+"""What a store deletes by itself, read from its lifecycle rules, and which of it would hurt.
+
+Source: Amazon S3 API reference, GetBucketLifecycleConfiguration; Cloud Storage JSON API, `buckets`, field `lifecycle`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from penstock.errors import PenstockError
+from penstock.model import Finding
+
+OUTAGE_DAYS = 7
+"""So long a decision may wait for an account: a week in which it cannot be reached, or nobody starts the pipeline."""
+
+_OF_OLD_VERSIONS = frozenset({"numNewerVersions", "daysSinceNoncurrentTime", "noncurrentTimeBefore"})
+_OF_CUSTOM_TIME = frozenset({"daysSinceCustomTime", "customTimeBefore"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """One rule: what is deleted below a prefix of whole keys when it is `days` old (None: by date, be it today).
+
+    `of_uploads`: uploads that were begun and not completed; else objects.
+    """
+
+    rule: str
+    of_uploads: bool
+    prefix: str = ""
+    days: int | None = None
+
+    def covers(self, folder: str) -> bool:
+        """Whether it may delete something below `folder`, a prefix of whole keys too."""
+        return folder.startswith(self.prefix) or self.prefix.startswith(folder)
+
+
+class Expiring(Protocol):
+    """The part of a store that is asked here."""
+
+    @property
+    def url(self) -> str:
+        """The root."""
+        ...
+
+    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:
+        """As `BlobStore.deletes_by_itself`."""
+        ...
+
+
+def expiries_of_s3(rules: Sequence[Mapping[str, Any]]) -> Iterator[Expiry]:
+    """Of the rules that are enabled. Those for objects with certain tags are left out: ours have none."""
+    for rule in rules:
+        chosen = rule.get("Filter", {})
+        both = chosen.get("And", chosen)
+        if rule.get("Status") != "Enabled" or "Tag" in both or both.get("Tags"):
+            continue
+        named = {"rule": str(rule.get("ID", "without a name")), "prefix": str(both.get("Prefix", rule.get("Prefix", "")))}
+        abort, expire = rule.get("AbortIncompleteMultipartUpload"), rule.get("Expiration", {})
+        if abort is not None:
+            yield Expiry(**named, of_uploads=True, days=abort.get("DaysAfterInitiation"))
+        if "Days" in expire or "Date" in expire:
+            yield Expiry(**named, of_uploads=False, days=expire.get("Days"))
+
+
+def expiries_of_gcs(rules: Sequence[Mapping[str, Any]]) -> Iterator[Expiry]:
+    """Of the rules that delete objects as Penstock writes them: live, and without a custom time."""
+    for number, rule in enumerate(rules, 1):
+        condition = rule.get("condition", {})
+        if rule.get("action", {}).get("type") != "Delete" or condition.get("isLive") is False:
+            continue
+        if condition.keys() & (_OF_OLD_VERSIONS | _OF_CUSTOM_TIME):
+            continue
+        for prefix in condition.get("matchesPrefix") or [""]:
+            yield Expiry(rule=f"number {number}", of_uploads=False, prefix=prefix, days=condition.get("age"))
+
+
+def expiry_finding(store: Expiring, *, kept: str, called: str, uploads: bool) -> Finding:
+    """Whether the store deletes too early what waits in it (if `uploads`), or ever what lies in `kept`, to people: `called`."""
+    subject = f"lifecycle of {store.url}"
+    try:
+        rules = [
+            *(_uploads_of(store) if uploads else ()),
+            *(rule for rule in store.deletes_by_itself(kept) if not rule.of_uploads),
+        ]
+    except PenstockError as trouble:
+        message = f"it does not tell what it deletes by itself, so see to it yourself: {trouble.message}"
+        return Finding(subject=subject, ok=True, message=message)
+    wrong = [_complaint(rule, called) for rule in rules if not rule.of_uploads or _is_short(rule)]
+    if wrong:
+        return Finding(subject=subject, ok=True, warns=True, message=" ".join(wrong))
+    waits = min((rule.days for rule in rules if rule.days is not None), default=None)
+    after = "" if waits is None else f"; what waits to be published is deleted after {waits} days"
+    return Finding(subject=subject, ok=True, message=f"nothing that must stay is deleted{after}.")
+
+
+def _uploads_of(store: Expiring) -> Iterator[Expiry]:
+    return (rule for rule in store.deletes_by_itself() if rule.of_uploads)
+
+
+def _is_short(rule: Expiry) -> bool:
+    return rule.days is None or rule.days < OUTAGE_DAYS
+
+
+def _complaint(rule: Expiry, called: str) -> str:
+    when = "by date, whenever" if rule.days is None else f"{rule.days} day{'' if rule.days == 1 else 's'} after"
+    if rule.of_uploads:
+        return (
+            f"Rule {rule.rule} ends uploads {when} they began: rows that are decided and wait longer to be published are lost. "
+            f"Give them {OUTAGE_DAYS} days or more."
+        )
+    return (
+        f"Rule {rule.rule} deletes objects {when} they were written, {called} too, which must stay. Except that folder from it."
+    )

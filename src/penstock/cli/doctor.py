@@ -1,0 +1,107 @@
+"""`penstock doctor`: what is pending and what could hurt, without Spark and without Java."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+from penstock.cli import words
+from penstock.cli.opening import pipeline
+from penstock.cli.options import File, Json, Overrides
+from penstock.cli.show import show
+from penstock.errors import Failed
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from penstock.run.doctor import AccountState, Diagnosis, Heap
+
+_STYLES = {"published": "green", "outstanding": "yellow", "unreachable": "bold red"}
+_DECIDED, _RUNNING, _DEAD = "of the newest decision", "of the running generation", "dead"
+
+
+def doctor(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
+    """What is staged and not published, which account lacks the newest decision, what a store would delete by itself.
+
+    Only looks; Spark is not started. Exit code 1 if a decision is outstanding or an account cannot be looked at. A running
+    driver publishes what it decided in the next moment: look again before you do anything.
+    """
+    found = pipeline(file, overrides).doctor()
+    show(found, as_json=as_json, text=text_of)
+    if not found.ok:
+        raise typer.Exit(Failed.exit_code)
+
+
+def text_of(found: "Diagnosis") -> "RenderableType":
+    """A diagnosis for people: facts, accounts, heaps, and what to do."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from penstock.cli.table import facts, table
+
+    accounts = [(one.sink, one.account, _state(one), one.mark, one.batch_id) for one in found.accounts]
+    parts: list[RenderableType] = [
+        Text(found.pipeline, "bold"),
+        facts(_facts(found)),
+        Text(),
+        table(("sink", "account", "", "position", "batch"), accounts),
+        Text(),
+    ]
+    heaps = list(_heaps(found))
+    if heaps:
+        parts += [table(("sink", "account", "pending", "pieces", "size", "oldest"), heaps), Text()]
+    return Group(*parts, *_advice(found, pending=bool(heaps)))
+
+
+def _facts(found: "Diagnosis") -> list[tuple[str, object]]:
+    generation = None if found.generation is None else f"{found.generation}, opened by {found.owner or 'an older run'}"
+    newest = "none yet" if found.position is None else f"batch {found.batch_id}, position {found.position}"
+    return [
+        ("ledger", f"{found.ledger}, {words.counted(found.entries, 'entry', 'entries')} so far"),
+        ("generation", generation),
+        ("newest decision", newest),
+    ]
+
+
+def _state(one: "AccountState") -> "Text":
+    from rich.text import Text
+
+    return Text(one.state, _STYLES.get(one.state, ""))
+
+
+def _heaps(found: "Diagnosis") -> Iterator[tuple[object, ...]]:
+    for one in found.accounts:
+        for kind, heap in ((_DECIDED, one.decided), (_RUNNING, one.running), (_DEAD, one.dead)):
+            if heap.pieces:
+                size = None if heap.size_bytes is None else words.size(heap.size_bytes)
+                yield one.sink, one.account, kind, words.count(heap.pieces), size, _oldest(heap)
+
+
+def _oldest(heap: "Heap") -> str | None:
+    return None if heap.oldest_batch is None else f"batch {heap.oldest_batch} of generation {heap.oldest_generation}"
+
+
+def _advice(found: "Diagnosis", *, pending: bool) -> "Iterator[Text]":
+    from rich.text import Text
+
+    for one in found.accounts:
+        if one.trouble is not None:
+            yield Text(f"{one.sink} {one.account}: {one.trouble}", "red")
+    waiting = [f"{one.sink} {one.account}".rstrip() for one in found.accounts if one.state == "outstanding"]
+    if waiting:
+        said = f"Batch {found.batch_id} is decided and not published in {', '.join(waiting)}"
+        yield Text(f"{said}: unless a driver runs, `penstock recover` publishes it, or the next start.", "yellow")
+    if any(one.dead.pieces for one in found.accounts):
+        yield Text("What is dead can never be published: the next start collects it, or `penstock sweep --yes`.")
+    for finding in found.findings:
+        yield Text(
+            f"{'warning: ' if finding.warns else ''}{finding.subject}: {finding.message}", "yellow" if finding.warns else "dim"
+        )
+    if not pending and found.ok:
+        yield Text("Nothing is pending.", "green")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(rich_help_panel="Look")(doctor)

@@ -1,0 +1,214 @@
+"""`penstock doctor`: what is staged and not published, which account lacks the newest decision, and what could hurt."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from penstock.blob import expiry_finding, open_store
+from penstock.bloburl import is_blob
+from penstock.commit.publication import dead_staging, decision_in
+from penstock.errors import PenstockError
+from penstock.model import (
+    AccountName,
+    BatchId,
+    Decided,
+    Entry,
+    Finding,
+    Generation,
+    Position,
+    SinkName,
+    Staged,
+    SweepCut,
+    Waiting,
+)
+from penstock.observe.status import status
+from penstock.protocols import Ledger, Remembering, Sink, Telling
+from penstock.run.assembly import DeliveryPlan, sinks_of
+from penstock.run.operations import newest_decision, reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heap:
+    """Staged pieces of one kind. `size_bytes` adds up what is known of them, None if nothing is."""
+
+    pieces: int = 0
+    size_bytes: int | None = None
+    oldest_generation: Generation | None = None
+    oldest_batch: BatchId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountState:
+    """One account of a sink.
+
+    `state`: `published` (it shows everything that is decided), `outstanding` (not yet the newest decision), `unknown` (the sink
+    keeps no mark, and nobody noted it), `unreachable` (`trouble` says why). `mark` is the position up to which it shows
+    everything, `batch_id` the batch there. `decided` waits to be published, `running` is of the running generation and may be
+    decided yet, `dead` can never be.
+    """
+
+    sink: SinkName
+    account: AccountName
+    state: str
+    mark: Position | None = None
+    batch_id: BatchId | None = None
+    decided: Heap = field(default_factory=Heap)
+    running: Heap = field(default_factory=Heap)
+    dead: Heap = field(default_factory=Heap)
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """All accounts against the ledger. `entries` were appended so far; `position` and `batch_id` are of the newest decision."""
+
+    pipeline: str
+    ledger: str
+    entries: int
+    generation: Generation | None
+    owner: str | None
+    position: Position | None
+    batch_id: BatchId | None
+    accounts: tuple[AccountState, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing needs a hand: warnings and what the next start collects do not."""
+        return all(account.state in {"published", "unknown"} for account in self.accounts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """The ledger as of one look."""
+
+    plan: DeliveryPlan
+    ledger: Ledger
+    tail: Entry | None
+    newest: Entry | None
+
+    @property
+    def cut(self) -> SweepCut | None:
+        return None if self.tail is None else dead_staging(self.tail, self.newest)
+
+    @property
+    def is_settled(self) -> bool:
+        return self.newest is None or (self.tail is not None and self.tail.summary.published_at == self.newest.position)
+
+    def pieces(self, sink: SinkName, account: AccountName) -> Sequence[Staged]:
+        """What the newest decision holds for an account."""
+        decided = () if self.newest is None else decision_in(self.newest).of_sink(sink)
+        return [piece for piece in decided if piece.account == account]
+
+
+def doctor_of(plan: DeliveryPlan) -> Diagnosis:
+    """Called by `Pipeline.doctor`. Costs a listing of every staging place. Raises what the ledger raises."""
+    with reading(plan) as ledger:
+        tail = ledger.tail()
+        newest = None if tail is None else newest_decision(ledger, tail)
+        case = _Case(plan=plan, ledger=ledger, tail=tail, newest=newest)
+        known = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=None)
+        sinks = sinks_of(plan)
+        return Diagnosis(
+            pipeline=plan.pipeline,
+            ledger=ledger.location,
+            entries=0 if tail is None else tail.position,
+            generation=known.generation,
+            owner=known.owner,
+            position=None if newest is None else newest.position,
+            batch_id=None if newest is None else decision_in(newest).batch.batch_id,
+            accounts=tuple(state for sink in sinks for state in _states(sink, case)),
+            findings=(
+                *(found for sink in sinks if isinstance(sink, Telling) for found in sink.lifecycle()),
+                *ledger_lifecycle(plan),
+            ),
+        )
+
+
+def ledger_lifecycle(plan: DeliveryPlan) -> Sequence[Finding]:
+    """Whether the store of the ledger deletes entries by itself; nothing to say of a ledger on a disk."""
+    place = plan.settings.ledger
+    if not is_blob(place.url):
+        return []
+    return [expiry_finding(open_store(place.url, options=place.options), kept="", called="the ledger", uploads=False)]
+
+
+def _states(sink: Sink, case: _Case) -> Iterator[AccountState]:
+    try:
+        for account in sink.accounts:
+            try:
+                yield _state(sink, account, case)
+            except PenstockError as trouble:
+                yield AccountState(sink=sink.name, account=account, state="unreachable", trouble=str(trouble))
+    finally:
+        sink.close()
+
+
+def _state(sink: Sink, account: AccountName, case: _Case) -> AccountState:
+    mark = sink.remembers(account, pipeline=case.plan.pipeline) if isinstance(sink, Remembering) else None
+    state = _published(sink, account, mark, case)
+    waits = case.pieces(sink.name, account) if state == "outstanding" else []
+    running, dead = _sorted(_waiting(sink, account, case), case.cut, waits)
+    return AccountState(
+        sink=sink.name,
+        account=account,
+        state=state,
+        mark=mark,
+        batch_id=None if mark is None else _batch_at(case.ledger, mark),
+        decided=_heap_of(waits, case.newest),
+        running=_heap(running),
+        dead=_heap(dead),
+    )
+
+
+def _published(sink: Sink, account: AccountName, mark: Position | None, case: _Case) -> str:
+    if case.is_settled or not case.pieces(sink.name, account):
+        return "published"
+    if not isinstance(sink, Remembering):
+        return "unknown"
+    assert case.newest is not None
+    return "published" if mark is not None and mark >= case.newest.position else "outstanding"
+
+
+def _waiting(sink: Sink, account: AccountName, case: _Case) -> Iterator[Waiting]:
+    """Of a sink that does not tell, what a sweep would take is known; it is told of its first account."""
+    if isinstance(sink, Telling):
+        yield from sink.waiting(account, pipeline=case.plan.pipeline)
+    elif case.cut is not None and account == sink.accounts[0]:
+        yield from (Waiting(name=name, attempt=None, size_bytes=None) for name in sink.sweep(case.cut, dry_run=True))
+
+
+def _sorted(
+    found: Iterator[Waiting], cut: SweepCut | None, decided: Sequence[Staged]
+) -> tuple[Sequence[Waiting], Sequence[Waiting]]:
+    """What the running generation may still decide, or leaves to a later sweep, and what is dead; without what is `decided`."""
+    running, dead, kept = list[Waiting](), list[Waiting](), {piece.attempt for piece in decided}
+    for one in found:
+        if one.attempt is None or (cut is not None and cut.is_dead(one.attempt)):
+            dead.append(one)
+        elif one.attempt.token not in kept:
+            running.append(one)
+    return running, dead
+
+
+def _heap(found: Sequence[Waiting]) -> Heap:
+    sizes = [one.size_bytes for one in found if one.size_bytes is not None]
+    oldest = min(
+        ((one.attempt.generation, one.attempt.batch_id) for one in found if one.attempt is not None), default=(None, None)
+    )
+    return Heap(pieces=len(found), size_bytes=sum(sizes) if sizes else None, oldest_generation=oldest[0], oldest_batch=oldest[1])
+
+
+def _heap_of(pieces: Sequence[Staged], newest: Entry | None) -> Heap:
+    if not pieces or newest is None:
+        return Heap()
+    return Heap(
+        pieces=len(pieces),
+        size_bytes=sum(piece.totals.size_bytes for piece in pieces),
+        oldest_generation=newest.generation,
+        oldest_batch=decision_in(newest).batch.batch_id,
+    )
+
+
+def _batch_at(ledger: Ledger, position: Position) -> BatchId | None:
+    entry = ledger.read(position)
+    return entry.body.decision.batch.batch_id if entry is not None and isinstance(entry.body, Decided) else None

@@ -1,0 +1,167 @@
+"""`penstock doctor` on real ledgers and accounts: what waits, what is dead, which account lacks the newest decision."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.parquet_target import SCHEMA, attempt, rows, stage
+
+from penstock.cli.app import main
+from penstock.commit.outcome import StagedBatch
+from penstock.errors import PenstockError, PublishFailed
+from penstock.faults import arm
+from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
+from penstock.protocols import SCHEMA_KEY
+from penstock.rowhash import row_hashes
+from penstock.run.operations import acting
+from penstock.run.parts import coordinator_of, opened_by_this_process
+from penstock.run.pipeline import Pipeline
+from penstock.sink.parquet import ParquetSink
+from penstock.sink.sqlite import SqliteSink
+
+FILE = """\
+pipeline: flights
+home: ./state
+sources: {events: {format: rate}}
+sinks:
+  lake: {type: parquet, accounts: {only: ./lake}}
+"""
+WAREHOUSE = "  warehouse: {type: sqlite, url: 'sqlite:///warehouse.db', table: flights}\n"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "trouble.md"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    Path("flights.yaml").write_text(FILE)
+    yield
+    arm("")
+
+
+def batch(number: int) -> Batch:
+    offsets = OffsetRange(source=SourceName("events"), start=f"{number}", end=f"{number + 1}")
+    return Batch(query_id=QueryId("query"), batch_id=BatchId(number), offsets=(offsets,))
+
+
+def run(*, last_fails: bool, leaves: int = 0) -> None:
+    """A generation that delivers batch 0, then decides batch 1, of whose attempts it `leaves` some; batch 2 is in the making."""
+    with acting(Pipeline.from_file("flights.yaml").plan) as parts:
+        (sink,) = parts.sinks
+        assert isinstance(sink, ParquetSink)
+        coordinator = coordinator_of(parts)
+        sink.prepare(pipeline=parts.pipeline, schema=SCHEMA)
+        coordinator.open(opened_by_this_process(parts))
+        told: list[tuple[Staged, ...]] = []
+        for number in (0, 1):
+            told += [stage(sink, rows(number), batch_id=number) for _ in range(1 + leaves * number)]
+            arm("rename.move=error" if last_fails and number else "")
+            try:
+                coordinator.deliver(
+                    batch(number), lambda _, pieces=told[-1]: StagedBatch(pieces=pieces, rows_in=1, schema=SCHEMA)
+                )
+            except PublishFailed:
+                assert last_fails
+        stage(sink, rows(3), batch_id=2)
+
+
+def doctor(capsys: pytest.CaptureFixture[str], *, code: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said(capsys, "--json", code=code).splitlines()[-1])
+    return found
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str, code: int) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "flights.yaml", *words])
+    out = capsys.readouterr().out
+    assert ended.value.code == code, out
+    return out
+
+
+def heaps(account: dict[str, Any]) -> list[tuple[int, int | None]]:
+    return [(account[kind]["pieces"], account[kind]["oldest_batch"]) for kind in ("decided", "running", "dead")]
+
+
+def test_nothing_is_pending_before_the_first_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Nothing is pending." in said(capsys, code=0)
+    assert doctor(capsys, code=0)["accounts"][0]["state"] == "published"
+    assert not Path("lake").exists(), "it only looks"
+
+
+def test_a_published_batch_and_one_in_the_making(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    found = doctor(capsys, code=0)
+    (account,) = found["accounts"]
+    assert (account["state"], account["mark"], account["batch_id"]) == ("published", 3, 1)
+    assert heaps(account) == [(0, None), (1, 2), (0, None)]
+    assert account["running"]["size_bytes"] == sum(path.stat().st_size for path in Path().rglob("*.staged"))
+    assert "Nothing is pending" not in said(capsys, code=0)
+
+
+def test_an_outstanding_decision_wants_a_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=True, leaves=2)
+    staged = sorted(Path().rglob("*.staged"))
+    found = doctor(capsys, code=1)
+    (account,) = found["accounts"]
+    assert (found["entries"], found["generation"], found["position"], found["batch_id"]) == (3, 1, 3, 1)
+    assert (account["state"], account["mark"], account["batch_id"]) == ("outstanding", 2, 0)
+    assert heaps(account) == [(1, 1), (1, 2), (2, 1)]
+    assert "`penstock recover` publishes it" in said(capsys, code=1)
+    assert sorted(Path().rglob("*.staged")) == staged
+    assert len(Pipeline.from_file("flights.yaml").sweep(yes=False)) == account["dead"]["pieces"]
+    Pipeline.from_file("flights.yaml").recover()
+    (account,) = doctor(capsys, code=0)["accounts"]
+    assert (account["state"], heaps(account)) == ("published", [(0, None)] * 3)
+    assert "Nothing is pending." in said(capsys, code=0)
+
+
+def test_spool_files_of_a_database_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("flights.yaml").write_text(FILE.partition("  lake")[0] + WAREHOUSE)
+    with acting(Pipeline.from_file("flights.yaml").plan) as parts:
+        (sink,) = parts.sinks
+        assert isinstance(sink, SqliteSink)
+        sink.prepare(pipeline=parts.pipeline, schema=SCHEMA)
+        coordinator_of(parts).open(opened_by_this_process(parts))
+        many = rows(*range(100_000))
+        schema = many.schema.with_metadata({SCHEMA_KEY: SCHEMA.encode()})
+        for generation in (0, 1):
+            writer = sink.stager().open(attempt(generation=generation), schema)
+            writer.write(many.cast(schema), hashes=row_hashes(many), accounts=None)
+            writer.finish()
+    (account,) = doctor(capsys, code=0)["accounts"]
+    assert heaps(account) == [(0, None), (1, 0), (1, 0)]
+    files = {path.stat().st_size for path in Path("state/spool").rglob("*.arrow")}
+    assert {account["running"]["size_bytes"], account["dead"]["size_bytes"]} == files
+
+
+def test_an_account_that_cannot_be_looked_at_keeps_no_other_from_being_told(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("flights.yaml").write_text(FILE + WAREHOUSE)
+    Path("warehouse.db").write_bytes(b"no database at all" * 100)
+    lake, warehouse = doctor(capsys, code=1)["accounts"]
+    assert (lake["state"], warehouse["state"]) == ("published", "unreachable")
+    assert warehouse["trouble"] in said(capsys, code=1).replace("\n", " ")
+
+
+def test_a_ledger_without_its_newest_decision_is_told_as_an_error() -> None:
+    run(last_fails=True)
+    with closing(sqlite3.connect("state/ledger.db")) as connection, connection:
+        connection.execute("UPDATE penstock_ledger SET entry = replace(entry, '\"decided_at\":3', '\"decided_at\":1')")
+    with pytest.raises(PenstockError, match="newest decision"):
+        Pipeline.from_file("flights.yaml").doctor()
+
+
+def test_the_page_for_the_night_shows_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=True, leaves=2)
+    (shown,) = re.findall(r"^\$ penstock doctor flights.yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert shape(shown) == shape(said(capsys, code=1))
+
+
+def shape(text: str) -> list[str]:
+    """Numbers, sizes, places and processes differ from one machine to another."""
+    plain = re.sub(r"opened by .*", "opened by …", re.sub(r"/\S+/ledger.db", "ledger.db", text))
+    plain = re.sub(r"[\d,.]+ (k?B)\b|\d+", "#", plain)
+    return [" ".join(re.sub("─+", "─", line).split()) for line in plain.splitlines() if line.strip()]
