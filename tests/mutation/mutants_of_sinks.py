@@ -34,8 +34,8 @@ MUTANTS_OF_SINKS = (
         bug=19,
         name="readers-see-what-some-account-does-not-show-yet",
         file="src/penstock/run/reading.py",
-        find="return all(side_by_side(",
-        replace="return any(side_by_side(",
+        find="return all((marks[account] or 0) >= entry.position for account in held & marks.keys())",
+        replace="return any((marks[account] or 0) >= entry.position for account in held & marks.keys())",
         tests=(f"{OF_READERS}::test_a_batch_that_one_account_does_not_show_yet_is_seen_in_none",),
     ),
     Mutant(

@@ -15,6 +15,7 @@ import pytest
 from penstock.errors import Usage
 from penstock.testing.simulator.__main__ import main
 from penstock.testing.simulator.explore import interleavings, seconds, shape, singles
+from penstock.testing.simulator.history import Decided, History
 from penstock.testing.simulator.schedule import SMALL, Fault, Kind, Schedule, draw, parse_faults
 from penstock.testing.simulator.simulation import Simulation, run
 from penstock.testing.simulator.targets import Targets
@@ -153,3 +154,33 @@ def test_a_schedule_that_is_none_is_refused(text: str, capsys: pytest.CaptureFix
         parse_faults(text)
     assert main(["--seed", "0", "--schedule", text]) == 2
     assert main([]) == 2
+
+
+@pytest.mark.parametrize(
+    ("generation", "batch_id", "token", "violation"),
+    [
+        (1, 1, "g1-b1-", "named as if they were older"),
+        (1, 0, "g1-b0-", "named as if they were older"),
+        (1, 2, "g1-b1-", "is decided as a file of"),
+    ],
+)
+def test_decisions_that_readers_could_not_order_by_the_names_of_files_are_violations(
+    generation: int, batch_id: int, token: str, violation: str
+) -> None:
+    def decision(query: str, number: int, attempt: str) -> dict[str, object]:
+        offsets = [{"end": "1"}]
+        return {
+            "query_id": query,
+            "batch_id": number,
+            "offsets": offsets,
+            "staged": [{"attempt": attempt, "sink": "", "name": ""}],
+        }
+
+    targets = Targets()
+    for target in targets.all:
+        target.raise_marker(2)
+    history = History(targets)
+    history.generation = generation
+    history.newest = Decided(2, "older", 1, generation, 1, frozenset())
+    with pytest.raises(ViolationError, match=violation):
+        history._decide(3, generation, decision("newer", batch_id, token))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -162,6 +163,28 @@ def test_files_that_maintenance_wrote_belong_to_the_newest_batch_only(lake: Lake
     assert [file.url for file in lake.pipeline.read(accounts=["a"], batch=0, added=True).files] == [str(first)]
     with pytest.raises(Failed, match=r"cannot be read: .*No such file"):
         lake.pipeline.read(batch=0, added=True).arrow()
+
+
+def test_an_account_that_is_not_mounted_is_not_taken_for_empty(lake: Lake) -> None:
+    lake.run([0])
+    staging = lake.directory / ".penstock-staging"
+    shutil.copytree(staging, lake.directory / "older")
+    lake.run([1, 2])
+    for account in ("a", "b"):
+        shutil.rmtree(staging / account)
+        with pytest.raises(Refused, match=f"Account '{account}' of sink 'lake' shows no trace of the 4 rows"):
+            lake.pipeline.read(accounts=[account])
+        shutil.copytree(lake.directory / "older" / account, staging / account)
+        with pytest.raises(Refused, match="an older copy is in its place"):
+            lake.pipeline.read(accounts=[account], batch=0)
+
+
+def test_a_place_that_cannot_be_listed_is_not_taken_for_empty(lake: Lake) -> None:
+    lake.run([0])
+    shutil.rmtree(lake.directory / "a")
+    (lake.directory / "a").touch()
+    with pytest.raises(Failed, match="a cannot be listed: "):
+        lake.pipeline.read()
 
 
 def test_a_token_in_a_directory_is_not_taken_for_the_file_s(lake: Lake) -> None:

@@ -28,10 +28,11 @@ def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
             if isinstance(sink, Remembering):
                 shown = _shown(ledger, tail, sinks) if shown is None else shown
                 found = sink.remembers(account, pipeline=pipeline)
-                _require(found, rows, shown.get((sink.name, account)), sink=sink.name, account=account)
+                require_trace(found, rows, shown.get((sink.name, account)), sink=sink.name, account=account)
 
 
-def _require(found: Position | None, rows: int, shown: Position | None, *, sink: SinkName, account: AccountName) -> None:
+def require_trace(found: Position | None, rows: int, shown: Position | None, *, sink: SinkName, account: AccountName) -> None:
+    """Raise Refused if `found`, the position of an account's marker, is not that of a place with `rows` rows up to `shown`."""
     if found is None:
         raise Refused(
             f"Account {account!r} of sink {sink!r} shows no trace of the {rows:,} rows that were published there: "

@@ -1,17 +1,19 @@
 """`penstock.read`: the files of a table as of a batch, for readers who want whole batches of every account, or none of them."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock.commit.as_of import AsOf, as_of, newest_whole, whole_batch
 from penstock.commit.publication import decision_in
 from penstock.errors import Refused, Retryable, Usage
-from penstock.model import AccountName, BatchId, Entry, SinkName
+from penstock.model import AccountName, BatchId, Entry, Position, SinkName, Totals
 from penstock.run.assembly import quoted, table_of
 from penstock.run.operations import reading
+from penstock.run.presence import require_trace
 from penstock.sink.parquet.side_by_side import side_by_side
 from penstock.sink.parquet.table import Table, TableFile
 
@@ -96,16 +98,20 @@ def read(
     rows of each file, as far as manifests are kept, which takes a request for each of up to some 1,000 batches in a store.
 
     Works beside a running driver, without Spark and Java. Raises Usage; Retryable while `batch` is not published everywhere;
-    BatchForgotten if it is older than the ledger retains; Refused if maintenance rewrote files, so that they tell no batch.
+    BatchForgotten if it is older than the ledger retains; Refused if maintenance rewrote files, so that they tell no batch, or
+    if something else is in an account's place.
     """
     from penstock.run.pipeline import Pipeline
 
     plan = (pipeline if isinstance(pipeline, Pipeline) else Pipeline.from_file(pipeline)).plan
     chosen = table_of(plan, sink)
     tables = _asked_for(chosen.tables(), accounts)
+    marks = cache(lambda: dict(zip(tables, side_by_side(Table.marked_at, list(tables.values())), strict=True)))
     with reading(plan) as ledger:
-        newest = newest_whole(ledger, lambda entry: _is_shown(entry, chosen.name, tables, everywhere=accounts is None))
+        newest = newest_whole(ledger, lambda entry: _is_shown(entry, chosen.name, marks(), everywhere=accounts is None))
         entry = newest if batch is None else whole_batch(ledger, BatchId(batch), newest)
+    if newest is not None:
+        _require_present(newest, chosen.name, marks())
     if entry is None:
         return Reading(sink=chosen.name, as_of=None, files=(), _tables=tables, _schema=None)
     files = _added(entry, chosen.name, tables) if added else _until(entry, tables, counted=counted)
@@ -121,13 +127,28 @@ def _asked_for(tables: Mapping[AccountName, Table], accounts: Collection[str] | 
     return {name: table for name, table in tables.items() if accounts is None or name in accounts}
 
 
-def _is_shown(entry: Entry, sink: SinkName, tables: Mapping[AccountName, Table], *, everywhere: bool) -> bool:
-    """By the marker of every account that the decision holds rows for: any of them may be the last to show it."""
-    held = {piece.account for piece in decision_in(entry).of_sink(sink)}
-    if everywhere and not held <= tables.keys():
+def _is_shown(entry: Entry, sink: SinkName, marks: Mapping[AccountName, Position | None], *, everywhere: bool) -> bool:
+    """By the marker of every account that the decision holds rows for: any of them may be the last to show it.
+
+    Markers are read after the ledger's tail: one that is read before it may be older than what the ledger says.
+    """
+    held = _accounts_of(entry, sink)
+    if everywhere and not held <= marks.keys():
         return False
-    looked_at = [tables[account] for account in held if account in tables]
-    return all(side_by_side(lambda table: table.is_shown_at(entry.position), looked_at))
+    return all((marks[account] or 0) >= entry.position for account in held & marks.keys())
+
+
+def _require_present(newest: Entry, sink: SinkName, marks: Mapping[AccountName, Position | None]) -> None:
+    """Raise Refused for an account that is not mounted, or is an older copy: its files would be missing without a word."""
+    totals, held = newest.summary.totals.get(sink, {}), _accounts_of(newest, sink)
+    for account, found in marks.items():
+        rows = totals.get(account, Totals()).rows
+        if rows:
+            require_trace(found, rows, newest.position if account in held else None, sink=sink, account=account)
+
+
+def _accounts_of(entry: Entry, sink: SinkName) -> Set[AccountName]:
+    return {piece.account for piece in decision_in(entry).of_sink(sink)}
 
 
 def _until(entry: Entry, tables: Mapping[AccountName, Table], *, counted: bool) -> tuple[TableFile, ...]:

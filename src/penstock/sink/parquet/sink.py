@@ -122,8 +122,8 @@ class ParquetSink:
 
     def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
         """Where the account's own marker stands, None without one. Raises PublishFailed, Retryable, LedgerMismatch."""
-        marker = dict(self._areas(pipeline))[account].marker()
-        return None if marker is None or marker.account != account else marker.position
+        area = dict(self._areas(pipeline))[account]
+        return Table(sink=self._name, name=account, account=self._accounts[account], area=area).marked_at()
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create accounts and staging, and refuse rows that the accounts cannot hold. Raises Usage, Refused, Failed."""

@@ -37,10 +37,13 @@ class Table:
     account: Account
     area: Area
 
-    def is_shown_at(self, position: Position) -> bool:
-        """Whether everything up to `position` was published here. Raises PublishFailed, Retryable, LedgerMismatch."""
+    def marked_at(self) -> Position | None:
+        """Up to where the account's own marker says that it shows everything, None without one.
+
+        Raises PublishFailed, Retryable, LedgerMismatch.
+        """
         marker = self.area.marker()
-        return marker is not None and marker.account == self.name and marker.position >= position
+        return None if marker is None or marker.account != self.name else marker.position
 
     def files(self, generation: Generation, batch_id: BatchId, *, counted: bool) -> list[TableFile]:
         """What is there of all decisions up to that batch of that generation, and files whose names tell no batch; by name.

@@ -140,12 +140,11 @@ class DirectoryArea:
         return []
 
     def files(self) -> Iterator[StoredFile]:
-        """Every file below the root but hidden ones, which all readers skip."""
-        for directory, below, names in os.walk(self.root):
+        """Every file below the root but hidden ones, which all readers skip. Raises Failed."""
+        for directory, below, names in os.walk(self.root, onerror=self._unlisted):
             below[:] = [name for name in below if not is_hidden(name)]
-            for name in names:
-                path = Path(directory, name)
-                if not is_hidden(name):
+            for path in (Path(directory, name) for name in names if not is_hidden(name)):
+                with suppress(FileNotFoundError):  # maintenance removed it meanwhile
                     yield StoredFile(name=path.relative_to(self.root).as_posix(), size_bytes=path.lstat().st_size)
 
     def open(self, name: str) -> BinaryIO:
@@ -155,6 +154,12 @@ class DirectoryArea:
     def check(self) -> Sequence[Finding]:
         """Whether root and staging can be used."""
         return [check_area(self.root, self.staging)]
+
+    def _unlisted(self, cause: OSError) -> None:
+        """What cannot be listed must not count as empty; what is not there is: maintenance may have removed it meanwhile."""
+        if not isinstance(cause, FileNotFoundError):
+            trouble = trouble_of(cause)
+            raise Failed(f"{cause.filename} cannot be listed: {trouble.reason}.", remedy=f"{trouble.advice}, and try again.")
 
     # --- preparing
 
