@@ -11,6 +11,7 @@ S3 = "src/penstock/blob/s3.py"
 
 OF_OBJECTS = "tests/conformance/test_object_conformance.py::TestObjects"
 OF_PUBLISHING = "tests/conformance/test_object_publishing.py"
+OF_SWEEPING = "tests/conformance/test_object_sweep.py"
 OF_STORES = "tests/conformance/test_blob_conformance.py::TestBlob"
 
 MUTANTS_OF_STORES = (
@@ -100,6 +101,22 @@ MUTANTS_OF_STORES = (
         find=" is not None and cut.is_dead(attempt))",
         replace=" is not None)",
         tests=(f"{OF_OBJECTS}::test_a_decided_batch_survives_the_sweep_of_a_newer_generation[s3-uploaded]",),
+    ),
+    Mutant(
+        bug=12,
+        name="the-sweep-ends-uploads-of-another-pipeline",
+        file=AREA,
+        find=" if is_owned(pending.key, self.owner) else None",
+        replace="",
+        tests=(f"{OF_SWEEPING}::test_what_another_pipeline_has_under_way_is_none_of_our_business",),
+    ),
+    Mutant(
+        bug=12,
+        name="a-ledger-ends-uploads-of-accounts",
+        file="src/penstock/ledger/blob.py",
+        find="self._store.pending(folder)",
+        replace='self._store.pending("")',
+        tests=(f"{OF_SWEEPING}::test_a_ledger_leaves_uploads_below_it_alone",),
     ),
     Mutant(
         bug=14,

@@ -165,6 +165,16 @@ def test_files_that_maintenance_wrote_belong_to_the_newest_batch_only(lake: Lake
         lake.pipeline.read(batch=0, added=True).arrow()
 
 
+def test_files_of_another_pipeline_below_the_same_root_are_none_of_the_table(lake: Lake) -> None:
+    lake.run([0, 1])
+    found = lake.pipeline.read()
+    newest = lake.listed("a")[-1]
+    stem, dot, suffixes = newest.name.partition(".")
+    shutil.copyfile(newest, newest.with_name(f"{stem.rpartition('-')[0]}-0badc0de{dot}{suffixes}"))
+    assert lake.pipeline.read() == found
+    assert ids(lake.pipeline.read(batch=1)) == lake.ids(2)
+
+
 def test_an_account_that_is_not_mounted_is_not_taken_for_empty(lake: Lake) -> None:
     lake.run([0])
     staging = lake.directory / ".penstock-staging"

@@ -122,8 +122,7 @@ class ParquetSink:
 
     def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
         """Where the account's own marker stands, None without one. Raises PublishFailed, Retryable, LedgerMismatch."""
-        area = dict(self._areas(pipeline))[account]
-        return Table(sink=self._name, name=account, account=self._accounts[account], area=area).marked_at()
+        return self._table(account, dict(self._areas(pipeline))[account]).marked_at()
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create accounts and staging, and refuse rows that the accounts cannot hold. Raises Usage, Refused, Failed."""
@@ -182,10 +181,7 @@ class ParquetSink:
 
     def tables(self) -> Mapping[AccountName, Table]:
         """Every account as its readers see it."""
-        return {
-            name: Table(sink=self._name, name=name, account=self._accounts[name], area=area)
-            for name, area in self._areas(self._pipeline)
-        }
+        return {name: self._table(name, area) for name, area in self._areas(self._pipeline)}
 
     def requests_sent(self) -> Mapping[str, int]:
         """Of all accounts."""
@@ -197,6 +193,9 @@ class ParquetSink:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def _table(self, name: AccountName, area: Area) -> Table:
+        return Table(sink=self._name, name=name, account=self._accounts[name], area=area, owner=self._settings.owner)
 
     def _areas(self, pipeline: PipelineName) -> "list[tuple[AccountName, Area]]":
         return [

@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.errors import Failed
 from penstock.model import AccountName, BatchId, Generation, Position, SinkName, Staged
 from penstock.sink.parquet.account import Account, Area, StoredFile
-from penstock.sink.parquet.layout import is_parquet, order_of
+from penstock.sink.parquet.layout import is_owned, is_parquet, order_of
 from penstock.sink.parquet.reading import read_table
 
 
@@ -36,6 +36,8 @@ class Table:
     name: AccountName
     account: Account
     area: Area
+    owner: str
+    """Whose files are the table's; another pipeline's below the same root tell its own batches."""
 
     def marked_at(self) -> Position | None:
         """Up to where the account's own marker says that it shows everything, None without one.
@@ -54,7 +56,7 @@ class Table:
         shown = (
             self._file(file, rows.get(file.name))
             for file in self._parquet_files()
-            if (order := order_of(file.name)) is None or order <= (generation, batch_id)
+            if (order := order_of(file.name)) is None or (is_owned(file.name, self.owner) and order <= (generation, batch_id))
         )
         return sorted(shown, key=lambda file: file.name)
 
