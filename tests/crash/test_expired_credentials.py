@@ -104,7 +104,7 @@ def expired(world: World, container: Container, fault: str) -> Ended:
 
 def renew_and_finish(world: World, container: Container) -> None:
     """It stays refused until it is renewed, by a policy, and so a token, of another name."""
-    again = world.run("run", str(world.file), "--json")
+    again = world.run("recover", str(world.file), "--json")
     assert again.returncode == 1, again.stdout + again.stderr
     renewed = Container(container.name, policy="renewed")
     renewed.lasts(HOUR)
