@@ -98,8 +98,8 @@ MUTANTS_OF_STORES = (
         bug=12,
         name="the-sweep-ends-uploads-of-a-live-driver",
         file=AREA,
-        find=" is not None and cut.is_dead(attempt))",
-        replace=" is not None)",
+        find="if attempt is None or cut.is_dead(attempt)]",
+        replace="]",
         tests=(f"{OF_OBJECTS}::test_a_decided_batch_survives_the_sweep_of_a_newer_generation[s3-uploaded]",),
     ),
     Mutant(
