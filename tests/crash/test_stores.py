@@ -13,6 +13,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
@@ -69,6 +70,7 @@ def test_random_kills_lose_nothing_and_double_nothing_in_stores(
     assert probe.violations == []
     world.assert_exact()
     world.assert_verified()
+    assert_same_to_duckdb(world, tmp_path / "fetched")
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,19 @@ def test_one_pipeline_into_all_kinds_at_once(tmp_path: Path) -> None:
     assert all(found.values())
     assert_same("all five", found=sum(found.values(), Counter()), expected=sum(world.expected.values(), Counter()))
     world.assert_verified()
+
+
+def assert_same_to_duckdb(world: World, directory: Path) -> None:
+    """Another library than the one that wrote the files reads the same rows out of all accounts."""
+    for account, store in world.stores.items():
+        for name in world.listing(account):
+            path = directory / account / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(store.get(name))
+    files = [f"{directory}/{account}/**/*.parquet" for account in world.stores]
+    columns = "id, origin, CAST(month AS INTEGER), payload, amount"
+    found = Counter(duckdb.read_parquet(files, hive_partitioning=True).project(columns).fetchall())
+    assert_same("DuckDB", found=found, expected=sum((world.expected[account] for account in world.stores), Counter()))
 
 
 def rows_of_store(store: Outside) -> "Counter[Row]":

@@ -7,16 +7,15 @@ import csv
 import json
 import os
 import random
-import threading
 from collections import Counter
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import unquote, urlparse
 
 import pytest
 
 from penstock import Pipeline
 from tests.crash.killing import kill_often
+from tests.crash.polling import Poller
 from tests.crash.world import Row, World, assert_same, make_world, rows_of
 from tests.servers.fixtures import accounts_on
 
@@ -26,36 +25,16 @@ SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(1
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
 
 
-class WholeReader:
-    """Reads in a thread of its own; `seen` holds the rows as of each batch, which must be the same whenever they are read."""
+class WholeReader(Poller):
+    """`seen` holds the rows as of each batch, which must be the same whenever they are read."""
 
     def __init__(self, world: World) -> None:
+        super().__init__()
         self._pipeline = Pipeline.from_file(world.file)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._poll, name="whole reader")
         self.seen: dict[int, Counter[Row]] = {}
-        self.violations: list[str] = []
-        self.passes = 0
-
-    def __enter__(self) -> "WholeReader":
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _poll(self) -> None:
-        while not self._stop.wait(0.01):
-            try:
-                self.look()
-            except Exception as error:  # noqa: BLE001 - a reader that dies unseen would prove nothing
-                self.violations.append(f"the reader failed: {error!r}")
-                return
 
     def look(self) -> None:
         found = self._pipeline.read()
-        self.passes += 1
         if found.as_of is None:
             return
         batch_id, rows = int(found.as_of.batch_id), rows_of(found.arrow())
