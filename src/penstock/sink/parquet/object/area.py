@@ -14,7 +14,7 @@ from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
 from penstock.faults import FaultPoint
 from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut, Waiting
 from penstock.sink.parquet.account import PieceState, StoredFile
-from penstock.sink.parquet.layout import is_hidden, is_owned
+from penstock.sink.parquet.layout import attempt_of, is_hidden, is_owned
 from penstock.sink.parquet.object.check import StoreCheck, check_store
 from penstock.sink.parquet.object.layout import mark_key, tag_of
 from penstock.sink.parquet.object.upload import ObjectUploads
@@ -142,7 +142,7 @@ class ObjectArea:
         """Uploads of this sink with their attempts, None for a mark left aside. Others judge theirs by their own ledgers."""
         newest = next(self.store.list(f"{self.folder}marks/", limit=1), None)
         for pending in self.store.pending(""):
-            attempt = Attempt.find(pending.key) if is_owned(pending.key, self.owner) else None
+            attempt = attempt_of(pending.key) if is_owned(pending.key, self.owner) else None
             if attempt is not None or self._is_unplaced(pending.key, newest):
                 yield pending, attempt
 
