@@ -180,11 +180,12 @@ class ObjectArea:
         """Whether it was not there. Nothing is consumed by a put, and a late one must not bring back what maintenance removed.
 
         What stood still before its request was signed is seen here; after that, the store refuses a request that is too old.
+        So each request is sent once: the caller repeats it, and looks at the mark before.
         """
         with PUT.around():
             if time.monotonic() - self._looked_s > LOOKED_FOR_S:
                 self._require_same_mark(piece)
-            return self.store.put_if_absent(piece.name, data, tag=tag_of(piece.name))
+            return self.store.sending_once.put_if_absent(piece.name, data, tag=tag_of(piece.name))
 
     def _require_same_mark(self, piece: Staged) -> None:
         looked_s = time.monotonic()
