@@ -167,6 +167,22 @@ def test_a_client_puts_nothing_a_second_time_without_a_look_at_the_mark(account:
     assert shown(account) == []
 
 
+@pytest.mark.parametrize("account", ["hdfs"], indirect=True)
+def test_no_file_appears_without_its_tag(account: Account) -> None:
+    """It would be taken for a foreign one for ever, and the decided batch could not be published any more."""
+    place, outside = account
+    with before(place.options["webhdfs"]) as proxy:
+        sink = sink_of((replace(place, options={**place.options, "webhdfs": proxy.endpoint}), outside))
+        publication = decided(sink)
+        proxy.arm("slow down", lambda _, path: "op=SETXATTR" in path and "/part-" in path, times=1)
+        with pytest.raises(Retryable):
+            sink.publish(publication)
+        assert proxy.hits == 1
+        assert shown(account) == []
+        assert not sink.publish(publication).already
+    assert shown(account) == [piece.name for piece in publication.staged]
+
+
 @pytest.mark.parametrize("account", KINDS, indirect=True)
 def test_a_late_mark_lowers_nothing(account: Account) -> None:
     sink = sink_of(account)

@@ -34,6 +34,9 @@ class Proxy(ThreadingHTTPServer):
         """Method and path of every request, also of those that fail."""
         self.redirected = 0
         """Answers that send the client elsewhere, past this proxy."""
+        self.through = False
+        """Whether they are changed to send it through this proxy."""
+        self.elsewhere: dict[str, str] = {}
         self.told: tuple[Matches, bytes] | None = None
         self._lock = threading.Lock()
 
@@ -80,6 +83,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(503, [("Retry-After", "1"), ("Content-Type", "text/plain")], b"slow down")
             return
         status, headers, data = self._forward(body)
+        if self.server.through and status == _REDIRECT:
+            headers = [(name, self._through(value) if name.lower() == "location" else value) for name, value in headers]
         if kind == "lost":
             self._break_off()
             return
@@ -88,7 +93,8 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _handle  # noqa: N815 - named by http.server
 
     def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        there = http.client.HTTPConnection(self.server.target, timeout=30)
+        target = self.server.elsewhere.pop(self.path, self.server.target)
+        there = http.client.HTTPConnection(target, timeout=30)
         try:
             there.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
@@ -99,6 +105,12 @@ class _Handler(BaseHTTPRequestHandler):
             return answer.status, answer.getheaders(), answer.read()
         finally:
             there.close()
+
+    def _through(self, location: str) -> str:
+        there = urlsplit(location)
+        path = there._replace(scheme="", netloc="").geturl()
+        self.server.elsewhere[path] = there.netloc
+        return self.server.endpoint + path
 
     def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes) -> None:
         self.server.redirected += status == _REDIRECT

@@ -8,7 +8,6 @@ directories. Source: Hadoop WebHDFS REST API; `FileContext.rename` with `Options
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -172,8 +171,7 @@ class HdfsStore(PlacedStore):
         return path
 
     def _tagged_and_placed(self, path: str, key: str, tag: str) -> bytes:
-        with suppress(RefusedError):  # it has the tag from an earlier try; the rename tells whether the file is gone
-            self._hdfs.ask("PUT", "SETXATTR", path, _tagged(tag))
+        self._hdfs.ask("PUT", "SETXATTR", path, _tagged(tag))
         return self._place(path, key, how="NONE")
 
     def _place(self, path: str, key: str, *, how: str) -> bytes:
@@ -243,7 +241,8 @@ def _found(key: str, status: Mapping[str, Any], *, tag: str | None = None) -> Fo
 
 
 def _tagged(tag: str) -> Mapping[str, str]:
-    return {"xattr.name": _XATTR, "xattr.value": f'"{tag}"', "flag": "CREATE"}
+    """Fine if it has the tag from an earlier try."""
+    return {"xattr.name": _XATTR, "xattr.value": f'"{tag}"', "flag": "CREATE,REPLACE"}
 
 
 def _unless(exceptions: "frozenset[str]", call: Any) -> bytes | None:
