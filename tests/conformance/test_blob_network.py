@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.conformance.object_rig import InlineRig, ObjectRig
 from tests.servers.fixtures import accounts_on, server
-from tests.servers.proxy import KINDS, Proxy, before
+from tests.servers.proxy import KINDS, NOT_FOUND, Proxy, before
 
 from penstock.blob import open_store
 from penstock.errors import OutcomeUnknown, PenstockError
@@ -92,6 +92,23 @@ def test_a_part_that_may_have_been_appended_is_not_sent_to_another_namenode() ->
         assert active.hits == 1
         (pending,) = store.pending("")
         assert pending.size_bytes == 6
+
+
+def test_parts_that_were_not_put_together_are_kept() -> None:
+    """They may be all that there is of a decided file."""
+    (place, _) = accounts_on(kept="gs")["kept"]
+    with before(place.options["endpoint"]) as proxy:
+        store = open_store(place.url, options={**place.options, "endpoint": proxy.endpoint})
+        upload = store.begin("f", tag="t")
+        parts = [store.put_part("f", upload, number, data) for number, data in enumerate([b"one", b"two"])]
+        proxy.arm(NOT_FOUND, STEPS["gs"]["completion"], times=1)
+        store.complete("f", upload, parts, tag="t")
+        assert proxy.hits == 1
+        assert store.look("f") is None
+        assert store.is_pending("f", upload)
+        store.complete("f", upload, parts, tag="t")
+        assert store.get("f") == b"onetwo"
+        assert list(store.pending("")) == []
 
 
 def test_another_namenode_is_asked_where_one_is_not_reached() -> None:

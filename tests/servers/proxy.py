@@ -16,12 +16,14 @@ Matches = Callable[[str, str], bool]
 """Of a method and a path with its query."""
 
 KINDS = ("lost", "slow down", "reset")
+NOT_FOUND = "not found"
+"""As a gateway answers that has lost its way; what the store itself says of a part that is gone looks the same."""
 _REDIRECT = 307
 _PER_HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
 
 
 class Proxy(ThreadingHTTPServer):
-    """Fails the first `times` requests that match, in one of KINDS."""
+    """Fails the first `times` requests that match, in one of KINDS or as NOT_FOUND."""
 
     daemon_threads = True
 
@@ -81,6 +83,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if kind == "slow down":
             self._answer(503, [("Retry-After", "1"), ("Content-Type", "text/plain")], b"slow down")
+            return
+        if kind == NOT_FOUND:
+            self._answer(404, [("Content-Type", "text/plain")], b"Not Found")
             return
         status, headers, data = self._forward(body)
         if self.server.through and status == _REDIRECT:
