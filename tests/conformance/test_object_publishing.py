@@ -144,6 +144,19 @@ def test_what_travels_in_the_decision_of_another_ledger_is_not_taken_for_publish
 
 
 @pytest.mark.parametrize("account", DATING, indirect=True)
+def test_what_travels_for_one_account_is_not_taken_for_published_in_another(account: Account) -> None:
+    """Accounts that changed places while their first batch was published in one of them only."""
+    place, _ = account
+    publication = decided(sink_of(account, inline_limit_bytes=100_000))
+    other = AccountName("other")
+    swapped = ParquetSink(name=SINK, pipeline=PIPELINE, accounts={other: object_account(place.url, options=place.options)})
+    sink_of(account).publish(publication)
+    theirs = replace(publication, staged=tuple(replace(piece, account=other) for piece in publication.staged))
+    with pytest.raises(LedgerMismatch):
+        swapped.publish(theirs)
+
+
+@pytest.mark.parametrize("account", DATING, indirect=True)
 def test_a_client_puts_nothing_a_second_time_without_a_look_at_the_mark(account: Account) -> None:
     """It may have stood still in its first request, which the store would refuse for its age, and not the next one."""
     place, outside = account

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from posixpath import normpath
 from typing import Any, ClassVar
 
 import requests
@@ -22,6 +23,7 @@ from penstock.blob.store import Found, Pending, RequestsEach
 from penstock.blob.trouble import Trouble
 from penstock.blob.webhdfs import RefusedError, WebHdfs, connect
 from penstock.bloburl import BlobUrl
+from penstock.errors import Usage
 from penstock.model import new_nonce
 
 OPTIONS = ("webhdfs", "user", "delegation_token", "staging", "attempts", "timeout_s")
@@ -221,7 +223,19 @@ class HdfsStore(PlacedStore):
 def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:
     """The store at `place`. Raises Usage."""
     require_known(options, OPTIONS, place=place)
-    return HdfsStore(place=place, options=dict(options))
+    store = HdfsStore(place=place, options=dict(options))
+    staging = options.get("staging")
+    if staging is not None and (not staging.startswith("/") or _plain(staging).startswith(_plain(store._root))):
+        raise Usage(
+            f"The option 'staging' of {place} is {staging!r}, expected an absolute path outside of {store._root}, where "
+            "readers would see what is not published.",
+            remedy=f"Leave it out: then it is beside {store._root}. Or give a directory of its own on the same HDFS.",
+        )
+    return store
+
+
+def _plain(directory: str) -> str:
+    return f"/{normpath(directory).strip('/')}/"
 
 
 @lru_cache(maxsize=64)
