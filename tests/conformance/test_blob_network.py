@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from tests.conformance.object_rig import InlineRig, ObjectRig
 from tests.servers.fixtures import accounts_on, server
-from tests.servers.proxy import KINDS, Proxy, before
+from tests.servers.proxy import KINDS, NOT_FOUND, Proxy, before
 
-from penstock.errors import PenstockError
+from penstock.blob import open_store
+from penstock.errors import OutcomeUnknown, PenstockError
 from penstock.testing.conformance.rows import require_equal
 from penstock.testing.conformance.story import live, rows_of, verify
 
@@ -75,3 +76,48 @@ def test_requests_that_fail_lose_nothing_and_double_nothing(tmp_path: Path, case
         require_equal(rig.read_back(), rig.settle([rows_of(number) for number in range(3)]))
         assert verify(rig).ok
         assert list(rig.leftovers()) == []
+
+
+def test_a_part_that_may_have_been_appended_is_not_sent_to_another_namenode() -> None:
+    """It would stand twice in a file that is decided afterwards."""
+    (place, _) = accounts_on(twice="hdfs")["twice"]
+    with before(place.options["webhdfs"]) as active, before(place.options["webhdfs"]) as other:
+        active.through = True
+        store = open_store(place.url, options={**place.options, "webhdfs": f"{active.endpoint},{other.endpoint}"})
+        upload = store.begin("f", tag="t")
+        store.put_part("f", upload, 0, b"one")
+        active.arm("lost", lambda _, path: "op=APPEND" in path and "namenoderpcaddress" in path, times=1)
+        with pytest.raises(OutcomeUnknown):
+            store.put_part("f", upload, 1, b"two")
+        assert active.hits == 1
+        (pending,) = store.pending("")
+        assert pending.size_bytes == 6
+
+
+def test_parts_that_were_not_put_together_are_kept() -> None:
+    """They may be all that there is of a decided file."""
+    (place, _) = accounts_on(kept="gs")["kept"]
+    with before(place.options["endpoint"]) as proxy:
+        store = open_store(place.url, options={**place.options, "endpoint": proxy.endpoint})
+        upload = store.begin("f", tag="t")
+        parts = [store.put_part("f", upload, number, data) for number, data in enumerate([b"one", b"two"])]
+        proxy.arm(NOT_FOUND, STEPS["gs"]["completion"], times=1)
+        store.complete("f", upload, parts, tag="t")
+        assert proxy.hits == 1
+        assert store.look("f") is None
+        assert store.is_pending("f", upload)
+        store.complete("f", upload, parts, tag="t")
+        assert store.get("f") == b"onetwo"
+        assert list(store.pending("")) == []
+
+
+def test_another_namenode_is_asked_where_one_is_not_reached() -> None:
+    (place, _) = accounts_on(reached="hdfs")["reached"]
+    with before(place.options["webhdfs"]) as gone:
+        pass
+    store = open_store(place.url, options={**place.options, "webhdfs": f"{gone.endpoint},{place.options['webhdfs']}"})
+    upload = store.begin("f", tag="t")
+    store.complete(
+        "f", upload, [store.put_part("f", upload, number, data) for number, data in enumerate([b"one", b"two"])], tag="t"
+    )
+    assert store.get("f") == b"onetwo"

@@ -82,8 +82,21 @@ def test_an_option_that_a_store_does_not_have_is_told() -> None:
         object_account("s3://bucket/x", options={"regio": "x"})
 
 
+@pytest.mark.parametrize(
+    "staging", ["/lake/table", "/lake/table/", "/lake/other/../table/tmp", "//lake/table/tmp", "lake/staging", ""]
+)
+def test_staging_where_readers_would_see_it_is_refused(staging: str) -> None:
+    with pytest.raises(Usage, match="expected an absolute path outside of /lake/table"):
+        object_account("hdfs://namenode/lake/table", options={"staging": staging})
+
+
+def test_staging_beside_a_table_is_fine() -> None:
+    for staging in ("/lake/table-staging", "/lake/.staging/table", "/staging/"):
+        object_account("hdfs://namenode/lake/table", options={"staging": staging})
+
+
 @pytest.mark.parametrize("given", ["0", "-1", "many", "nan", "inf"])
 @pytest.mark.parametrize("name", ["attempts", "timeout_s"])
 def test_an_option_that_should_be_a_number_is_told(name: str, given: str) -> None:
-    with pytest.raises(Usage, match=f"The option '{name}' of an account on s3:// is '{given}', expected a"):
+    with pytest.raises(Usage, match=f"The option '{name}' of a place on s3:// is '{given}', expected a"):
         object_account("s3://bucket/x", options={name: given})

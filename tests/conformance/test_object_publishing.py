@@ -1,7 +1,11 @@
 """Publishing into stores, step by step: late drivers, foreign objects, lost uploads, and what may travel in a decision."""
 
+from dataclasses import replace
+from urllib.parse import urlsplit
+
 import pytest
 from tests.servers.fixtures import accounts_on
+from tests.servers.proxy import before
 from tests.servers.server import Outside, Place
 from tests.unit.parquet_target import PIPELINE, SCHEMA, SINK, decide, rows, stage
 
@@ -127,6 +131,69 @@ def test_another_ledger_is_not_taken_for_this_one(account: Account) -> None:
     sink.publish(decided(sink, position=9, batch_id=4))
     with pytest.raises(LedgerMismatch, match="marker stands at position 9"):
         sink_of(account).publish(decided(sink, position=3, batch_id=0))
+
+
+@pytest.mark.parametrize("account", DATING, indirect=True)
+def test_what_travels_in_the_decision_of_another_ledger_is_not_taken_for_published(account: Account) -> None:
+    """At a position of which the account keeps no mark, since nothing was published there or it was long ago."""
+    sink = sink_of(account, inline_limit_bytes=100_000)
+    sink.publish(decided(sink, position=3))
+    publication = decided(sink)
+    with pytest.raises(LedgerMismatch, match="marker stands at position 3"):
+        sink_of(account).publish(publication)
+
+
+@pytest.mark.parametrize("account", DATING, indirect=True)
+def test_what_travels_for_one_account_is_not_taken_for_published_in_another(account: Account) -> None:
+    """Accounts that changed places while their first batch was published in one of them only."""
+    place, _ = account
+    publication = decided(sink_of(account, inline_limit_bytes=100_000))
+    other = AccountName("other")
+    swapped = ParquetSink(name=SINK, pipeline=PIPELINE, accounts={other: object_account(place.url, options=place.options)})
+    sink_of(account).publish(publication)
+    theirs = replace(publication, staged=tuple(replace(piece, account=other) for piece in publication.staged))
+    with pytest.raises(LedgerMismatch):
+        swapped.publish(theirs)
+
+
+@pytest.mark.parametrize("account", DATING, indirect=True)
+def test_a_client_puts_nothing_a_second_time_without_a_look_at_the_mark(account: Account) -> None:
+    """It may have stood still in its first request, which the store would refuse for its age, and not the next one."""
+    place, outside = account
+    publication = decided(sink_of(account, inline_limit_bytes=100_000), position=3, batch_id=1)
+
+    def overtaken(method: str, path: str) -> bool:
+        if method != "PUT" or "/part-" not in path:
+            return False
+        assert not sink_of(account).publish(publication).already
+        removed(account)
+        return True
+
+    with before(place.options["endpoint"]) as proxy:
+        path = urlsplit(place.options["endpoint"]).path
+        late = sink_of((replace(place, options={**place.options, "endpoint": proxy.endpoint + path}), outside))
+        proxy.arm("reset", overtaken, times=1)
+        with pytest.raises(Retryable):
+            late.publish(publication)
+        assert proxy.hits == 1
+        assert late.publish(publication).already
+    assert shown(account) == []
+
+
+@pytest.mark.parametrize("account", ["hdfs"], indirect=True)
+def test_no_file_appears_without_its_tag(account: Account) -> None:
+    """It would be taken for a foreign one for ever, and the decided batch could not be published any more."""
+    place, outside = account
+    with before(place.options["webhdfs"]) as proxy:
+        sink = sink_of((replace(place, options={**place.options, "webhdfs": proxy.endpoint}), outside))
+        publication = decided(sink)
+        proxy.arm("slow down", lambda _, path: "op=SETXATTR" in path and "/part-" in path, times=1)
+        with pytest.raises(Retryable):
+            sink.publish(publication)
+        assert proxy.hits == 1
+        assert shown(account) == []
+        assert not sink.publish(publication).already
+    assert shown(account) == [piece.name for piece in publication.staged]
 
 
 @pytest.mark.parametrize("account", KINDS, indirect=True)

@@ -23,13 +23,21 @@ def area_of(place: Place, pipeline: PipelineName, *, below: str = "") -> ObjectA
     return account.area(pipeline=pipeline, sink=SINK, account=AccountName("only"))
 
 
-def upload(area: ObjectArea, pipeline: PipelineName, *, generation: int = 1, batch_id: int = 0, task: int = 0) -> tuple[str, str]:
+def upload(
+    area: ObjectArea,
+    pipeline: PipelineName,
+    *,
+    generation: int = 1,
+    batch_id: int = 0,
+    task: int = 0,
+    directories: str = "month=3",
+) -> tuple[str, str]:
     """The key and the upload of a file that a task has sent, parts and all."""
     attempt = Attempt(
         generation=Generation(generation), batch_id=BatchId(batch_id), partition=0, task_attempt=task, nonce=new_nonce()
     )
     owner = owner_of(pipeline, SINK)
-    key = file_name(attempt, number=0, owner=owner, compression="none", directories="month=3")
+    key = file_name(attempt, number=0, owner=owner, compression="none", directories=directories)
     file = area.prepare().open(key, allowance=Allowance(0))
     file.write(b"rows")
     return key, str(file.finish().ref["upload"])
@@ -104,3 +112,16 @@ def test_of_a_batch_in_the_making_every_attempt_is_kept_and_of_a_decided_one_jus
     assert chosen is not None
     assert len(area.sweep(cut(FLIGHTS, generation=1, batch_id=7, kept=[chosen.token]), dry_run=False)) == 2
     assert [area.store.is_pending(*one) for one in (*tries, following)] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("kind", ENDED_BY_US)
+def test_a_partition_value_that_reads_like_a_dead_attempt_condemns_nothing(kind: str) -> None:
+    """Values come from the data: a batch in the making must not be swept for what its rows say."""
+    (place, _) = accounts_on(hostile=kind)["hostile"]
+    area = area_of(place, FLIGHTS)
+    live = upload(area, FLIGHTS, generation=9, directories=f"month=part-g1-b0-p0-t0-{new_nonce()}")
+    assert area.sweep(cut(FLIGHTS, generation=9), dry_run=False) == []
+    assert area.store.is_pending(*live)
+    (waiting,) = area.waiting()
+    assert waiting.attempt is not None
+    assert waiting.attempt.generation == 9

@@ -16,12 +16,14 @@ Matches = Callable[[str, str], bool]
 """Of a method and a path with its query."""
 
 KINDS = ("lost", "slow down", "reset")
+NOT_FOUND = "not found"
+"""As a gateway answers that has lost its way; what the store itself says of a part that is gone looks the same."""
 _REDIRECT = 307
 _PER_HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
 
 
 class Proxy(ThreadingHTTPServer):
-    """Fails the first `times` requests that match, in one of KINDS."""
+    """Fails the first `times` requests that match, in one of KINDS or as NOT_FOUND."""
 
     daemon_threads = True
 
@@ -34,6 +36,9 @@ class Proxy(ThreadingHTTPServer):
         """Method and path of every request, also of those that fail."""
         self.redirected = 0
         """Answers that send the client elsewhere, past this proxy."""
+        self.through = False
+        """Whether they are changed to send it through this proxy."""
+        self.elsewhere: dict[str, str] = {}
         self.told: tuple[Matches, bytes] | None = None
         self._lock = threading.Lock()
 
@@ -79,7 +84,12 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "slow down":
             self._answer(503, [("Retry-After", "1"), ("Content-Type", "text/plain")], b"slow down")
             return
+        if kind == NOT_FOUND:
+            self._answer(404, [("Content-Type", "text/plain")], b"Not Found")
+            return
         status, headers, data = self._forward(body)
+        if self.server.through and status == _REDIRECT:
+            headers = [(name, self._through(value) if name.lower() == "location" else value) for name, value in headers]
         if kind == "lost":
             self._break_off()
             return
@@ -88,7 +98,8 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _handle  # noqa: N815 - named by http.server
 
     def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        there = http.client.HTTPConnection(self.server.target, timeout=30)
+        target = self.server.elsewhere.pop(self.path, self.server.target)
+        there = http.client.HTTPConnection(target, timeout=30)
         try:
             there.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
@@ -99,6 +110,12 @@ class _Handler(BaseHTTPRequestHandler):
             return answer.status, answer.getheaders(), answer.read()
         finally:
             there.close()
+
+    def _through(self, location: str) -> str:
+        there = urlsplit(location)
+        path = there._replace(scheme="", netloc="").geturl()
+        self.server.elsewhere[path] = there.netloc
+        return self.server.endpoint + path
 
     def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes) -> None:
         self.server.redirected += status == _REDIRECT

@@ -101,11 +101,8 @@ class GcsStore(PlacedStore):
         """As `BlobStore.complete`."""
         names = [self._part(key, upload, int(part)) for part in parts]
         with self._told("complete", key, changes=True):
-            try:
-                _unless_absent(lambda: self._compose(names, self.place.key(key), tag, aside=self._folder(key, upload)))
-            except google.InternalServerError:  # so an emulator says that the parts are gone
-                if self.is_pending(key, upload):
-                    raise
+            if not self._composed(names, key, upload, tag):
+                return
             for name in names if len(names) <= _COMPOSED_AT_ONCE else self._names_in(self._folder(key, upload)):
                 self._delete(name)
 
@@ -179,13 +176,24 @@ class GcsStore(PlacedStore):
         blob.metadata = {TAG: tag}
         blob.upload_from_string(data, content_type="application/octet-stream", timeout=self._timeout_s, **condition)
 
-    def _compose(self, names: Sequence[str], target: str, tag: str, *, aside: str) -> None:
+    def _composed(self, names: Sequence[str], key: str, upload: str, tag: str) -> bool:
+        """Whether it was done just now. If not, what is left may be all that there is: the sweep knows better."""
+        try:
+            done = _unless_absent(lambda: self._compose(names, self.place.key(key), tag, aside=self._folder(key, upload)))
+        except google.InternalServerError:  # so an emulator says that the parts are gone
+            if self.is_pending(key, upload):
+                raise
+            return False
+        return done is not None
+
+    def _compose(self, names: Sequence[str], target: str, tag: str, *, aside: str) -> str:
         """All at once up to the store's limit; more of them by way of objects aside, of which the last lacks nothing."""
         while len(names) > _COMPOSED_AT_ONCE:
             first = f"{aside}composed-{len(names):05d}"
             self._compose_few(names[:_COMPOSED_AT_ONCE], first, tag)
             names = [first, *names[_COMPOSED_AT_ONCE:]]
         self._compose_few(names, target, tag)
+        return target
 
     def _compose_few(self, names: Sequence[str], target: str, tag: str) -> None:
         blob = self._blob(target)

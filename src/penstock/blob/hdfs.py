@@ -8,10 +8,10 @@ directories. Source: Hadoop WebHDFS REST API; `FileContext.rename` with `Options
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from posixpath import normpath
 from typing import Any, ClassVar
 
 import requests
@@ -23,6 +23,7 @@ from penstock.blob.store import Found, Pending, RequestsEach
 from penstock.blob.trouble import Trouble
 from penstock.blob.webhdfs import RefusedError, WebHdfs, connect
 from penstock.bloburl import BlobUrl
+from penstock.errors import Usage
 from penstock.model import new_nonce
 
 OPTIONS = ("webhdfs", "user", "delegation_token", "staging", "attempts", "timeout_s")
@@ -172,8 +173,7 @@ class HdfsStore(PlacedStore):
         return path
 
     def _tagged_and_placed(self, path: str, key: str, tag: str) -> bytes:
-        with suppress(RefusedError):  # it has the tag from an earlier try; the rename tells whether the file is gone
-            self._hdfs.ask("PUT", "SETXATTR", path, _tagged(tag))
+        self._hdfs.ask("PUT", "SETXATTR", path, _tagged(tag))
         return self._place(path, key, how="NONE")
 
     def _place(self, path: str, key: str, *, how: str) -> bytes:
@@ -223,7 +223,19 @@ class HdfsStore(PlacedStore):
 def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:
     """The store at `place`. Raises Usage."""
     require_known(options, OPTIONS, place=place)
-    return HdfsStore(place=place, options=dict(options))
+    store = HdfsStore(place=place, options=dict(options))
+    staging = options.get("staging")
+    if staging is not None and (not staging.startswith("/") or _plain(staging).startswith(_plain(store._root))):
+        raise Usage(
+            f"The option 'staging' of {place} is {staging!r}, expected an absolute path outside of {store._root}, where "
+            "readers would see what is not published.",
+            remedy=f"Leave it out: then it is beside {store._root}. Or give a directory of its own on the same HDFS.",
+        )
+    return store
+
+
+def _plain(directory: str) -> str:
+    return f"/{normpath(directory).strip('/')}/"
 
 
 @lru_cache(maxsize=64)
@@ -243,7 +255,8 @@ def _found(key: str, status: Mapping[str, Any], *, tag: str | None = None) -> Fo
 
 
 def _tagged(tag: str) -> Mapping[str, str]:
-    return {"xattr.name": _XATTR, "xattr.value": f'"{tag}"', "flag": "CREATE"}
+    """Fine if it has the tag from an earlier try."""
+    return {"xattr.name": _XATTR, "xattr.value": f'"{tag}"', "flag": "CREATE,REPLACE"}
 
 
 def _unless(exceptions: "frozenset[str]", call: Any) -> bytes | None:

@@ -3,9 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar, TypeVar
+
+from typing_extensions import Self
 
 from penstock.blob.counting import asking
 from penstock.blob.trouble import Trouble, told
@@ -37,6 +39,11 @@ class PlacedStore(ABC):
     def url(self) -> str:
         """As `BlobStore.url`."""
         return str(self.place)
+
+    @property
+    def sending_once(self) -> Self:
+        """As `BlobStore.sending_once`."""
+        return replace(self, options={**self.options, "attempts": "1"})
 
     def read(self, key: str, *, start: int, length: int) -> bytes:
         """As `BlobStore.read`."""

@@ -82,6 +82,14 @@ class BlobStore(Protocol):
         """Whether the store refuses a request that was signed more than a quarter of an hour before it arrives."""
         ...
 
+    @property
+    def sending_once(self) -> "BlobStore":
+        """The same place, reached by a client that repeats nothing by itself: a repetition would be signed anew.
+
+        Only where `dates_requests`; elsewhere clients repeat as they do.
+        """
+        ...
+
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         """Create or replace a whole object, all at once."""
         ...

@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 import requests
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 from urllib3.util.retry import Retry
 
 from penstock.blob.http import CountedRequests
@@ -40,15 +41,18 @@ class WebHdfs:
     def ask(
         self, method: str, operation: str, path: str, query: "Mapping[str, str] | None" = None, *, body: bytes | None = None
     ) -> bytes:
-        """What the cluster answers to `operation` on the absolute `path`. Raises RefusedError, requests.RequestException."""
+        """What the cluster answers to `operation` on the absolute `path`. Raises RefusedError, requests.RequestException.
+
+        What may have changed something is not asked of another NameNode: a part would be appended twice.
+        """
         for number, endpoint in enumerate(self._endpoints, 1):
             try:
                 return self._ask_one(method, f"{endpoint}/webhdfs/v1{quote(path)}", {"op": operation, **(query or {})}, body)
             except RefusedError as refused:
                 if refused.exception not in _STANDBY or number == len(self._endpoints):
                     raise
-            except requests.ConnectionError:
-                if number == len(self._endpoints):
+            except requests.ConnectionError as broken:
+                if number == len(self._endpoints) or (method != "GET" and _may_have_been_sent(broken)):
                     raise
         raise AssertionError("there is at least one endpoint")
 
@@ -64,6 +68,11 @@ class WebHdfs:
 
     def _send(self, method: str, url: str, **what: Any) -> "requests.Response":
         return self._session.request(method, url, timeout=self._timeout_s, allow_redirects=False, **what)
+
+
+def _may_have_been_sent(broken: "requests.ConnectionError") -> bool:
+    reason = getattr(broken.args[0] if broken.args else None, "reason", None)
+    return not isinstance(reason, NewConnectionError | ConnectTimeoutError)
 
 
 def connect(endpoints: tuple[str, ...], options: Mapping[str, str]) -> WebHdfs:

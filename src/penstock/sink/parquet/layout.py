@@ -22,9 +22,14 @@ def file_name(attempt: Attempt, *, number: int, owner: str, compression: str, di
     return f"{directories}/{base}" if directories else base
 
 
+def attempt_of(name: str) -> Attempt | None:
+    """Who wrote a file; None if it is not Penstock's. Directories are values of the data, and may say anything."""
+    return Attempt.find(name.rpartition("/")[2])
+
+
 def order_of(name: str) -> tuple[Generation, BatchId] | None:
     """By which the files of an account are ordered, oldest first, as their decisions are; None for one that is not Penstock's."""
-    attempt = Attempt.find(name.rpartition("/")[2])
+    attempt = attempt_of(name)
     return None if attempt is None else (attempt.generation, attempt.batch_id)
 
 

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock.model import AccountName, Attempt, Publication, Staged
+from penstock.model import AccountName, Publication, Staged
+from penstock.sink.parquet.layout import attempt_of
 
 _STEM = re.compile(r"part-g\d+-b\d+-p\d+-t\d+-[0-9a-f]{16}-\d{5}")
 
@@ -45,7 +46,7 @@ class LedgerFiles:
 
     def is_forgotten(self, name: str) -> bool:
         """Whether the file belongs to a batch before the oldest one that the ledger retains."""
-        attempt = Attempt.find(name)
+        attempt = attempt_of(name)
         if attempt is None or self.oldest is None:
             return False
         oldest = self.oldest

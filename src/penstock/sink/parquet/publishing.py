@@ -61,9 +61,13 @@ class Share:
         )
 
     def _require_same_ledger(self, marker: Marker) -> None:
-        """What is marked has left the staging area, and one position is one batch: anything else is another ledger's doing."""
+        """What is marked has left the staging area, and one position is one batch: anything else is another ledger's doing.
+
+        A mark that is missing below a higher one may be of long ago: then a newer run owns the pipeline, and that will be told.
+        """
         batch, own = self.publication.batch, self.area.marker_of(self.publication.position)
-        same = own is None or (own.query_id == batch.query_id and own.batch_id == batch.batch_id)
+        told = None if own is None else (own.account, own.query_id, own.batch_id)
+        same = told == (self.account, batch.query_id, batch.batch_id)
         staged = [piece for piece in self.pieces if piece.inline is None]
         if same and not any(self.area.state(piece) is PieceState.STAGED for piece in staged):
             return

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.model import AccountName, AccountReport, Attempt, Problem, Publication, SinkReport, Totals
+from penstock.model import AccountName, AccountReport, Problem, Publication, SinkReport, Totals
 from penstock.sink.parquet.account import Area, StoredFile
-from penstock.sink.parquet.layout import is_parquet
+from penstock.sink.parquet.layout import attempt_of, is_parquet
 from penstock.sink.parquet.ledger_files import DecidedFile, LedgerFiles
 from penstock.sink.parquet.reading import Content, read_content
 
@@ -148,6 +148,6 @@ class _Examination:
 
     def _problem(self, name: str, told: str) -> Problem:
         decided = self._ledger.by_name.get((self._account, name))
-        attempt = Attempt.find(name)
+        attempt = attempt_of(name)
         batch_id = decided.publication.batch.batch_id if decided else attempt.batch_id if attempt else None
         return Problem(message=f"{name} {told}", account=self._account, file=name, batch_id=batch_id)

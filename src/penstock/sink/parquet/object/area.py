@@ -14,7 +14,7 @@ from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
 from penstock.faults import FaultPoint
 from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut, Waiting
 from penstock.sink.parquet.account import PieceState, StoredFile
-from penstock.sink.parquet.layout import is_hidden, is_owned
+from penstock.sink.parquet.layout import attempt_of, is_hidden, is_owned
 from penstock.sink.parquet.object.check import StoreCheck, check_store
 from penstock.sink.parquet.object.layout import mark_key, tag_of
 from penstock.sink.parquet.object.upload import ObjectUploads
@@ -142,7 +142,7 @@ class ObjectArea:
         """Uploads of this sink with their attempts, None for a mark left aside. Others judge theirs by their own ledgers."""
         newest = next(self.store.list(f"{self.folder}marks/", limit=1), None)
         for pending in self.store.pending(""):
-            attempt = Attempt.find(pending.key) if is_owned(pending.key, self.owner) else None
+            attempt = attempt_of(pending.key) if is_owned(pending.key, self.owner) else None
             if attempt is not None or self._is_unplaced(pending.key, newest):
                 yield pending, attempt
 
@@ -180,11 +180,12 @@ class ObjectArea:
         """Whether it was not there. Nothing is consumed by a put, and a late one must not bring back what maintenance removed.
 
         What stood still before its request was signed is seen here; after that, the store refuses a request that is too old.
+        So each request is sent once: the caller repeats it, and looks at the mark before.
         """
         with PUT.around():
             if time.monotonic() - self._looked_s > LOOKED_FOR_S:
                 self._require_same_mark(piece)
-            return self.store.put_if_absent(piece.name, data, tag=tag_of(piece.name))
+            return self.store.sending_once.put_if_absent(piece.name, data, tag=tag_of(piece.name))
 
     def _require_same_mark(self, piece: Staged) -> None:
         looked_s = time.monotonic()
