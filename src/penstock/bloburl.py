@@ -72,6 +72,8 @@ def parse(url: str) -> BlobUrl:
     if kind == "hdfs":
         return _checked(BlobUrl(kind=kind, bucket="", host=authority, prefix=prefix), url, fine=bool(authority) and not at)
     if kind == "az":
+        if "?" in url:
+            raise Usage(f"{_shown(url.partition('?')[0])} is followed by a query.", remedy="Give a SAS as the option sas_token.")
         found = BlobUrl(kind=kind, bucket=bucket, host=_azure_host(host), prefix=prefix)
         return _checked(found, url, fine=bool(bucket and found.host))
     return _checked(BlobUrl(kind=kind, bucket=authority, host="", prefix=prefix), url, fine=bool(authority) and not at)

@@ -17,6 +17,7 @@ from penstock.cli.check import _report as check_text
 from penstock.cli.operate import Recovery as RecoveryDone
 from penstock.cli.operate import Swept, _adoption_text, _recovery_text, _swept_text
 from penstock.cli.progress import JsonLines, Terminal, batch_line, summary_text
+from penstock.cli.table import Fitting
 from penstock.cli.verify import _text as verify_text
 from penstock.cli.verify import verdict
 from penstock.model import (
@@ -45,9 +46,21 @@ LAKE, WAREHOUSE = SinkName("lake"), SinkName("warehouse")
 
 
 def printed(value: RenderableType) -> list[str]:
+    return on_terminal(value, width=200)
+
+
+def on_terminal(value: RenderableType, *, width: int) -> list[str]:
     out = StringIO()
-    Console(file=out, width=200, highlight=False).print(value)
+    Console(file=out, width=width, highlight=False).print(value)
     return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def test_a_narrow_terminal_gets_fewer_columns_and_is_told_which() -> None:
+    ledger = Fitting(("position", "files", "size"), [(1, "12", "18.3 kB")], ("size", "files"))
+    assert on_terminal(ledger, width=24) == ["position  files     size", "─" * 24, "       1     12  18.3 kB"]
+    assert on_terminal(ledger, width=23)[:3] == ["position  files", "─" * 15, "       1     12"]
+    assert " ".join(on_terminal(ledger, width=23)[3:]) == "Not shown, for want of width: size."
+    assert "size, files" in on_terminal(ledger, width=11)
 
 
 def batch(**changes: Any) -> BatchProgress:
@@ -67,7 +80,7 @@ def batch(**changes: Any) -> BatchProgress:
 
 def test_a_batch_in_one_line() -> None:
     assert printed(batch_line(batch())) == [
-        "batch    7      1,500 rows     3,000 rows/s   500 ms   lake: 1,500 rows in 3 files   warehouse: 1,500 rows"
+        "batch    7    1,500 rows   3,000 rows/s  500 ms  lake: 1,500 rows in 3 files  warehouse: 1,500 rows"
     ]
 
 
@@ -90,7 +103,7 @@ def test_a_replayed_batch_says_that_nothing_was_written() -> None:
 def test_a_recovered_batch_says_where_it_was_missing() -> None:
     shares = {LAKE: SinkProgress(rows=10, files=1), WAREHOUSE: SinkProgress(already_committed=1)}
     assert printed(batch_line(batch(recovered=True, sinks=shares))) == [
-        "batch    7  recovered  decided by an earlier run, published now: lake: 10 rows in 1 file   warehouse: already committed"
+        "batch    7  recovered  decided by an earlier run, published now: lake: 10 rows in 1 file  warehouse: already committed"
     ]
 
 

@@ -43,7 +43,31 @@ def _in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOPE", raising=False)
 
 
+STORES_OR_DIRECTORIES = (
+    "This version supports directories on this machine or mounted on it: a path or file:///path, and stores: s3://bucket/prefix, "
+    "az://container@account/prefix, gs://bucket/prefix or hdfs://namenode:8020/prefix."
+)
 SINK_MISTAKES = [
+    (
+        lake("type: parquet", "accounts: {EWR: 'https://a.blob.core.windows.net/c/x?sig=geheim'}"),
+        "f.yaml:8: sinks.lake.accounts.EWR is at https://, which is not supported by this version.",
+        STORES_OR_DIRECTORIES,
+    ),
+    (
+        lake("type: parquet", "accounts: {EWR: 'az://c@a/x?sv=1&sig=geheim'}"),
+        "f.yaml:8: sinks.lake.accounts.EWR is no URL of a place at az://.",
+        "Give a SAS as the option sas_token.",
+    ),
+    (
+        lake("type: parquet", "accounts: {EWR: 's3//bucket/x'}"),
+        "f.yaml:8: sinks.lake.accounts.EWR begins with s3//, which is neither a URL nor likely a directory.",
+        "Write s3://, or ./s3//.",
+    ),
+    (
+        lake("type: parquet", "accounts: {EWR: 'gs:/bucket/x'}"),
+        "f.yaml:8: sinks.lake.accounts.EWR begins with gs:, which is neither a URL nor likely a directory.",
+        "Write gs://, or ./gs:.",
+    ),
     (
         lake("type: parquet", "accounts: {EWR: ./ewr}", "partiton_by: [month]"),
         "f.yaml:9: sinks.lake.partiton_by is not a known key.",

@@ -4,6 +4,7 @@ Uploads are blocks that are staged and not committed: invisible until `Put Block
 after the last one was staged, and cannot be removed before. Source: Azure Storage REST API, Put Block and Put Block List.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ _UNCHANGED = frozenset({429, 503})
 _MISSING = frozenset({"ContainerNotFound", "ContainerBeingDeleted", "ContainerDisabled"})
 _FORBIDDEN = frozenset({401, 403})
 _T = TypeVar("_T")
+logging.getLogger("azure").addHandler(logging.NullHandler())  # else every credential that was tried in vain is told on stderr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +146,8 @@ class AzureStore(PlacedStore):
 
     @property
     def _container(self) -> ContainerClient:
-        return _client(os.getpid(), self.place.host, self._settings).get_container_client(self.place.bucket)
+        with self._connecting():
+            return _client(os.getpid(), self.place.host, self._settings).get_container_client(self.place.bucket)
 
     def _range(self, key: str, start: int, length: int) -> bytes | None:
         return _unless_absent(lambda: bytes(self._blob(key).download_blob(offset=start, length=length).readall()))

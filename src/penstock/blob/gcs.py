@@ -156,7 +156,8 @@ class GcsStore(PlacedStore):
 
     @property
     def _bucket(self) -> Any:
-        return _client(os.getpid(), self._settings).bucket(self.place.bucket)
+        with self._connecting():
+            return _client(os.getpid(), self._settings).bucket(self.place.bucket)
 
     def _range(self, key: str, start: int, length: int) -> bytes | None:
         part = {"start": start, "end": start + length - 1, "timeout": self._timeout_s}

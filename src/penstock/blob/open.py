@@ -7,6 +7,7 @@ from typing import Any
 from penstock.blob.store import BlobStore
 from penstock.bloburl import BlobUrl, parse
 from penstock.errors import DependencyMissing
+from penstock.spec.secret import remember_options
 
 _STORES = {
     "az": ("penstock.blob.azure", "azure_store"),
@@ -21,6 +22,7 @@ _EXTRAS = {"s3": "s3", "az": "azure", "gs": "gcs", "hdfs": "hdfs"}
 def open_store(url: str, *, options: Mapping[str, Any] | None = None) -> BlobStore:
     """The store at `url`. Nothing is connected yet. Raises Usage, DependencyMissing."""
     place = parse(url)
+    remember_options(options or {})
     return _opener(place)(place, {name: str(value) for name, value in (options or {}).items()})
 
 

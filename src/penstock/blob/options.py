@@ -1,20 +1,35 @@
 """Options of an account's store, as the pipeline file gives them."""
 
+import difflib
 from collections.abc import Mapping
 
 from penstock.bloburl import BlobUrl
 from penstock.errors import Usage
+from penstock.spec.secret import redact
 
 _NUMBERS: Mapping[str, type[int] | type[float]] = {"attempts": int, "timeout_s": float}
+_ADDRESSES = frozenset({"endpoint", "webhdfs"})
 
 
 def require_known(options: Mapping[str, str], known: tuple[str, ...], *, place: BlobUrl) -> None:
-    """Raise Usage for an option that the store does not have, and for one that should be a number and is none."""
+    """Raise Usage for an option that the store does not have, and for one that should be a number or an address and is none."""
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
-        raise Usage(f"A place on {place.kind}:// has no option {unknown!r}.", remedy=f"It has {', '.join(known)}.")
+        close = difflib.get_close_matches(unknown, known, n=1)
+        meant = f"Did you mean {close[0]}? " if close else ""
+        raise Usage(f"{place} has no option {unknown!r}.", remedy=f"{meant}It has {', '.join(known)}.")
     for name in _NUMBERS.keys() & options.keys():
         _require_number(name, options[name], place=place)
+    for name in _ADDRESSES & options.keys():
+        _require_addresses(name, options[name], place=place)
+
+
+def _require_addresses(name: str, given: str, *, place: BlobUrl) -> None:
+    if not all(address.strip().startswith(("http://", "https://")) for address in given.split(",")):
+        raise Usage(
+            f"The option {name!r} of {place} is {redact(given)!r}, expected a URL.",
+            remedy="Write http://HOST:PORT or https://HOST.",
+        )
 
 
 def _require_number(name: str, given: str, *, place: BlobUrl) -> None:
@@ -25,4 +40,4 @@ def _require_number(name: str, given: str, *, place: BlobUrl) -> None:
         fine = False
     if not fine:
         what = "a whole number above 0" if kind is int else "a number above 0"
-        raise Usage(f"The option {name!r} of a place on {place.kind}:// is {given!r}, expected {what}.", remedy="Correct it.")
+        raise Usage(f"The option {name!r} of {place} is {given!r}, expected {what}.", remedy="Correct it.")

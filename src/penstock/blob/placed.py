@@ -12,6 +12,8 @@ from typing_extensions import Self
 from penstock.blob.counting import asking
 from penstock.blob.trouble import Trouble, told
 from penstock.bloburl import BlobUrl
+from penstock.errors import Usage
+from penstock.spec.secret import scrub
 
 TAG = "penstock"
 """Under this name a writer's tag is noted on an object."""
@@ -66,6 +68,19 @@ class PlacedStore(ABC):
     def _settings(self) -> tuple[tuple[str, str], ...]:
         """The options as a key under which clients are kept: making one takes a while."""
         return tuple(sorted(self.options.items()))
+
+    @contextmanager
+    def _connecting(self) -> Iterator[None]:
+        """Around the making of a client, which reads options and credentials and asks no store."""
+        refusals: tuple[type[Exception], ...] = (*self.failures, ValueError, OSError)
+        try:
+            yield
+        except refusals as cause:
+            reason = scrub((str(cause).splitlines() or [type(cause).__name__])[0])
+            raise Usage(
+                f"No connection to {self.place} can be made: {reason.rstrip('.')}.",
+                remedy="Correct the account's options, or give it credentials: docs/howto says which there are.",
+            ) from cause
 
     @contextmanager
     def _told(self, act: str, key: str, *, changes: bool = False) -> Iterator[None]:

@@ -19,6 +19,7 @@ from botocore.exceptions import (
     ConnectTimeoutError,
     EndpointConnectionError,
     NoCredentialsError,
+    ParamValidationError,
     PartialCredentialsError,
     ProfileNotFound,
 )
@@ -158,7 +159,8 @@ class S3Store(PlacedStore):
 
     @property
     def _client(self) -> Any:
-        return _client(os.getpid(), self._settings)
+        with self._connecting():
+            return _client(os.getpid(), self._settings)
 
     def _range(self, key: str, start: int, length: int) -> bytes | None:
         asked = f"bytes={start}-{start + length - 1}"
@@ -184,6 +186,8 @@ class S3Store(PlacedStore):
             return Trouble.unchanged(reason) if code in _UNCHANGED else Trouble.unknown(reason)
         if isinstance(cause, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
             return Trouble.credentials(reason)
+        if isinstance(cause, ParamValidationError):
+            return Trouble.missing("no bucket can have this name")
         reached = not isinstance(cause, EndpointConnectionError | ConnectTimeoutError)
         return Trouble.unknown(reason) if reached else Trouble.unchanged(reason)
 

@@ -1,9 +1,15 @@
 """What went wrong with a store, as the error that the caller can act on."""
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable
+from penstock.spec.secret import scrub
+
+_QUERY = re.compile(r"(?<=\S)\?\w[\w.~%+&=/;,@!$*-]*")
+"""Of a request's URL: long, of no use to people, and some clients write credentials there."""
+_AGAIN = "Try again; if it stays so, look at the network, the account's URL and its options."
 
 
 class _Kind(Enum):
@@ -43,7 +49,7 @@ class Trouble:
 
 def told(trouble: Trouble, *, act: str, where: str, changes: bool) -> PenstockError:
     """The error for a failed attempt to `act` on `where`; `changes`: the operation was to change something."""
-    message = f"Could not {act} {where}: {trouble.reason.rstrip('.')}."
+    message = f"Could not {act} {where}: {scrub(_QUERY.sub('', trouble.reason)).rstrip('.')}."
     if trouble.kind is _Kind.CREDENTIALS:
         return Failed(
             message,
@@ -53,4 +59,4 @@ def told(trouble: Trouble, *, act: str, where: str, changes: bool) -> PenstockEr
         return Failed(message, remedy="Create the bucket or container, or correct the account's URL, then start again.")
     if trouble.kind is _Kind.UNKNOWN and changes:
         return OutcomeUnknown(message, remedy="Try again: the store is looked at first.")
-    return Retryable(message, remedy="Try again.")
+    return Retryable(message, remedy=_AGAIN)

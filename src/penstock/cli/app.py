@@ -23,6 +23,7 @@ app = typer.Typer(
     name="penstock",
     help="Exactly-once delivery from PySpark Structured Streaming into any number of sinks, with proof.",
     add_completion=True,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -79,7 +79,7 @@ def _heaps(found: "Diagnosis") -> Iterator[tuple[object, ...]]:
 
 
 def _oldest(heap: "Heap") -> str | None:
-    return None if heap.oldest_batch is None else f"batch {heap.oldest_batch} of generation {heap.oldest_generation}"
+    return None if heap.oldest_batch is None else f"batch {heap.oldest_batch}, generation {heap.oldest_generation}"
 
 
 def _advice(found: "Diagnosis", *, pending: bool) -> "Iterator[Text]":

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from penstock.observe.history import HistoryRow
 
 _SHOWN = 20
+_DISPENSABLE = ("size", "files", "publish", "stage")
+"""What a narrow terminal goes without, first to last."""
 
 
 def history(
@@ -43,15 +45,16 @@ def offsets(
 
 
 def _table(rows: "Sequence[HistoryRow]") -> "RenderableType":
-    from penstock.cli.table import table
+    from penstock.cli.table import Fitting
 
     if not rows:
         return "The ledger is empty."
     columns = ("position", "entry", "written", "batch", "rows", "files", "size", "stage", "publish")
     requests = [_requests(row) for row in rows]
     if not any(requests):
-        return table(columns, map(_row, rows))
-    return table((*columns, "requests"), ((*_row(row), told) for row, told in zip(rows, requests, strict=True)))
+        return Fitting(columns, [_row(row) for row in rows], _DISPENSABLE)
+    told = [(*_row(row), asked) for row, asked in zip(rows, requests, strict=True)]
+    return Fitting((*columns, "requests"), told, _DISPENSABLE)
 
 
 def _requests(row: "HistoryRow") -> str | None:
@@ -82,7 +85,7 @@ def _batch(rows: "Sequence[HistoryRow]") -> "RenderableType":
 
 
 def _sinks(row: "HistoryRow") -> "RenderableType":
-    from penstock.cli.table import table
+    from penstock.cli.table import Fitting
 
     lines = [
         (
@@ -98,7 +101,8 @@ def _sinks(row: "HistoryRow") -> "RenderableType":
         for sink, accounts in row.accounts.items()
         for account, totals in accounts.items()
     ]
-    return table(("sink", "account", "rows", "files", "size", "in decision", "staged", "digest"), lines)
+    columns = ("sink", "account", "rows", "files", "size", "in decision", "staged", "digest")
+    return Fitting(columns, lines, ("digest", "size"))
 
 
 def _offsets(row: "HistoryRow") -> "RenderableType":

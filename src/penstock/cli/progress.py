@@ -146,7 +146,7 @@ def _batch_text(progress: "BatchProgress") -> "Text":
     if progress.recovered:
         return head.append("recovered", "yellow").append(_rest(progress, "  decided by an earlier run, published now: "))
     spent_ms = progress.stage_ms + progress.decide_ms + progress.publish_ms
-    speed = f"{words.counted(progress.rows_in, 'row'):>14} {progress.rows_per_s:>9,.0f} rows/s {words.duration(spent_ms):>8}   "
+    speed = f"{words.counted(progress.rows_in, 'row'):>12} {progress.rows_per_s:>7,.0f} rows/s {words.duration(spent_ms):>7}  "
     return head.append(speed).append(_shares(progress.sinks))
 
 
@@ -155,7 +155,7 @@ def _rest(progress: "BatchProgress", text: str) -> str:
 
 
 def _shares(sinks: "Mapping[Any, SinkProgress]") -> str:
-    return "   ".join(f"{name}: {_share(share)}" for name, share in sinks.items())
+    return "  ".join(f"{name}: {_share(share)}" for name, share in sinks.items())
 
 
 def _share(share: "SinkProgress") -> str:

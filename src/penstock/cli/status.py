@@ -109,7 +109,7 @@ def _published(found: "Status") -> str | None:
         return None
     if found.unsettled is None:
         return "everything"
-    return f"everything before batch {found.unsettled}; that one now, or by the next start or `penstock recover`"
+    return f"everything before batch {found.unsettled}; of that one `penstock doctor` tells"
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,8 +1,10 @@
 """Plain tables for people: a heading, columns, numbers to the right."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -11,15 +13,47 @@ _NUMBERS = frozenset(
     | {"requests", "in decision", "staged"}
 )
 
+_ANY_WIDTH = 10_000
+
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
     """A table of `rows`; cells are shown as they are, never read as markup."""
-    made = Table(*(), box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False, show_edge=False)
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
     for column in columns:
         made.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row))
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """As `table`; where the terminal is too narrow, columns are left out, in the order of `dispensable`, and named below."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    dispensable: Sequence[str]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        without = range(len(self.dispensable) + 1)
+        made = [self._without(self.dispensable[:number]) for number in without]
+        widths = [console.measure(each, options=options.update(max_width=_ANY_WIDTH)).maximum for each in made]
+        left_out = next((number for number in without if widths[number] <= options.max_width), len(self.dispensable))
+        yield made[left_out]
+        if left_out:
+            yield Text(f"Not shown, for want of width: {', '.join(self.dispensable[:left_out])}.", "dim")
+
+    def _without(self, names: Sequence[str]) -> Table:
+        kept = [index for index, column in enumerate(self.columns) if column not in names]
+        return table([self.columns[index] for index in kept], [[row[index] for index in kept] for row in self.rows])
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> Table:

@@ -108,6 +108,7 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
         case = _Case(plan=plan, ledger=ledger, tail=tail, newest=newest)
         known = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=None)
         sinks = sinks_of(plan)
+        states = tuple(state for sink in sinks for state in _states(sink, case))
         return Diagnosis(
             pipeline=plan.pipeline,
             ledger=ledger.location,
@@ -116,12 +117,16 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
             owner=known.owner,
             position=None if newest is None else newest.position,
             batch_id=None if newest is None else decision_in(newest).batch.batch_id,
-            accounts=tuple(state for sink in sinks for state in _states(sink, case)),
-            findings=(
-                *(found for sink in sinks if isinstance(sink, Telling) for found in sink.lifecycle()),
-                *ledger_lifecycle(plan),
-            ),
+            accounts=states,
+            findings=(*(found for sink in sinks for found in _lifecycle(sink, states)), *ledger_lifecycle(plan)),
         )
+
+
+def _lifecycle(sink: Sink, states: Sequence[AccountState]) -> Iterator[Finding]:
+    """What a sink's stores delete by themselves; only warnings while an account is unreachable."""
+    reached = not any(state.sink == sink.name and state.state == "unreachable" for state in states)
+    if isinstance(sink, Telling):
+        yield from (found for found in sink.lifecycle() if reached or found.warns)
 
 
 def ledger_lifecycle(plan: DeliveryPlan) -> Sequence[Finding]:

@@ -10,6 +10,7 @@ from penstock.checkpoint.inspection import inspect_files
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.diskreason import trouble_in
 from penstock.errors import BatchFailed, CheckpointDamaged, CheckpointMissing, Failed, Fenced, PenstockError
+from penstock.sparkconnector import connector_remedy
 from penstock.sparkerror import read_spark_failure
 
 _FENCING = (
@@ -40,6 +41,10 @@ def from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "run") ->
     known = from_text(text)
     if known is not None:
         return known
+    connector = connector_remedy(text)
+    if connector is not None:
+        lacks = read_spark_failure(text).message.rpartition(": ")[2]
+        return Failed(f"Spark could not {doing} the query, since it lacks a connector: {lacks}.", remedy=connector)
     said, seen, damage = read_spark_failure(text), trouble_in(checkpoint.location), _damage_of(checkpoint)
     if seen is not None:
         return Failed(

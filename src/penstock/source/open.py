@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import DependencyMissing, Usage
 from penstock.model import SourceName
 from penstock.source.formats import BINARY_FILE_SCHEMA, INFERENCE_CONF, is_file_format, needs_schema, unknown_format
+from penstock.sparkconnector import connector_remedy
 from penstock.sparkerror import SparkError, read_spark_error
 from penstock.spec.source import Source
 
@@ -109,7 +110,7 @@ def _explained(name: str, source: Source, said: SparkError) -> Usage | Dependenc
         )
     return Usage(
         f"sources.{name} ({source.table or source.format}) cannot be opened: {said.sentence}",
-        remedy="Correct the source's settings.",
+        remedy=connector_remedy(said.message) or "Correct the source's settings.",
     )
 
 

@@ -18,6 +18,9 @@ from penstock.spec.secret import remember
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(//)?")
 _SUPPORTED = "This version supports directories on this machine or mounted on it: a path or file:///path"
+_STORES = ", and stores: s3://bucket/prefix, az://container@account/prefix, gs://bucket/prefix or hdfs://namenode:8020/prefix"
+_HALF_A_SCHEME = re.compile(r"(?i)(s3a?|gs|az|abfss?|wasbs|hdfs|https?)(:|//)")
+"""A URL with a slip of the pen, which would be a directory of that name."""
 _SQLITE = "sqlite:///"
 
 
@@ -83,6 +86,11 @@ def _directory(value: str, info: ValidationInfo, *, also: str = "") -> str:
         return _file_path(value, info)
     if scheme(value):
         raise wrong(f"is at {scheme(value)}://, which is not supported by this version", remedy=f"{_SUPPORTED}{also}.")
+    half = _HALF_A_SCHEME.match(value)
+    if half:
+        raise wrong(
+            f"begins with {half[0]}, which is neither a URL nor likely a directory", remedy=f"Write {half[1]}://, or ./{half[0]}."
+        )
     return _absolute(value, info)
 
 
@@ -91,7 +99,7 @@ def _own_directory(value: str, info: ValidationInfo) -> str:
 
 
 def _account_url(value: str, info: ValidationInfo) -> str:
-    return _blob_url(value) if is_blob(value) else f"file://{_directory(value, info)}"
+    return _blob_url(value) if is_blob(value) else f"file://{_directory(value, info, also=_STORES)}"
 
 
 def _blob_url(value: str) -> str:

@@ -46,8 +46,8 @@ def _redact_query(found: re.Match[str]) -> str:
 
 
 def looks_secret(name: str) -> bool:
-    """Whether an option of this name holds a credential."""
-    return _SECRET_NAME.search(name) is not None
+    """Whether an option of this name holds a credential, and not where one is kept."""
+    return _SECRET_NAME.search(name) is not None and not name.lower().endswith("_file")
 
 
 def shown_text(text: str, *, name: str = "") -> str:

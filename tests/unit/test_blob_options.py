@@ -1,0 +1,75 @@
+"""Options and URLs of stores that cannot work, as they are told before anything is asked; and what no message may show."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from penstock.blob.open import open_store
+from penstock.blob.trouble import Trouble, told
+from penstock.errors import PenstockError, Usage
+
+PLACES = {
+    "s3": "s3://bucket/table",
+    "az": "az://container@account/table",
+    "gs": "gs://bucket/table",
+    "hdfs": "hdfs://namenode:8020/table",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said", "remedy"),
+    [
+        ("s3", {"regoin": "us-east-1"}, "s3://bucket/table has no option 'regoin'.", "Did you mean region?"),
+        ("s3", {"endpoint": "127.0.0.1:9000"}, "'127.0.0.1:9000', expected a URL.", "Write http://HOST:PORT"),
+        ("az", {"endpoint": "host/account"}, "'host/account', expected a URL.", "Write http://HOST:PORT"),
+        ("gs", {"endpoint": "host:1"}, "'host:1', expected a URL.", "Write http://HOST:PORT"),
+        ("hdfs", {"webhdfs": "http://a:1,b:1"}, "'http://a:1,b:1', expected a URL.", "Write http://HOST:PORT"),
+        ("hdfs", {"attempts": "many"}, "The option 'attempts' of hdfs://namenode:8020/table is 'many'", "Correct it."),
+    ],
+)
+def test_an_option_that_cannot_work(kind: str, options: Mapping[str, str], said: str, remedy: str) -> None:
+    with pytest.raises(Usage) as caught:
+        open_store(PLACES[kind], options=options)
+    assert said in caught.value.message
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        ("s3", {"addressing_style": "paht", "region": "us-east-1"}, "S3 addressing style paht is invalid."),
+        ("s3", {"profile": "nobody-of-this-name"}, "profile (nobody-of-this-name) could not be found"),
+        ("az", {"connection_string": "nonsense"}, "Connection string is either blank or malformed."),
+        ("gs", {"credentials_file": "/no/such/key.json"}, "No such file or directory: '/no/such/key.json'"),
+    ],
+)
+def test_a_client_that_cannot_be_made(kind: str, options: Mapping[str, str], said: str) -> None:
+    with pytest.raises(Usage) as caught:
+        open_store(PLACES[kind], options=options).get("x")
+    assert caught.value.message.startswith(f"No connection to {PLACES[kind]} can be made: ")
+    assert said in caught.value.message
+    assert caught.value.remedy.startswith("Correct the account's options")
+
+
+def test_a_name_that_no_bucket_can_have() -> None:
+    store = open_store("s3://no bucket/x", options={"region": "us-east-1", "access_key_id": "a", "secret_access_key": "b"})
+    with pytest.raises(PenstockError, match="no bucket can have this name"):
+        store.get("x")
+
+
+def test_a_request_is_told_without_its_query() -> None:
+    error = told(
+        Trouble.unchanged("404 GET http://host/b/o?prefix=x%2F&sig=geheim%2Fnis: Not Found"),
+        act="list",
+        where="gs://b/x",
+        changes=False,
+    )
+    assert error.message == "Could not list gs://b/x: 404 GET http://host/b/o: Not Found."
+
+
+def test_a_token_never_gets_into_a_message() -> None:
+    options = {"webhdfs": "http://127.0.0.1:1", "attempts": "1", "delegation_token": "GEHEIM/TOKEN=="}
+    with pytest.raises(PenstockError) as caught:
+        open_store(PLACES["hdfs"], options=options).get("x")
+    assert "127.0.0.1" in caught.value.message
+    assert "GEHEIM" not in str(caught.value)
