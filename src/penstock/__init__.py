@@ -12,6 +12,7 @@ _HOMES = {
     "Parquet": "penstock.spec.sink",
     "PenstockError": "penstock.errors",
     "Pipeline": "penstock.run.pipeline",
+    "Postgres": "penstock.spec.sink",
     "PythonSink": "penstock.spec.sink",
     "Query": "penstock.run.query",
     "Sqlite": "penstock.spec.sink",
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.run.delivery import Delivery
     from penstock.run.pipeline import Pipeline
     from penstock.run.query import Query
-    from penstock.spec.sink import Console, Memory, Parquet, PythonSink, Sqlite
+    from penstock.spec.sink import Console, Memory, Parquet, Postgres, PythonSink, Sqlite
 
 __all__ = [
     "Console",
@@ -31,6 +32,7 @@ __all__ = [
     "Parquet",
     "PenstockError",
     "Pipeline",
+    "Postgres",
     "PythonSink",
     "Query",
     "Sqlite",
