@@ -140,6 +140,15 @@ def test_a_marker_that_was_removed_is_told(target):
     assert content(table) == Counter()
 
 
+def test_a_marker_that_was_removed_is_not_made_anew_beside_its_batches(target):
+    table = target()
+    table.put(table.sink(), [(1, "a")], batch_id=0)
+    table.sql("DELETE FROM penstock_marker")
+    with pytest.raises(Refused, match="is gone from penstock_marker, but its batches up to position 2"):
+        table.sink()
+    assert content(table) == Counter([(1, "a")])
+
+
 # --- who may publish
 
 

@@ -9,9 +9,9 @@ from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Format
 
-from penstock.errors import Failed, GuaranteeTooWeak, PublishFailed, Refused, Usage
+from penstock.errors import Failed, GuaranteeTooWeak, PublishFailed, Refused, Retryable, Usage
 from penstock.sink.postgres import statements as sql
-from penstock.sink.postgres.trouble import trouble
+from penstock.sink.postgres.trouble import Conflict, trouble
 from penstock.sink.table.target import NotStoredError
 
 LOCK_TIMEOUT_S = 30.0
@@ -87,12 +87,15 @@ class Database:
                 connection.close()
 
     @contextmanager
-    def told(self, kind: type[Failed] = PublishFailed) -> Iterator[None]:
-        """Raise PostgreSQL's errors as Retryable, as `kind`, or as Conflict."""
+    def told(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
+        """Raise PostgreSQL's errors as Retryable or as `kind`; those of a caller that runs it again at once as Conflict."""
         try:
             yield
         except psycopg.Error as cause:
-            raise trouble(cause, self.place, kind) from cause
+            told = trouble(cause, self.place, kind)
+            if isinstance(told, Conflict) and not runs_again:
+                raise Retryable(f"{self.place} rolled back: {told}.", remedy="Try again.") from cause
+            raise told from cause
 
     def _open(self) -> Connection:
         # Without prepared statements: a staging table is dropped and made again under the same name.

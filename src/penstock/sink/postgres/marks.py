@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 
 from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Publication, SinkName
+from penstock.model import PipelineName, Position, Publication, SinkName
 from penstock.sink.postgres.database import Connection
 from penstock.sink.postgres.statements import OwnStatements
 from penstock.sink.table.marker import (
@@ -46,6 +46,11 @@ class PostgresMarks:
         """Every pipeline and sink whose marker names that table."""
         rows = self._connection.execute(self._own.owners, (table,)).fetchall()
         return [(PipelineName(pipeline), SinkName(sink)) for pipeline, sink in rows]
+
+    def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
+        """The last position that the batches remember."""
+        row = self._connection.execute(self._own.newest_batch, (pipeline, sink)).fetchone()
+        return None if row is None or row[0] is None else Position(row[0])
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
         """What was published at that position."""

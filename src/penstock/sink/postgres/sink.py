@@ -149,7 +149,7 @@ class PostgresSink:
             connection = self._database.writable(Failed)
             if schema is None:
                 return
-            with self._told(Failed), PREPARE.around(error=cut_off, lost=cut_off):
+            with self._database.told(Failed), PREPARE.around(error=cut_off, lost=cut_off):
                 self._database.begin(connection)
                 self._admission = prepare_table(
                     connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
@@ -218,7 +218,7 @@ class PostgresSink:
     def _publish_once(self, publication: Publication) -> Published:
         with self._dropping_on_error():
             connection = self._database.writable()
-            with self._database.told():
+            with self._database.told(runs_again=True):
                 with BEGIN.around(error=cut_off, lost=cut_off):
                     self._database.begin(connection)
                 published = self._apply(connection, publication)
@@ -271,15 +271,6 @@ class PostgresSink:
         if shape_of(connection, *split_name(self._target.table)) is None:
             raise NotStoredError("it is gone")
         return marker.before if marker.schema is None else content_of(connection, arrow_schema(marker.schema), self._target)
-
-    @contextmanager
-    def _told(self, kind: type[Failed]) -> Iterator[None]:
-        """As `Database.told`, for what is not run again by itself."""
-        try:
-            with self._database.told(kind):
-                yield
-        except Conflict as conflict:
-            raise Retryable(f"{self._database.place} rolled back: {conflict}.", remedy="Try again.") from conflict
 
     @contextmanager
     def _dropping_on_error(self) -> Iterator[None]:

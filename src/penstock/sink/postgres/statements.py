@@ -142,6 +142,11 @@ class OwnStatements:
         return self._of("SELECT pipeline, sink FROM {marker} WHERE table_name = %s ORDER BY pipeline, sink")
 
     @property
+    def newest_batch(self) -> Composed:
+        """The last position of one sink."""
+        return self._of("SELECT max(position) FROM {batch} WHERE pipeline = %s AND sink = %s")
+
+    @property
     def read_batch(self) -> Composed:
         """What was published at a position."""
         return self._of(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Publication, SinkName
+from penstock.model import PipelineName, Position, Publication, SinkName
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.database import broken_disk
 from penstock.sink.table.marker import (
@@ -39,6 +39,11 @@ class SqliteMarks:
     def owners(self, table: str) -> Sequence[tuple[PipelineName, SinkName]]:
         """Every pipeline and sink whose marker names that table, in upper or lower case."""
         return self._cursor.execute(sql.OWNERS, (table,)).fetchall()
+
+    def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
+        """The last position that the batches remember."""
+        position: Position | None = self._cursor.execute(sql.NEWEST_BATCH, (pipeline, sink)).fetchone()[0]
+        return position
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
         """What was published at that position."""

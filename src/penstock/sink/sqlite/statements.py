@@ -64,6 +64,8 @@ INSERT OR REPLACE INTO main.penstock_marker (
 )
 """
 
+NEWEST_BATCH = "SELECT max(position) FROM main.penstock_batch WHERE pipeline = ? AND sink = ?"
+
 READ_BATCH = """
 SELECT query_id, batch_id, offsets, rows, digest FROM main.penstock_batch
 WHERE pipeline = :pipeline AND sink = :sink AND position = :position

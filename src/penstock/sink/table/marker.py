@@ -57,6 +57,10 @@ class Marks(Protocol):
         """Every pipeline and sink whose marker names that table."""
         ...
 
+    def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
+        """The last position that was published, as the batches remember it apart from the marker; None if there is none."""
+        ...
+
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
         """What `identity` was when the publication's position was published, None if that is not known any more."""
         ...

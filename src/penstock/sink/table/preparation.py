@@ -30,6 +30,7 @@ def prepare_marker(
     marker = marks.read(pipeline, sink)
     if marker is None:
         _require_unowned(marks, pipeline, sink, target.table)
+        _require_never_marked(marks, pipeline, sink, target.table)
         before = Totals() if target.write == "replace" else _before(content, target)
         marks.write(
             TableMarker(pipeline=pipeline, sink=sink, table_name=target.table, write=target.write, schema=schema, before=before)
@@ -50,6 +51,17 @@ def _require_unowned(marks: Marks, pipeline: PipelineName, sink: SinkName, table
                 f"Table {table!r} is filled by sink {owner[1]!r} of pipeline {owner[0]!r}, so it could be proved for neither.",
                 remedy="Give every sink a table of its own and join them by a view.",
             )
+
+
+def _require_never_marked(marks: Marks, pipeline: PipelineName, sink: SinkName, table: str) -> None:
+    """A new marker beside the old batches would have the newest one published once more."""
+    position = marks.newest_batch(pipeline, sink)
+    if position is not None:
+        raise Refused(
+            f"The marker of sink {sink!r} is gone from penstock_marker, but its batches up to position {position} are in "
+            f"penstock_batch, and their rows in table {table!r}.",
+            remedy="Restore penstock_marker from a backup; or give the sink another name, to fill a new table from here on.",
+        )
 
 
 def _before(content: Callable[[], Totals], target: Target) -> Totals:
