@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ class PostgresServer:
         command = [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port)]
         command += [part for setting in settings for part in ("-c", setting)]
         log = self._directory / "postgres.log"
-        self._process = started(command, port=self.port, log=log, start_new_session=True, **self._rights)
+        self._process = started(command, port=self.port, log=log, **self._rights)
         deadline = time.monotonic() + START_S
         ask = [str(self._binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         while subprocess.run(ask, check=False).returncode:
@@ -76,7 +76,7 @@ class PostgresServer:
             time.sleep(_LOOK_S)
 
     def kill(self) -> None:
-        """SIGKILL of the server and all of its processes at once."""
+        """SIGKILL of the server and all of its processes."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
@@ -85,11 +85,17 @@ class PostgresServer:
 
     def _end(self, by: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
-            if by is signal.SIGKILL:
-                os.killpg(self._process.pid, by)
-            else:
-                self._process.send_signal(by)
+            self._process.send_signal(by)
             self._process.wait()
+        while left := self._sessions():
+            for process in left:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(_LOOK_S)
+
+    def _sessions(self) -> list[int]:
+        """Processes of the server that outlive it for a moment, and keep the next one from starting: each is a session leader."""
+        return [int(link.parent.name) for link in Path("/proc").glob("[0-9]*/cwd") if _leads_to(link, self._data)]
 
     def database(self, name: str) -> str:
         """The URL of an empty database that belongs to the role."""
@@ -106,6 +112,13 @@ class PostgresServer:
 
         url = f"postgresql://{ADMIN}:{ADMIN_PASSWORD}@127.0.0.1:{self.port}/{database}"
         return psycopg.connect(url, autocommit=True)
+
+
+def _leads_to(link: Path, directory: Path) -> bool:
+    try:
+        return os.readlink(link) == str(directory)
+    except OSError:
+        return False
 
 
 def _rights_of_a_user(directory: Path) -> Mapping[str, Any]:
