@@ -73,4 +73,12 @@ MUTANTS_OF_POSTGRES = (
         replace='SQL("min")',
         tests=(f"{OF_TABLES}::test_keys_that_come_again_and_again",),
     ),
+    Mutant(
+        bug=17,
+        name="a-row-that-came-in-meanwhile-is-replaced-uncounted",
+        file=MOVE,
+        find="    if row[1] != replaced.rows:\n",
+        replace="    if row[1] < replaced.rows:\n",
+        tests=(f"{OF_PUBLISHING}::test_a_key_that_another_session_inserts_meanwhile_is_counted_anew",),
+    ),
 )

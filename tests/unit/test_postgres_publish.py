@@ -17,6 +17,7 @@ from penstock import faults
 from penstock.errors import (
     ContentConflict,
     Failed,
+    GuaranteeTooWeak,
     LedgerMismatch,
     OutcomeUnknown,
     PublishFailed,
@@ -198,6 +199,18 @@ def test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits(tar
     assert table.sql("SELECT count(*) FROM t") == [(1000,)]
 
 
+def test_a_driver_that_stands_still_in_its_transaction_loses_it(target, monkeypatch):
+    monkeypatch.setattr("penstock.sink.postgres.database.IDLE_TIMEOUT_S", 0.2)
+    table = target()
+    zombie, sink = table.sink(), table.sink()
+    publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
+    faults.arm("postgres.mark=stall:1")
+    with pytest.raises(Retryable, match="idle-in-transaction timeout"):
+        zombie.publish(publication)
+    assert not sink.publish(publication).already
+    assert zombie.publish(publication).already
+
+
 # --- answers that are lost
 
 
@@ -322,6 +335,22 @@ def test_a_deadlock_is_run_again_and_counted(target):
     assert content(table) == Counter([(1, "b")])
 
 
+@pytest.mark.parametrize(("write", "shown"), [("upsert", "b"), ("insert_if_absent", "theirs")])
+def test_a_key_that_another_session_inserts_meanwhile_is_counted_anew(target, write, shown):
+    table = target(write=write, key=["id"], lock_timeout_s=60)
+    sink = table.sink()
+    publication = table.decided_but_not_published(sink, [(5, "b"), (6, "c")], batch_id=0)
+    with table.rig.connection() as other, ThreadPoolExecutor(1) as pool:
+        other.execute("BEGIN")
+        other.execute("INSERT INTO t VALUES (5, 'theirs')")
+        publishing = pool.submit(sink.publish, publication)
+        _await_lock(table)
+        other.execute("COMMIT")
+        assert not publishing.result().already
+    assert sink.conflicts == 1
+    assert content(table) == Counter([(5, shown), (6, "c")])
+
+
 def _await_lock(table):
     waiting = threading.Event()
     while not table.sql("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"):
@@ -369,3 +398,39 @@ def test_a_server_that_will_not_let_us_in_is_told_without_the_password(target):
         assert not finding.ok
         assert said in finding.message
         assert not [secret for secret in ("geheimes-wort", "s3cret") if secret in str(told.value) + finding.message]
+
+
+def test_a_server_that_loses_what_it_acknowledged_is_refused(target):
+    table = target()
+    with table.rig.running.admin() as admin:
+        _set_fsync(admin, "off")
+        try:
+            with pytest.raises(GuaranteeTooWeak, match="runs with fsync = off"):
+                table.sink()
+        finally:
+            _set_fsync(admin, "on")
+    table.sink()
+
+
+def _set_fsync(admin, value):
+    admin.execute(f"ALTER SYSTEM SET fsync = {value}")
+    admin.execute("SELECT pg_reload_conf()")
+    waiting = threading.Event()
+    while admin.execute("SHOW fsync").fetchone() != (value,):
+        waiting.wait(0.01)
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused(target):
+    table = target()
+    with table.rig.running.admin() as admin:
+        admin.execute(f"CREATE DATABASE {table.rig.name}_latin ENCODING 'LATIN1' TEMPLATE template0 OWNER penstock")
+    sink = table.rig.make(url=table.rig.running.url(f"{table.rig.name}_latin"))
+    with pytest.raises(Refused, match="has the encoding LATIN1"):
+        sink.prepare(pipeline=PIPELINE, schema=table.rig.schema)
+
+
+def test_a_role_that_cannot_stage_is_refused(target):
+    table = target()
+    table.sql(f"REVOKE TEMPORARY ON DATABASE {table.rig.name} FROM penstock, PUBLIC")
+    with pytest.raises(Refused, match="may not create temporary tables"):
+        table.sink()
