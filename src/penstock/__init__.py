@@ -12,6 +12,7 @@ _HOMES = {
     "Parquet": "penstock.spec.sink",
     "PenstockError": "penstock.errors",
     "Pipeline": "penstock.run.pipeline",
+    "Postgres": "penstock.spec.sink",
     "PythonSink": "penstock.spec.sink",
     "Query": "penstock.run.query",
     "Reading": "penstock.run.reading",
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.run.pipeline import Pipeline
     from penstock.run.query import Query
     from penstock.run.reading import Reading, read
-    from penstock.spec.sink import Console, Memory, Parquet, PythonSink, Sqlite
+    from penstock.spec.sink import Console, Memory, Parquet, Postgres, PythonSink, Sqlite
 
 __all__ = [
     "Console",
@@ -34,6 +35,7 @@ __all__ = [
     "Parquet",
     "PenstockError",
     "Pipeline",
+    "Postgres",
     "PythonSink",
     "Query",
     "Reading",

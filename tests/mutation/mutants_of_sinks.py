@@ -7,8 +7,9 @@ MEMORY = "src/penstock/sink/memory.py"
 MODEL = "src/penstock/model.py"
 PARQUET = "src/penstock/sink/parquet/publishing.py"
 SPOOL_WRITER = "src/penstock/sink/spool/writer.py"
-SQLITE = "src/penstock/sink/sqlite/publication.py"
+SQLITE_MARKS = "src/penstock/sink/sqlite/marks.py"
 SQLITE_SINK = "src/penstock/sink/sqlite/sink.py"
+TABLE = "src/penstock/sink/table/publication.py"
 
 OF_FIRST_BATCH = "tests/conformance/test_first_batch_crashes.py::test_the_first_batch_survives"
 OF_MEMORY = "tests/conformance/test_memory_conformance.py::TestMemory"
@@ -49,8 +50,8 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=2,
         name="a-table's-position-is-compared-across-ledgers",
-        file=SQLITE,
-        find="        require_same(cursor, publication, marker)\n",
+        file=TABLE,
+        find="        require_same(marks.batch_at(publication), publication, marker)\n",
         replace="",
         tests=(f"{OF_SQLITE}::test_a_position_of_another_ledger_is_not_taken_for_published",),
     ),
@@ -86,7 +87,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=9,
         name="a-table-takes-the-same-position-twice",
-        file=SQLITE,
+        file=TABLE,
         find="if marker.position >= publication.position:",
         replace="if marker.position > publication.position:",
         tests=(f"{OF_SQLITE}::test_publishing_again_changes_nothing",),
@@ -94,7 +95,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=9,
         name="a-table-takes-a-lower-position",
-        file=SQLITE,
+        file=TABLE,
         find="if marker.position >= publication.position:",
         replace="if marker.position == publication.position:",
         tests=(f"{OF_SQLITE}::test_a_zombie_that_publishes_an_older_batch_changes_nothing",),
@@ -215,12 +216,12 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=15,
         name="rows-and-marker-are-two-transactions",
-        file=SQLITE,
-        find="    _require_all(moved, publication, target)\n",
+        file=SQLITE_MARKS,
+        find="        with MARK.around(error=broken_disk, lost=broken_disk):\n",
         replace="""\
-    _require_all(moved, publication, target)
-    cursor.execute("COMMIT")
-    cursor.execute("BEGIN IMMEDIATE")
+        self._cursor.execute("COMMIT")
+        self._cursor.execute("BEGIN IMMEDIATE")
+        with MARK.around(error=broken_disk, lost=broken_disk):
 """,
         tests=(f"{OF_FIRST_BATCH}[SpooledRig-sqlite.commit-kill]",),
     ),
@@ -269,7 +270,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=17,
         name="nobody-counts-the-rows-that-were-moved",
-        file=SQLITE,
+        file=TABLE,
         find="    _require_all(moved, publication, target)\n",
         replace="",
         tests=(f"{OF_SQLITE_PUBLISHING}::test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown",),

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 HOME = Path(os.environ.get("PENSTOCK_SERVERS", Path(__file__).parents[2] / ".servers"))
 """Where `make servers` puts what it fetched."""
@@ -67,11 +67,19 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def started(command: Sequence[str], *, port: int, log: Path, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
-    """The process once it accepts connections on `port`; what it says goes to `log`."""
+def started(
+    command: Sequence[str], *, port: int, log: Path, env: Mapping[str, str] | None = None, **rights: Any
+) -> "subprocess.Popen[bytes]":
+    """The process once it accepts connections on `port`; what it says goes to `log`. `rights`: as `subprocess.Popen` takes."""
     with log.open("wb") as said:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env={**os.environ, **(env or {})}, cwd=log.parent
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env={**os.environ, **(env or {})},
+            cwd=log.parent,
+            **rights,
         )
     deadline = time.monotonic() + START_S
     while not _accepts(port):

@@ -22,7 +22,7 @@ WHOLE = "in complete mode every batch is the whole result"
 OWN = "Give each a directory of its own."
 LEDGER_AROUND = f"ledger ({{here}}/state) overlaps with checkpoint ({{here}}/state/checkpoint). {OWN}"
 SPOOL_INSIDE = f"spool ({{here}}/state/spool) overlaps with ledger ({{here}}/state). {OWN}"
-TYPES = "This version has the types parquet, sqlite, console, memory, and python: package.module:Class."
+TYPES = "This version has the types parquet, postgres, sqlite, console, memory, and python: package.module:Class."
 
 
 def lake(*lines: str) -> str:
@@ -140,9 +140,25 @@ SINK_MISTAKES = [
         "Write s3://bucket/prefix.",
     ),
     (
-        lake("type: postgres", "url: postgresql://ann:geheim@host/db"),
-        "f.yaml:7: sinks.lake.type postgres is not supported by this version.",
+        lake("type: mysql", "url: mysql://ann:geheim@host/db"),
+        "f.yaml:7: sinks.lake.type mysql is not supported by this version.",
         TYPES,
+    ),
+    (
+        lake("type: postgres", "url: postgresql://ann:geheim@host", "table: t"),
+        "f.yaml:8: sinks.lake.url should be a PostgreSQL URL with a database, found the text 'postgresql://ann:***@host'.",
+        "Write postgresql://user:password@host:5432/database, the password best as ${VARIABLE}.",
+    ),
+    (
+        lake("type: postgres", "url: postgresql://ann:geheim@host/db", "table: t", "write: upsert"),
+        "f.yaml:6: sinks.lake.key is needed by write: upsert.",
+        "Add key: [columns that identify a row].",
+    ),
+    (
+        lake("type: postgres", "url: postgresql://ann:geheim@host/db", "table: t")
+        + "  other:\n    type: postgres\n    url: postgresql://ann:geheim@host/db\n    table: public.t\n",
+        "f.yaml:13: sinks.other.table (public.t in postgresql://ann:***@host/db) is also the table of sinks.lake.",
+        "Give each sink a table of its own.",
     ),
     (
         lake("type: parqet"),

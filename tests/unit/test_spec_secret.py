@@ -3,7 +3,7 @@ import pickle
 
 import pytest
 
-from penstock.spec import PythonSink, Source, redact, scrub
+from penstock.spec import Postgres, PythonSink, Source, redact, scrub
 from penstock.spec.secret import Secret, remember
 
 
@@ -57,3 +57,11 @@ def test_scrub_hides_what_settings_remembered() -> None:
 def test_scrub_leaves_short_values_alone() -> None:
     Source(format="kafka", options={"header": Secret("true")})
     assert scrub("this is true") == "this is true"
+
+
+def test_a_database_is_shown_without_its_password() -> None:
+    sink = Postgres(url="postgresql://ann:ge%40heim@host:5432/db?sslmode=require&password=geheim", table="t")
+    for shown in (repr(sink), str(sink.shown()), sink.where):
+        assert "geheim" not in shown
+        assert "ge%40heim" not in shown
+        assert "ann:***@host:5432/db" in shown

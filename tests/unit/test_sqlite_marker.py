@@ -53,7 +53,7 @@ def test_the_marker_can_be_read_with_sql(target):
 
 
 def test_remembered_batches_are_bounded(target, monkeypatch):
-    monkeypatch.setattr("penstock.sink.sqlite.marker.REMEMBERED_BATCHES", 3)
+    monkeypatch.setattr("penstock.sink.sqlite.marks.REMEMBERED_BATCHES", 3)
     table = target()
     sink = table.sink()
     shown = [table.put(sink, [(at, "a")], batch_id=at) for at in range(8)]
@@ -202,3 +202,11 @@ def test_the_way_of_writing_may_change(target):
     table.put(sink, [(4, "d")], batch_id=2)
     assert content(table) == Counter([(1, "A"), (2, "b"), (3, "c"), (4, "d")])
     assert table.verify(sink).ok
+
+
+def test_a_marker_that_was_removed_is_not_made_anew_beside_its_batches(target):
+    table = target()
+    table.put(table.sink(), [(1, "a")], batch_id=0)
+    table.sql("DELETE FROM penstock_marker")
+    with pytest.raises(Refused, match="is gone from penstock_marker, but its batches up to position 2"):
+        table.sink()

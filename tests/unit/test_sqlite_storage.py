@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from penstock.rowhash import row_hashes
-from penstock.sink.sqlite.storage import NotStoredError, restored, storage_of, stored
+from penstock.sink.sqlite.storage import restored, storage_of, stored
+from penstock.sink.table.target import NotStoredError
 
 UTC = dt.timezone.utc
 HOSTILE = [

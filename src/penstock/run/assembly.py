@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.bloburl import hadoop_url
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.errors import GuaranteeTooWeak, Usage
+from penstock.errors import DependencyMissing, GuaranteeTooWeak, Usage
 from penstock.ledger.open import open_ledger
 from penstock.model import AccountName, Guarantee, PipelineName, SinkName, SourceName
 from penstock.protocols import Ledger, Sink
@@ -151,6 +151,25 @@ def _sqlite(name: SinkName, settings: settings_of.Sqlite, plan: DeliveryPlan) ->
     )
 
 
+def _postgres(name: SinkName, settings: settings_of.Postgres, plan: DeliveryPlan) -> Sink:
+    try:
+        from penstock.sink.postgres.sink import PostgresSink
+    except ImportError as cause:
+        raise DependencyMissing(
+            f"Sink {name!r} needs the package {cause.name}, which is not installed.",
+            remedy="Install it on the driver: pip install 'penstock[postgres]'.",
+        ) from cause
+    return PostgresSink(
+        name=name,
+        url=settings.url,
+        table=settings.table,
+        write=settings.write,
+        key=settings.key,
+        create=settings.create,
+        spool=plan.settings.spool,
+    )
+
+
 def _console(name: SinkName, settings: settings_of.Console, plan: DeliveryPlan) -> Sink:
     from penstock.sink.console import ConsoleSink
 
@@ -180,6 +199,7 @@ def _user_written(name: SinkName, settings: settings_of.PythonSink, plan: Delive
 _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     settings_of.Parquet: _parquet,
     settings_of.Sqlite: _sqlite,
+    settings_of.Postgres: _postgres,
     settings_of.Console: _console,
     settings_of.Memory: _memory,
     settings_of.PythonSink: _user_written,

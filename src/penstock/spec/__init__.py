@@ -4,7 +4,7 @@ from penstock.spec.account import Account, Route
 from penstock.spec.load import load
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, Spark
 from penstock.spec.secret import redact, scrub
-from penstock.spec.sink import Console, Memory, Parquet, PythonSink, Sink, Sqlite
+from penstock.spec.sink import Console, Memory, Parquet, Postgres, PythonSink, Sink, Sqlite
 from penstock.spec.source import Source, Watermark
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
@@ -16,6 +16,7 @@ __all__ = [
     "Memory",
     "Parquet",
     "PipelineSettings",
+    "Postgres",
     "PythonSink",
     "Route",
     "Sink",

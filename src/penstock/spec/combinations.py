@@ -5,7 +5,7 @@ from itertools import combinations
 
 from penstock.spec.complaint import Complaint, KeyPath, dotted
 from penstock.spec.place import local_path, same_or_nested
-from penstock.spec.sink import Parquet, Sink, Sqlite
+from penstock.spec.sink import Parquet, Sink, Table
 
 _COMPLETE = "in complete mode every batch is the whole result"
 _UPDATE = "in update mode a batch sends rows again that have changed"
@@ -24,14 +24,14 @@ def mode_complaints(sinks: Mapping[str, Sink], output_mode: str) -> Iterator[Com
 
 
 def _mode_key(sink: Sink) -> str:
-    return "write" if isinstance(sink, Sqlite) else "type"
+    return "write" if isinstance(sink, Table) else "type"
 
 
 def _mode_misfit(sink: Sink, output_mode: str) -> tuple[str, str] | None:
     if isinstance(sink, Parquet) and output_mode != "append":
         because = _COMPLETE if output_mode == "complete" else _UPDATE
         return f"{because}, and parquet can only append", "Use output_mode: append, or a sink that replaces or upserts."
-    if not isinstance(sink, Sqlite):
+    if not isinstance(sink, Table):
         return None
     if sink.write == "replace" and output_mode != "complete":
         return "replace would keep the last batch only", "Use write: append or upsert, or output_mode: complete."
@@ -81,15 +81,15 @@ def _overlap(path: KeyPath, place: str, other: str, other_place: str) -> Complai
 
 
 def _table_complaints(sinks: Mapping[str, Sink]) -> list[Complaint]:
-    tables = [(name, sink) for name, sink in sinks.items() if isinstance(sink, Sqlite)]
+    tables = [(name, sink) for name, sink in sinks.items() if isinstance(sink, Table)]
     return [
         Complaint(
-            said=f"({sink.table} in {sink.file}) is also the table of sinks.{other}",
+            said=f"({sink.table} in {sink.where}) is also the table of sinks.{other}",
             remedy="Give each sink a table of its own.",
             at=("sinks", name, "table"),
         )
         for (other, first), (name, sink) in combinations(tables, 2)
-        if same_or_nested(first.url, sink.url) and first.table.lower() == sink.table.lower()
+        if sink.is_table_of(first)
     ]
 
 

@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, WithJsonSchema
 
@@ -14,7 +15,7 @@ from penstock.bloburl import is_blob, parse
 from penstock.errors import Usage
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
-from penstock.spec.secret import remember
+from penstock.spec.secret import redact, remember
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(//)?")
 _SUPPORTED = "This version supports directories on this machine or mounted on it: a path or file:///path"
@@ -22,6 +23,7 @@ _STORES = ", and stores: s3://bucket/prefix, az://container@account/prefix, gs:/
 _HALF_A_SCHEME = re.compile(r"(?i)(s3a?|gs|az|abfss?|wasbs|hdfs|https?)(:|//)")
 """A URL with a slip of the pen, which would be a directory of that name."""
 _SQLITE = "sqlite:///"
+_POSTGRES = ("postgresql://", "postgres://")
 
 
 def scheme(place: str) -> str:
@@ -125,6 +127,17 @@ def _sqlite_url(value: str, info: ValidationInfo) -> str:
     return _SQLITE + _absolute(value[len(_SQLITE) :], info)
 
 
+def _postgres_url(value: str) -> str:
+    remember(value)
+    parts = urlsplit(value) if value.startswith(_POSTGRES) else None
+    if parts is None or not parts.path.strip("/"):
+        raise wrong(
+            f"should be a PostgreSQL URL with a database, found {described(redact(value))}",
+            remedy="Write postgresql://user:password@host:5432/database, the password best as ${VARIABLE}.",
+        )
+    return value
+
+
 def _ledger(value: str, info: ValidationInfo) -> str:
     if scheme(value) == "sqlite":
         return _sqlite_url(value, info)
@@ -159,6 +172,9 @@ AccountUrl = Annotated[str, _TEXT, AfterValidator(_account_url), _kind("file:///
 
 SqliteUrl = Annotated[str, _TEXT, AfterValidator(_sqlite_url), _kind("sqlite:///state/flights.db")]
 """A SQLite file: always `sqlite:///` and an absolute path (so four slashes)."""
+
+PostgresUrl = Annotated[str, AfterValidator(_postgres_url), _kind("postgresql://user:${PASSWORD}@db.example.com:5432/shop")]
+"""A PostgreSQL database, as libpq takes it."""
 
 CheckpointUrl = Annotated[str, _TEXT, AfterValidator(_checkpoint_url), _kind("./state/flights/checkpoint")]
 """Spark's checkpoint: an absolute plain path, or a URL of a store as it was given."""

@@ -12,16 +12,16 @@ from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, Route, Sho
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 from penstock.spec.name import AccountKey, PythonName
-from penstock.spec.place import SqliteUrl, local_path
+from penstock.spec.place import PostgresUrl, SqliteUrl, local_path, same_or_nested
 from penstock.spec.quantity import Size
-from penstock.spec.secret import remember_options
+from penstock.spec.secret import redact, remember_options
 from penstock.spec.settings import Settings, nearest
 
 Write: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"]
 Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 
 PLANNED: Final = (
-    *("delta", "iceberg", "postgres", "mysql", "redshift", "sqlserver"),
+    *("delta", "iceberg", "mysql", "redshift", "sqlserver"),
     *("duckdb", "cassandra", "kafka", "http"),
 )
 """Sink types of later versions."""
@@ -93,11 +93,11 @@ class Parquet(Settings):
         return self
 
 
-class Sqlite(Settings):
-    """A table of a SQLite file: rows, marker and, in the same file, the ledger commit in one transaction."""
+class Table(Settings):
+    """A table of a database, and how rows get into it."""
 
-    type: Literal["sqlite"] = Field(default="sqlite", description="`sqlite`: a table of a SQLite file.")
-    url: SqliteUrl = Field(description="`sqlite:///path` relative to the pipeline file, `sqlite:////path` absolute.")
+    type: str
+    url: str
     table: str = Field(min_length=1, description="The table's name.")
     write: Write = Field(
         default="append",
@@ -105,6 +105,28 @@ class Sqlite(Settings):
     )
     key: Columns = Field(default=(), description="Columns that identify a row; needed by `upsert` and `insert_if_absent`.")
     create: bool = Field(default=True, description="Create the table from the rows' schema if it is missing.")
+
+    @model_validator(mode="after")
+    def _key_fits_write(self) -> Self:
+        if self.write in {"upsert", "insert_if_absent"} and not self.key:
+            raise wrong(f"is needed by write: {self.write}", remedy="Add key: [columns that identify a row].", at=("key",))
+        return self
+
+    def is_table_of(self, other: "Table") -> bool:
+        """Whether both sinks fill one table."""
+        raise NotImplementedError
+
+    @property
+    def where(self) -> str:
+        """The database, for people."""
+        raise NotImplementedError
+
+
+class Sqlite(Table):
+    """A table of a SQLite file: rows, marker and, in the same file, the ledger commit in one transaction."""
+
+    type: Literal["sqlite"] = Field(default="sqlite", description="`sqlite`: a table of a SQLite file.")
+    url: SqliteUrl = Field(description="`sqlite:///path` relative to the pipeline file, `sqlite:////path` absolute.")
 
     if TYPE_CHECKING:
 
@@ -118,12 +140,6 @@ class Sqlite(Settings):
             create: bool = True,
         ) -> None: ...
 
-    @model_validator(mode="after")
-    def _key_fits_write(self) -> Self:
-        if self.write in {"upsert", "insert_if_absent"} and not self.key:
-            raise wrong(f"is needed by write: {self.write}", remedy="Add key: [columns that identify a row].", at=("key",))
-        return self
-
     @property
     def file(self) -> Path:
         """The database file."""
@@ -131,6 +147,54 @@ class Sqlite(Settings):
         if path is None:
             raise AssertionError(self)
         return path
+
+    def is_table_of(self, other: "Table") -> bool:
+        """Whether both sinks fill one table; SQLite does not tell upper from lower case."""
+        return isinstance(other, Sqlite) and same_or_nested(self.url, other.url) and self.table.lower() == other.table.lower()
+
+    @property
+    def where(self) -> str:
+        """The database, for people."""
+        return str(self.file)
+
+
+class Postgres(Table):
+    """A table of a PostgreSQL database: rows and marker commit in one transaction."""
+
+    type: Literal["postgres"] = Field(default="postgres", description="`postgres`: a table of a PostgreSQL database.")
+    url: PostgresUrl = Field(
+        description="`postgresql://user:password@host:5432/database`, best as `${VARIABLE}`; libpq's parameters such as "
+        "`?sslmode=verify-full` are passed on."
+    )
+    table: str = Field(
+        min_length=1,
+        description="`schema.table`, or `table` in `public`; parts with dots in double quotes. Letters keep their case.",
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: str,
+            table: str,
+            write: Write = "append",
+            key: "tuple[str, ...] | list[str]" = (),
+            create: bool = True,
+        ) -> None: ...
+
+    def is_table_of(self, other: "Table") -> bool:
+        """Whether both sinks fill one table, as far as names tell."""
+        return isinstance(other, Postgres) and self.url == other.url and self._qualified == other._qualified
+
+    @property
+    def where(self) -> str:
+        """The database, for people."""
+        return redact(self.url)
+
+    @property
+    def _qualified(self) -> str:
+        return self.table.removeprefix("public.")
 
 
 class Console(Settings):
@@ -178,7 +242,7 @@ class PythonSink(Settings):
         return self.model_extra or {}
 
 
-SUPPORTED: Final = ("parquet", "sqlite", "console", "memory")
+SUPPORTED: Final = ("parquet", "postgres", "sqlite", "console", "memory")
 
 
 def _tag(value: Any) -> str | None:
@@ -211,6 +275,7 @@ def _check_type(value: Any) -> Any:
 Sink = Annotated[
     Annotated[Parquet, Tag("parquet")]
     | Annotated[Sqlite, Tag("sqlite")]
+    | Annotated[Postgres, Tag("postgres")]
     | Annotated[Console, Tag("console")]
     | Annotated[Memory, Tag("memory")]
     | Annotated[PythonSink, Tag("python")],

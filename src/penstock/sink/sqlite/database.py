@@ -129,3 +129,8 @@ def seen_by(cause: sqlite3.Error, path: str) -> Trouble:
     if seen is None:
         return Trouble(reason=str(cause), advice="Mend that")
     return Trouble(reason=f"{seen.reason} ({cause})", advice=seen.advice)
+
+
+def broken_disk(point: str) -> sqlite3.Error:
+    """What SQLite would raise at a fault point where the disk fails."""
+    return sqlite3.OperationalError(f"disk I/O error ({point})")

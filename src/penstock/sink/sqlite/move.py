@@ -2,31 +2,35 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from penstock.errors import PublishFailed
+from penstock.faults import FaultPoint
 from penstock.model import Totals
 from penstock.sink.sqlite import statements as sql
-from penstock.sink.sqlite.scan import scan, totals_of
+from penstock.sink.sqlite.database import broken_disk
+from penstock.sink.sqlite.scan import scan
 from penstock.sink.sqlite.statements import TableStatements
-from penstock.sink.sqlite.storage import NotStoredError, stored
+from penstock.sink.sqlite.storage import stored
+from penstock.sink.table.content import totals_of
+from penstock.sink.table.publication import Moved
+from penstock.sink.table.target import NotStoredError, Target
 
 _VARIABLES = 900
 """Values bound by one execution; SQLite before 3.32 takes 999. Many rows a statement save a third of the time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """`rows`: how many rows of the batch are accounted for. `displaced`: what they replaced, or which of them were skipped."""
-
-    rows: int
-    displaced: Totals
+MOVE = FaultPoint("sqlite.move", "The rows of a decided batch are written into the table, in an open transaction.")
 
 
-def move(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], *, table: str, write: str, key: tuple[str, ...]) -> Moved:
+def move(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], target: Target) -> Moved:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first."""
+    with MOVE.around(error=broken_disk, lost=broken_disk):
+        return _move(cursor, batches, table=target.table, write=target.write, key=target.key)
+
+
+def _move(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], *, table: str, write: str, key: tuple[str, ...]) -> Moved:
     if write == "replace":
         cursor.execute(TableStatements(table, ()).clear())
     first = next(batches, None)

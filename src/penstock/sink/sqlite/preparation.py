@@ -1,19 +1,21 @@
 """Getting the table ready: created or checked, and its marker made, in one transaction."""
 
 import sqlite3
-from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
-from penstock.errors import Refused, Usage
+from penstock.errors import Usage
 from penstock.model import PipelineName, SinkName, Totals
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.admission import Admission
-from penstock.sink.sqlite.marker import TableMarker, read_marker, write_marker
-from penstock.sink.sqlite.publication import Target, other_table
-from penstock.sink.sqlite.scan import scan, totals_of
-from penstock.sink.sqlite.storage import NotStoredError
-from penstock.sink.sqlite.table import Shape, create_statement, require_continued, require_fit, require_storable, shape_of
+from penstock.sink.sqlite.marks import SqliteMarks
+from penstock.sink.sqlite.scan import scan
+from penstock.sink.sqlite.statements import TableStatements
+from penstock.sink.sqlite.table import Shape, create_statement, require_fit, require_storable, shape_of
+from penstock.sink.table.content import totals_of
+from penstock.sink.table.preparation import prepare_marker, require_not_lost
+from penstock.sink.table.target import Target, no_table
 from penstock.sparkschema import arrow_schema
 
 
@@ -29,10 +31,12 @@ def prepare_table(
     """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
     rows, key = arrow_schema(schema), target.key
     _require_storable(rows, target, sink)
-    _require_there(cursor, pipeline, sink, target.table)
+    marks = SqliteMarks(cursor)
+    require_not_lost(marks.read(pipeline, sink), target, exists=shape_of(cursor, target.table) is not None)
     shape = _existing(cursor, rows, target.table, key, create=create)
     require_fit(shape, rows, target.table, key)
-    _prepare_marker(cursor, pipeline, sink, schema, target)
+    content = partial(_content, cursor, rows, target.table)
+    prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
     reals = frozenset(field.name.lower() for field in rows if pa.types.is_floating(field.type))
     return Admission(
         sink=sink,
@@ -50,13 +54,13 @@ def require_admitted(
     _require_storable(rows, target, sink)
     if cursor is None:
         return
-    if shape_of(cursor, sql.MARKER_TABLE) is not None:
-        _require_there(cursor, pipeline, sink, target.table)
     shape = shape_of(cursor, target.table)
+    if shape_of(cursor, sql.MARKER_TABLE) is not None:
+        require_not_lost(SqliteMarks(cursor).read(pipeline, sink), target, exists=shape is not None)
     if shape is not None:
         require_fit(shape, rows, target.table, target.key)
     elif not create:
-        raise _no_table(target.table)
+        raise no_table(target.table)
 
 
 def _require_storable(rows: "pa.Schema", target: Target, sink: SinkName) -> None:
@@ -66,67 +70,16 @@ def _require_storable(rows: "pa.Schema", target: Target, sink: SinkName) -> None
         raise Usage(f"Sink {sink!r}: {wrong.message}", remedy=wrong.remedy) from wrong
 
 
-def _no_table(table: str) -> Refused:
-    return Refused(f"There is no table {table!r} in the database.", remedy="Create it, or set `create: true`.")
-
-
-def _require_there(cursor: sqlite3.Cursor, pipeline: PipelineName, sink: SinkName, table: str) -> None:
-    """Raise Refused for a table that is gone with the rows that were published into it: an empty new one would hide the loss."""
-    marker = read_marker(cursor, pipeline, sink)
-    if marker is None or marker.table_name.lower() != table.lower() or shape_of(cursor, table) is not None:
-        return
-    rows = marker.before.rows + marker.after.rows
-    if rows:
-        raise Refused(
-            f"Table {table!r} is gone, and {rows} rows with it that were published.",
-            remedy="Rename it back or restore it from a backup; or give the sink another name, to fill a new table from here on.",
-        )
-
-
 def _existing(cursor: sqlite3.Cursor, rows: "pa.Schema", table: str, key: tuple[str, ...], *, create: bool) -> Shape:
     shape = shape_of(cursor, table)
     if shape is None and create:
         cursor.execute(create_statement(rows, table, key))
         shape = shape_of(cursor, table)
     if shape is None:
-        raise _no_table(table)
+        raise no_table(table)
     return shape
 
 
-def _prepare_marker(cursor: sqlite3.Cursor, pipeline: PipelineName, sink: SinkName, schema: str, target: Target) -> None:
-    marker = read_marker(cursor, pipeline, sink)
-    if marker is None:
-        _require_unowned(cursor, pipeline, sink, target.table)
-        before = Totals() if target.write == "replace" else _content(cursor, schema, target.table)
-        write_marker(
-            cursor,
-            TableMarker(pipeline=pipeline, sink=sink, table_name=target.table, write=target.write, schema=schema, before=before),
-        )
-        return
-    if marker.table_name.lower() != target.table.lower():
-        raise other_table(marker, target.table)
-    if marker.schema is not None and target.write != "replace":
-        require_continued(arrow_schema(marker.schema), arrow_schema(schema), target.table)
-    if marker.schema is None:
-        write_marker(cursor, replace(marker, schema=schema))
-
-
-def _require_unowned(cursor: sqlite3.Cursor, pipeline: PipelineName, sink: SinkName, table: str) -> None:
-    owner = cursor.execute(sql.OTHER_OWNERS, {"table_name": table, "pipeline": pipeline, "sink": sink}).fetchone()
-    if owner is not None:
-        raise Refused(
-            f"Table {table!r} is filled by sink {owner[1]!r} of pipeline {owner[0]!r}, so it could be proved for neither.",
-            remedy="Give every sink a table of its own and join them by a view.",
-        )
-
-
-def _content(cursor: sqlite3.Cursor, schema: str, table: str) -> Totals:
-    rows = arrow_schema(schema)
-    query = sql.TableStatements(table, tuple(rows.names)).read()
-    try:
-        return totals_of(scan(cursor, query, rows))
-    except NotStoredError as cause:
-        raise Refused(
-            f"Table {table!r} holds rows that Penstock could not have stored, so nothing in it could be proved: {cause}.",
-            remedy="Correct them, or use another table.",
-        ) from cause
+def _content(cursor: sqlite3.Cursor, rows: "pa.Schema", table: str) -> Totals:
+    query = TableStatements(table, tuple(rows.names)).read()
+    return totals_of(scan(cursor, query, rows))

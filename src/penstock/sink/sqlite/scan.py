@@ -1,13 +1,12 @@
-"""Rows of a query as Arrow batches of a known schema, and their count and content digest."""
+"""Rows of a query as Arrow batches of a known schema."""
 
 import sqlite3
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-from penstock.model import Totals
-from penstock.rowhash import digest, row_hashes
-from penstock.sink.sqlite.storage import NotStoredError, restored
+from penstock.sink.sqlite.storage import restored
+from penstock.sink.table.target import NotStoredError
 
 _FETCHED_ROWS = 20_000
 
@@ -26,8 +25,3 @@ def _restored(field: "pa.Field", values: list[object]) -> "pa.Array":
         return restored(values, field.type)
     except NotStoredError as cause:
         raise NotStoredError(f"column {field.name!r}: {cause}") from cause
-
-
-def totals_of(batches: Iterator["pa.RecordBatch"]) -> Totals:
-    """How many rows there are, and their digest."""
-    return sum((Totals(rows=batch.num_rows, digest=digest(row_hashes(batch))) for batch in batches), Totals())

@@ -28,19 +28,22 @@ from penstock.model import (
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolStager
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.admission import Admission
-from penstock.sink.sqlite.database import BUSY_TIMEOUT_S, Database, seen_by
-from penstock.sink.sqlite.marker import read_marker
+from penstock.sink.sqlite.database import BUSY_TIMEOUT_S, Database, broken_disk, seen_by
+from penstock.sink.sqlite.marks import SqliteMarks
+from penstock.sink.sqlite.move import move
 from penstock.sink.sqlite.preparation import create_own_tables, prepare_table, require_admitted
-from penstock.sink.sqlite.publication import Target, apply
+from penstock.sink.sqlite.scan import scan
 from penstock.sink.sqlite.table import shape_of
-from penstock.sink.sqlite.verification import compare, without_marker
+from penstock.sink.table.content import totals_of
+from penstock.sink.table.marker import TableMarker
+from penstock.sink.table.publication import apply
+from penstock.sink.table.target import BY_KEY, NotStoredError, Target, require_write
+from penstock.sink.table.verification import compare, without_marker
+from penstock.sparkschema import arrow_schema
 
 BEGIN = FaultPoint("sqlite.begin", "The write lock of the database is taken.")
 COMMIT = FaultPoint("sqlite.commit", "Rows and marker are committed.")
 PREPARE = FaultPoint("sqlite.prepare", "Table and marker are created and committed.")
-
-WRITES = ("append", "upsert", "insert_if_absent", "replace")
-_BY_KEY = frozenset({"upsert", "insert_if_absent"})
 
 
 class SqliteSink:
@@ -69,7 +72,7 @@ class SqliteSink:
     ) -> None:
         _require_sensible(path=os.fspath(path), write=write, key=key)
         self._name, self._create = name, create
-        self._target = Target(table=table, write=write, key=tuple(key) if write in _BY_KEY else ())
+        self._target = Target(table=table, write=write, key=tuple(key) if write in BY_KEY else ())
         self._database = Database(os.fspath(path), busy_timeout_s=busy_timeout_s)
         self._spool = Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes)
         self._admission: Admission | None = None
@@ -133,7 +136,7 @@ class SqliteSink:
         if account != ONLY_ACCOUNT or not Path(self._database.path).exists():
             return None
         with self._database.reader() as cursor:
-            marker = None if shape_of(cursor, sql.MARKER_TABLE) is None else read_marker(cursor, pipeline, self._name)
+            marker = None if shape_of(cursor, sql.MARKER_TABLE) is None else SqliteMarks(cursor).read(pipeline, self._name)
         return None if marker is None else marker.position
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
@@ -143,7 +146,7 @@ class SqliteSink:
             return
         with self._lock, self._dropping_on_error():
             connection = self._database.writable(create=self._create and schema is not None, kind=Failed)
-            with self._database.told(Failed), PREPARE.around(error=_broken_disk, lost=_broken_disk):
+            with self._database.told(Failed), PREPARE.around(error=broken_disk, lost=broken_disk):
                 self._prepare(connection, pipeline, schema)
 
     def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
@@ -206,7 +209,14 @@ class SqliteSink:
         if not Path(self._database.path).exists():
             return without_marker(wanted, f"There is no database file {self._database.path}.")
         with self._database.reader() as cursor:
-            return compare(cursor, sink=self._name, table=self._target.table, expected=wanted, known=known)
+            return compare(
+                self._marker_of_table(cursor),
+                sink=self._name,
+                table=self._target.table,
+                expected=wanted,
+                known=known,
+                content=lambda marker: self._content(cursor, marker),
+            )
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""
@@ -227,11 +237,12 @@ class SqliteSink:
 
     def _apply(self, connection: sqlite3.Connection, publication: Publication) -> Published:
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return apply(connection.cursor(), publication, rows, self._target)
+            cursor = connection.cursor()
+            return apply(SqliteMarks(cursor), publication, self._target, move=lambda: move(cursor, rows, self._target))
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:
-            with COMMIT.around(error=_broken_disk, lost=_broken_disk):
+            with COMMIT.around(error=broken_disk, lost=broken_disk):
                 connection.execute(sql.COMMIT)
         except sqlite3.Error as cause:
             seen = seen_by(cause, self._database.path)
@@ -245,10 +256,26 @@ class SqliteSink:
         if self._riding is None:
             return
         position, pieces = self._riding
-        marker = read_marker(cursor, pipeline, self._name)
+        marker = SqliteMarks(cursor).read(pipeline, self._name)
         if marker is not None and marker.position >= position and (before is None or position < before):
             self._spool.discard(pieces, pipeline=pipeline)
         self._riding = None
+
+    def _marker_of_table(self, cursor: sqlite3.Cursor) -> TableMarker | None:
+        if shape_of(cursor, sql.MARKER_TABLE) is None:
+            return None
+        marks = SqliteMarks(cursor)
+        owners = marks.owners(self._target.table)
+        return marks.read(*owners[0]) if owners else None
+
+    def _content(self, cursor: sqlite3.Cursor, marker: TableMarker) -> Totals:
+        if shape_of(cursor, self._target.table) is None:
+            raise NotStoredError("it is gone")
+        if marker.schema is None:
+            return marker.before
+        schema = arrow_schema(marker.schema)
+        query = sql.TableStatements(self._target.table, tuple(schema.names)).read()
+        return totals_of(scan(cursor, query, schema))
 
     def _check_file(self) -> Finding:
         subject = f"sink {self._name}"
@@ -275,14 +302,7 @@ class SqliteSink:
 def _require_sensible(*, path: str, write: str, key: Sequence[str]) -> None:
     if path in {"", ":memory:"}:
         raise Usage("A database in memory is lost at exit.", remedy="Name a file, or use a sink of type memory.")
-    if write not in WRITES:
-        raise Usage(f"`write` is {write!r}, expected one of {', '.join(WRITES)}.", remedy="Correct it.")
-    if write in _BY_KEY and not key:
-        raise Usage(f"`write: {write}` needs a key.", remedy="Add `key: [columns that identify a row]`.")
-
-
-def _broken_disk(point: str) -> sqlite3.Error:
-    return sqlite3.OperationalError(f"disk I/O error ({point})")
+    require_write(write, key)
 
 
 def _locked(point: str) -> sqlite3.Error:

@@ -51,12 +51,7 @@ SELECT format_version, table_name, write, position, generation, query_id, batch_
 FROM main.penstock_marker WHERE pipeline = :pipeline AND sink = :sink
 """
 
-OWNER = "SELECT pipeline, sink FROM main.penstock_marker WHERE table_name = ? COLLATE NOCASE"
-
-OTHER_OWNERS = """
-SELECT pipeline, sink FROM main.penstock_marker
-WHERE table_name = :table_name COLLATE NOCASE AND (pipeline <> :pipeline OR sink <> :sink)
-"""
+OWNERS = "SELECT pipeline, sink FROM main.penstock_marker WHERE table_name = ? COLLATE NOCASE"
 
 WRITE_MARKER = """
 INSERT OR REPLACE INTO main.penstock_marker (
@@ -68,6 +63,8 @@ INSERT OR REPLACE INTO main.penstock_marker (
     strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
 )
 """
+
+NEWEST_BATCH = "SELECT max(position) FROM main.penstock_batch WHERE pipeline = ? AND sink = ?"
 
 READ_BATCH = """
 SELECT query_id, batch_id, offsets, rows, digest FROM main.penstock_batch

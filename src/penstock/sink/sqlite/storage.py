@@ -27,16 +27,13 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.sqlite.nested import from_json, to_json
+from penstock.sink.table.nested import from_json, to_json
+from penstock.sink.table.target import NotStoredError
 
 Values: TypeAlias = list[Any]
 
 NAN = "NaN"
 MAX_INTEGER = (1 << 63) - 1
-
-
-class NotStoredError(ValueError):
-    """A value in the table that Penstock cannot have written there: someone else did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from penstock.errors import Refused, Usage
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.statements import OWN_TABLES, TableStatements
 from penstock.sink.sqlite.storage import storage_of
+from penstock.sink.table.target import require_distinct_fields, require_key_in
 
 MAX_COLUMNS = 2000
 _STRICT_SINCE = (3, 37, 0)
@@ -93,23 +94,8 @@ def require_storable(schema: "pa.Schema", table: str, key: tuple[str, ...]) -> N
         )
     if not 0 < len(names) <= MAX_COLUMNS:
         raise Usage(f"The rows have {len(names)} columns, expected 1 to {MAX_COLUMNS}.", remedy="Select others in the transform.")
-    missing = [name for name in key if name.lower() not in names]
-    if missing:
-        raise Usage(
-            f"The key names column {missing[0]!r}, but the rows have {', '.join(schema.names)}.",
-            remedy="Correct `key:` of the sink.",
-        )
-    for field in schema:
-        _require_distinct_fields(field.type, field.name)
-
-
-def _require_distinct_fields(kind: "pa.DataType", path: str) -> None:
-    children = [kind.field(index) for index in range(kind.num_fields)]
-    names = [child.name for child in children]
-    if len(set(names)) < len(names):
-        raise Usage(f"Column {path!r} holds a struct with two fields of one name.", remedy="Rename one of them in the transform.")
-    for child in children:
-        _require_distinct_fields(child.type, f"{path}.{child.name}")
+    require_key_in(schema, tuple(name.lower() for name in key), names)
+    require_distinct_fields(schema)
 
 
 def create_statement(schema: "pa.Schema", table: str, key: tuple[str, ...]) -> str:
@@ -172,30 +158,3 @@ def affinity(declared: str, *, strict: bool) -> str:
         if any(part in name for part in parts):
             return found
     return "NUMERIC" if name else "BLOB"
-
-
-def require_continued(old: "pa.Schema", new: "pa.Schema", table: str) -> None:
-    """Raise Refused if rows that are there would no longer have the content digest with which they were published.
-
-    New columns may come in anywhere, since NULLs do not count in it; the others must keep their types and order.
-    """
-    kinds = {field.name: field.type for field in new}
-    for field in old:
-        if field.name in kinds and not _same_stored(field.type, kinds[field.name]):
-            raise Refused(
-                f"Column {field.name!r} was {field.type} when table {table!r} was filled and is {kinds[field.name]} now.",
-                remedy="Cast it in the transform to what it was, or give the sink another name and a new table.",
-            )
-    before = [name for name in old.names if name in kinds]
-    after = [name for name in new.names if name in set(old.names)]
-    if before != after:
-        raise Refused(
-            f"The columns of table {table!r} came in the order {', '.join(before)} and come in the order {', '.join(after)} now.",
-            remedy="Keep the order in the transform's SELECT.",
-        )
-
-
-def _same_stored(one: "pa.DataType", other: "pa.DataType") -> bool:
-    if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
-        return (one.tz is None) is (other.tz is None)
-    return bool(one.equals(other))

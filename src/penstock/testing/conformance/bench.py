@@ -1,7 +1,7 @@
 """A coordinator's part played by hand: stage, decide and publish one step at a time, in any order that a test wants."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
 
@@ -67,6 +67,10 @@ class Bench:
         """Close every sink."""
         for sink in self._made:
             sink.close()
+
+    def rows(self, ids: Iterable[int]) -> list[Row]:
+        """Rows that tell every mistake apart, of the values that the target has."""
+        return self.rig.rows(ids)
 
     # --- staging
 

@@ -16,7 +16,7 @@ from penstock.faults import FaultKind, FaultPoint, arm, points
 from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.processes import TOLD, end, publish_in_processes, start
 from penstock.testing.conformance.rig import SinkRig
-from penstock.testing.conformance.rows import make_rows, require_equal
+from penstock.testing.conformance.rows import require_equal
 from penstock.testing.conformance.staging import Examined
 from penstock.testing.conformance.story import live, rows_of, verify
 
@@ -74,7 +74,7 @@ class CrashContract(Examined):
 
     def test_publishers_in_processes(self, bench: Bench) -> None:
         """Several drivers in several processes publish the same at once."""
-        sink, rows = bench.sink(), make_rows(range(200))
+        sink, rows = bench.sink(), bench.rows(range(200))
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
         sink.close()
         assert publish_in_processes(bench.rig, shown.publication, processes=3) == [0, 0, 0]
@@ -123,7 +123,7 @@ def _note(fired: Path, opened: Path) -> None:
 def _require_recovered(rig: SinkRig, *, upto: int) -> None:
     live(rig, [upto - 1, upto])
     live(rig, [upto])
-    require_equal(rig.read_back(), rig.settle([rows_of(number) for number in range(upto + 1)]))
+    require_equal(rig.read_back(), rig.settle([rows_of(number, rig) for number in range(upto + 1)]))
     report = verify(rig)
     assert report.ok, report
     assert list(rig.leftovers()) == []

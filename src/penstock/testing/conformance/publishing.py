@@ -6,7 +6,6 @@ from penstock.errors import PenstockError, StagedDataLost
 from penstock.model import QueryId
 from penstock.testing.conformance.bench import Bench, publish
 from penstock.testing.conformance.rig import PIPELINE
-from penstock.testing.conformance.rows import make_rows
 from penstock.testing.conformance.staging import Examined
 
 
@@ -16,12 +15,12 @@ class PublishContract(Examined):
     def test_what_was_decided_is_shown_value_by_value(self, bench: Bench) -> None:
         """Hostile texts, extreme numbers and nulls arrive as they were."""
         sink = bench.sink()
-        shown = [bench.deliver(sink, make_rows(range(at, at + 130)), make_rows([at + 500]), batch_id=at) for at in (0, 1000)]
+        shown = [bench.deliver(sink, bench.rows(range(at, at + 130)), bench.rows([at + 500]), batch_id=at) for at in (0, 1000)]
         bench.require_shown(*shown)
 
     def test_publishing_again_changes_nothing(self, bench: Bench) -> None:
         """By the same object and by another, the answer is `already`."""
-        sink, rows = bench.sink(), make_rows(range(100))
+        sink, rows = bench.sink(), bench.rows(range(100))
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
         first = sink.publish(shown.publication)
         again = [sink.publish(shown.publication), bench.sink().publish(shown.publication), sink.publish(shown.publication)]
@@ -32,7 +31,7 @@ class PublishContract(Examined):
 
     def test_another_object_publishes_what_the_first_one_staged(self, bench: Bench) -> None:
         """Recovery needs nothing but the decision and the staging."""
-        sink, rows = bench.sink(), make_rows(range(100))
+        sink, rows = bench.sink(), bench.rows(range(100))
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
         sink.close()
         recovering = bench.rig.make()
@@ -47,14 +46,14 @@ class PublishContract(Examined):
         empty = bench.decide(batch_id=0)
         publish(sink, empty.publication)
         publish(sink, empty.publication)
-        shown = bench.deliver(sink, make_rows(range(20)), batch_id=1)
+        shown = bench.deliver(sink, bench.rows(range(20)), batch_id=1)
         bench.require_shown(shown)
         assert bench.verify(sink).ok
 
     def test_a_zombie_that_publishes_an_older_batch_changes_nothing(self, bench: Bench) -> None:
         """A driver that went on after a newer one is told `already`."""
         zombie, sink = bench.sink(), bench.sink()
-        shown = [bench.deliver(sink, make_rows(range(at, at + 50)), batch_id=at) for at in (0, 100, 200)]
+        shown = [bench.deliver(sink, bench.rows(range(at, at + 50)), batch_id=at) for at in (0, 100, 200)]
         for late in (shown[0], shown[1], shown[0]):
             assert zombie.publish(late.publication).already
             bench.require_shown(*shown)
@@ -63,7 +62,7 @@ class PublishContract(Examined):
     def test_maintenance_is_respected(self, bench: Bench) -> None:
         """What was removed from the target after it was shown is not brought back by a repetition."""
         sink = bench.sink()
-        shown = bench.deliver(sink, make_rows(range(50)), batch_id=0)
+        shown = bench.deliver(sink, bench.rows(range(50)), batch_id=0)
         sink.close()
         bench.rig.damage("lost")
         before = len(list(bench.rig.read_back()))
@@ -74,9 +73,9 @@ class PublishContract(Examined):
     def test_a_position_of_another_ledger_is_not_taken_for_published(self, bench: Bench) -> None:
         """A new ledger counts from 1 again: to skip its batches because the target stands at a higher position loses them."""
         sink = bench.sink()
-        shown = [bench.deliver(sink, make_rows(range(at, at + 20)), batch_id=at) for at in (0, 100, 200)]
+        shown = [bench.deliver(sink, bench.rows(range(at, at + 20)), batch_id=at) for at in (0, 100, 200)]
         for position in (2, 3, 4):
-            rows = make_rows(range(900, 910))
+            rows = bench.rows(range(900, 910))
             staged = bench.stage(sink, rows, batch_id=300, partition=position)
             foreign = bench.undecided((rows, staged), batch_id=300, position=position, query_id=QueryId("another"))
             with pytest.raises(PenstockError):
@@ -89,8 +88,8 @@ class StagingLossContract(Examined):
 
     def test_lost_staging_is_told_and_nothing_of_the_batch_is_shown(self, bench: Bench) -> None:
         """A decided piece that is missing or damaged is never passed over."""
-        sink, rows = bench.sink(), make_rows(range(300))
-        before = bench.deliver(sink, make_rows(range(1000, 1020)), batch_id=0)
+        sink, rows = bench.sink(), bench.rows(range(300))
+        before = bench.deliver(sink, bench.rows(range(1000, 1020)), batch_id=0)
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=1)), batch_id=1)
         bench.rig.lose_staging()
         with pytest.raises(StagedDataLost):

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from penstock.model import Published
 from penstock.testing.conformance.bench import Bench, Shown, publish
 from penstock.testing.conformance.rig import SinkRig
-from penstock.testing.conformance.rows import Content, Row, content, make_rows
+from penstock.testing.conformance.rows import Content, Row, content
 from penstock.testing.conformance.staging import Examined
 
 _PUBLISHERS = 4
@@ -19,7 +19,7 @@ class RaceContract(Examined):
 
     def test_publishers_in_threads(self, bench: Bench) -> None:
         """Several drivers in one process publish the same at once."""
-        sink, rows = bench.sink(), make_rows(range(200))
+        sink, rows = bench.sink(), bench.rows(range(200))
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
         sinks, start = [bench.sink() for _ in range(_PUBLISHERS)], threading.Barrier(_PUBLISHERS)
 
@@ -36,7 +36,7 @@ class RaceContract(Examined):
     def test_readers_see_whole_things_only(self, bench: Bench) -> None:
         """A reader that looks all the time never sees a part, and nothing it saw vanishes."""
         sink, stop = bench.sink(), threading.Event()
-        staged = [[make_rows(range(at, at + 90)), make_rows(range(at + 500, at + 590))] for at in range(0, 8000, 1000)]
+        staged = [[bench.rows(range(at, at + 90)), bench.rows(range(at + 500, at + 590))] for at in range(0, 8000, 1000)]
         seen: list[Content] = []
 
         def look() -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from penstock.ledger.open import open_ledger
 from penstock.model import BatchId, Generation, PipelineName, SweepCut
 from penstock.protocols import Ledger, Sink
-from penstock.testing.conformance.rows import SCHEMA, Row
+from penstock.testing.conformance.rows import SCHEMA, Row, make_rows
 
 PIPELINE: Final = PipelineName("conformance")
 DAMAGES: Final = ("lost", "doubled", "changed", "foreign")
@@ -37,6 +37,10 @@ class SinkRig(ABC):
     @abstractmethod
     def read_back(self) -> Iterable[Row]:
         """All rows that a reader of the target sees now, by other code than the sink's where possible; none without a target."""
+
+    def rows(self, ids: Iterable[int]) -> list[Row]:
+        """One row for each id, always the same. Override it where the target's types lack a value, and say so."""
+        return make_rows(ids)
 
     def ledger(self) -> Ledger:
         """A ledger to deliver by, always the same one; override it with one in the sink's own database to examine a rider."""

@@ -8,7 +8,7 @@ from penstock.errors import PenstockError
 from penstock.protocols import Sink, StageWriter
 from penstock.testing.conformance.bench import Bench, attempt, publish, travelled
 from penstock.testing.conformance.rig import PIPELINE, SinkRig
-from penstock.testing.conformance.rows import Row, as_batch, make_rows
+from penstock.testing.conformance.rows import Row, as_batch
 
 
 class Examined:
@@ -36,7 +36,7 @@ class StageContract(Examined):
     def test_preparing_again_changes_nothing(self, bench: Bench) -> None:
         """Every start prepares."""
         first = bench.sink()
-        shown = bench.deliver(first, make_rows(range(30)), batch_id=0)
+        shown = bench.deliver(first, bench.rows(range(30)), batch_id=0)
         first.prepare(pipeline=PIPELINE, schema=bench.rig.schema)
         bench.sink()
         bench.require_shown(shown)
@@ -44,15 +44,15 @@ class StageContract(Examined):
     def test_staging_is_invisible(self, bench: Bench) -> None:
         """Neither finished nor abandoned attempts are seen."""
         sink = bench.sink()
-        shown = bench.deliver(sink, make_rows(range(30)), batch_id=0)
-        bench.stage(sink, make_rows(range(100, 200)), batch_id=1)
-        bench.abandoned(sink, make_rows(range(200, 300)), batch_id=1, partition=1)
+        shown = bench.deliver(sink, bench.rows(range(30)), batch_id=0)
+        bench.stage(sink, bench.rows(range(100, 200)), batch_id=1)
+        bench.abandoned(sink, bench.rows(range(200, 300)), batch_id=1, partition=1)
         bench.require_shown(shown)
 
     def test_a_stager_is_small_and_serves_many_attempts_at_once(self, bench: Bench) -> None:
         """It is pickled, and its writers do not disturb each other."""
         sink = bench.sink()
-        stager, rows = travelled(sink.stager()), [make_rows(range(50)), make_rows(range(50, 120))]
+        stager, rows = travelled(sink.stager()), [bench.rows(range(50)), bench.rows(range(50, 120))]
         schema = as_batch([], bench.rig.schema).schema
         writers = [stager.open(attempt(0, 1, partition, 0), schema) for partition in range(2)]
         for start in (0, 35):
@@ -74,7 +74,7 @@ class StageContract(Examined):
 
     def test_staged_messages_tell_the_truth(self, bench: Bench) -> None:
         """Rows, sink, account and attempt of each piece."""
-        sink, rows = bench.sink(), make_rows(range(90))
+        sink, rows = bench.sink(), bench.rows(range(90))
         staged = bench.stage(sink, rows, batch_id=0)
         assert sum(piece.totals.rows for piece in staged) == len(rows)
         assert {piece.sink for piece in staged} == {sink.name}
@@ -83,10 +83,10 @@ class StageContract(Examined):
 
     def test_only_the_decided_one_of_several_attempts_is_ever_seen(self, bench: Bench) -> None:
         """Retried and speculative attempts leave garbage, never data."""
-        sink, rows = bench.sink(), make_rows(range(60))
+        sink, rows = bench.sink(), bench.rows(range(60))
         bench.stage(sink, rows, batch_id=0, task_attempt=0)
         chosen = bench.stage(sink, rows, batch_id=0, task_attempt=1)
-        bench.stage(sink, make_rows(range(1000, 1060)), batch_id=0, task_attempt=2)
+        bench.stage(sink, bench.rows(range(1000, 1060)), batch_id=0, task_attempt=2)
         shown = bench.decide((rows, chosen), batch_id=0)
         publish(sink, shown.publication)
         bench.require_shown(shown)
@@ -96,13 +96,13 @@ class StageContract(Examined):
 
     def test_a_zombie_attempt_that_goes_on_after_the_sweep_is_never_seen(self, bench: Bench) -> None:
         """A task of an older generation may go on writing."""
-        old, rows = bench.sink(), make_rows(range(60))
+        old, rows = bench.sink(), bench.rows(range(60))
         zombie = old.stager().open(attempt(0, 1, 0, 0), as_batch([], bench.rig.schema).schema)
         bench.write(zombie, old, rows[:30])
         new = bench.sink()
         new.sweep(bench.cut(generation=2), dry_run=False)
         _go_on(bench, zombie, old, rows[30:])
-        shown = bench.deliver(new, make_rows(range(500, 540)), batch_id=0)
+        shown = bench.deliver(new, bench.rows(range(500, 540)), batch_id=0)
         bench.require_shown(shown)
         new.sweep(bench.cut(generation=3), dry_run=False)
         assert list(bench.rig.leftovers()) == []

@@ -26,9 +26,9 @@ _PARTITIONS = 2
 _ROWS = 60
 
 
-def rows_of(number: int) -> list[Row]:
-    """The rows of batch `number`."""
-    return [row for partition in range(_PARTITIONS) for row in _rows(number, partition)]
+def rows_of(number: int, rig: SinkRig | None = None) -> list[Row]:
+    """The rows of batch `number`; of the values that the rig's target has."""
+    return [row for partition in range(_PARTITIONS) for row in _rows(number, partition, rig)]
 
 
 def live(rig: SinkRig, batches: Sequence[int], *, tidy: bool = True, once_open: Callable[[], None] | None = None) -> None:
@@ -77,9 +77,10 @@ def _batch(number: int) -> Batch:
     return Batch(query_id=QUERY, batch_id=BatchId(number), offsets=(offsets,))
 
 
-def _rows(number: int, partition: int) -> list[Row]:
+def _rows(number: int, partition: int, rig: SinkRig | None) -> list[Row]:
     start = number * 1000 + partition * 100
-    return make_rows(range(start, start + _ROWS))
+    ids = range(start, start + _ROWS)
+    return make_rows(ids) if rig is None else rig.rows(ids)
 
 
 def _staged(bench: Bench, sink: Sink, number: int, generation: Generation) -> StagedBatch:
@@ -88,7 +89,7 @@ def _staged(bench: Bench, sink: Sink, number: int, generation: Generation) -> St
 
 
 def _attempts(bench: Bench, sink: Sink, number: int, partition: int, generation: Generation) -> Iterator[Staged]:
-    rows = _rows(number, partition)
+    rows = _rows(number, partition, bench.rig)
     place = {"batch_id": number, "generation": generation, "partition": partition}
     bench.abandoned(sink, rows, **place)
     bench.stage(sink, rows, **place, task_attempt=1)

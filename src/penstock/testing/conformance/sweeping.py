@@ -4,7 +4,6 @@ from penstock.model import Attempt, BatchId, Generation, SweepCut
 from penstock.protocols import Telling
 from penstock.testing.conformance.bench import Bench, publish
 from penstock.testing.conformance.rig import PIPELINE
-from penstock.testing.conformance.rows import make_rows
 from penstock.testing.conformance.staging import Examined
 
 
@@ -13,9 +12,9 @@ class SweepContract(Examined):
 
     def test_a_decided_batch_survives_the_sweep_of_a_newer_generation(self, bench: Bench) -> None:
         """What the newest decision names is kept until it is published."""
-        sink, rows = bench.sink(), make_rows(range(80))
+        sink, rows = bench.sink(), bench.rows(range(80))
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
-        bench.stage(sink, make_rows(range(500, 520)), batch_id=0, task_attempt=1)
+        bench.stage(sink, bench.rows(range(500, 520)), batch_id=0, task_attempt=1)
         recovering = bench.sink()
         recovering.sweep(bench.cut(generation=2), dry_run=False)
         publish(recovering, shown.publication)
@@ -28,7 +27,7 @@ class SweepContract(Examined):
         """And sweeping again finds nothing."""
         sink = bench.sink()
         for partition in range(3):
-            bench.stage(sink, make_rows(range(200)), batch_id=0, partition=partition)
+            bench.stage(sink, bench.rows(range(200)), batch_id=0, partition=partition)
         before = sorted(bench.rig.leftovers())
         named = sorted(sink.sweep(bench.cut(generation=2), dry_run=True))
         assert sorted(bench.rig.leftovers()) == before
@@ -42,7 +41,7 @@ class SweepContract(Examined):
         if not isinstance(sink, Telling):
             return
         for generation in (1, 2):
-            bench.stage(sink, make_rows(range(200)), batch_id=0, generation=generation)
+            bench.stage(sink, bench.rows(range(200)), batch_id=0, generation=generation)
         told = [found for account in sink.accounts for found in sink.waiting(account, pipeline=PIPELINE)]
         swept = sink.sweep(_cut_of(2, batch_id=-1), dry_run=False)
         assert sorted(found.name for found in told if found.attempt is None or found.attempt.generation == 1) == sorted(swept)
@@ -51,8 +50,8 @@ class SweepContract(Examined):
 
     def test_a_batch_in_the_making_is_kept(self, bench: Bench) -> None:
         """Attempts of a batch newer than the last decided one may still be decided."""
-        sink, rows = bench.sink(), make_rows(range(200, 280))
-        first = bench.deliver(sink, make_rows(range(50)), batch_id=0)
+        sink, rows = bench.sink(), bench.rows(range(200, 280))
+        first = bench.deliver(sink, bench.rows(range(50)), batch_id=0)
         staged = bench.stage(sink, rows, batch_id=1)
         bench.sink().sweep(bench.cut(), dry_run=False)
         second = bench.decide((rows, staged), batch_id=1)
@@ -61,7 +60,7 @@ class SweepContract(Examined):
 
     def test_a_newer_generation_is_kept(self, bench: Bench) -> None:
         """A zombie that sweeps takes nothing from the driver that replaced it."""
-        zombie, sink, rows = bench.sink(), bench.sink(), make_rows(range(80))
+        zombie, sink, rows = bench.sink(), bench.sink(), bench.rows(range(80))
         staged = bench.stage(sink, rows, batch_id=0, generation=7)
         zombie.sweep(_cut_of(6), dry_run=False)
         shown = bench.decide((rows, staged), batch_id=0)
@@ -71,7 +70,7 @@ class SweepContract(Examined):
     def test_published_content_is_never_swept(self, bench: Bench) -> None:
         """Whatever the cut."""
         sink = bench.sink()
-        shown = [bench.deliver(sink, make_rows(range(at, at + 60)), batch_id=at) for at in (0, 100)]
+        shown = [bench.deliver(sink, bench.rows(range(at, at + 60)), batch_id=at) for at in (0, 100)]
         sink.sweep(_cut_of(1 << 40), dry_run=False)
         bench.require_shown(*shown)
         assert bench.verify(bench.sink()).ok
@@ -79,7 +78,7 @@ class SweepContract(Examined):
     def test_names_that_are_no_attempts_are_left_alone(self, bench: Bench) -> None:
         """Only what bears the name of an attempt is staging."""
         sink = bench.sink()
-        bench.stage(sink, make_rows(range(200)), batch_id=0)
+        bench.stage(sink, bench.rows(range(200)), batch_id=0)
         assert all(Attempt.find(name) for name in sink.sweep(_cut_of(9), dry_run=True))
 
 

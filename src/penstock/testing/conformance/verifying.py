@@ -4,7 +4,6 @@ import pytest
 
 from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.rig import DAMAGES
-from penstock.testing.conformance.rows import make_rows
 from penstock.testing.conformance.staging import Examined
 
 
@@ -28,7 +27,7 @@ class VerifyContract(Examined):
         """No problem, and every row was counted."""
         sink = bench.sink()
         for at in (0, 1000, 2000):
-            bench.deliver(sink, make_rows(range(at, at + 120)), make_rows([at + 500]), batch_id=at)
+            bench.deliver(sink, bench.rows(range(at, at + 120)), bench.rows([at + 500]), batch_id=at)
         report = bench.verify(bench.sink())
         assert report.ok, report
         assert sum(account.found.rows for account in report.accounts.values()) == len(list(bench.rig.read_back()))
@@ -37,7 +36,7 @@ class VerifyContract(Examined):
         """A row lost, doubled, changed or foreign."""
         sink = bench.sink()
         for at in (0, 1000):
-            bench.deliver(sink, make_rows(range(at, at + 50)), batch_id=at)
+            bench.deliver(sink, bench.rows(range(at, at + 50)), batch_id=at)
         sink.close()
         bench.rig.damage(damage)
         report = bench.verify(bench.sink())
@@ -47,8 +46,8 @@ class VerifyContract(Examined):
 
     def test_a_decided_batch_that_is_not_published_is_found_by_its_number(self, bench: Bench) -> None:
         """So that the operator knows what to look for."""
-        sink, rows = bench.sink(), make_rows(range(300, 340))
-        bench.deliver(sink, make_rows(range(50)), batch_id=0)
+        sink, rows = bench.sink(), bench.rows(range(300, 340))
+        bench.deliver(sink, bench.rows(range(50)), batch_id=0)
         bench.decide((rows, bench.stage(sink, rows, batch_id=1)), batch_id=1)
         report = bench.verify(sink)
         assert not report.ok
@@ -58,5 +57,5 @@ class VerifyContract(Examined):
         """More rows than the ledger ever decided."""
         sink = bench.sink()
         for at in (0, 1000):
-            bench.deliver(sink, make_rows(range(at, at + 50)), batch_id=at)
+            bench.deliver(sink, bench.rows(range(at, at + 50)), batch_id=at)
         assert not bench.verify(sink, ledger=bench.decided[:1]).ok

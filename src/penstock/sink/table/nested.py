@@ -1,4 +1,4 @@
-"""Structs, arrays and maps as JSON text, which SQLite's JSON functions can read, and back without loss.
+"""Structs, arrays and maps as JSON text, which databases can read, and back without loss.
 
 A struct is an object, an array a list, a map with text keys an object and any other map a list of `[key, value]`. Inside, numbers
 and booleans are JSON's own; NaN and the infinities, decimals, dates and times are texts as in a plain column; binary is base64.
@@ -55,7 +55,7 @@ def _nested_writer(kind: "pa.DataType") -> Convert:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         write_element = _writer(kind.value_type)
         return _optional(lambda value: [write_element(element) for element in value])
-    raise TypeError(f"Arrow's {kind} has no place in SQLite")
+    raise TypeError(f"Arrow's {kind} has no place in a database")
 
 
 def _map_writer(kind: "pa.DataType") -> Convert:

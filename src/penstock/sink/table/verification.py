@@ -1,22 +1,27 @@
 """The table against its marker, and the marker against the ledger; every row is read."""
 
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from penstock.model import ONLY_ACCOUNT, AccountReport, Problem, Publication, SinkName, SinkReport, Totals
-from penstock.sink.sqlite import statements as sql
-from penstock.sink.sqlite.marker import TableMarker, minus, read_marker
-from penstock.sink.sqlite.scan import scan, totals_of
-from penstock.sink.sqlite.storage import NotStoredError
-from penstock.sink.sqlite.table import shape_of
-from penstock.sparkschema import arrow_schema
+from penstock.sink.table.marker import TableMarker, minus
+from penstock.sink.table.target import NotStoredError
 
 _NONE = Totals()
 
 
-def compare(cursor: sqlite3.Cursor, *, sink: SinkName, table: str, expected: Totals, known: Iterator[Publication]) -> SinkReport:
-    """What the table shows because of this sink, against what the ledger expects, in one snapshot."""
-    marker = _marker_of(cursor, table)
+def compare(
+    marker: TableMarker | None,
+    *,
+    sink: SinkName,
+    table: str,
+    expected: Totals,
+    known: Iterator[Publication],
+    content: Callable[[TableMarker], Totals],
+) -> SinkReport:
+    """What the table shows because of this sink, against what the ledger expects, in one snapshot.
+
+    `content` counts the rows of the table, or raises NotStoredError.
+    """
     if marker is None:
         return without_marker(expected, f"Table {table!r} has no marker of sink {sink!r} in the database.")
     # An upsert shows fewer rows than were decided: to the marker's own count comes what the ledger has more than the marker.
@@ -24,7 +29,7 @@ def compare(cursor: sqlite3.Cursor, *, sink: SinkName, table: str, expected: Tot
     wanted = marker.after + ahead
     owner = [] if marker.sink == sink else [Problem(message=f"Table {table!r} is filled by sink {marker.sink!r}.", file=table)]
     try:
-        found = minus(_content(cursor, marker, table), marker.before)
+        found = minus(content(marker), marker.before)
     except NotStoredError as cause:
         return _report(wanted, _NONE, [*owner, Problem(message=f"Table {table!r}: {cause}.", file=table)])
     return _report(wanted, found, [*owner, *_explained(marker, ahead, minus(found, marker.after), known)])
@@ -38,22 +43,6 @@ def without_marker(expected: Totals, message: str) -> SinkReport:
 
 def _report(expected: Totals, found: Totals, problems: list[Problem]) -> SinkReport:
     return SinkReport(accounts={ONLY_ACCOUNT: AccountReport(expected=expected, found=found)}, problems=tuple(problems))
-
-
-def _marker_of(cursor: sqlite3.Cursor, table: str) -> TableMarker | None:
-    if shape_of(cursor, sql.MARKER_TABLE) is None:
-        return None
-    owner = cursor.execute(sql.OWNER, (table,)).fetchone()
-    return None if owner is None else read_marker(cursor, owner[0], owner[1])
-
-
-def _content(cursor: sqlite3.Cursor, marker: TableMarker, table: str) -> Totals:
-    if shape_of(cursor, table) is None:
-        raise NotStoredError("it is gone")
-    if marker.schema is None:
-        return marker.before
-    schema = arrow_schema(marker.schema)
-    return totals_of(scan(cursor, sql.TableStatements(table, tuple(schema.names)).read(), schema))
 
 
 def _explained(marker: TableMarker, ahead: Totals, surplus: Totals, known: Iterator[Publication]) -> list[Problem]:

@@ -1,60 +1,60 @@
 """One publication inside one transaction: marker read, rows moved and counted, marker written."""
 
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed
-from penstock.faults import FaultPoint
 from penstock.model import Publication, Published, Totals
-from penstock.sink.sqlite.marker import TableMarker, minus, offsets_json, read_marker, remember, require_same, write_marker
-from penstock.sink.sqlite.move import Moved, move
-
-MOVE = FaultPoint("sqlite.move", "The rows of a decided batch are written into the table, in an open transaction.")
-MARK = FaultPoint("sqlite.mark", "The marker is set to the batch, in the transaction of its rows.")
+from penstock.sink.table.marker import Marks, TableMarker, minus, offsets_json, require_same
+from penstock.sink.table.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The table and how rows get into it."""
+class Moved:
+    """`rows`: how many rows of the batch are accounted for. `displaced`: what they replaced, or which of them were skipped."""
 
-    table: str
-    write: str
-    key: tuple[str, ...]
+    rows: int
+    displaced: Totals
 
 
-def apply(cursor: sqlite3.Cursor, publication: Publication, rows: Iterator["pa.RecordBatch"], target: Target) -> Published:
-    """Show `publication` unless the table shows it already. The caller holds the write lock, and commits.
+def apply(marks: Marks, publication: Publication, target: Target, *, move: Callable[[], Moved]) -> Published:
+    """Show `publication` unless the table shows it already. The caller commits; `marks` keep other publishers out until then.
 
     Raises ContentConflict if another number of rows than decided was moved, LedgerMismatch for another ledger's position.
     """
     if not publication.staged and target.write != "replace":
         return Published(totals=publication.totals, already=True)
-    marker = _marker(cursor, publication, target)
+    marker = _marker(marks, publication, target)
     if marker.position >= publication.position:
-        require_same(cursor, publication, marker)
+        require_same(marks.batch_at(publication), publication, marker)
         return Published(totals=publication.totals, already=True)
-    with MOVE.around(error=_broken_disk, lost=_broken_disk):
-        moved = move(cursor, rows, table=target.table, write=target.write, key=target.key)
+    _require_no_older_generation(marker, publication)
+    moved = move()
     _require_all(moved, publication, target)
-    with MARK.around(error=_broken_disk, lost=_broken_disk):
-        write_marker(cursor, _advanced(marker, publication, moved, write=target.write))
-        remember(cursor, publication)
+    marks.advance(_advanced(marker, publication, moved, write=target.write), publication)
     return Published(totals=publication.totals, already=False)
 
 
-def _marker(cursor: sqlite3.Cursor, publication: Publication, target: Target) -> TableMarker:
-    marker = read_marker(cursor, publication.pipeline, publication.sink)
+def _marker(marks: Marks, publication: Publication, target: Target) -> TableMarker:
+    marker = marks.read(publication.pipeline, publication.sink)
     if marker is None:
         raise PublishFailed(
             f"The database has no marker of pipeline {publication.pipeline!r} and sink {publication.sink!r}.",
             remedy="Restore the table penstock_marker from a backup; it belongs to the rows.",
         )
-    if marker.table_name.lower() != target.table.lower():
+    if not target.is_table(marker.table_name):
         raise other_table(marker, target.table)
     return marker
+
+
+def _require_no_older_generation(marker: TableMarker, publication: Publication) -> None:
+    """In one ledger, later positions are never of older generations: this is another's, or a zombie's that is not fenced."""
+    if marker.generation is not None and publication.generation < marker.generation:
+        raise LedgerMismatch(
+            f"Generation {publication.generation} publishes position {publication.position}, but table {marker.table_name!r} "
+            f"was last filled by generation {marker.generation} at position {marker.position}.",
+            remedy="Stop the older run. If another ledger filled this table, restore that one, or give the sink another name.",
+        )
 
 
 def other_table(marker: TableMarker, table: str) -> LedgerMismatch:
@@ -90,7 +90,3 @@ def _advanced(marker: TableMarker, publication: Publication, moved: Moved, *, wr
         before=Totals() if fresh else marker.before,
         after=batch if fresh else minus(marker.after + batch, moved.displaced),
     )
-
-
-def _broken_disk(point: str) -> sqlite3.Error:
-    return sqlite3.OperationalError(f"disk I/O error ({point})")

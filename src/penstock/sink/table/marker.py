@@ -1,14 +1,12 @@
 """The marker: what of a pipeline a table shows, in the same transaction as the rows."""
 
 import json
-import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.errors import FormatTooNew, LedgerMismatch
 from penstock.model import DIGEST_MODULUS, Batch, PipelineName, Position, Publication, SinkName, Totals
-from penstock.sink.sqlite import statements as sql
 
 FORMAT_VERSION = 1
 NOTHING_YET = Position(0)
@@ -41,17 +39,44 @@ class TableMarker:
     after: Totals = NO_ROWS
 
 
+class Marks(Protocol):
+    """The markers of one database, inside an open transaction."""
+
+    def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
+        """The marker, None if there is none yet; where the transaction may write, no other can change it until this one ends.
+
+        Raises FormatTooNew.
+        """
+        ...
+
+    def write(self, marker: TableMarker) -> None:
+        """Put the marker in place of the old one."""
+        ...
+
+    def owners(self, table: str) -> Sequence[tuple[PipelineName, SinkName]]:
+        """Every pipeline and sink whose marker names that table."""
+        ...
+
+    def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
+        """The last position that was published, as the batches remember it apart from the marker; None if there is none."""
+        ...
+
+    def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
+        """What `identity` was when the publication's position was published, None if that is not known any more."""
+        ...
+
+    def advance(self, marker: TableMarker, publication: Publication) -> None:
+        """Write the marker, note which batch was published at its position, and forget those that are long past."""
+        ...
+
+
 def minus(one: Totals, other: Totals) -> Totals:
     """Rows and digest of `one` without `other`."""
     return Totals(rows=one.rows - other.rows, digest=(one.digest - other.digest) % DIGEST_MODULUS)
 
 
-def read_marker(cursor: sqlite3.Cursor, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-    """The marker, None if there is none yet. Raises FormatTooNew."""
-    cursor.row_factory = None
-    row = cursor.execute(sql.READ_MARKER, {"pipeline": pipeline, "sink": sink}).fetchone()
-    if row is None:
-        return None
+def marker_from(row: Sequence[Any], pipeline: PipelineName, sink: SinkName) -> TableMarker:
+    """The marker from its row: `format_version` and the others, in the order of the class. Raises FormatTooNew."""
     if row[0] > FORMAT_VERSION:
         raise FormatTooNew(
             f"The marker of sink {sink!r} has format {row[0]}, this Penstock knows formats up to {FORMAT_VERSION}.",
@@ -74,48 +99,53 @@ def read_marker(cursor: sqlite3.Cursor, pipeline: PipelineName, sink: SinkName) 
     )
 
 
-def write_marker(cursor: sqlite3.Cursor, marker: TableMarker) -> None:
-    """Put the marker in place of the old one."""
-    cursor.execute(
-        sql.WRITE_MARKER,
-        {
-            "pipeline": marker.pipeline,
-            "sink": marker.sink,
-            "table_name": marker.table_name,
-            "write": marker.write,
-            "format_version": FORMAT_VERSION,
-            "position": marker.position,
-            "generation": marker.generation,
-            "query_id": marker.query_id,
-            "batch_id": marker.batch_id,
-            "offsets": marker.offsets,
-            "schema": marker.schema,
-            **_columns("decided", marker.decided),
-            **_columns("before", marker.before),
-            **_columns("after", marker.after),
-        },
-    )
+def marker_values(marker: TableMarker) -> Mapping[str, Any]:
+    """The marker's row by column."""
+    return {
+        "pipeline": marker.pipeline,
+        "sink": marker.sink,
+        "table_name": marker.table_name,
+        "write": marker.write,
+        "format_version": FORMAT_VERSION,
+        "position": marker.position,
+        "generation": marker.generation,
+        "query_id": marker.query_id,
+        "batch_id": marker.batch_id,
+        "offsets": marker.offsets,
+        "schema": marker.schema,
+        **_columns("decided", marker.decided),
+        **_columns("before", marker.before),
+        **_columns("after", marker.after),
+    }
 
 
-def remember(cursor: sqlite3.Cursor, publication: Publication) -> None:
-    """Note which batch was published at this position, and forget those that are long past."""
-    place = {"pipeline": publication.pipeline, "sink": publication.sink}
-    cursor.execute(
-        sql.WRITE_BATCH,
-        {**place, **_identity(publication), "position": publication.position, "generation": publication.generation},
-    )
-    cursor.execute(sql.FORGET_BATCHES, {**place, "position": publication.position - REMEMBERED_BATCHES})
+def place_of(publication: Publication) -> Mapping[str, Any]:
+    """Pipeline, sink and position: the key of a row of `penstock_batch`."""
+    return {"pipeline": publication.pipeline, "sink": publication.sink, "position": publication.position}
 
 
-def require_same(cursor: sqlite3.Cursor, publication: Publication, marker: TableMarker) -> None:
+def batch_values(publication: Publication) -> Mapping[str, Any]:
+    """The row of `penstock_batch` by column."""
+    return {**place_of(publication), **identity(publication), "generation": publication.generation}
+
+
+def identity(publication: Publication) -> Mapping[str, Any]:
+    """What tells a batch from any other."""
+    return {
+        "query_id": publication.batch.query_id,
+        "batch_id": publication.batch.batch_id,
+        "offsets": offsets_json(publication.batch),
+        "rows": publication.totals.rows,
+        "digest": _hex(publication.totals.digest),
+    }
+
+
+def require_same(found: "tuple[Any, ...] | None", publication: Publication, marker: TableMarker) -> None:
     """Raise LedgerMismatch unless what the table showed at this position is this very batch.
 
     A position says nothing across ledgers: with a new ledger, all batches up to the old marker would be taken for published.
     """
-    place = {"pipeline": publication.pipeline, "sink": publication.sink, "position": publication.position}
-    found = cursor.execute(sql.READ_BATCH, place).fetchone()
-    expected = tuple(_identity(publication).values())
-    if found == expected:
+    if found == tuple(identity(publication).values()):
         return
     held = "no batch that it still knows" if found is None else f"batch {found[1]} of query {found[0]} with {found[3]} rows"
     raise LedgerMismatch(
@@ -129,16 +159,6 @@ def offsets_json(batch: Batch) -> str:
     """The batch's offsets for people's SQL: a list of objects with source, start and end."""
     ranges = [{"source": part.source, "start": _loaded(part.start), "end": _loaded(part.end)} for part in batch.offsets]
     return json.dumps(ranges, ensure_ascii=False, separators=(",", ":"))
-
-
-def _identity(publication: Publication) -> Mapping[str, Any]:
-    return {
-        "query_id": publication.batch.query_id,
-        "batch_id": publication.batch.batch_id,
-        "offsets": offsets_json(publication.batch),
-        "rows": publication.totals.rows,
-        "digest": _hex(publication.totals.digest),
-    }
 
 
 def _loaded(offset: str | None) -> Any:

@@ -1,0 +1,114 @@
+"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pgpq
+import pyarrow as pa
+from psycopg.sql import Composed
+
+from penstock.errors import PublishFailed
+from penstock.faults import FaultPoint
+from penstock.model import Totals
+from penstock.sink.postgres.database import Connection
+from penstock.sink.postgres.marks import cut_off
+from penstock.sink.postgres.scan import scan
+from penstock.sink.postgres.shape import Shape, statements_of
+from penstock.sink.postgres.storage import cast_into, encoded, read_as, storage_of
+from penstock.sink.postgres.table_statements import ANALYZE_STAGE, TableStatements
+from penstock.sink.postgres.trouble import Conflict
+from penstock.sink.table.content import totals_of
+from penstock.sink.table.publication import Moved
+from penstock.sink.table.target import BY_KEY, NotStoredError, Target
+
+COPY = FaultPoint("postgres.copy", "The rows of a decided batch are copied into a temporary staging table.")
+MOVE = FaultPoint("postgres.move", "The staged rows are moved into the table, in an open transaction.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns:
+    """The statements about the table, and how each column is cast and read."""
+
+    statements: TableStatements
+    schema: "pa.Schema"
+    casts: tuple[str, ...]
+    read_as: tuple[str, ...]
+
+
+def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", shape: Shape, target: Target) -> Moved:
+    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
+
+    Raises Conflict where another session writes rows of the same keys meanwhile.
+    """
+    statements = statements_of(schema, target)
+    declared = shape.declared(schema.names)
+    columns = _Columns(
+        statements=statements,
+        schema=schema,
+        casts=tuple(cast_into(kind, field.type) for kind, field in zip(declared, schema, strict=True)),
+        read_as=tuple(read_as(field.type) for field in schema),
+    )
+    connection.execute(statements.create_stage([storage_of(field.type).staged for field in schema]))
+    with COPY.around(error=cut_off, lost=cut_off):
+        staged = _copy(connection, statements, batches)
+    with MOVE.around(error=cut_off, lost=cut_off):
+        if target.write == "replace":
+            connection.execute(statements.clear())
+        if target.write not in BY_KEY:
+            return Moved(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())
+        connection.execute(ANALYZE_STAGE)
+        return _upsert(connection, columns) if target.write == "upsert" else _insert_if_absent(connection, columns, staged)
+
+
+def _copy(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"]) -> int:
+    """Fill the staging table and give the number of rows."""
+    first = next(batches, None)
+    if first is None:
+        return 0
+    part = _numbered(first, statements.ordinal, 0)
+    encoder, copied = pgpq.ArrowToPostgresBinaryEncoder(part.schema), int(first.num_rows)
+    with connection.cursor() as cursor, cursor.copy(statements.copy()) as copy:
+        copy.write(encoder.write_header())
+        copy.write(encoder.write_batch(part))
+        for batch in batches:
+            copy.write(encoder.write_batch(_numbered(batch, statements.ordinal, copied)))
+            copied += batch.num_rows
+        copy.write(encoder.finish())
+    return copied
+
+
+def _numbered(batch: "pa.RecordBatch", ordinal: str, start: int) -> "pa.RecordBatch":
+    """The batch as it is copied: its rows numbered from `start`, which keeps their order for rows of one key."""
+    numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
+    columns = [numbers, *(encoded(column) for column in batch.columns)]
+    return pa.RecordBatch.from_arrays(columns, names=[ordinal, *batch.schema.names])
+
+
+def _upsert(connection: Connection, columns: _Columns) -> Moved:
+    statements = columns.statements
+    replaced = _totals(connection, statements.lock_replaced(columns.read_as, columns.casts), columns)
+    superseded = _totals(connection, statements.read_superseded(columns.read_as, columns.casts), columns)
+    row = connection.execute(statements.upsert(columns.casts)).fetchone()
+    assert row is not None
+    if row[1] != replaced.rows:
+        raise Conflict(f"{row[1]} rows were replaced where {replaced.rows} had a key of the batch")
+    return Moved(rows=row[0] + superseded.rows, displaced=replaced + superseded)
+
+
+def _insert_if_absent(connection: Connection, columns: _Columns, staged: int) -> Moved:
+    statements = columns.statements
+    skipped = _totals(connection, statements.read_skipped(columns.read_as, columns.casts), columns)
+    inserted = connection.execute(statements.insert_if_absent(columns.casts)).rowcount
+    if inserted + skipped.rows != staged:
+        raise Conflict(f"{inserted} rows were inserted where {staged - skipped.rows} had a key that was not there")
+    return Moved(rows=inserted + skipped.rows, displaced=skipped)
+
+
+def _totals(connection: Connection, query: Composed, columns: _Columns) -> Totals:
+    try:
+        return totals_of(scan(connection, query, columns.schema))
+    except NotStoredError as cause:
+        raise PublishFailed(
+            f"Table {columns.statements.table!r} holds a row under a key of this batch that Penstock did not write: {cause}.",
+            remedy="Correct or delete that row, then start again: the batch is published then.",
+        ) from cause

@@ -1,0 +1,113 @@
+"""Getting the table ready: created or checked, and its marker made, in one transaction."""
+
+from functools import partial
+
+import pyarrow as pa
+
+from penstock.errors import Refused, Usage
+from penstock.model import PipelineName, SinkName, Totals
+from penstock.sink.postgres import statements as sql
+from penstock.sink.postgres.admission import Admission
+from penstock.sink.postgres.database import Connection
+from penstock.sink.postgres.marks import PostgresMarks
+from penstock.sink.postgres.names import split_name
+from penstock.sink.postgres.scan import scan
+from penstock.sink.postgres.shape import (
+    Shape,
+    declared_for,
+    require_allowed,
+    require_fit,
+    require_storable,
+    shape_of,
+    statements_of,
+)
+from penstock.sink.postgres.statements import OwnStatements
+from penstock.sink.postgres.storage import longest_text, read_as
+from penstock.sink.table.content import totals_of
+from penstock.sink.table.preparation import prepare_marker, require_not_lost
+from penstock.sink.table.target import Target, no_table
+from penstock.sparkschema import arrow_schema
+
+
+def prepare_table(
+    connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
+) -> Admission:
+    """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
+    rows, place = arrow_schema(schema), split_name(target.table)
+    require_settings(rows, target, sink)
+    connection.execute(sql.ONE_AT_A_TIME)
+    _create_own_tables(connection, place[0])
+    marks = PostgresMarks(connection, place[0], locking=True)
+    shape = shape_of(connection, *place)
+    require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
+    shape = shape or _created(connection, rows, target, create=create)
+    require_fit(shape, rows, target)
+    require_allowed(connection, shape, target)
+    content = partial(content_of, connection, rows, target)
+    prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
+    return _admission(sink, target, shape)
+
+
+def require_admitted(
+    connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
+) -> None:
+    """Raise what `prepare_table` would, changing nothing."""
+    rows, place = arrow_schema(schema), split_name(target.table)
+    require_settings(rows, target, sink)
+    _require_schema(connection, place[0])
+    shape = shape_of(connection, *place)
+    if shape_of(connection, place[0], sql.MARKER_TABLE) is not None:
+        marker = PostgresMarks(connection, place[0], locking=False).read(pipeline, sink)
+        require_not_lost(marker, target, exists=shape is not None)
+    if shape is not None:
+        require_fit(shape, rows, target)
+        require_allowed(connection, shape, target)
+    elif not create:
+        raise no_table(target.table)
+
+
+def require_settings(rows: "pa.Schema", target: Target, sink: SinkName) -> None:
+    """Raise Usage, naming the sink, for settings that no table could have."""
+    try:
+        require_storable(rows, target)
+    except Usage as wrong:
+        raise Usage(f"Sink {sink!r}: {wrong.message}", remedy=wrong.remedy) from wrong
+
+
+def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
+    """Every row of the table, counted and hashed. Raises NotStoredError."""
+    query = statements_of(rows, target).read([read_as(field.type) for field in rows])
+    return totals_of(scan(connection, query, rows))
+
+
+def _require_schema(connection: Connection, schema: str) -> None:
+    if connection.execute(sql.SCHEMA_EXISTS, (schema,)).fetchone() is None:
+        raise Refused(f"There is no schema {schema!r} in the database.", remedy=f'CREATE SCHEMA "{schema}".')
+
+
+def _create_own_tables(connection: Connection, schema: str) -> None:
+    _require_schema(connection, schema)
+    own = OwnStatements(schema)
+    for table, create in ((sql.MARKER_TABLE, own.create_marker), (sql.BATCH_TABLE, own.create_batch)):
+        if shape_of(connection, schema, table) is None:
+            connection.execute(create, {})
+
+
+def _created(connection: Connection, rows: "pa.Schema", target: Target, *, create: bool) -> Shape:
+    if not create:
+        raise no_table(target.table)
+    connection.execute(statements_of(rows, target).create(declared_for(rows)))
+    shape = shape_of(connection, *split_name(target.table))
+    assert shape is not None
+    return shape
+
+
+def _admission(sink: SinkName, target: Target, shape: Shape) -> Admission:
+    lengths = ((column.name, longest_text(column.declared)) for column in shape.columns)
+    return Admission(
+        sink=sink,
+        table=target.table,
+        required=shape.required | frozenset(target.key),
+        longest={name: length for name, length in lengths if length is not None},
+        jsonb=frozenset(column.name for column in shape.columns if column.declared == "jsonb"),
+    )

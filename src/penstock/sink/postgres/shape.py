@@ -1,0 +1,184 @@
+"""The user's table: created from the rows' schema, or checked that it takes every row and gives it back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.errors import GuaranteeTooWeak, Refused, Usage
+from penstock.sink.postgres import statements as sql
+from penstock.sink.postgres.database import Connection
+from penstock.sink.postgres.names import require_name, split_name
+from penstock.sink.postgres.statements import OWN_TABLES
+from penstock.sink.postgres.storage import storage_of
+from penstock.sink.postgres.table_statements import TableStatements
+from penstock.sink.table.target import BY_KEY, Target, require_distinct_fields, require_key_in
+
+MAX_COLUMNS = 1599
+"""One less than PostgreSQL's own: the staging table has one more."""
+_KINDS = {"v": "view", "m": "materialized view", "f": "foreign table", "p": "partitioned table", "S": "sequence", "r": "table"}
+_PRIVILEGES = {
+    "append": ("SELECT", "INSERT"),
+    "upsert": ("SELECT", "INSERT", "UPDATE"),
+    "insert_if_absent": ("SELECT", "INSERT"),
+    "replace": ("SELECT", "INSERT", "DELETE"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of an existing table. `fills_itself`: it may be left out. `generated`: it must be."""
+
+    name: str
+    declared: str
+    not_null: bool
+    generated: bool
+    fills_itself: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the catalog says about an existing table. `uniques` are the sets of columns that tell rows apart."""
+
+    oid: int
+    kind: str
+    logged: bool
+    columns: tuple[Column, ...]
+    uniques: tuple[frozenset[str], ...]
+
+    @property
+    def required(self) -> frozenset[str]:
+        """Columns that hold no NULL."""
+        return frozenset(column.name for column in self.columns if column.not_null)
+
+    def declared(self, names: Sequence[str]) -> list[str]:
+        """The types of those columns."""
+        by_name = {column.name: column.declared for column in self.columns}
+        return [by_name[name] for name in names]
+
+
+def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
+    """The table as it is, None if there is none."""
+    found = connection.execute(sql.TABLE_KIND, (schema, table)).fetchone()
+    if found is None:
+        return None
+    oid, kind, persistence, _ = found
+    rows = connection.execute(sql.TABLE_COLUMNS, (oid,)).fetchall()
+    columns = tuple(
+        Column(name=name, declared=declared, not_null=not_null, generated=generated, fills_itself=generated or has_default)
+        for name, declared, not_null, generated, has_default in rows
+    )
+    uniques = connection.execute(sql.TABLE_UNIQUES, (oid,)).fetchall()
+    return Shape(
+        oid=oid,
+        kind=_KINDS.get(kind, f"relation of kind {kind}"),
+        logged=persistence == "p",
+        columns=columns,
+        uniques=tuple(frozenset(names) for (names,) in uniques),
+    )
+
+
+# --- what the rows and the settings must be
+
+
+def require_storable(schema: "pa.Schema", target: Target) -> None:
+    """Raise Usage for a table name, a column or a key that no table could have."""
+    if split_name(target.table)[1] in OWN_TABLES:
+        raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
+    for name in schema.names:
+        require_name(name)
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        raise Usage(f"The rows have column {twice[0]!r} twice.", remedy="Rename one of them in the transform.")
+    if not 0 < len(schema.names) <= MAX_COLUMNS:
+        raise Usage(
+            f"The rows have {len(schema.names)} columns, expected 1 to {MAX_COLUMNS}.", remedy="Select others in the transform."
+        )
+    require_key_in(schema, target.key, schema.names)
+    for name in target.key:
+        if pa.types.is_nested(schema.field(name).type):
+            raise Usage(f"The key's column {name!r} is stored as JSON, which has no order.", remedy="Use plain columns as key.")
+    require_distinct_fields(schema)
+
+
+def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
+    """The SQL about the target for rows of `schema`."""
+    return TableStatements(*split_name(target.table), tuple(schema.names), target.key)
+
+
+def declared_for(schema: "pa.Schema") -> list[str]:
+    """The types of the columns of a table that is created."""
+    return [storage_of(field.type).declared(field.type) for field in schema]
+
+
+def require_fit(shape: Shape, schema: "pa.Schema", target: Target) -> None:
+    """Raise Refused unless an existing table takes rows of `schema` and gives back the same."""
+    table = target.table
+    if shape.kind not in {"table", "partitioned table"}:
+        raise Refused(f"{table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
+    if not shape.logged:
+        raise GuaranteeTooWeak(
+            f"Table {table!r} is unlogged, so a crash of the server empties it.", remedy="ALTER TABLE … SET LOGGED."
+        )
+    if shape.kind == "partitioned table" and target.write in BY_KEY:
+        raise Refused(
+            f"Table {table!r} is partitioned, where PostgreSQL does not tell which rows an upsert replaced.",
+            remedy="Use `write: append` or `replace`, or a table that is not partitioned.",
+        )
+    _require_columns(shape, schema, table)
+    if target.key and frozenset(target.key) not in shape.uniques:
+        columns = ", ".join(target.key)
+        raise Refused(
+            f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
+            remedy=f"CREATE UNIQUE INDEX ON {table} ({columns}), neither partial nor deferrable.",
+        )
+
+
+def _require_columns(shape: Shape, schema: "pa.Schema", table: str) -> None:
+    there = {column.name: column for column in shape.columns}
+    missing = [name for name in schema.names if name not in there]
+    extra = [column.name for column in shape.columns if column.name not in schema.names and not column.fills_itself]
+    if missing or extra:
+        raise Refused(
+            f"The rows have the columns {', '.join(schema.names)}, table {table!r} has {', '.join(there)} (missing in the table: "
+            f"{', '.join(missing) or 'none'}; only in the table and without a default: {', '.join(extra) or 'none'}).",
+            remedy="Change the transform, or the table with ALTER TABLE; new columns are NULL in the rows that are there.",
+        )
+    for field in schema:
+        _require_kept(there[field.name], field, table)
+
+
+def _require_kept(column: Column, field: "pa.Field", table: str) -> None:
+    if column.generated:
+        raise Refused(
+            f"Column {column.name!r} of table {table!r} is generated by the database, and the rows have one of that name.",
+            remedy="Leave it out in the transform.",
+        )
+    storage = storage_of(field.type)
+    if not storage.takes(column.declared, field.type):
+        also = f" (or {storage.also})" if storage.also else ""
+        raise Refused(
+            f"Column {column.name!r} of table {table!r} is {column.declared}, which does not keep every value of type "
+            f"{field.type}; expected {storage.declared(field.type)}{also}.",
+            remedy="Change the column's type, or cast it in the transform.",
+        )
+
+
+def require_allowed(connection: Connection, shape: Shape, target: Target) -> None:
+    """Raise Refused where the role lacks a privilege that publishing needs."""
+    schema, _ = split_name(target.table)
+    row = connection.execute(sql.MAY, (schema,)).fetchone()
+    assert row is not None
+    temporary, _, role = row
+    if not temporary:
+        raise Refused(
+            f"Role {role!r} may not create temporary tables, in which rows are staged.",
+            remedy="GRANT TEMPORARY ON DATABASE to it.",
+        )
+    for privilege in _PRIVILEGES[target.write]:
+        granted = connection.execute(sql.MAY_WITH_TABLE, (shape.oid, privilege)).fetchone()
+        if granted is not None and not granted[0]:
+            raise Refused(
+                f"Role {role!r} lacks {privilege} on table {target.table!r}.",
+                remedy=f"GRANT {privilege} ON {target.table} to it.",
+            )

@@ -1,0 +1,169 @@
+"""All SQL of the postgres sink about the catalog and its own tables: what it says and nothing about when.
+
+Two tables of Penstock's own lie in the schema of the user's table: `penstock_marker` with one row per pipeline and sink, and
+`penstock_batch` with one row for each of the last batches. Both are meant to be read with the user's own SQL. Digests are 16
+hexadecimal digits, because they do not fit a bigint. Every user-given name goes through `psycopg.sql.Identifier`.
+"""
+
+from dataclasses import dataclass
+
+from psycopg.sql import SQL, Composed, Identifier
+
+MARKER_TABLE = "penstock_marker"
+BATCH_TABLE = "penstock_batch"
+OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger"})
+
+BEGIN = SQL("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+BEGIN_READ = SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+COMMIT = SQL("COMMIT")
+ROLLBACK = SQL("ROLLBACK")
+
+GUARD = SQL("""
+SELECT set_config('lock_timeout', %(lock_timeout)s, true), set_config('statement_timeout', '0', true),
+       set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, true), set_config('timezone', 'UTC', true),
+       set_config('row_security', 'off', true),
+       CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END
+""")
+"""For the transaction: waits for locks end, a stalled driver loses its own, COMMIT is durable whatever the role's default."""
+
+SERVER = SQL("SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('server_encoding')")
+
+ENCODING = "UTF8"
+
+ONE_AT_A_TIME = SQL("SELECT pg_catalog.pg_advisory_xact_lock(hashtextextended('penstock', 0))")
+"""Two that prepare at once would collide in the catalog. No fence: it only keeps one waiting."""
+
+MAY = SQL("SELECT has_database_privilege(current_database(), 'TEMP'), has_schema_privilege(%s, 'CREATE'), current_user::text")
+MAY_WITH_TABLE = SQL("SELECT has_table_privilege(%s::oid, %s)")
+
+SCHEMA_EXISTS = SQL("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s")
+
+TABLE_KIND = SQL("""
+SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relrowsecurity
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s
+""")
+
+TABLE_COLUMNS = SQL("""
+SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated <> '' OR a.attidentity = 'a',
+       a.atthasdef OR a.attidentity <> ''
+FROM pg_catalog.pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+""")
+
+TABLE_UNIQUES = SQL("""
+SELECT ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
+             WHERE a.attrelid = i.indrelid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]))
+FROM pg_catalog.pg_index i
+WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL
+  AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_collation c WHERE c.oid = ANY(i.indcollation::oid[]) AND NOT c.collisdeterministic)
+""")
+"""Sets of columns that tell rows apart, and that ON CONFLICT can name. None where a collation takes different texts for equal."""
+
+_MARKER_COLUMNS = """
+    pipeline text NOT NULL, sink text NOT NULL, table_name text NOT NULL, write text NOT NULL,
+    format_version integer NOT NULL,
+    position bigint NOT NULL, generation bigint, query_id text, batch_id bigint, offsets text, schema text,
+    rows_decided bigint NOT NULL, digest_decided text NOT NULL,
+    rows_before bigint NOT NULL, digest_before text NOT NULL,
+    rows_after bigint NOT NULL, digest_after text NOT NULL,
+    published_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (pipeline, sink)
+"""
+
+_BATCH_COLUMNS = """
+    pipeline text NOT NULL, sink text NOT NULL, position bigint NOT NULL,
+    generation bigint NOT NULL, query_id text NOT NULL, batch_id bigint NOT NULL, offsets text NOT NULL,
+    rows bigint NOT NULL, digest text NOT NULL, published_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (pipeline, sink, position)
+"""
+
+_READ_MARKER = """
+SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
+       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after
+FROM {marker} WHERE pipeline = %(pipeline)s AND sink = %(sink)s
+"""
+
+_WRITE_MARKER = """
+INSERT INTO {marker} (
+    pipeline, sink, table_name, write, format_version, position, generation, query_id, batch_id, offsets, schema,
+    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after
+) VALUES (
+    %(pipeline)s, %(sink)s, %(table_name)s, %(write)s, %(format_version)s, %(position)s, %(generation)s, %(query_id)s,
+    %(batch_id)s, %(offsets)s, %(schema)s, %(rows_decided)s, %(digest_decided)s, %(rows_before)s, %(digest_before)s,
+    %(rows_after)s, %(digest_after)s
+) ON CONFLICT (pipeline, sink) DO UPDATE SET
+    table_name = excluded.table_name, write = excluded.write, format_version = excluded.format_version,
+    position = excluded.position, generation = excluded.generation, query_id = excluded.query_id,
+    batch_id = excluded.batch_id, offsets = excluded.offsets, schema = excluded.schema,
+    rows_decided = excluded.rows_decided, digest_decided = excluded.digest_decided,
+    rows_before = excluded.rows_before, digest_before = excluded.digest_before,
+    rows_after = excluded.rows_after, digest_after = excluded.digest_after, published_at = excluded.published_at
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStatements:
+    """The statements about Penstock's own tables in `schema`."""
+
+    schema: str
+
+    def _of(self, text: str) -> Composed:
+        schema = self.schema.replace("%", "%%")  # every one is executed with values, even with none
+        return SQL(text).format(marker=Identifier(schema, MARKER_TABLE), batch=Identifier(schema, BATCH_TABLE))
+
+    @property
+    def create_marker(self) -> Composed:
+        """Where it is missing."""
+        return self._of(f"CREATE TABLE IF NOT EXISTS {{marker}} ({_MARKER_COLUMNS})")
+
+    @property
+    def create_batch(self) -> Composed:
+        """Where it is missing."""
+        return self._of(f"CREATE TABLE IF NOT EXISTS {{batch}} ({_BATCH_COLUMNS})")
+
+    @property
+    def read_marker(self) -> Composed:
+        """One marker."""
+        return self._of(_READ_MARKER)
+
+    @property
+    def lock_marker(self) -> Composed:
+        """One marker, the newest that is committed; nobody else can lock or change it until this transaction ends."""
+        return self._of(f"{_READ_MARKER} FOR UPDATE")
+
+    @property
+    def write_marker(self) -> Composed:
+        """Put it in place of the old one."""
+        return self._of(_WRITE_MARKER)
+
+    @property
+    def owners(self) -> Composed:
+        """Whose marker names a table."""
+        return self._of("SELECT pipeline, sink FROM {marker} WHERE table_name = %s ORDER BY pipeline, sink")
+
+    @property
+    def newest_batch(self) -> Composed:
+        """The last position of one sink."""
+        return self._of("SELECT max(position) FROM {batch} WHERE pipeline = %s AND sink = %s")
+
+    @property
+    def read_batch(self) -> Composed:
+        """What was published at a position."""
+        return self._of(
+            "SELECT query_id, batch_id, offsets, rows, digest FROM {batch} "
+            "WHERE pipeline = %(pipeline)s AND sink = %(sink)s AND position = %(position)s"
+        )
+
+    @property
+    def write_batch(self) -> Composed:
+        """Note a batch."""
+        return self._of(
+            "INSERT INTO {batch} (pipeline, sink, position, generation, query_id, batch_id, offsets, rows, digest) "
+            "VALUES (%(pipeline)s, %(sink)s, %(position)s, %(generation)s, %(query_id)s, %(batch_id)s, %(offsets)s, %(rows)s, "
+            "%(digest)s)"
+        )
+
+    @property
+    def forget_batches(self) -> Composed:
+        """Those up to a position."""
+        return self._of("DELETE FROM {batch} WHERE pipeline = %(pipeline)s AND sink = %(sink)s AND position <= %(position)s")

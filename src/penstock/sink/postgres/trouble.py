@@ -1,0 +1,82 @@
+"""What PostgreSQL says, said to people. Messages name the server and never the password."""
+
+import psycopg
+
+from penstock.errors import Failed, PenstockError, Retryable
+
+_WRONG_ADDRESS = (
+    ("password authentication failed", "Correct user and password in the sink's `url`."),
+    ("no password supplied", "Give the password in the sink's `url`, best as ${VARIABLE}."),
+    ("authentication failed", "Correct user and credentials in the sink's `url`."),
+    ("no pg_hba.conf entry", "Let the server's pg_hba.conf admit this user from this machine."),
+    ("does not exist", "Create it, or correct the sink's `url`."),
+    ("is not permitted to log in", "Use a role with LOGIN."),
+    ("permission denied for database", "GRANT CONNECT ON DATABASE to the role."),
+    ("server does not support SSL", "Correct `sslmode` in the sink's `url`."),
+    ("certificate", "Correct the certificates that the sink's `url` names."),
+)
+"""What a server says that will not let us in, however often we ask. It gives no code before the session exists."""
+_CONFLICTS = frozenset({"40001", "40P01"})
+_STARTS = "and start again: what was decided is published then."
+
+
+class Conflict(Exception):
+    """Another transaction was in the way, and this one was rolled back: it is run again at once."""
+
+
+def trouble(cause: psycopg.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
+    """What to tell about an error before COMMIT: nothing was written."""
+    state, said = cause.sqlstate or "", reason_of(cause)
+    if state in _CONFLICTS:
+        return Conflict(said)
+    if not state and isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
+        return _unconnected(said, place, kind)
+    for sign, make in _TOLD:
+        if state.startswith(sign):
+            return make(place, said, kind)
+    return kind(f"{place} cannot be used: {said}.", remedy=f"Mend that {_STARTS}")
+
+
+def reason_of(cause: psycopg.Error) -> str:
+    """The server's own sentence, or libpq's first line, without the values of rows that DETAIL would show."""
+    text = cause.diag.message_primary or next((line for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
+    return " ".join(text.split()).rpartition("FATAL: ")[2].rstrip(".").strip()
+
+
+def _unconnected(said: str, place: str, kind: type[Failed]) -> PenstockError:
+    for sign, remedy in _WRONG_ADDRESS:
+        if sign in said:
+            return kind(f"{place} does not let us in: {said}.", remedy=remedy)
+    return _no_answer(place, said, kind)
+
+
+def _no_answer(place: str, said: str, _: type[Failed]) -> PenstockError:
+    return Retryable(f"{place} does not answer: {said}.", remedy="Start the server or mend the network, and try again.")
+
+
+def _locked(place: str, said: str, _: type[Failed]) -> PenstockError:
+    message = f"Another session holds a lock in {place} that is needed: {said}."
+    return Retryable(message, remedy="Look into pg_locks, and try again.")
+
+
+def _full(place: str, said: str, kind: type[Failed]) -> PenstockError:
+    return kind(f"The disk of {place} is full: {said}.", remedy=f"Make room {_STARTS}")
+
+
+def _constraint(place: str, said: str, kind: type[Failed]) -> PenstockError:
+    remedy = f"Drop the constraint or correct the table's rows, {_STARTS}"
+    return kind(f"The table in {place} refused a row: {said}.", remedy=remedy)
+
+
+def _forbidden(place: str, said: str, kind: type[Failed]) -> PenstockError:
+    return kind(f"The role may not do that in {place}: {said}.", remedy=f"GRANT it {_STARTS}")
+
+
+_TOLD = (
+    ("55P03", _locked),
+    ("53100", _full),
+    ("23", _constraint),
+    ("42501", _forbidden),
+    *((state, _no_answer) for state in ("08", "53", "57", "25P")),
+)
+"""By code or class of codes, the first that fits."""

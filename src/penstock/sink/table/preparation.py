@@ -1,0 +1,74 @@
+"""The marker made or checked when a table is got ready, before anything is published."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from penstock.errors import Refused
+from penstock.model import PipelineName, SinkName, Totals
+from penstock.sink.table.marker import Marks, TableMarker
+from penstock.sink.table.publication import other_table
+from penstock.sink.table.target import NotStoredError, Target, require_continued
+from penstock.sparkschema import arrow_schema
+
+
+def require_not_lost(marker: TableMarker | None, target: Target, *, exists: bool) -> None:
+    """Raise Refused for a table that is gone with the rows that were published into it: an empty new one would hide the loss."""
+    if exists or marker is None or not target.is_table(marker.table_name):
+        return
+    rows = marker.before.rows + marker.after.rows
+    if rows:
+        raise Refused(
+            f"Table {target.table!r} is gone, and {rows} rows with it that were published.",
+            remedy="Rename it back or restore it from a backup; or give the sink another name, to fill a new table from here on.",
+        )
+
+
+def prepare_marker(
+    marks: Marks, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, content: Callable[[], Totals]
+) -> None:
+    """Make the marker, or check that the one that is there goes on; `content` counts what the table holds. Raises Refused."""
+    marker = marks.read(pipeline, sink)
+    if marker is None:
+        _require_unowned(marks, pipeline, sink, target.table)
+        _require_never_marked(marks, pipeline, sink, target.table)
+        before = Totals() if target.write == "replace" else _before(content, target)
+        marks.write(
+            TableMarker(pipeline=pipeline, sink=sink, table_name=target.table, write=target.write, schema=schema, before=before)
+        )
+        return
+    if not target.is_table(marker.table_name):
+        raise other_table(marker, target.table)
+    if marker.schema is not None and target.write != "replace":
+        require_continued(arrow_schema(marker.schema), arrow_schema(schema), target.table)
+    if marker.schema is None:
+        marks.write(replace(marker, schema=schema))
+
+
+def _require_unowned(marks: Marks, pipeline: PipelineName, sink: SinkName, table: str) -> None:
+    for owner in marks.owners(table):
+        if owner != (pipeline, sink):
+            raise Refused(
+                f"Table {table!r} is filled by sink {owner[1]!r} of pipeline {owner[0]!r}, so it could be proved for neither.",
+                remedy="Give every sink a table of its own and join them by a view.",
+            )
+
+
+def _require_never_marked(marks: Marks, pipeline: PipelineName, sink: SinkName, table: str) -> None:
+    """A new marker beside the old batches would have the newest one published once more."""
+    position = marks.newest_batch(pipeline, sink)
+    if position is not None:
+        raise Refused(
+            f"The marker of sink {sink!r} is gone from penstock_marker, but its batches up to position {position} are in "
+            f"penstock_batch, and their rows in table {table!r}.",
+            remedy="Restore penstock_marker from a backup; or give the sink another name, to fill a new table from here on.",
+        )
+
+
+def _before(content: Callable[[], Totals], target: Target) -> Totals:
+    try:
+        return content()
+    except NotStoredError as cause:
+        raise Refused(
+            f"Table {target.table!r} holds rows that Penstock could not have stored, so nothing in it could be proved: {cause}.",
+            remedy="Correct them, or use another table.",
+        ) from cause

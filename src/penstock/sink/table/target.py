@@ -1,0 +1,94 @@
+"""The user's table as the settings name it, and what rows must be for any database to take them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.errors import Refused, Usage
+
+WRITES = ("append", "upsert", "insert_if_absent", "replace")
+BY_KEY = frozenset({"upsert", "insert_if_absent"})
+
+
+class NotStoredError(ValueError):
+    """A value in the table that Penstock cannot have written there: someone else did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The table and how rows get into it. `case_counts`: whether names that differ in case only are two tables."""
+
+    table: str
+    write: str
+    key: tuple[str, ...]
+    case_counts: bool = False
+
+    def is_table(self, name: str) -> bool:
+        """Whether `name` is this table's."""
+        return name == self.table or (not self.case_counts and name.lower() == self.table.lower())
+
+
+def require_write(write: str, key: Sequence[str]) -> None:
+    """Raise Usage for a way of writing that does not exist, or that lacks its key."""
+    if write not in WRITES:
+        raise Usage(f"`write` is {write!r}, expected one of {', '.join(WRITES)}.", remedy="Correct it.")
+    if write in BY_KEY and not key:
+        raise Usage(f"`write: {write}` needs a key.", remedy="Add `key: [columns that identify a row]`.")
+
+
+def require_key_in(schema: "pa.Schema", key: tuple[str, ...], names: Sequence[str]) -> None:
+    """Raise Usage unless every column of `key` is one of `names`."""
+    missing = [name for name in key if name not in names]
+    if missing:
+        raise Usage(
+            f"The key names column {missing[0]!r}, but the rows have {', '.join(schema.names)}.",
+            remedy="Correct `key:` of the sink.",
+        )
+
+
+def require_distinct_fields(schema: "pa.Schema") -> None:
+    """Raise Usage for a struct, at any depth, that could not be told from its JSON."""
+    for field in schema:
+        _require_distinct_fields(field.type, field.name)
+
+
+def _require_distinct_fields(kind: "pa.DataType", path: str) -> None:
+    children = [kind.field(index) for index in range(kind.num_fields)]
+    names = [child.name for child in children]
+    if len(set(names)) < len(names):
+        raise Usage(f"Column {path!r} holds a struct with two fields of one name.", remedy="Rename one of them in the transform.")
+    for child in children:
+        _require_distinct_fields(child.type, f"{path}.{child.name}")
+
+
+def require_continued(old: "pa.Schema", new: "pa.Schema", table: str) -> None:
+    """Raise Refused if rows that are there would no longer have the content digest with which they were published.
+
+    New columns may come in anywhere, since NULLs do not count in it; the others must keep their types and order.
+    """
+    kinds = {field.name: field.type for field in new}
+    for field in old:
+        if field.name in kinds and not _same_stored(field.type, kinds[field.name]):
+            raise Refused(
+                f"Column {field.name!r} was {field.type} when table {table!r} was filled and is {kinds[field.name]} now.",
+                remedy="Cast it in the transform to what it was, or give the sink another name and a new table.",
+            )
+    before = [name for name in old.names if name in kinds]
+    after = [name for name in new.names if name in set(old.names)]
+    if before != after:
+        raise Refused(
+            f"The columns of table {table!r} came in the order {', '.join(before)} and come in the order {', '.join(after)} now.",
+            remedy="Keep the order in the transform's SELECT.",
+        )
+
+
+def _same_stored(one: "pa.DataType", other: "pa.DataType") -> bool:
+    if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
+        return (one.tz is None) is (other.tz is None)
+    return bool(one.equals(other))
+
+
+def no_table(table: str) -> Refused:
+    """There is none, and none is to be created."""
+    return Refused(f"There is no table {table!r} in the database.", remedy="Create it, or set `create: true`.")

@@ -1,0 +1,83 @@
+"""A network that is cut at the worst moment: a TCP proxy before a real database that breaks off around a COMMIT."""
+
+import select
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+_RESET = struct.pack("ii", 1, 0)
+KINDS = ("before", "after")
+"""Before COMMIT reaches the server, or after it was done and before its answer reaches the client."""
+
+
+class Cutter:
+    """Takes connections at `port` and hands them on to `target`. Once armed, it cuts the next connection that commits."""
+
+    def __init__(self, target: int) -> None:
+        self._target, self._kind = target, ""
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.cuts = 0
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def arm(self, kind: str) -> None:
+        """Cut once from now on."""
+        assert kind in KINDS
+        self._kind = kind
+
+    def close(self) -> None:
+        for one in (self._listener, *self._open):
+            _reset(one)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                there = socket.create_connection(("127.0.0.1", self._target))
+                self._open += [client, there]
+                threading.Thread(target=self._talk, args=(client, there), daemon=True).start()
+
+    def _talk(self, client: socket.socket, there: socket.socket) -> None:
+        with suppress(OSError):
+            self._hand_on(client, there)
+        _reset(client)
+        _reset(there)
+
+    def _hand_on(self, client: socket.socket, there: socket.socket) -> None:
+        """Until either side ends, or the cut is due. The answer to a COMMIT proves that it is done, and goes nowhere."""
+        kind = ""
+        while True:
+            for source in select.select([client, there], [], [])[0]:
+                data = source.recv(1 << 16)
+                kind = kind or (self._due(data) if source is client else "")
+                if not data or kind == "before" or (kind == "after" and source is there):
+                    return
+                (there if source is client else client).sendall(data)
+
+    def _due(self, data: bytes) -> str:
+        with self._lock:
+            if not self._kind or b"COMMIT\0" not in data:
+                return ""
+            kind, self._kind = self._kind, ""
+            self.cuts += 1
+            return kind
+
+
+def _reset(one: socket.socket) -> None:
+    with suppress(OSError):
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    one.close()
+
+
+@contextmanager
+def before(port: int) -> Iterator[Cutter]:
+    """A cutter before the server at `port`."""
+    cutter = Cutter(port)
+    try:
+        yield cutter
+    finally:
+        cutter.close()

@@ -1,0 +1,145 @@
+"""A cluster of PostgreSQL in a directory of its own, asked for passwords, with fsync, and one role that is no superuser."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests.servers.server import START_S, NotInstalledError, free_port, started
+
+PACKAGE = "postgresql"
+ADMIN, ADMIN_PASSWORD = "postgres", "secret-of-the-administrator"
+ROLE, PASSWORD = "penstock", "s3cret/of?the-role"
+QUOTED_PASSWORD = "s3cret%2Fof%3Fthe-role"
+_LOOK_S = 0.02
+
+
+def install() -> None:
+    """Install Debian's package, unless some PostgreSQL is there."""
+    if _binaries() is not None:
+        return
+    apt = shutil.which("apt-get")
+    if apt is None or os.geteuid() != 0:
+        raise NotInstalledError("PostgreSQL is not there: install its server, or run `make servers` as root on Debian")
+    for act in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", PACKAGE]):
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run([apt, *act], env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+def _binaries() -> Path | None:
+    """The newest installation: what is on PATH, or where Debian puts it."""
+    on_path = shutil.which("initdb")
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    return Path(os.path.realpath(on_path)).parent if on_path else found[-1].parent if found else None
+
+
+class PostgresServer:
+    """One cluster, which can be killed and started again. Each database belongs to a role that is no superuser."""
+
+    kind = "postgres"
+
+    def __init__(self, binaries: Path, directory: Path) -> None:
+        self._binaries, self._directory, self._data = binaries, directory, directory / "data"
+        self._rights = _rights_of_a_user(directory)
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def create(self) -> None:
+        """Make the cluster; the server refuses root."""
+        secret = self._directory / "password"
+        secret.write_text(ADMIN_PASSWORD)
+        secret.chmod(0o644)
+        options = ["-A", "scram-sha-256", "--pwfile", str(secret), "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]
+        command = [str(self._binaries / "initdb"), "-D", str(self._data), "-U", ADMIN, *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self._directory, **self._rights)
+        self.start()
+        with self.admin() as connection:
+            connection.execute(f"CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}' NOSUPERUSER")
+
+    def start(self) -> None:
+        """Also after a kill: it recovers by itself."""
+        settings = ("listen_addresses=127.0.0.1", f"unix_socket_directories={self._directory}", "max_connections=60")
+        command = [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port)]
+        command += [part for setting in settings for part in ("-c", setting)]
+        log = self._directory / "postgres.log"
+        self._process = started(command, port=self.port, log=log, **self._rights)
+        deadline = time.monotonic() + START_S
+        ask = [str(self._binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        while subprocess.run(ask, check=False).returncode:
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(_LOOK_S)
+
+    def kill(self) -> None:
+        """SIGKILL of the server and all of its processes."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Without waiting for clients."""
+        self._end(signal.SIGINT)
+
+    def _end(self, by: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(by)
+            self._process.wait()
+        while left := self._sessions():
+            for process in left:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(_LOOK_S)
+
+    def _sessions(self) -> list[int]:
+        """Processes of the server that outlive it for a moment, and keep the next one from starting: each is a session leader."""
+        return [int(link.parent.name) for link in Path("/proc").glob("[0-9]*/cwd") if _leads_to(link, self._data)]
+
+    def database(self, name: str) -> str:
+        """The URL of an empty database that belongs to the role."""
+        with self.admin() as connection:
+            connection.execute(f'CREATE DATABASE "{name}" OWNER {ROLE}')
+        return self.url(name)
+
+    def url(self, database: str, *, port: int | None = None, password: str = QUOTED_PASSWORD) -> str:
+        return f"postgresql://{ROLE}:{password}@127.0.0.1:{port or self.port}/{database}"
+
+    def admin(self, database: str = "postgres") -> Any:
+        """A superuser's connection, for what only tests do."""
+        import psycopg
+
+        url = f"postgresql://{ADMIN}:{ADMIN_PASSWORD}@127.0.0.1:{self.port}/{database}"
+        return psycopg.connect(url, autocommit=True)
+
+
+def _leads_to(link: Path, directory: Path) -> bool:
+    try:
+        return os.readlink(link) == str(directory)
+    except OSError:
+        return False
+
+
+def _rights_of_a_user(directory: Path) -> Mapping[str, Any]:
+    """Nothing for a plain user; for root, those of another, to whom the directory is given."""
+    if os.geteuid() != 0:
+        return {}
+    user = pwd.getpwnam("nobody")
+    directory.chmod(0o755)
+    os.chown(directory, user.pw_uid, user.pw_gid)
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[PostgresServer]:
+    """A server that keeps its data below `directory`."""
+    binaries = _binaries()
+    if binaries is None:
+        raise NotInstalledError("PostgreSQL is not there: install its server, or run `make servers`")
+    server = PostgresServer(binaries, directory)
+    try:
+        server.create()
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,66 @@
+"""A table of a given schema in a database of its own, for the tests of the postgres sink."""
+
+import itertools
+import json
+
+from tests.servers.fixtures import server
+from tests.unit.sqlite_target import spark_schema
+
+from penstock.model import SinkName
+from penstock.sink.postgres.sink import PostgresSink
+from penstock.testing.conformance import Bench, SinkRig
+
+SINK = SinkName("warehouse")
+_numbers = itertools.count()
+
+
+class TableRig(SinkRig):
+    def __init__(self, directory, *, running=None, schema=None, table="t", port=None, **options):
+        super().__init__(directory)
+        self.schema = schema or spark_schema(id="long", name="string")
+        self.table, self.options = table, options
+        self.running = running or server("postgres")
+        self.name = f"unit{next(_numbers)}"
+        self.running.database(self.name)
+        self.port = port
+
+    @property
+    def url(self):
+        return self.running.url(self.name, port=self.port)
+
+    def make(self, **changed):
+        settings = {"url": self.url, "table": self.table, "lock_timeout_s": 0.2, **self.options, **changed}
+        return PostgresSink(name=SINK, spool=str(self.directory / "spool"), **settings)
+
+    def read_back(self):
+        columns = ", ".join(f'"{field["name"]}"' for field in json.loads(self.schema)["fields"])
+        return self.sql(f"SELECT {columns} FROM {self.table}")
+
+    def connection(self):
+        import psycopg
+
+        return psycopg.connect(self.running.url(self.name), autocommit=True, options="-c timezone=UTC")
+
+    def sql(self, statement, *values):
+        with self.connection() as connection:
+            cursor = connection.execute(statement, values or None)
+            return cursor.fetchall() if cursor.description else []
+
+
+class Target(Bench):
+    """A bench and its rig in one: `put` takes rows as tuples in the order of the columns."""
+
+    def __init__(self, directory, **options):
+        super().__init__(TableRig(directory, **options))
+        self.columns = [field["name"] for field in json.loads(self.rig.schema)["fields"]]
+        self.sql = self.rig.sql
+
+    def named(self, rows):
+        return [dict(zip(self.columns, row, strict=True)) for row in rows]
+
+    def put(self, sink, *attempts, batch_id):
+        return self.deliver(sink, *(self.named(rows) for rows in attempts), batch_id=batch_id)
+
+    def decided_but_not_published(self, sink, rows, *, batch_id):
+        named = self.named(rows)
+        return self.decide((named, self.stage(sink, named, batch_id=batch_id)), batch_id=batch_id).publication
