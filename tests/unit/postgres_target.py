@@ -6,6 +6,7 @@ import json
 from tests.servers.fixtures import server
 from tests.unit.sqlite_target import spark_schema
 
+from penstock import faults
 from penstock.model import SinkName
 from penstock.sink.postgres.sink import PostgresSink
 from penstock.testing.conformance import Bench, SinkRig
@@ -64,3 +65,19 @@ class Target(Bench):
     def decided_but_not_published(self, sink, rows, *, batch_id):
         named = self.named(rows)
         return self.decide((named, self.stage(sink, named, batch_id=batch_id)), batch_id=batch_id).publication
+
+
+def targets(tmp_path):
+    """A fixture: makes tables, each in a database of its own, and closes them in the end."""
+    made, numbers = [], itertools.count()
+
+    def make(**options):
+        directory = tmp_path / str(next(numbers))
+        directory.mkdir()
+        made.append(Target(directory, **options))
+        return made[-1]
+
+    yield make
+    faults.arm("")
+    for one in made:
+        one.close()

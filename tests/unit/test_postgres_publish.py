@@ -1,6 +1,5 @@
 """What goes wrong at publish, on a real server: told in one sentence, nothing half-shown, and the next try goes on."""
 
-import itertools
 import os
 import random
 import threading
@@ -11,43 +10,24 @@ from dataclasses import replace
 import pytest
 from tests.servers import cutting
 from tests.servers.fixtures import server
-from tests.unit.postgres_target import Target
+from tests.unit.postgres_target import targets
 
 from penstock import faults
 from penstock.errors import (
     ContentConflict,
-    Failed,
-    GuaranteeTooWeak,
     LedgerMismatch,
     OutcomeUnknown,
     PublishFailed,
     Refused,
     Retryable,
-    StageFailed,
-    Usage,
 )
 from penstock.model import Generation
-from penstock.testing.conformance import PIPELINE
+
+target = pytest.fixture(targets)
 
 NAMES = "SELECT id, name FROM t"
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "6"))
 SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
-
-
-@pytest.fixture
-def target(tmp_path):
-    made, numbers = [], itertools.count()
-
-    def make(**options):
-        directory = tmp_path / str(next(numbers))
-        directory.mkdir()
-        made.append(Target(directory, **options))
-        return made[-1]
-
-    yield make
-    faults.arm("")
-    for one in made:
-        one.close()
 
 
 def content(target, query=NAMES):
@@ -355,82 +335,3 @@ def _await_lock(table):
     waiting = threading.Event()
     while not table.sql("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"):
         waiting.wait(0.01)
-
-
-# --- settings and rows
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"url": "postgresql://h/db?nonsense=1"}, "no URL of a PostgreSQL database"),
-        ({"write": "merge"}, "`write` is 'merge', expected one of append"),
-        ({"write": "upsert"}, "needs a key"),
-        ({"table": "a.b.c"}, "no name of a table"),
-        ({"table": '"a'}, "no name of a table"),
-        ({"table": "x" * 64}, "expected 1 to 63 bytes, found 64"),
-    ],
-)
-def test_settings_that_make_no_sense(target, options, message):
-    with pytest.raises(Usage, match=message):
-        target().rig.make(**options)
-
-
-def test_bad_rows_fail_before_anything_is_decided(target):
-    table = target(write="upsert", key=["id"])
-    with pytest.raises(StageFailed, match="NULL in column 'id'"):
-        table.stage(table.sink(), table.named([(1, "a"), (None, "b")]), batch_id=0)
-    assert content(table) == Counter()
-
-
-def test_a_server_that_will_not_let_us_in_is_told_without_the_password(target):
-    table = target()
-    running = table.rig.running
-    for url, error, said in (
-        (running.url(table.rig.name, password="geheimes-wort"), Failed, "password authentication failed"),
-        (running.url("none"), Failed, 'database "none" does not exist'),
-        (running.url("none", port=1), Retryable, "does not answer"),
-    ):
-        sink = table.rig.make(url=url)
-        with pytest.raises(error, match=said) as told:
-            sink.prepare(pipeline=PIPELINE, schema=table.rig.schema)
-        [finding] = sink.check()
-        assert not finding.ok
-        assert said in finding.message
-        assert not [secret for secret in ("geheimes-wort", "s3cret") if secret in str(told.value) + finding.message]
-
-
-def test_a_server_that_loses_what_it_acknowledged_is_refused(target):
-    table = target()
-    with table.rig.running.admin() as admin:
-        _set_fsync(admin, "off")
-        try:
-            with pytest.raises(GuaranteeTooWeak, match="runs with fsync = off"):
-                table.sink()
-        finally:
-            _set_fsync(admin, "on")
-    table.sink()
-
-
-def _set_fsync(admin, value):
-    admin.execute(f"ALTER SYSTEM SET fsync = {value}")
-    admin.execute("SELECT pg_reload_conf()")
-    waiting = threading.Event()
-    while admin.execute("SHOW fsync").fetchone() != (value,):
-        waiting.wait(0.01)
-
-
-def test_a_database_that_cannot_hold_every_text_is_refused(target):
-    table = target()
-    with table.rig.running.admin() as admin:
-        admin.execute(f"CREATE DATABASE {table.rig.name}_latin ENCODING 'LATIN1' TEMPLATE template0 OWNER penstock")
-    sink = table.rig.make(url=table.rig.running.url(f"{table.rig.name}_latin"))
-    with pytest.raises(Refused, match="has the encoding LATIN1"):
-        sink.prepare(pipeline=PIPELINE, schema=table.rig.schema)
-
-
-def test_a_role_that_cannot_stage_is_refused(target):
-    table = target()
-    table.sql(f"REVOKE TEMPORARY ON DATABASE {table.rig.name} FROM penstock, PUBLIC")
-    with pytest.raises(Refused, match="may not create temporary tables"):
-        table.sink()

@@ -5,27 +5,14 @@ import random
 from collections import Counter
 
 import pytest
-from tests.unit.postgres_target import Target
+from tests.unit.postgres_target import targets
 from tests.unit.sqlite_target import spark_schema
 
 from penstock.errors import GuaranteeTooWeak, PublishFailed, Refused, StageFailed, Usage
 from penstock.sink.postgres.names import split_name
 from penstock.testing.conformance import PIPELINE
 
-
-@pytest.fixture
-def target(tmp_path):
-    made, numbers = [], itertools.count()
-
-    def make(**options):
-        directory = tmp_path / str(next(numbers))
-        directory.mkdir()
-        made.append(Target(directory, **options))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
+target = pytest.fixture(targets)
 
 
 def test_a_table_is_created_with_its_key(target):
