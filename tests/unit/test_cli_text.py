@@ -1,6 +1,7 @@
 """What the verbs print for people and for programs, from values made here."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def test_a_narrow_terminal_gets_fewer_columns_and_is_told_which() -> None:
     assert on_terminal(ledger, width=24) == ["position  files     size", "─" * 24, "       1     12  18.3 kB"]
     assert on_terminal(ledger, width=23)[:3] == ["position  files", "─" * 15, "       1     12"]
     assert " ".join(on_terminal(ledger, width=23)[3:]) == "Not shown, for want of width: size."
-    assert "size, files" in on_terminal(ledger, width=11)
+    assert " ".join(on_terminal(ledger, width=11)).endswith("       1 Not shown, for want of width: size, files.")
 
 
 def batch(**changes: Any) -> BatchProgress:
@@ -201,6 +202,24 @@ def test_verify_in_the_shape_of_the_interface() -> None:
     assert "lake: The file is missing. (account EWR file month=1/x.parquet batch 3)" in text
     assert text[-2] == "The sinks do not hold what the ledger says."
     assert text[-1].startswith("Put back what is missing")
+
+
+def test_verify_of_a_batch_that_is_not_published_yet_asks_for_no_backup() -> None:
+    waits = Problem(message="x.parquet is missing.", account=AccountName("EWR"), file="x.parquet", batch_id=BatchId(3))
+    lost = replace(waits, batch_id=BatchId(2))
+    decided = "Batch 3 is decided and not published everywhere: "
+    recover = f"{decided}unless a driver runs, `penstock recover` publishes it; then verify again."
+    alone = verdict(Verification(sinks={LAKE: report(found_rows=9, problems=(waits,))}))
+    text = printed(verify_text(alone, unsettled=3))
+    assert text[-3:] == [
+        "lake: x.parquet is missing. (account EWR batch 3)",
+        "The sinks do not hold what the ledger says.",
+        recover,
+    ]
+    both = printed(verify_text(verdict(Verification(sinks={LAKE: report(found_rows=9, problems=(waits, lost))})), unsettled=3))
+    assert both[-2] == recover
+    assert both[-1].startswith("Put back what is missing")
+    assert printed(verify_text(alone, unsettled=4))[-1].startswith("Put back what is missing")
 
 
 def test_verify_of_a_good_result() -> None:

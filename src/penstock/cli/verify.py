@@ -1,7 +1,8 @@
 """`penstock verify`: every sink's content against the ledger."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +23,7 @@ DIFFERENCE = 5
 """Exit code when something was found."""
 
 _PROBLEMS_SHOWN = 50
+_REMEDY = "Put back what is missing or was changed, from a backup, and take away what is foreign or twice; then verify again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +90,14 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Read every row of every sink and compare with the ledger: loss, duplicates, changes, foreign files. Exit code 5 if any."""
-    found = verdict(pipeline(file, overrides).verify(sink))
-    show(found, as_json=as_json, text=_text)
+    report = pipeline(file, overrides).verify(sink)
+    found = verdict(report)
+    show(found, as_json=as_json, text=partial(_text, unsettled=report.unsettled))
     if not found.ok:
         raise typer.Exit(DIFFERENCE)
 
 
-def _text(found: Verdict) -> "RenderableType":
+def _text(found: Verdict, *, unsettled: int | None = None) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
@@ -110,7 +113,7 @@ def _text(found: Verdict) -> "RenderableType":
     parts += [_problem(name, problem) for name, problem in problems[:_PROBLEMS_SHOWN]]
     if len(problems) > _PROBLEMS_SHOWN:
         parts.append(Text(f"… and {words.counted(len(problems) - _PROBLEMS_SHOWN, 'problem')} more; --json lists all."))
-    parts.append(_conclusion(ok=found.ok))
+    parts.append(_conclusion([problem.batch_id for _, problem in problems], ok=found.ok, unsettled=unsettled))
     return Group(*parts)
 
 
@@ -126,13 +129,18 @@ def _mark(*, ok: bool) -> "RenderableType":
     return Text("ok", "green") if ok else Text("DIFFERENT", "bold red")
 
 
-def _conclusion(*, ok: bool) -> "RenderableType":
+def _conclusion(batches: Sequence[int | None], *, ok: bool, unsettled: int | None) -> "RenderableType":
     from rich.text import Text
 
     if ok:
         return Text("Every row of the ledger is in its place once, and nothing else is.", "green")
-    remedy = "Put back what is missing or was changed, from a backup, and take away what is foreign or twice; then verify again."
-    return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), remedy)
+    remedies = []
+    if unsettled is not None and unsettled in batches:
+        decided = f"Batch {unsettled} is decided and not published everywhere: "
+        remedies.append(f"{decided}unless a driver runs, `penstock recover` publishes it; then verify again.")
+    if not remedies or set(batches) != {unsettled}:
+        remedies.append(_REMEDY)
+    return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), "\n".join(remedies))
 
 
 def _problem(sink: str, problem: Problem) -> "RenderableType":
@@ -142,7 +150,7 @@ def _problem(sink: str, problem: Problem) -> "RenderableType":
         part
         for part in (
             f"account {problem.account}" if problem.account else "",
-            f"file {problem.file}" if problem.file else "",
+            f"file {problem.file}" if problem.file and problem.file not in problem.message else "",
             f"batch {problem.batch_id}" if problem.batch_id is not None else "",
         )
         if part

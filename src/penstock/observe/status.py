@@ -61,7 +61,7 @@ def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | No
         generation=None if tail is None else tail.generation,
         owner=_owner(ledger, tail),
         last_batch_id=_last_batch(tail),
-        unsettled=_unsettled(tail),
+        unsettled=unsettled_batch(tail),
         last_written_at_ms=None if tail is None else tail.written_at_ms,
         tail=None if tail is None else tail.position,
         totals={} if tail is None else tail.summary.totals,
@@ -74,7 +74,7 @@ def _last_batch(tail: Entry | None) -> BatchId | None:
     return BatchId(expected - 1) if expected else None
 
 
-def _unsettled(tail: Entry | None) -> BatchId | None:
+def unsettled_batch(tail: Entry | None) -> BatchId | None:
     """The newest decision, unless the ledger knows that every sink shows it."""
     if tail is None or tail.summary.decided_at in {None, tail.summary.published_at}:
         return None

@@ -9,7 +9,7 @@ from penstock.commit.publication import dead_staging, publications
 from penstock.errors import Failed, Usage
 from penstock.model import AccountName, BatchId, Decided, Entry, Publication, SinkName, SinkReport, Totals
 from penstock.observe.history import HistoryRow, history
-from penstock.observe.status import Status, status
+from penstock.observe.status import Status, status, unsettled_batch
 from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_of, sinks_of
 from penstock.run.parts import Parts, coordinator_of, opened_by_this_process, prepare
@@ -21,6 +21,8 @@ class Verification:
     """What `penstock verify` found, sink by sink."""
 
     sinks: Mapping[SinkName, SinkReport]
+    unsettled: BatchId | None = None
+    """Decided, and nobody noted that every sink shows it: it may be all that is missing."""
 
     @property
     def ok(self) -> bool:
@@ -83,7 +85,8 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
     with reading(plan) as ledger:
         chosen = _chosen(sinks_of(plan), sink)
         tail = ledger.tail()
-        return Verification(sinks={each.name: _verify(each, ledger, tail) for each in chosen})
+        found = {each.name: _verify(each, ledger, tail) for each in chosen}
+        return Verification(sinks=found, unsettled=unsettled_batch(tail))
 
 
 def _verify(sink: Sink, ledger: Ledger, tail: Entry | None) -> SinkReport:
