@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -193,6 +194,16 @@ def test_files_of_another_pipeline_below_the_same_root_are_none_of_the_table(lak
     shutil.copyfile(newest, newest.with_name(f"{stem.rpartition('-')[0]}-0badc0de{dot}{suffixes}"))
     assert lake.pipeline.read() == found
     assert ids(lake.pipeline.read(batch=1)) == lake.ids(2)
+
+
+def test_files_of_before_names_told_an_owner_are_of_the_table(lake: Lake) -> None:
+    """As an earlier version of Penstock left them."""
+    lake.run([0, 1])
+    for path in [*lake.listed("a"), *lake.listed("b")]:
+        path.rename(path.with_name(re.sub(r"-[0-9a-f]{8}(?=\.)", "", path.name)))
+    lake.run([2])
+    assert ids(lake.pipeline.read()) == lake.ids(3)
+    assert ids(lake.pipeline.read(batch=0)) == lake.ids(1)
 
 
 def test_an_account_that_is_not_mounted_is_not_taken_for_empty(lake: Lake) -> None:
