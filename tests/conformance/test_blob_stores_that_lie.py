@@ -95,6 +95,12 @@ def test_staging_beside_a_table_is_fine() -> None:
         object_account("hdfs://namenode/lake/table", options={"staging": staging})
 
 
+def test_a_bucket_that_lists_in_no_order_is_refused() -> None:
+    """The newest mark is the first in a listing. Source: Amazon S3 API reference, ListObjectsV2, "Directory buckets"."""
+    with pytest.raises(Usage, match="a directory bucket"):
+        object_account("s3://lake--use1-az4--x-s3/table")
+
+
 @pytest.mark.parametrize("given", ["0", "-1", "many", "nan", "inf"])
 @pytest.mark.parametrize("name", ["attempts", "timeout_s"])
 def test_an_option_that_should_be_a_number_is_told(name: str, given: str) -> None:

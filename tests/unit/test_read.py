@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,9 +17,10 @@ from tests.unit.parquet_target import ARROW, QUERY, SCHEMA
 
 import penstock
 from penstock.cli.app import main
+from penstock.commit.publication import decided_entry
 from penstock.errors import BatchForgotten, Failed, PublishFailed, Refused, Retryable, Usage
 from penstock.ledger.open import open_ledger
-from penstock.model import BatchId, PipelineName, Position
+from penstock.model import BatchId, Entry, PipelineName, Position
 from penstock.run.operations import acting
 from penstock.run.parts import coordinator_of, opened_by_this_process, prepare
 from penstock.run.reading import Reading
@@ -104,6 +107,24 @@ def test_a_batch_that_the_ledger_forgot_is_refused(lake: Lake) -> None:
     assert ids(lake.pipeline.read(batch=1)) == lake.ids(2)
 
 
+def test_a_batch_of_a_checkpoint_that_is_adopted_meanwhile_is_not_taken_for_the_one_asked_for(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not published everywhere, and another query's."""
+    lake.run([0, 1, 2])
+
+    def late(*asked: Any) -> Entry | None:
+        assert lake.pipeline.adopt(reason="a test", yes=True).done
+        lake.obstacle("b", 3)
+        with pytest.raises(PublishFailed):
+            lake.run([3], query=OTHER_QUERY, first=3)
+        return decided_entry(*asked)
+
+    monkeypatch.setattr("penstock.commit.as_of.decided_entry", late)
+    with pytest.raises(BatchForgotten, match="files are of batch 0"):
+        lake.pipeline.read(batch=0)
+
+
 def test_adopting_is_refused_between_two_batches_of_a_run(lake: Lake) -> None:
     """Else a later batch would have a lower number in the same generation, for readers and for the sweep."""
     with acting(lake.pipeline.plan) as parts:
@@ -173,6 +194,16 @@ def test_files_of_another_pipeline_below_the_same_root_are_none_of_the_table(lak
     shutil.copyfile(newest, newest.with_name(f"{stem.rpartition('-')[0]}-0badc0de{dot}{suffixes}"))
     assert lake.pipeline.read() == found
     assert ids(lake.pipeline.read(batch=1)) == lake.ids(2)
+
+
+def test_files_of_before_names_told_an_owner_are_of_the_table(lake: Lake) -> None:
+    """As an earlier version of Penstock left them."""
+    lake.run([0, 1])
+    for path in [*lake.listed("a"), *lake.listed("b")]:
+        path.rename(path.with_name(re.sub(r"-[0-9a-f]{8}(?=\.)", "", path.name)))
+    lake.run([2])
+    assert ids(lake.pipeline.read()) == lake.ids(3)
+    assert ids(lake.pipeline.read(batch=0)) == lake.ids(1)
 
 
 def test_an_account_that_is_not_mounted_is_not_taken_for_empty(lake: Lake) -> None:
@@ -266,6 +297,7 @@ def test_files_needs_neither_spark_nor_java(lake: Lake) -> None:
     code = f"""
 import sys
 from penstock.cli.app import main
+from penstock.commit.publication import decided_entry
 try:
     main(["files", {str(lake.file)!r}])
 except SystemExit as ended:

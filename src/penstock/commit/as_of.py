@@ -64,7 +64,7 @@ def whole_batch(ledger: Ledger, batch_id: BatchId, newest: Entry | None) -> Entr
             remedy="Try again later, or ask for no batch to get the newest one.",
         )
     entry = decided_entry(ledger, batch_id)
-    if entry is None:
+    if entry is None or entry.position > current.position:  # that is another query's, adopted meanwhile
         raise BatchForgotten(
             f"The ledger does not tell any more which files are of batch {batch_id}: it is older than what is retained.",
             remedy="Ask for a batch that `penstock history` lists since the last adoption, or for none to get the newest one.",

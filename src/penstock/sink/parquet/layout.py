@@ -4,10 +4,12 @@ The token makes a name that no other attempt ever uses, and tells which batch of
 """
 
 import hashlib
+import re
 
 from penstock.model import Attempt, BatchId, Generation, PipelineName, SinkName
 
 _SUFFIX = ".parquet"
+_OWNER = re.compile(r"-\d{5}-([0-9a-f]{8})$")
 
 
 def owner_of(pipeline: PipelineName, sink: SinkName) -> str:
@@ -33,10 +35,15 @@ def order_of(name: str) -> tuple[Generation, BatchId] | None:
     return None if attempt is None else (attempt.generation, attempt.batch_id)
 
 
+def owner_in(name: str) -> str | None:
+    """Whose the file is; None if it does not say, as in the first versions of Penstock."""
+    found = _OWNER.search(name.rpartition("/")[2].partition(".")[0])
+    return None if found is None else found[1]
+
+
 def is_owned(name: str, owner: str) -> bool:
-    """Whether `owner` wrote the file."""
-    stem = name.rpartition("/")[2].partition(".")[0]
-    return stem.rpartition("-")[2] == owner
+    """Whether `owner` wrote the file, for certain."""
+    return owner_in(name) == owner
 
 
 def is_parquet(name: str) -> bool:

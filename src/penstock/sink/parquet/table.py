@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.errors import Failed
 from penstock.model import AccountName, BatchId, Generation, Position, SinkName, Staged
 from penstock.sink.parquet.account import Account, Area, StoredFile
-from penstock.sink.parquet.layout import is_owned, is_parquet, order_of
+from penstock.sink.parquet.layout import is_parquet, order_of, owner_in
 from penstock.sink.parquet.reading import read_table
 
 
@@ -56,7 +56,8 @@ class Table:
         shown = (
             self._file(file, rows.get(file.name))
             for file in self._parquet_files()
-            if (order := order_of(file.name)) is None or (is_owned(file.name, self.owner) and order <= (generation, batch_id))
+            if (order := order_of(file.name)) is None
+            or (owner_in(file.name) in {None, self.owner} and order <= (generation, batch_id))
         )
         return sorted(shown, key=lambda file: file.name)
 

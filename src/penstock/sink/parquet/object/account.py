@@ -8,11 +8,15 @@ from typing import Any
 from penstock.blob import BlobStore, open_store
 from penstock.blob.counting import requests_to
 from penstock.bloburl import BlobUrl, parse
+from penstock.errors import Usage
 from penstock.model import AccountName, PipelineName, RequestEstimate, SinkName
 from penstock.sink.parquet.account import Account
 from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.object.area import ObjectArea
 from penstock.sink.parquet.object.layout import own_folder
+
+_UNORDERED = "--x-s3"
+"""How names of directory buckets end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,5 +82,10 @@ class ObjectAccount:
 
 def object_account(url: str, *, options: Mapping[str, Any] | None = None) -> ObjectAccount:
     """The account at `url`. Raises Usage, DependencyMissing."""
-    reopen = partial(open_store, url, options=dict(options or {}))
-    return ObjectAccount(place=parse(url), store=reopen(), reopen=reopen)
+    reopen, place = partial(open_store, url, options=dict(options or {})), parse(url)
+    if place.kind == "s3" and place.bucket.endswith(_UNORDERED):
+        raise Usage(
+            f"{place} is in a directory bucket (S3 Express One Zone), which lists in no order, so the newest mark is not found.",
+            remedy="Give the account a general purpose bucket.",
+        )
+    return ObjectAccount(place=place, store=reopen(), reopen=reopen)
