@@ -42,7 +42,7 @@ class Cutter:
                 threading.Thread(target=self._talk, args=(client, there), daemon=True).start()
 
     def _talk(self, client: socket.socket, there: socket.socket) -> None:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # the latter of a socket that `close` has closed
             self._hand_on(client, there)
         _reset(client)
         _reset(there)

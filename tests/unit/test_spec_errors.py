@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import Usage
-from penstock.spec import Parquet, Sqlite, Trigger, load
+from penstock.spec import load
 
 TOP = "pipeline: flights\nhome: ./state\n"
 SOURCES = "sources:\n  flights: {format: rate}\n"
@@ -387,18 +387,3 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(Usage) as caught:
             load(name)
         assert caught.value.message == message
-
-
-def test_mistakes_in_code_name_the_settings() -> None:
-    with pytest.raises(Usage) as caught:
-        Parquet(acounts={})  # type: ignore[call-arg]
-    assert (caught.value.message, caught.value.remedy) == (
-        "Parquet: acounts is not a known key.",
-        f"Did you mean accounts? {PARQUET_KEYS}",
-    )
-    with pytest.raises(Usage, match=r"Parquet: accounts.a should be a file URL with a path, found the host 'b'\."):
-        Parquet(accounts={"a": "file://b/c"})
-    with pytest.raises(Usage, match=r"Sqlite: url is missing\."):
-        Sqlite(table="t")  # type: ignore[call-arg]
-    with pytest.raises(Usage, match=r"Trigger: is empty\."):
-        Trigger()

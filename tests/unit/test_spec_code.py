@@ -1,0 +1,21 @@
+"""What people read when settings that they made in code are wrong."""
+
+import pytest
+
+from penstock.errors import Usage
+from penstock.spec import Parquet, Sqlite, Trigger
+
+
+def test_mistakes_in_code_name_the_settings() -> None:
+    with pytest.raises(Usage) as caught:
+        Parquet(acounts={})  # type: ignore[call-arg]
+    assert (caught.value.message, caught.value.remedy) == (
+        "Parquet: acounts is not a known key.",
+        "Did you mean accounts? The keys here are: type, accounts, route, unrouted, partition_by, compression, target_file_size.",
+    )
+    with pytest.raises(Usage, match=r"Parquet: accounts.a should be a file URL with a path, found the host 'b'\."):
+        Parquet(accounts={"a": "file://b/c"})
+    with pytest.raises(Usage, match=r"Sqlite: url is missing\."):
+        Sqlite(table="t")  # type: ignore[call-arg]
+    with pytest.raises(Usage, match=r"Trigger: is empty\."):
+        Trigger()
