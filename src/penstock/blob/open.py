@@ -7,7 +7,7 @@ from typing import Any
 from penstock.blob.store import BlobStore
 from penstock.bloburl import BlobUrl, parse
 from penstock.errors import DependencyMissing
-from penstock.spec.secret import remember_options
+from penstock.secret import remember_options
 
 _STORES = {
     "az": ("penstock.blob.azure", "azure_store"),

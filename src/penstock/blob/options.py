@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from penstock.bloburl import BlobUrl
 from penstock.errors import Usage
-from penstock.spec.secret import redact
+from penstock.secret import redact
 
 _NUMBERS: Mapping[str, type[int] | type[float]] = {"attempts": int, "timeout_s": float}
 _ADDRESSES = frozenset({"endpoint", "webhdfs"})

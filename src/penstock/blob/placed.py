@@ -13,7 +13,7 @@ from penstock.blob.counting import asking
 from penstock.blob.trouble import Trouble, told
 from penstock.bloburl import BlobUrl
 from penstock.errors import Usage
-from penstock.spec.secret import scrub
+from penstock.secret import scrub
 
 TAG = "penstock"
 """Under this name a writer's tag is noted on an object."""

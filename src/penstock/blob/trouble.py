@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable
-from penstock.spec.secret import scrub
+from penstock.secret import scrub
 
 _QUERY = re.compile(r"(?<=\S)\?\w[\w.~%+&=/;,@!$*-]*")
 """Of a request's URL: long, of no use to people, and some clients write credentials there."""

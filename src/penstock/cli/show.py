@@ -33,7 +33,7 @@ def show(value: Value, *, as_json: bool, text: "Callable[[Value], RenderableType
 
 def show_error(error: PenstockError, *, as_json: bool) -> None:
     """Say what happened and what to do on stderr; with `as_json` also as the last object on stdout."""
-    from penstock.spec.secret import scrub
+    from penstock.secret import scrub
 
     message, remedy = scrub(error.message), scrub(error.remedy)
     if as_json:

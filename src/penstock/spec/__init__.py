@@ -1,9 +1,9 @@
 """The pipeline file: typed, checked, frozen settings. The same classes are the Python interface."""
 
+from penstock.secret import redact, scrub
 from penstock.spec.account import Account, Route
 from penstock.spec.load import load
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, Spark
-from penstock.spec.secret import redact, scrub
 from penstock.spec.sink import Console, Memory, Parquet, Postgres, PythonSink, Sink, Sqlite
 from penstock.spec.source import Source, Watermark
 from penstock.spec.transform import Transform

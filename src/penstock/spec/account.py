@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from typing_extensions import Self
 
+from penstock.secret import remember_options
 from penstock.spec.complaint import wrong
 from penstock.spec.kept import url_mapping
 from penstock.spec.place import AccountUrl, local_path
-from penstock.spec.secret import remember_options
 from penstock.spec.settings import ONE_KEY, Settings
 from penstock.spec.source import Option
 

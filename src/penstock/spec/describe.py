@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from penstock.spec.secret import Secret, redact
+from penstock.secret import Secret, redact
 
 _LONGEST_SHOWN = 60
 

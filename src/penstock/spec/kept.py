@@ -8,10 +8,10 @@ from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from penstock.bloburl import is_blob
+from penstock.secret import remember_options
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 from penstock.spec.place import CheckpointUrl, LedgerUrl
-from penstock.spec.secret import remember_options
 from penstock.spec.settings import Settings
 from penstock.spec.source import Option
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from penstock.errors import Usage
+from penstock.secret import Interpolated
 from penstock.spec.complaint import Complaint, KeyPath
 from penstock.spec.document import Document, parse, scalar
 from penstock.spec.interpolation import interpolate
 from penstock.spec.overrides import overridden, override
 from penstock.spec.pipeline import PipelineSettings
-from penstock.spec.secret import Interpolated
 from penstock.spec.validation import complaints, key_path, sentence
 
 _RETYPED: Final[Mapping[str, type | tuple[type, ...]]] = {

@@ -8,12 +8,12 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from penstock.model import Guarantee
+from penstock.secret import remember_options
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
 from penstock.spec.complaint import Complaint, KeyPath, refuse
 from penstock.spec.kept import Checkpoint, LedgerPlace, ShortCheckpoint, ShortLedger
 from penstock.spec.name import Name, ViewName
 from penstock.spec.place import Directory
-from penstock.spec.secret import remember_options
 from penstock.spec.settings import Settings
 from penstock.spec.sink import Sink
 from penstock.spec.source import Option, Source

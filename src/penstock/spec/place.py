@@ -13,9 +13,9 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo, WithJsonSc
 
 from penstock.bloburl import is_blob, parse
 from penstock.errors import Usage
+from penstock.secret import redact, remember
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
-from penstock.spec.secret import redact, remember
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(//)?")
 _SUPPORTED = "This version supports directories on this machine or mounted on it: a path or file:///path"

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from penstock.errors import Usage
 from penstock.model import Json
+from penstock.secret import shown_text
 from penstock.spec.complaint import Complaint, refuse
-from penstock.spec.secret import shown_text
 from penstock.spec.validation import complaints, sentence
 
 ONE_KEY = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})

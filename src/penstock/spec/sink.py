@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Type
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from typing_extensions import Self
 
+from penstock.secret import redact, remember_options
 from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, Route, ShortAccount
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 from penstock.spec.name import AccountKey, PythonName
 from penstock.spec.place import PostgresUrl, SqliteUrl, local_path, same_or_nested
 from penstock.spec.quantity import Size
-from penstock.spec.secret import redact, remember_options
 from penstock.spec.settings import Settings, nearest
 
 Write: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"]

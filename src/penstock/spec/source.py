@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import Self
 
+from penstock.secret import Secret, remember_options
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 from penstock.spec.place import SourcePath
 from penstock.spec.quantity import Duration
-from penstock.spec.secret import Secret, remember_options
 from penstock.spec.settings import Settings
 
 FILE_FORMATS = frozenset({"avro", "binaryFile", "csv", "json", "orc", "parquet", "text", "xml"})

@@ -3,8 +3,8 @@ import pickle
 
 import pytest
 
+from penstock.secret import Secret, remember
 from penstock.spec import Postgres, PythonSink, Source, redact, scrub
-from penstock.spec.secret import Secret, remember
 
 
 @pytest.mark.parametrize(
