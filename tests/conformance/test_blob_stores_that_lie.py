@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 from tests.servers.fixtures import accounts_on
 
+from penstock.blob import open_store
 from penstock.blob.s3 import S3Store
 from penstock.bloburl import parse
 from penstock.errors import Failed, StoreIgnoresConditions, Usage
@@ -106,3 +107,17 @@ def test_a_bucket_that_lists_in_no_order_is_refused() -> None:
 def test_an_option_that_should_be_a_number_is_told(name: str, given: str) -> None:
     with pytest.raises(Usage, match=f"The option '{name}' of a place on s3:// is '{given}', expected a"):
         object_account("s3://bucket/x", options={name: given})
+
+
+@pytest.mark.parametrize(
+    ("options", "dates"),
+    [
+        ({"account_key": "a2V5"}, True),
+        ({"connection_string": "AccountName=a;AccountKey=a2V5"}, True),
+        ({"connection_string": "BlobEndpoint=https://a;SharedAccessSignature=sig"}, False),
+        ({"sas_token": "sig=x"}, False),
+        ({}, False),
+    ],
+)
+def test_azure_promises_to_refuse_late_requests_of_account_keys_only(options: dict[str, str], *, dates: bool) -> None:
+    assert open_store("az://c@a/x", options=options).dates_requests is dates

@@ -75,7 +75,7 @@ def assert_told(ended: Ended, place: Place) -> None:
         ("object.stage.part@5", 8_000),
         ("object.publish.complete@2", 8_000),
         ("object.mark.write@3", 8_000),
-        ("inline.put@2", 100),
+        ("object.publish.complete@2", 100),
     ],
 )
 def test_an_account_that_expires(tmp_path: Path, container: Container, fault: str, rows: int) -> None:

@@ -34,7 +34,7 @@ MUTANTS_OF_STORES = (
         bug=5,
         name="a-small-file-is-put-by-a-driver-that-stood-still",
         file=AREA,
-        find="            if time.monotonic() - self._looked_s > LOOKED_FOR_S:\n                self._require_same_mark(piece)\n",
+        find="            if _clock_s() - self._looked_s > LOOKED_FOR_S:\n                self._require_same_mark(piece)\n",
         replace="",
         tests=(f"{OF_PUBLISHING}::test_a_driver_that_stood_still_puts_nothing_that_maintenance_removed[s3]",),
     ),

@@ -182,7 +182,12 @@ class AzureStore(PlacedStore):
 def azure_store(place: BlobUrl, options: Mapping[str, str]) -> AzureStore:
     """The store at `place`. Raises Usage."""
     require_known(options, OPTIONS, place=place)
-    return AzureStore(place=place, options=dict(options))
+    return AzureStore(place=place, options=dict(options), dates_requests=_signs_by_key(options))
+
+
+def _signs_by_key(options: Mapping[str, str]) -> bool:
+    """Azure promises only of Shared Key that a request older than a quarter of an hour is refused, not of a SAS or a token."""
+    return "account_key" in options or "accountkey=" in options.get("connection_string", "").lower()
 
 
 @lru_cache(maxsize=64)

@@ -60,7 +60,7 @@ class ObjectArea:
 
     def marker(self) -> Marker | None:
         """The high-water mark. Raises Failed, Retryable, LedgerMismatch, FormatTooNew."""
-        self._looked_s, self._seen = time.monotonic(), self._newest_marker()
+        self._looked_s, self._seen = _clock_s(), self._newest_marker()
         return self._seen
 
     def marker_of(self, position: Position) -> Marker | None:
@@ -183,12 +183,12 @@ class ObjectArea:
         So each request is sent once: the caller repeats it, and looks at the mark before.
         """
         with PUT.around():
-            if time.monotonic() - self._looked_s > LOOKED_FOR_S:
+            if _clock_s() - self._looked_s > LOOKED_FOR_S:
                 self._require_same_mark(piece)
             return self.store.sending_once.put_if_absent(piece.name, data, tag=tag_of(piece.name))
 
     def _require_same_mark(self, piece: Staged) -> None:
-        looked_s = time.monotonic()
+        looked_s = _clock_s()
         if self._newest_marker() != self._seen:
             raise Retryable(
                 f"Another driver published while this one was about to put {self.store.url}/{piece.name}.",
@@ -214,3 +214,8 @@ class ObjectArea:
                 f"{piece.totals.size_bytes} bytes tagged {tag!r}.",
                 remedy="Something else wrote this object. Move it away, then run `penstock recover`.",
             )
+
+
+def _clock_s() -> float:
+    """Goes on while the machine is suspended, where the system has such a clock; never set back."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
