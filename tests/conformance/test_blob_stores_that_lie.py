@@ -105,7 +105,7 @@ def test_a_bucket_that_lists_in_no_order_is_refused() -> None:
 @pytest.mark.parametrize("given", ["0", "-1", "many", "nan", "inf"])
 @pytest.mark.parametrize("name", ["attempts", "timeout_s"])
 def test_an_option_that_should_be_a_number_is_told(name: str, given: str) -> None:
-    with pytest.raises(Usage, match=f"The option '{name}' of a place on s3:// is '{given}', expected a"):
+    with pytest.raises(Usage, match=f"The option '{name}' of s3://bucket/x is '{given}', expected a"):
         object_account("s3://bucket/x", options={name: given})
 
 
