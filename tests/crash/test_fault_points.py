@@ -4,15 +4,19 @@ CI runs a seeded slice; `make soak` runs all of them (PENSTOCK_SOAK_FAULTS=all),
 The seed is printed; PENSTOCK_SEED replays it.
 """
 
+import json
 import os
 import random
 import signal
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from operator import itemgetter
 from pathlib import Path
 
+import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
@@ -23,12 +27,14 @@ from penstock.testing.entries import opened_entry
 from tests.crash.commandline import penstock
 from tests.crash.killing import await_session_end
 from tests.crash.probe import Probe
-from tests.crash.world import World, make_world
-from tests.servers.fixtures import accounts_on
+from tests.crash.world import Row, World, assert_same, make_world
+from tests.servers.fixtures import accounts_on, server
 
 EVERYTHING = os.environ.get("PENSTOCK_SOAK_FAULTS") == "all"
 SLICE = 6
 SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
+
+_numbers = count()
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(300)]
 
@@ -55,6 +61,7 @@ class Variant:
     """A pipeline that reaches `points`. `at`: occurrences that are worth a try where the first is not the only one.
 
     By default the pieces of a task are too large to travel in the decision. `stores`: accounts that are in one, and its kind.
+    `postgres`: every row goes into a table there, too.
     """
 
     points: tuple[str, ...]
@@ -65,6 +72,7 @@ class Variant:
     old_ledger: str = ""
     at: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     stores: Mapping[str, str] = field(default_factory=dict)
+    postgres: bool = False
 
 
 def ledger(place: str) -> tuple[tuple[str, str], ...]:
@@ -138,6 +146,16 @@ VARIANTS: Mapping[str, Variant] = {
     "swept in stores": Variant(
         points=("multipart.discard",), before="stage.report=error", rows_per_file=8_000, stores={"EWR": "gs", "JFK": "s3"}
     ),
+    "postgres": Variant(
+        points=(
+            *("postgres.prepare", "postgres.begin", "postgres.fence", "postgres.copy", "postgres.move", "postgres.mark"),
+            "postgres.commit",
+        ),
+        at=dict.fromkeys(
+            ("postgres.begin", "postgres.fence", "postgres.copy", "postgres.move", "postgres.mark", "postgres.commit"), (1, 2)
+        ),
+        postgres=True,
+    ),
     "at least once": Variant(points=("console.print",), rows_per_file=100, changes=(("sinks:\n", SHOWN),)),
 }
 
@@ -184,7 +202,10 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
     spark: SparkSession, tmp_path: Path, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"PENSTOCK_SEED={SEED} {case}")
-    world, once = world_of(tmp_path / "world", VARIANTS[case.variant]), tmp_path / "once"
+    variant, once = VARIANTS[case.variant], tmp_path / "once"
+    world, shop = world_of(tmp_path / "world", variant), shop_of(variant)
+    if shop is not None:
+        world.rewrite(("sinks:\n", f"sinks:\n  shop: {{type: postgres, url: {json.dumps(shop)}, table: flights}}\n"))
     once.mkdir()
     monkeypatch.setenv("PENSTOCK_FAULTS_ONCE", str(once))
     with Probe(world) as probe:
@@ -199,8 +220,20 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
         assert swept.code == 0, str(swept)
     assert probe.violations == []
     world.assert_exact()
+    if shop is not None:
+        assert_same("postgres", found=rows_of_shop(shop), expected=sum(world.expected.values(), Counter()))
     verified = penstock("verify", str(world.file), "--json")
     assert verified.code == 0, str(verified)
+
+
+def shop_of(variant: Variant) -> str | None:
+    """The URL of an empty database."""
+    return str(server("postgres").database(f"faults{next(_numbers)}")) if variant.postgres else None
+
+
+def rows_of_shop(url: str) -> "Counter[Row]":
+    with psycopg.connect(url) as connection:
+        return Counter(connection.execute("SELECT id, origin, month, payload, amount FROM flights"))
 
 
 def world_of(root: Path, variant: Variant) -> World:

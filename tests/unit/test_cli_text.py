@@ -212,7 +212,7 @@ def test_verify_of_a_batch_that_is_not_published_yet_asks_for_no_backup() -> Non
     alone = verdict(Verification(sinks={LAKE: report(found_rows=9, problems=(waits,))}))
     text = printed(verify_text(alone, unsettled=3))
     assert text[-3:] == [
-        "lake: x.parquet is missing. (account EWR batch 3)",
+        "lake: x.parquet is missing. (account EWR file x.parquet batch 3)",
         "The sinks do not hold what the ledger says.",
         recover,
     ]

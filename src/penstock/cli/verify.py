@@ -150,7 +150,7 @@ def _problem(sink: str, problem: Problem) -> "RenderableType":
         part
         for part in (
             f"account {problem.account}" if problem.account else "",
-            f"file {problem.file}" if problem.file and problem.file not in problem.message else "",
+            f"file {problem.file}" if problem.file else "",
             f"batch {problem.batch_id}" if problem.batch_id is not None else "",
         )
         if part
