@@ -167,6 +167,8 @@ def test_a_damaged_account_is_named_with_file_and_batch(world: World, damage: Ca
     place = f"account {found.account} file {found.file}" + ("" if found.batch is None else f" batch {found.batch}")
     assert place in shown
     assert "The sinks do not hold what the ledger says." in shown
+    assert "from a backup" in shown
+    assert "penstock recover" not in shown, "every account shows what is decided: publishing would mend nothing"
     assert verify(world, 0, "--sink", "warehouse")
     assert verify(world, 5, "--sink", "lake")
 

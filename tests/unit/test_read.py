@@ -47,6 +47,16 @@ def stuck_in_b(lake: Lake, number: int) -> Path:
     return obstacle
 
 
+def test_verify_tells_a_batch_that_an_account_does_not_show_yet_from_one_that_was_harmed(lake: Lake) -> None:
+    lake.run([0, 1])
+    assert lake.pipeline.verify().unsettled is None
+    lake.listed("b")[-1].unlink()
+    harmed = lake.pipeline.verify()
+    assert (harmed.ok, harmed.unsettled) == (False, None)
+    stuck_in_b(lake, 2)
+    assert lake.pipeline.verify().unsettled == 2
+
+
 def test_a_batch_that_one_account_does_not_show_yet_is_seen_in_none(lake: Lake) -> None:
     lake.run([0, 1])
     obstacle = stuck_in_b(lake, 2)
