@@ -31,27 +31,23 @@ from penstock.model import (
 from penstock.protocols import StageWriter
 from penstock.rowhash import digest
 from penstock.sink.spool import Spool, SpoolStager
+from penstock.sink.spool.sink import SpooledSink
 
 PRINT = FaultPoint("console.print", "The rows of a decided batch are printed.")
 
 _WIDTH_OF_A_PIPE = 200
 
 
-class ConsoleSink:
+class ConsoleSink(SpooledSink):
     """Prints at most `rows` rows of a batch to `stream` (standard output), values cut to `truncate` characters (0: not cut).
 
     Only what is printed is staged. Values are shown with control characters escaped.
     """
 
     def __init__(self, *, name: SinkName, spool: str, rows: int = 20, truncate: int = 40, stream: TextIO | None = None) -> None:
-        self._name, self._rows, self._truncate, self._stream = name, rows, truncate, stream
-        self._spool = Spool(root=spool, sink=name)
+        super().__init__(name=name, spool=Spool(root=spool, sink=name))
+        self._rows, self._truncate, self._stream = rows, truncate, stream
         self._printed = 0
-
-    @property
-    def name(self) -> SinkName:
-        """The key under `sinks:`."""
-        return self._name
 
     @property
     def kind(self) -> SinkKind:
@@ -62,16 +58,6 @@ class ConsoleSink:
     def exactly_once(self) -> bool:
         """False: what is printed cannot be taken back or recognised."""
         return False
-
-    @property
-    def route_sql(self) -> str | None:
-        """None: there is one console."""
-        return None
-
-    @property
-    def accounts(self) -> Sequence[AccountName]:
-        """The only one."""
-        return [ONLY_ACCOUNT]
 
     def describe(self) -> Mapping[str, str]:
         """For `penstock explain`."""

@@ -32,6 +32,7 @@ from penstock.model import (
 )
 from penstock.rowhash import digest, row_hashes
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolStager
+from penstock.sink.spool.sink import SpooledSink
 from penstock.sparkschema import arrow_schema
 
 Write: TypeAlias = Literal["append", "replace"]
@@ -74,20 +75,15 @@ def clear(name: str) -> None:
             del _kept[key]
 
 
-class MemorySink:
+class MemorySink(SpooledSink):
     """Keeps rows by its name. `write` is `append`, or `replace` where each batch is the whole result (complete mode)."""
 
     def __init__(
         self, *, name: SinkName, spool: str, write: Write = "append", inline_limit_bytes: int = INLINE_LIMIT_BYTES
     ) -> None:
-        self._name, self._write = name, write
-        self._spool = Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes)
+        super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
+        self._write = write
         self._key: _Key | None = None
-
-    @property
-    def name(self) -> SinkName:
-        """The key under `sinks:`."""
-        return self._name
 
     @property
     def kind(self) -> SinkKind:
@@ -98,16 +94,6 @@ class MemorySink:
     def exactly_once(self) -> bool:
         """True, for as long as the process lives."""
         return True
-
-    @property
-    def route_sql(self) -> str | None:
-        """None: there is one table."""
-        return None
-
-    @property
-    def accounts(self) -> Sequence[AccountName]:
-        """The only one."""
-        return [ONLY_ACCOUNT]
 
     def describe(self) -> Mapping[str, str]:
         """For `penstock explain`."""

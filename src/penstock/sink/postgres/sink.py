@@ -17,12 +17,10 @@ from penstock.model import (
     Position,
     Publication,
     Published,
-    SinkKind,
     SinkName,
     SinkReport,
     SweepCut,
     Totals,
-    Waiting,
 )
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.admission import Admission
@@ -36,6 +34,7 @@ from penstock.sink.postgres.trouble import Conflict, reason_of
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolStager
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.publication import Moved, apply
+from penstock.sink.table.sink import TableSink
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target, require_write
 from penstock.sink.table.verification import compare
 from penstock.sparkschema import arrow_schema
@@ -50,7 +49,7 @@ _TRIES = 5
 _log = logging.getLogger(__name__)
 
 
-class PostgresSink:
+class PostgresSink(TableSink):
     """Delivers into one table of a PostgreSQL database.
 
     `write` is `append`, `upsert` (a row replaces the one with its key), `insert_if_absent` (a row is skipped if its key is there)
@@ -76,39 +75,14 @@ class PostgresSink:
     ) -> None:
         require_write(write, key)
         self._schema, _ = split_name(table)
-        self._name, self._create = name, create
+        super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
+        self._create = create
         self._target = Target(table=table, write=write, key=tuple(key) if write in BY_KEY else (), case_counts=True)
         self._database = Database(url, application=f"penstock:{name}", lock_timeout_s=lock_timeout_s)
-        self._spool = Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes)
         self._admission: Admission | None = None
         self._lock = RLock()
         self.conflicts = 0
         """How many transactions were run again because PostgreSQL rolled them back for another one's sake."""
-
-    @property
-    def name(self) -> SinkName:
-        """The key under `sinks:`."""
-        return self._name
-
-    @property
-    def kind(self) -> SinkKind:
-        """Transactional: rows and marker commit together."""
-        return SinkKind.TRANSACTIONAL
-
-    @property
-    def exactly_once(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def route_sql(self) -> str | None:
-        """None: there is one table."""
-        return None
-
-    @property
-    def accounts(self) -> Sequence[AccountName]:
-        """The only one."""
-        return [ONLY_ACCOUNT]
 
     def describe(self) -> Mapping[str, str]:
         """For `penstock explain`."""
@@ -183,14 +157,6 @@ class PostgresSink:
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Collect the spool files of dead attempts. Staging tables end with their transaction, whatever happens to it."""
         return self._spool.sweep(cut, dry_run=dry_run)
-
-    def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:  # noqa: ARG002 - there is one
-        """What the spool holds."""
-        return self._spool.waiting(pipeline)
-
-    def lifecycle(self) -> Sequence[Finding]:
-        """A database keeps everything."""
-        return []
 
     def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
         """Compare the table with its marker and the marker with the ledger."""

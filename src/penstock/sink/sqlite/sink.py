@@ -17,13 +17,11 @@ from penstock.model import (
     Position,
     Publication,
     Published,
-    SinkKind,
     SinkName,
     SinkReport,
     Staged,
     SweepCut,
     Totals,
-    Waiting,
 )
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolStager
 from penstock.sink.sqlite import statements as sql
@@ -37,6 +35,7 @@ from penstock.sink.sqlite.table import shape_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.publication import apply
+from penstock.sink.table.sink import TableSink
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target, require_write
 from penstock.sink.table.verification import compare, without_marker
 from penstock.sparkschema import arrow_schema
@@ -46,7 +45,7 @@ COMMIT = FaultPoint("sqlite.commit", "Rows and marker are committed.")
 PREPARE = FaultPoint("sqlite.prepare", "Table and marker are created and committed.")
 
 
-class SqliteSink:
+class SqliteSink(TableSink):
     """Delivers into one table of an SQLite file.
 
     `write` is `append`, `upsert` (a row replaces the one with its key), `insert_if_absent` (a row is skipped if its key is there)
@@ -71,38 +70,13 @@ class SqliteSink:
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
         _require_sensible(path=os.fspath(path), write=write, key=key)
-        self._name, self._create = name, create
+        super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
+        self._create = create
         self._target = Target(table=table, write=write, key=tuple(key) if write in BY_KEY else ())
         self._database = Database(os.fspath(path), busy_timeout_s=busy_timeout_s)
-        self._spool = Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes)
         self._admission: Admission | None = None
         self._riding: tuple[Position, tuple[Staged, ...]] | None = None
         self._lock = RLock()
-
-    @property
-    def name(self) -> SinkName:
-        """The key under `sinks:`."""
-        return self._name
-
-    @property
-    def kind(self) -> SinkKind:
-        """Transactional: rows and marker commit together."""
-        return SinkKind.TRANSACTIONAL
-
-    @property
-    def exactly_once(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def route_sql(self) -> str | None:
-        """None: there is one table."""
-        return None
-
-    @property
-    def accounts(self) -> Sequence[AccountName]:
-        """The only one."""
-        return [ONLY_ACCOUNT]
 
     @property
     def home(self) -> str | None:
@@ -194,14 +168,6 @@ class SqliteSink:
                 with self._database.reader() as cursor:
                     self._discard_ridden(cursor, cut.pipeline)
         return self._spool.sweep(cut, dry_run=dry_run)
-
-    def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:  # noqa: ARG002 - there is one
-        """What the spool holds."""
-        return self._spool.waiting(pipeline)
-
-    def lifecycle(self) -> Sequence[Finding]:
-        """A database file keeps everything."""
-        return []
 
     def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
         """Compare the table with its marker and the marker with the ledger."""
