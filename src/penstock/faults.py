@@ -3,7 +3,8 @@
 `PENSTOCK_FAULTS="point=kind[@occurrence][,…]"` with kinds `kill` (SIGKILL this process before the operation), `error` (fail as
 the store would, before the operation), `lost` (do it, then fail as if the answer was lost), `stall:SECONDS` (sleep, then go on)
 and `torn` (write a part, then kill). The occurrence counts from 1 in each process; without one, the first. A fault fires once per
-process; with `PENSTOCK_FAULTS_ONCE=DIR` (an existing directory) once in all processes that share the directory.
+process; with `PENSTOCK_FAULTS_ONCE=DIR` (an existing directory) once in all processes that share the directory, told by a file
+`point=kind` in it. A stall ends early when somebody puts a file `point=stall.over` beside that one.
 
 Each point is declared once, beside the operation it surrounds, and used once; `tests/architecture` checks both.
 """
@@ -89,7 +90,7 @@ class FaultPoint:
         if fault.kind is FaultKind.ERROR:
             raise error(self.name)
         if fault.kind is FaultKind.STALL:
-            time.sleep(fault.stall_s)
+            _stall(fault)
         yield
         if fault.kind is FaultKind.LOST:
             raise lost(self.name)
@@ -113,14 +114,25 @@ class FaultPoint:
 
 
 def _claim(fault: Armed) -> bool:
-    directory = os.environ.get(ONCE_VARIABLE)
-    if directory is None:
+    file = _claim_file(fault)
+    if file is None:
         return True
     try:
-        os.close(os.open(os.path.join(directory, f"{fault.point}={fault.kind.value}"), os.O_CREAT | os.O_EXCL))
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return False
     return True
+
+
+def _claim_file(fault: Armed) -> str | None:
+    directory = os.environ.get(ONCE_VARIABLE)
+    return None if directory is None else os.path.join(directory, f"{fault.point}={fault.kind.value}")
+
+
+def _stall(fault: Armed) -> None:
+    end_s, over = time.monotonic() + fault.stall_s, f"{_claim_file(fault)}.over"
+    while (left_s := end_s - time.monotonic()) > 0 and not os.path.exists(over):
+        time.sleep(min(left_s, 0.01))
 
 
 def _kill() -> None:

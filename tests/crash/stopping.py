@@ -11,8 +11,8 @@ from tests.crash.commandline import Ended
 from tests.crash.killing import DEADLINE_S, await_that, kill_session, session_of
 from tests.crash.world import World
 
-STALL_S = 2
-"""How long the step itself waits, so that the signal comes in it. It sleeps by the clock, which goes on for a stopped process."""
+STALL_S = 2 * DEADLINE_S
+"""How long the step itself waits at most, so that the signal comes in it however slow the machine is; it is told when to end."""
 
 
 class StoppedDriver:
@@ -33,11 +33,12 @@ class StoppedDriver:
         """Stop it when it is there."""
         await_that(self._reached.exists, what=self._reached.name, driver=self._process)
         self._signal(signal.SIGSTOP)
-        self._slept_at = time.monotonic() + STALL_S
+        self._slept_at = time.monotonic()
 
     def wake(self, *, after_s: float = 0.0) -> None:
-        """Let it go on, without the rest of its own sleep, and at least `after_s` later."""
+        """Let it go on, without the rest of its own sleep, and at least `after_s` after it was stopped."""
         await_that(lambda: time.monotonic() > self._slept_at + after_s, what="the end of its sleep", driver=self._process)
+        self._reached.with_name(f"{self._reached.name}.over").touch()
         self._signal(signal.SIGCONT)
 
     def go_on(self, *, after_s: float = 0.0) -> Ended:

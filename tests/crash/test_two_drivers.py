@@ -148,7 +148,7 @@ def test_of_two_that_start_at_the_same_moment_one_is_fenced(spark: SparkSession,
             with started(world, "sqlite.prepare@1") as one, started(world, "sqlite.prepare@1") as other:
                 for each in (one, other):
                     each.stop()
-                for each in (other, one):  # who was stopped last has the longest to sleep
+                for each in (other, one):
                     each.wake()
                 ended = {each.code: each for each in (one.go_on(), other.go_on())}
             assert set(ended) in ({0, 4}, {4, 75}), "\n".join(map(str, ended.values()))

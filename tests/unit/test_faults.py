@@ -1,6 +1,7 @@
 """PENSTOCK_FAULTS: what it arms, and that a name that could never fire is refused instead of passed over."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,22 @@ def test_nothing_is_opened_with_a_fault_armed_that_could_never_fire(tmp_path: Pa
     with pytest.raises(Usage, match=r"parquet\.publish"):
         assemble(plan)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stall_ends_when_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "_points", dict(faults._points))
+    monkeypatch.setenv(faults.ONCE_VARIABLE, str(tmp_path))
+    point, claimed = FaultPoint("usersink.wait", "A step of this test."), tmp_path / "usersink.wait=stall"
+    arm("usersink.wait=stall:100")
+    with ThreadPoolExecutor(1) as pool:
+        stalled = pool.submit(go_through, point)
+        while not claimed.exists():
+            assert not stalled.done()
+        assert not stalled.done()
+        claimed.with_name("usersink.wait=stall.over").touch()
+        assert stalled.result(timeout=60)
+
+
+def go_through(point: FaultPoint) -> bool:
+    with point.around():
+        return True
