@@ -1,4 +1,4 @@
-"""The postgres sink passes the suite on a real server: inline, from spool files, and with every way of writing."""
+"""The postgres sink passes the suite on a real server: inline, from spool files, in the ledger's transaction, in every way."""
 
 import itertools
 import os
@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from tests.servers.fixtures import server
 
+from penstock.ledger.postgres import PostgresLedger
 from penstock.model import SinkName
 from penstock.sink.postgres.sink import PostgresSink
-from penstock.testing.conformance import CrashContract, Row, SinkContract, SinkRig, StagingLossContract, make_rows
+from penstock.testing.conformance import PIPELINE, CrashContract, Row, SinkContract, SinkRig, StagingLossContract, make_rows
 
 SCHEMA, TABLE = "a schema%", 'a "table" of 100% -- order'
 QUOTED = '"a schema%"."a ""table"" of 100% -- order"'
@@ -107,6 +108,13 @@ class ReplaceRig(SpooledRig):
         return batches[-1] if batches else []
 
 
+class RidingRig(SpooledRig):
+    """The ledger is in the sink's own database, so that every decision takes the rows along."""
+
+    def ledger(self) -> PostgresLedger:
+        return PostgresLedger(self.url, pipeline=PIPELINE)
+
+
 def named(rig):
     return rig.__name__
 
@@ -122,7 +130,7 @@ def rig_on_server(rig, directory):
 
 
 class TestPostgres(SinkContract):
-    @pytest.fixture(params=[PostgresRig, SpooledRig, ReplaceRig], ids=named)
+    @pytest.fixture(params=[PostgresRig, SpooledRig, ReplaceRig, RidingRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
@@ -147,6 +155,14 @@ class TestPostgresCrashes(CrashContract):
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_on_server(SpooledRig, tmp_path)
+
+
+class TestPostgresRidingCrashes(CrashContract):
+    fault_parts = ("postgres",)
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return rig_on_server(RidingRig, tmp_path)
 
 
 class TestPostgresUpsertCrashes(CrashContract):
