@@ -12,7 +12,7 @@ from tests.unit.postgres_target import SINK, targets
 from penstock.commit.append import append_once
 from penstock.errors import ContentConflict, Failed, Retryable
 from penstock.ledger.postgres import PostgresLedger
-from penstock.model import SweepCut
+from penstock.model import Position, SweepCut
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.entries import decided_entry, opened_entry
 
@@ -165,6 +165,25 @@ def test_after_a_commit_without_an_answer_rows_and_decision_are_there_once(ridin
     assert content(one.table) == Counter([(1, "a"), (2, "b")])
     assert one.table.sql("SELECT count(*) FROM penstock_ledger") == [(2,)]
     assert one.sink.publish(publication).already
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_zombie_adds_neither_rows_nor_a_decision(riding, ahead):
+    """`ahead`: the newer run has gone on so far that the zombie's position is pruned."""
+    one = riding()
+    publication, _ = one.decide([(1, "a")], batch_id=0)
+    newer = PostgresLedger(one.table.rig.url, pipeline=PIPELINE)
+    opened = opened_entry(after=one.tail, pipeline=PIPELINE)
+    newer.append(opened)
+    if ahead:
+        newer.append(decided_entry(after=opened))
+        newer.prune(below=Position(3))
+    newer.close()
+    zombie = decided_entry(after=one.tail)
+    taken = append_once(one.ledger, zombie, within=lambda open_: one.sink.publish_within(open_, publication))
+    assert taken.by == (None if ahead else opened)
+    assert content(one.table) == Counter()
+    assert position(one.table) == 0
 
 
 def test_a_batch_that_the_table_refuses_is_not_decided(riding):
