@@ -6,13 +6,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import islice
+from functools import cache
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
-from tests.servers import KINDS
-from tests.servers.fixtures import accounts_on
+from tests.servers.fixtures import accounts_on, server
 
+import penstock.ledger.postgres  # noqa: F401 - declares its fault points
 from penstock.commit.append import append_once
 from penstock.errors import LedgerMismatch, PositionTaken
 from penstock.faults import FaultKind, points
@@ -27,25 +28,44 @@ CHILD = Path(__file__).with_name("ledger_child.py")
 Open = Callable[..., Ledger]
 
 
+OWN_PLACES, STORES, SHARED_PLACES = ("sqlite", "directory", "memory"), ("az", "gs", "hdfs", "s3"), ("postgres",)
+"""A shared place holds the ledgers of many pipelines."""
+
+_numbers = count()
+
+
 def place_of(home: str, directory: Path) -> str:
+    if home == "postgres":
+        return database_for(directory)
     return f"sqlite:///{directory}/ledger.db" if home == "sqlite" else f"{directory}/ledger"
 
 
-@pytest.fixture(params=["sqlite", "directory", "memory", "az", "gs", "hdfs", "s3"])
-def handle(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+@cache
+def database_for(directory: Path) -> str:
+    """The URL of an empty database, always the same one for a directory."""
+    return str(server("postgres").database(f"ledger{next(_numbers)}"))
+
+
+@pytest.fixture(params=[*OWN_PLACES, *STORES, *SHARED_PLACES])
+def home(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def handle(home: str, tmp_path: Path) -> Iterator[Open]:
     """Opens one handle after another on the same place."""
     store = MemoryStore()
     handles: list[Ledger] = []
-    blob = accounts_on(ledger=request.param)["ledger"][0] if request.param in KINDS else None
+    blob = accounts_on(ledger=home)["ledger"][0] if home in STORES else None
 
     def open_one(pipeline: PipelineName = PIPELINE) -> Ledger:
         ledger: Ledger
-        if request.param == "memory":
+        if home == "memory":
             ledger = LogLedger(store, pipeline=pipeline)
         elif blob is not None:
             ledger = open_ledger(blob.url, pipeline=pipeline, options=blob.options)
         else:
-            ledger = open_ledger(place_of(request.param, tmp_path), pipeline=pipeline)
+            ledger = open_ledger(place_of(home, tmp_path), pipeline=pipeline)
         handles.append(ledger)
         return ledger
 
@@ -119,6 +139,7 @@ def test_a_hole_is_refused(handle: Open) -> None:
         handle().append(decided_entry(after=entries[3]))
 
 
+@pytest.mark.parametrize("home", [*OWN_PLACES, *STORES])
 def test_another_pipeline_may_neither_read_nor_append(handle: Open) -> None:
     entries = fill(handle(), 2)
     stranger = PipelineName("stranger")
@@ -129,6 +150,19 @@ def test_another_pipeline_may_neither_read_nor_append(handle: Open) -> None:
     with pytest.raises(LedgerMismatch):
         handle().append(decided_entry(after=opened_entry(after=entries[1], pipeline=stranger)))
     assert handle().tail() == entries[1]
+
+
+@pytest.mark.parametrize("home", SHARED_PLACES)
+def test_pipelines_in_one_place_never_meet(handle: Open) -> None:
+    entries, stranger = fill(handle(), 5), PipelineName("stranger")
+    assert handle(stranger).tail() is None
+    theirs = opened_entry(pipeline=stranger)
+    handle(stranger).append(theirs)
+    with pytest.raises(LedgerMismatch):
+        handle().append(decided_entry(after=theirs))
+    handle().prune(below=Position(5))
+    assert list(handle().newest_first()) == entries[4:]
+    assert list(handle(stranger).newest_first()) == [theirs]
 
 
 def test_pruned_entries_are_gone_and_their_positions_stay_taken(handle: Open) -> None:
@@ -223,7 +257,7 @@ def acknowledged(output: str) -> list[tuple[int, str]]:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("home", ["sqlite", "directory"])
+@pytest.mark.parametrize("home", ["sqlite", "directory", "postgres"])
 def test_racing_processes_take_every_position_once(home: str, tmp_path: Path) -> None:
     place = place_of(home, tmp_path)
     children = [start(place, 25) for _ in range(4)]
@@ -246,13 +280,17 @@ POINTS = (
     "ledger.directory_write",
     "ledger.forget",
     "ledger.hint",
+    "ledger.postgres_commit",
+    "ledger.postgres_create",
+    "ledger.postgres_insert",
+    "ledger.postgres_prune",
     "ledger.read_floors",
     "ledger.sqlite_commit",
     "ledger.sqlite_insert",
     "ledger.sqlite_prune",
     "ledger.write_floor",
 )
-RARE = {"ledger.hint", "ledger.write_floor", "ledger.sqlite_prune"}
+RARE = {"ledger.hint", "ledger.postgres_create", "ledger.postgres_prune", "ledger.sqlite_prune", "ledger.write_floor"}
 """Points that the child reaches less than nine times."""
 
 
@@ -267,7 +305,8 @@ def _armed(kind: FaultKind) -> str:
 
 
 def _home_of(point: str) -> str:
-    return "sqlite" if point.startswith("ledger.sqlite") else "directory"
+    kind = point.removeprefix("ledger.").partition("_")[0]
+    return kind if kind in {"postgres", "sqlite"} else "directory"
 
 
 @pytest.mark.crash

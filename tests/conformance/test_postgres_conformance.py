@@ -1,29 +1,36 @@
-"""The postgres sink passes the suite on a real server: inline, from spool files, and with every way of writing."""
+"""The postgres sink passes the suite on a real server: inline, from spool files, in the ledger's transaction, in every way."""
 
 import itertools
-import os
-import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from tests.conformance.table_rig import (
+    ForgottenSpool,
+    InsertingIfAbsent,
+    Replacing,
+    Spooled,
+    TableRig,
+    TruncatedSpool,
+    Upserting,
+    named,
+)
 from tests.servers.fixtures import server
 
+from penstock.ledger.postgres import PostgresLedger
 from penstock.model import SinkName
 from penstock.sink.postgres.sink import PostgresSink
-from penstock.testing.conformance import CrashContract, Row, SinkContract, SinkRig, StagingLossContract, make_rows
+from penstock.testing.conformance import PIPELINE, CrashContract, Row, SinkContract, StagingLossContract, make_rows
 
 SCHEMA, TABLE = "a schema%", 'a "table" of 100% -- order'
 QUOTED = '"a schema%"."a ""table"" of 100% -- order"'
 _numbers = itertools.count()
 
 
-class PostgresRig(SinkRig):
-    """The plainest one: append, small pieces inline. PostgreSQL has no NUL in texts; the column of bytes still has some."""
+class PostgresRig(TableRig):
+    """PostgreSQL has no NUL in texts; the column of bytes still has some."""
 
-    write = "append"
-    key: tuple[str, ...] = ()
-    inline_limit_bytes = 100_000
+    quoted = QUOTED
 
     def __init__(self, directory: Path, url: str) -> None:
         super().__init__(directory)
@@ -55,60 +62,42 @@ class PostgresRig(SinkRig):
                 return []
             return connection.execute(f"SELECT * FROM {QUOTED}").fetchall()
 
-    def leftovers(self) -> Sequence[str]:
-        return [str(path) for path in self.directory.glob("spool/**/*") if path.is_file() and path.suffix != ".id"]
-
-    def damage(self, kind: str) -> None:
+    def execute(self, statement: str) -> int:
         import psycopg
 
-        one = f"id = (SELECT max(id) FROM {QUOTED})"
-        statement = {
-            "lost": f"DELETE FROM {QUOTED} WHERE {one}",
-            "doubled": f"INSERT INTO {QUOTED} SELECT * FROM {QUOTED} WHERE {one}",
-            "changed": f"UPDATE {QUOTED} SET name = 'other' WHERE {one}",
-            "foreign": f"INSERT INTO {QUOTED} (id, place) VALUES (-1, 'foreign')",
-        }[kind]
         with psycopg.connect(self.url) as connection:
-            assert connection.execute(statement).rowcount == 1
+            return connection.execute(statement).rowcount
 
 
-class SpooledRig(PostgresRig):
-    inline_limit_bytes = 0
-
-    def lose_staging(self) -> None:
-        for path in self.leftovers():
-            Path(path).unlink()
+class SpooledRig(Spooled, PostgresRig):
+    pass
 
 
-class TruncatedSpoolRig(SpooledRig):
-    def lose_staging(self) -> None:
-        for path in self.leftovers():
-            os.truncate(path, 1000)
+class TruncatedSpoolRig(TruncatedSpool, PostgresRig):
+    pass
 
 
-class ForgottenSpoolRig(SpooledRig):
-    def lose_staging(self) -> None:
-        shutil.rmtree(self.directory / "spool")
+class ForgottenSpoolRig(ForgottenSpool, PostgresRig):
+    pass
 
 
-class UpsertRig(SpooledRig):
-    write = "upsert"
-    key = ("id", "place")
+class UpsertRig(Upserting, PostgresRig):
+    pass
 
 
-class InsertIfAbsentRig(UpsertRig):
-    write = "insert_if_absent"
+class InsertIfAbsentRig(InsertingIfAbsent, PostgresRig):
+    pass
 
 
-class ReplaceRig(SpooledRig):
-    write = "replace"
-
-    def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
-        return batches[-1] if batches else []
+class ReplaceRig(Replacing, PostgresRig):
+    pass
 
 
-def named(rig):
-    return rig.__name__
+class RidingRig(SpooledRig):
+    """The ledger is in the sink's own database, so that every decision takes the rows along."""
+
+    def ledger(self) -> PostgresLedger:
+        return PostgresLedger(self.url, pipeline=PIPELINE)
 
 
 def rig_on_server(rig, directory):
@@ -122,7 +111,7 @@ def rig_on_server(rig, directory):
 
 
 class TestPostgres(SinkContract):
-    @pytest.fixture(params=[PostgresRig, SpooledRig, ReplaceRig], ids=named)
+    @pytest.fixture(params=[PostgresRig, SpooledRig, ReplaceRig, RidingRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
@@ -147,6 +136,14 @@ class TestPostgresCrashes(CrashContract):
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_on_server(SpooledRig, tmp_path)
+
+
+class TestPostgresRidingCrashes(CrashContract):
+    fault_parts = ("postgres",)
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return rig_on_server(RidingRig, tmp_path)
 
 
 class TestPostgresUpsertCrashes(CrashContract):

@@ -1,29 +1,37 @@
 """The sqlite sink passes the suite: inline, from spool files, in the ledger's transaction, and with every way of writing."""
 
-import os
-import shutil
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from tests.conformance.table_rig import (
+    DamagedSpool,
+    ForgottenSpool,
+    InsertingIfAbsent,
+    Replacing,
+    Spooled,
+    TableRig,
+    TruncatedSpool,
+    Upserting,
+    named,
+)
 
 from penstock.ledger.sqlite import SqliteLedger
 from penstock.model import SinkName
 from penstock.sink.sqlite import SqliteSink
 from penstock.sink.sqlite.storage import restored
 from penstock.sparkschema import arrow_schema
-from penstock.testing.conformance import PIPELINE, CrashContract, Row, SinkContract, SinkRig, StagingLossContract
+from penstock.testing.conformance import PIPELINE, CrashContract, Row, SinkContract, StagingLossContract
 
 TABLE = 'a "table" of -- order'
+QUOTED = '"a ""table"" of -- order"'
 
 
-class SqliteRig(SinkRig):
-    """The plainest one: append, small pieces inline, a ledger in another file."""
+class SqliteRig(TableRig):
+    """A ledger in another file."""
 
-    write = "append"
-    key: tuple[str, ...] = ()
-    inline_limit_bytes = 100_000
+    quoted = QUOTED
 
     def make(self) -> SqliteSink:
         return SqliteSink(
@@ -49,7 +57,7 @@ class SqliteRig(SinkRig):
                 return []
             schema = arrow_schema(self.schema)
             names = ", ".join(f'"{name}"' for name in schema.names)
-            rows = connection.execute(f'SELECT {names} FROM "{TABLE.replace(chr(34), chr(34) * 2)}"').fetchall()
+            rows = connection.execute(f"SELECT {names} FROM {QUOTED}").fetchall()
         finally:
             connection.close()
         columns = [
@@ -57,64 +65,39 @@ class SqliteRig(SinkRig):
         ]
         return [dict(zip(schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
-    def leftovers(self) -> Sequence[str]:
-        return [str(path) for path in self.directory.glob("spool/**/*") if path.is_file() and path.suffix != ".id"]
-
-    def damage(self, kind: str) -> None:
-        table = f'"{TABLE.replace(chr(34), chr(34) * 2)}"'
-        one = f"id = (SELECT max(id) FROM {table})"
-        statement = {
-            "lost": f"DELETE FROM {table} WHERE {one}",
-            "doubled": f"INSERT INTO {table} SELECT * FROM {table} WHERE {one}",
-            "changed": f"UPDATE {table} SET name = 'other' WHERE {one}",
-            "foreign": f"INSERT INTO {table} (id, place) VALUES (-1, 'foreign')",
-        }[kind]
+    def execute(self, statement: str) -> int:
         with sqlite3.connect(self.database) as connection:
-            connection.execute(statement)
+            rows = connection.execute(statement).rowcount
         connection.close()
+        return rows
 
 
-class SpooledRig(SqliteRig):
-    inline_limit_bytes = 0
-
-    def lose_staging(self) -> None:
-        for path in self.leftovers():
-            Path(path).unlink()
+class SpooledRig(Spooled, SqliteRig):
+    pass
 
 
-class DamagedSpoolRig(SpooledRig):
-    def lose_staging(self) -> None:
-        for path in self.leftovers():
-            data = bytearray(Path(path).read_bytes())
-            data[len(data) // 2] ^= 1
-            Path(path).write_bytes(data)
+class DamagedSpoolRig(DamagedSpool, SqliteRig):
+    pass
 
 
-class TruncatedSpoolRig(SpooledRig):
-    def lose_staging(self) -> None:
-        for path in self.leftovers():
-            os.truncate(path, 1000)
+class TruncatedSpoolRig(TruncatedSpool, SqliteRig):
+    pass
 
 
-class ForgottenSpoolRig(SpooledRig):
-    def lose_staging(self) -> None:
-        shutil.rmtree(self.directory / "spool")
+class ForgottenSpoolRig(ForgottenSpool, SqliteRig):
+    pass
 
 
-class UpsertRig(SpooledRig):
-    write = "upsert"
+class UpsertRig(Upserting, SqliteRig):
     key = ("id", "PLACE")
 
 
-class InsertIfAbsentRig(UpsertRig):
-    write = "insert_if_absent"
+class InsertIfAbsentRig(InsertingIfAbsent, SqliteRig):
+    key = ("id", "PLACE")
 
 
-class ReplaceRig(SpooledRig):
-    write = "replace"
-
-    def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
-        return batches[-1] if batches else []
+class ReplaceRig(Replacing, SqliteRig):
+    pass
 
 
 class RidingRig(SpooledRig):
@@ -122,10 +105,6 @@ class RidingRig(SpooledRig):
 
     def ledger(self) -> SqliteLedger:
         return SqliteLedger(self.database, pipeline=PIPELINE)
-
-
-def named(rig):
-    return rig.__name__
 
 
 class TestSqlite(SinkContract):

@@ -61,7 +61,8 @@ class Variant:
     """A pipeline that reaches `points`. `at`: occurrences that are worth a try where the first is not the only one.
 
     By default the pieces of a task are too large to travel in the decision. `stores`: accounts that are in one, and its kind.
-    `spool`: the kind of store that it is in. `postgres`: every row goes into a table there, too.
+    `spool`: the kind of store that it is in. `postgres`: every row goes into a table there, too; `ledger_too`: and the ledger is
+    in the same database.
     """
 
     points: tuple[str, ...]
@@ -74,6 +75,7 @@ class Variant:
     stores: Mapping[str, str] = field(default_factory=dict)
     spool: str = ""
     postgres: bool = False
+    ledger_too: bool = False
 
 
 def ledger(place: str) -> tuple[tuple[str, str], ...]:
@@ -163,6 +165,19 @@ VARIANTS: Mapping[str, Variant] = {
         ),
         postgres=True,
     ),
+    "riding in postgres": Variant(
+        points=(
+            *("ledger.postgres_create", "ledger.postgres_insert", "ledger.postgres_commit", "postgres.fence", "postgres.copy"),
+            *("postgres.move", "postgres.mark", "spool.read", "spool.discard"),
+        ),
+        at={
+            **dict.fromkeys(("ledger.postgres_insert", "ledger.postgres_commit"), (1, 2, 3)),
+            **dict.fromkeys(("postgres.fence", "postgres.copy", "postgres.move", "postgres.mark"), (1, 2)),
+        },
+        postgres=True,
+        ledger_too=True,
+    ),
+    "old ledger in postgres": Variant(points=("ledger.postgres_prune",), old_ledger="postgres", postgres=True, ledger_too=True),
     "at least once": Variant(points=("console.print",), rows_per_file=100, changes=(("sinks:\n", SHOWN),)),
 }
 
@@ -210,9 +225,8 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
 ) -> None:
     print(f"PENSTOCK_SEED={SEED} {case}")
     variant, once = VARIANTS[case.variant], tmp_path / "once"
-    world, shop = world_of(tmp_path / "world", variant), shop_of(variant)
-    if shop is not None:
-        world.rewrite(("sinks:\n", f"sinks:\n  shop: {{type: postgres, url: {json.dumps(shop)}, table: flights}}\n"))
+    shop = shop_of(variant)
+    world = world_of(tmp_path / "world", variant, shop)
     once.mkdir()
     monkeypatch.setenv("PENSTOCK_FAULTS_ONCE", str(once))
     with Probe(world) as probe:
@@ -243,15 +257,18 @@ def rows_of_shop(url: str) -> "Counter[Row]":
         return Counter(connection.execute("SELECT id, origin, month, payload, amount FROM flights"))
 
 
-def world_of(root: Path, variant: Variant) -> World:
+def world_of(root: Path, variant: Variant, shop: str | None) -> World:
     stores = accounts_on(**variant.stores)
     spool = accounts_on(spool=variant.spool)["spool"] if variant.spool else None
     world = make_world(
         root, files=variant.files, rows_per_file=variant.rows_per_file, seed=SEED, wide=True, stores=stores, spool=spool
     )
     world.rewrite(*variant.changes)
+    if shop is not None:
+        world.rewrite(("sinks:\n", f"sinks:\n  shop: {{type: postgres, url: {json.dumps(shop)}, table: flights}}\n"))
+        world.rewrite(*(ledger(json.dumps(shop)) if variant.ledger_too else ()))
     if variant.old_ledger:
-        write_old_ledger(root / "state", variant.old_ledger)
+        write_old_ledger(root / "state", variant.old_ledger, shop)
     if variant.before:
         assert penstock("run", str(world.file), "--json", faults=variant.before).code != 0
         assert list(world.staging())
@@ -291,10 +308,13 @@ def second_fault(case: Case) -> str:
 # --- ledgers that have seen many batches
 
 
-def write_old_ledger(state: Path, kind: str) -> None:
+def write_old_ledger(state: Path, kind: str, shop: str | None) -> None:
     """The first and the last entries of a ledger of runs that delivered nothing."""
     entries = [*old_entries(range(1, 6)), *old_entries(range(OLD_ENTRIES - 8, OLD_ENTRIES + 1))]
     state.mkdir(parents=True)
+    if kind == "postgres":
+        write_old_table(str(shop), entries)
+        return
     if kind == "sqlite":
         write_old_database(state / "ledger.db", entries)
         return
@@ -318,6 +338,15 @@ def old_entries(positions: range) -> Iterator[Entry]:
             body=first.body,
             summary=first.summary,
         )
+
+
+def write_old_table(url: str, entries: Sequence[Entry]) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "CREATE TABLE penstock_ledger (pipeline text, position bigint, entry text NOT NULL, PRIMARY KEY (pipeline, position))"
+        )
+        rows = [(entry.pipeline, entry.position, encode_entry(entry).decode()) for entry in entries]
+        connection.cursor().executemany("INSERT INTO penstock_ledger VALUES (%s, %s, %s)", rows)
 
 
 def write_old_database(path: Path, entries: Sequence[Entry]) -> None:

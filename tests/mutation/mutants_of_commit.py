@@ -194,10 +194,10 @@ MUTANTS_OF_COMMIT = (
         bug=12,
         name="staging-is-deleted-after-an-append-of-unknown-outcome",
         file=COORDINATOR,
-        find="        taken = append_once(self._ledger, entry, within=within, tries=self._tries)\n",
+        find="        taken = append_once(self._ledger, entry, within=within, retrying=self._retrying)\n",
         replace="""\
         try:
-            taken = append_once(self._ledger, entry, within=within, tries=self._tries)
+            taken = append_once(self._ledger, entry, within=within, retrying=self._retrying)
         except Retryable:
             cut = replace(dead_staging(self._open_tail(), None), generation=Generation(entry.generation + 1))
             for sink in self._sinks:

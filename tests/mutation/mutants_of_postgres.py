@@ -1,14 +1,20 @@
-"""Bugs planted in the sink of PostgreSQL."""
+"""Bugs planted in the sink and in the ledger of PostgreSQL."""
 
 from tests.mutation.mutant import Mutant
 
+DATABASE = "src/penstock/postgres/database.py"
+LEDGER = "src/penstock/ledger/postgres.py"
+LEDGER_STATEMENTS = "src/penstock/ledger/postgres_statements.py"
 MARKS = "src/penstock/sink/postgres/marks.py"
 MOVE = "src/penstock/sink/postgres/move.py"
 SINK = "src/penstock/sink/postgres/sink.py"
 STATEMENTS = "src/penstock/sink/postgres/statements.py"
 TABLE_STATEMENTS = "src/penstock/sink/postgres/table_statements.py"
 
+OF_LEDGER = "tests/conformance/test_ledger_conformance.py"
+OF_POSTGRES_LEDGER = "tests/unit/test_ledger_postgres.py"
 OF_PUBLISHING = "tests/unit/test_postgres_publish.py"
+OF_RIDING = "tests/unit/test_postgres_ride.py"
 OF_TABLES = "tests/unit/test_postgres_table.py"
 
 MUTANTS_OF_POSTGRES = (
@@ -35,7 +41,7 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=15,
         name="a-commit-of-postgres-without-an-answer-is-taken-for-done",
-        file=SINK,
+        file=DATABASE,
         find="        except psycopg.Error as cause:\n            raise OutcomeUnknown(",
         replace="        except psycopg.Error as cause:\n            return\n            raise OutcomeUnknown(",
         tests=(f"{OF_PUBLISHING}::test_after_a_commit_without_an_answer_the_marker_decides",),
@@ -80,5 +86,69 @@ MUTANTS_OF_POSTGRES = (
         find="    if row[1] != replaced.rows:\n",
         replace="    if row[1] < replaced.rows:\n",
         tests=(f"{OF_PUBLISHING}::test_a_key_that_another_session_inserts_meanwhile_is_counted_anew",),
+    ),
+    Mutant(
+        bug=1,
+        name="rows-ride-after-the-decision-in-postgres",
+        file=LEDGER,
+        find="""\
+            if within is not None:
+                within(connection)
+            with (
+                self._database.unknown_if_cut("the newest entry", read="the ledger", kind=Failed),
+                COMMIT.around(error=cut_off, lost=cut_off),
+            ):
+                self._database.commit(connection)
+""",
+        replace="""\
+            with (
+                self._database.unknown_if_cut("the newest entry", read="the ledger", kind=Failed),
+                COMMIT.around(error=cut_off, lost=cut_off),
+            ):
+                self._database.commit(connection)
+            if within is not None:
+                within(connection)
+""",
+        tests=(f"{OF_RIDING}::test_rows_marker_and_decision_are_one_transaction",),
+    ),
+    Mutant(
+        bug=7,
+        name="a-pruned-position-is-free-again-in-postgres",
+        file=LEDGER,
+        find="        if newest[0] != entry.position:",
+        replace="        if not newest:",
+        tests=(f"{OF_LEDGER}::test_pruned_entries_are_gone_and_their_positions_stay_taken[postgres]",),
+    ),
+    Mutant(
+        bug=15,
+        name="an-append-to-postgres-without-an-answer-is-told-as-never-done",
+        file=DATABASE,
+        find="            raise OutcomeUnknown(\n",
+        replace="            raise Failed(\n",
+        tests=(f"{OF_POSTGRES_LEDGER}::test_a_commit_without_an_answer_is_unknown_and_then_read_back",),
+    ),
+    Mutant(
+        bug=16,
+        name="an-occupied-position-is-overwritten-in-postgres",
+        file=LEDGER_STATEMENTS,
+        find="ON CONFLICT DO NOTHING RETURNING position",
+        replace="ON CONFLICT (pipeline, position) DO UPDATE SET entry = excluded.entry RETURNING position",
+        tests=(f"{OF_LEDGER}::test_an_occupied_position_is_taken_and_keeps_its_first_entry[postgres]",),
+    ),
+    Mutant(
+        bug=5,
+        name="a-connection-to-postgres-is-used-on-after-an-error",
+        file=DATABASE,
+        find="        except BaseException:\n            self.drop()\n            raise\n",
+        replace="        except BaseException:\n            raise\n",
+        tests=(f"{OF_POSTGRES_LEDGER}::test_a_rider_that_fails_leaves_neither_rows_nor_entry",),
+    ),
+    Mutant(
+        bug=11,
+        name="nobody-races-for-a-position-in-postgres",
+        file=LEDGER,
+        find="            prove_writers(self._database,",
+        replace="            (lambda *_, **__: None)(self._database,",
+        tests=(f"{OF_POSTGRES_LEDGER}::test_a_table_that_loses_entries_is_refused",),
     ),
 )

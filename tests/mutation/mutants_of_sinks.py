@@ -140,10 +140,13 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=12,
         name="the-spool-of-a-ride-is-emptied-before-its-commit-is-seen",
-        file=SQLITE_SINK,
+        file="src/penstock/sink/table/ride.py",
         find="if marker is not None and marker.position >= position and (before is None or position < before):",
         replace="if marker is not None:",
-        tests=("tests/unit/test_sqlite_ride.py::test_the_files_of_a_ride_are_kept_until_its_commit_is_seen",),
+        tests=(
+            "tests/unit/test_sqlite_ride.py::test_the_files_of_a_ride_are_kept_until_its_commit_is_seen",
+            "tests/unit/test_postgres_ride.py::test_the_sweep_takes_the_files_of_the_last_ride_once_it_is_committed",
+        ),
     ),
     Mutant(
         bug=13,

@@ -18,6 +18,8 @@ ADMIN, ADMIN_PASSWORD = "postgres", "secret-of-the-administrator"
 ROLE, PASSWORD = "penstock", "s3cret/of?the-role"
 QUOTED_PASSWORD = "s3cret%2Fof%3Fthe-role"
 _LOOK_S = 0.02
+_RECOVERY = "recovery_init_sync_method=syncfs"
+"""After a kill, one call for all files: there are some hundred to a database, and a database to most tests."""
 
 
 def install() -> None:
@@ -64,7 +66,7 @@ class PostgresServer:
 
     def start(self) -> None:
         """Also after a kill: it recovers by itself."""
-        settings = ("listen_addresses=127.0.0.1", f"unix_socket_directories={self._directory}", "max_connections=60")
+        settings = ("listen_addresses=127.0.0.1", f"unix_socket_directories={self._directory}", "max_connections=60", _RECOVERY)
         command = [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port)]
         command += [part for setting in settings for part in ("-c", setting)]
         log = self._directory / "postgres.log"
@@ -105,6 +107,23 @@ class PostgresServer:
 
     def url(self, database: str, *, port: int | None = None, password: str = QUOTED_PASSWORD) -> str:
         return f"postgresql://{ROLE}:{password}@127.0.0.1:{port or self.port}/{database}"
+
+    @contextmanager
+    def standby(self) -> "Iterator[PostgresServer]":
+        """Another server that follows this one, and that nothing can be written to."""
+        directory = self._directory / "standby"
+        directory.mkdir()
+        follower = PostgresServer(self._binaries, directory)
+        command = [str(self._binaries / "pg_basebackup"), "-D", str(directory / "data"), "-R", "-X", "stream", "-c", "fast"]
+        command += ["--no-sync", "-h", "127.0.0.1", "-p", str(self.port), "-U", ADMIN]
+        environment = {**os.environ, "PGPASSWORD": ADMIN_PASSWORD}
+        subprocess.run(command, env=environment, check=True, cwd=directory, **self._rights)
+        try:
+            follower.start()
+            yield follower
+        finally:
+            follower.stop()
+            shutil.rmtree(directory)
 
     def admin(self, database: str = "postgres") -> Any:
         """A superuser's connection, for what only tests do."""

@@ -18,7 +18,9 @@ from tests.servers.fixtures import server
 from tests.spark.test_readme import feed, lake
 
 PAGE = (ROOT / "docs" / "howto" / "postgres.md").read_text()
-PIPELINE, QUERIES = (re.search(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[1] for kind in ("yaml", "sql"))  # type: ignore[index]
+(PIPELINE, LEDGER), (QUERIES, QUERIES_OF_LEDGER) = (
+    re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) for kind in ("yaml", "sql")
+)
 COMMANDS = [line.split("#")[0] for line in re.findall(r"^penstock .*$", PAGE, re.MULTILINE)]
 NOTHING_SECRET = ("s3cret", "of%3Fthe", "of?the")
 _numbers = itertools.count()
@@ -27,14 +29,14 @@ _numbers = itertools.count()
 class Place:
     """A directory with the page's pipeline in it, and a database of its own."""
 
-    def __init__(self, directory: Path, **changes: str) -> None:
+    def __init__(self, directory: Path, *, more: str = "", **changes: str) -> None:
         self.directory, self.running = directory, server("postgres")
         self.database = f"pipeline{next(_numbers)}"
         self.url = self.running.database(self.database)
         text = PIPELINE
         for old, new in changes.items():
             text = text.replace(f"{old}:", f"{new}\n    {old}:")
-        (directory / "postgres.yaml").write_text(text)
+        (directory / "postgres.yaml").write_text(text + more)
 
     def run(self, command: str, *, url: str | None = None, faults: str = "") -> "subprocess.CompletedProcess[str]":
         environment = {**os.environ, "WAREHOUSE_URL": url or self.url, "PENSTOCK_FAULTS": faults}
@@ -70,16 +72,39 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     assert place.rows() == sent
     assert lake(tmp_path / "lake") == sent
-    for query in QUERIES.split(";\n"):
-        if query.strip():
-            [(_, *found), *_] = place.sql(query)
-            assert found
+    assert_answered(place, QUERIES)
     again = place.run("penstock run postgres.yaml --json")
     assert json.loads(again.stdout.splitlines()[-1])["sinks"]["warehouse"]["rows"] == 0
     assert place.rows() == sent
     status = place.run("penstock status postgres.yaml --json")
     assert status.returncode == 0, status.stdout
     _is_noticed(place)
+
+
+def assert_answered(place: Place, queries: str) -> None:
+    for query in filter(str.strip, queries.split(";\n")):
+        [(_, *found), *_] = place.sql(query)
+        assert found
+
+
+def test_with_the_ledger_in_the_same_database_decision_and_rows_are_one_transaction(tmp_path: Path) -> None:
+    place = Place(tmp_path, more=LEDGER)
+    sent = feed(tmp_path / "incoming")
+    assert place.run("penstock run postgres.yaml", faults="ledger.postgres_commit=kill@2").returncode != 0
+    assert place.rows() == Counter()
+    assert place.sql("SELECT kind FROM penstock_history") == [("opened",)]
+    for command in ("penstock run postgres.yaml", "penstock verify postgres.yaml"):
+        done = place.run(command)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    assert place.rows() == sent
+    assert_answered(place, QUERIES + QUERIES_OF_LEDGER)
+    together = "SELECT ledger.xmin = batch.xmin FROM penstock_batch AS batch JOIN penstock_ledger AS ledger USING (position)"
+    found = place.sql(together)
+    assert found == [(True,)] * len(found)
+    assert found
+    explained = place.run("penstock explain postgres.yaml")
+    assert "one append per batch: postgresql://penstock:***@" in " ".join(explained.stdout.split()), explained.stdout
+    assert not (tmp_path / "state" / "postgres" / "ledger.db").exists()
 
 
 def _is_noticed(place: Place) -> None:

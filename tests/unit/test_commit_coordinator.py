@@ -34,6 +34,7 @@ from penstock.model import (
     QueryId,
     SweepCut,
 )
+from penstock.protocols import Within
 from penstock.testing.simulator.sinks import FilesSink, TableSink
 
 
@@ -114,6 +115,32 @@ def test_every_kind_of_exception_of_the_stage_leaves_the_coordinator_spent(bench
             coordinator.deliver(batch_of(0), fail)
         with pytest.raises(Failed, match="failed before"):
             bench.deliver(coordinator, 0)
+
+
+class AwayForAWhile(LogLedger):
+    """A ledger whose server is away as often as it is told to."""
+
+    failing: Sequence[PenstockError] = ()
+
+    def append(self, entry: Entry, *, within: Within | None = None) -> None:
+        if self.failing:
+            error, *self.failing = self.failing
+            raise error
+        super().append(entry, within=within)
+
+
+@pytest.mark.parametrize("kind", [Retryable, OutcomeUnknown])
+def test_an_append_is_tried_again_after_a_while(bench: Bench, kind: type[Retryable]) -> None:
+    """A server that starts again takes a second: five tries at once would all be too early."""
+    ledger = AwayForAWhile(bench.watched, pipeline=PIPELINE)
+    coordinator = bench.coordinator(ledger=ledger)
+    ledger.failing = [trouble(kind) for _ in range(4)]
+    coordinator.open(OPENED)
+    assert len(bench.slept) == 4
+    ledger.failing = [trouble(kind) for _ in range(4)]
+    bench.deliver(coordinator, 0)
+    assert len(bench.slept) == 8
+    assert bench.shown() == [Counter([0])] * 2
 
 
 def test_publishing_is_tried_again_and_the_other_sink_is_published_whatever_happens(bench: Bench) -> None:

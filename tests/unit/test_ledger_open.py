@@ -1,10 +1,12 @@
+import sys
 from pathlib import Path
 
 import pytest
 
-from penstock.errors import Usage
+from penstock.errors import DependencyMissing, Usage
 from penstock.ledger.log import LogLedger
 from penstock.ledger.open import open_ledger
+from penstock.ledger.postgres import PostgresLedger
 from penstock.ledger.sqlite import SqliteLedger
 from penstock.testing.entries import PIPELINE
 
@@ -18,6 +20,8 @@ from penstock.testing.entries import PIPELINE
         ("file:///data/ledger", LogLedger, "/data/ledger"),
         ("/data/ledger", LogLedger, "/data/ledger"),
         ("/data/a%20b", LogLedger, "/data/a%20b"),
+        ("postgresql://user:secret@host/db", PostgresLedger, "postgresql://host:5432/db"),
+        ("postgres://host:6000/db?sslmode=require", PostgresLedger, "postgresql://host:6000/db"),
     ],
 )
 def test_a_place_opens_as_its_kind_of_ledger(place: str, kind: type, location: str) -> None:
@@ -38,5 +42,16 @@ def test_another_place_is_refused_with_what_is_supported(place: str) -> None:
 
 def test_a_password_is_never_shown() -> None:
     with pytest.raises(Usage) as caught:
-        open_ledger("postgresql://user:secret@host/db", pipeline=PIPELINE)
+        open_ledger("gopher://user:secret@host/db", pipeline=PIPELINE)
     assert "secret" not in str(caught.value)
+    with pytest.raises(Usage, match="no URL of a PostgreSQL database") as caught:
+        open_ledger("postgresql://user:secret@host/db?nonsense=1", pipeline=PIPELINE)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("penstock.ledger.postgres", "penstock.postgres"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(DependencyMissing, match="A ledger in PostgreSQL needs the package psycopg"):
+        open_ledger("postgresql://host/db", pipeline=PIPELINE)

@@ -180,7 +180,7 @@ def test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits(tar
 
 
 def test_a_driver_that_stands_still_in_its_transaction_loses_it(target, monkeypatch):
-    monkeypatch.setattr("penstock.sink.postgres.database.IDLE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("penstock.postgres.database.IDLE_TIMEOUT_S", 0.2)
     table = target()
     zombie, sink = table.sink(), table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)

@@ -13,9 +13,9 @@ from tests.unit.test_sqlite_storage import COLUMNS as SHARED
 
 from penstock.errors import StageFailed
 from penstock.model import SinkName
+from penstock.postgres.database import Database
 from penstock.rowhash import row_hashes
 from penstock.sink.postgres.admission import Admission
-from penstock.sink.postgres.database import Database
 from penstock.sink.postgres.move import move
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.shape import shape_of, statements_of

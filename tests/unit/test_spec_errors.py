@@ -306,9 +306,9 @@ OTHER_MISTAKES = [
         "Use one of exactly_once or at_least_once.",
     ),
     (
-        TOP + SOURCES + SINKS + "ledger: postgresql://ann:geheim@host/db\n",
-        "f.yaml:10: ledger is at postgresql://, which is not supported by this version.",
-        "This version keeps the ledger in a SQLite file (sqlite:///path), a directory, or at s3://, az://, gs:// or hdfs://.",
+        TOP + SOURCES + SINKS + "ledger: mysql://ann:geheim@host/db\n",
+        "f.yaml:10: ledger is at mysql://, which is not supported by this version.",
+        "This version keeps the ledger in a SQLite file (sqlite:///path), a directory, or at postgresql://, s3://, az://, gs://, hdfs://.",
     ),
     (
         TOP + SOURCES + SINKS + "ledger: ./state\n",

@@ -39,6 +39,15 @@ def test_options_are_texts_and_never_shown(key: str) -> None:
     assert pickle.loads(pickle.dumps(made)) == made
 
 
+def test_a_ledger_in_postgres_has_a_schema_and_a_password_that_is_never_shown() -> None:
+    url = "postgresql://ann:geheim-wort@host:5432/shop"
+    made = settings(ledger={"url": url, "options": {"schema": "ops"}})
+    assert (made.ledger.url, made.ledger.options) == (url, {"schema": "ops"})
+    assert settings(ledger=url).ledger.options == {}
+    for text in (repr(made), json.dumps(made.shown()), scrub("the word geheim-wort is wrong")):
+        assert "geheim" not in text
+
+
 def test_a_checkpoint_keeps_the_scheme_that_spark_knows() -> None:
     for url in ("s3a://b/x", "abfss://c@account.dfs.core.windows.net/x", "hdfs://nameservice/x"):
         assert settings(checkpoint=f"{url}/").checkpoint.url == url
@@ -67,6 +76,11 @@ def test_azure_has_another_scheme_in_spark(url: str, spark: str) -> None:
             "checkpoint.options are given, but the place is in no store",
         ),
         ({"ledger": {"url": "sqlite:///x.db", "options": {"a": "b"}}}, "ledger.options are given, but the place is in no store"),
+        ({"ledger": {"url": "postgresql://h/db", "options": {"sslmode": "require"}}}, "hold sslmode, expected schema alone"),
+        (
+            {"ledger": "postgresql://ann:geheim@h"},
+            "should be a PostgreSQL URL with a database, found the text 'postgresql://ann:***@h'",
+        ),
         ({"ledger": {"options": {}}}, "ledger.url is missing"),
         ({"ledger": {"url": "s3://b/x", "region": "eu"}}, "ledger.region is not a known key"),
         ({"spool": {"url": "/x", "options": {"region": "eu"}}}, "spool.options are given, but the place is in no store"),

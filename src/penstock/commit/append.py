@@ -6,6 +6,8 @@ and reports failure.
 
 from dataclasses import dataclass
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
 from penstock.errors import OutcomeUnknown, PositionTaken, Retryable
 from penstock.model import Entry
 from penstock.protocols import Ledger, Within
@@ -18,19 +20,17 @@ class Taken:
     by: Entry | None
 
 
-def append_once(ledger: Ledger, entry: Entry, *, within: Within | None = None, tries: int = 5) -> Taken | None:
+AT_ONCE = Retrying(stop=stop_after_attempt(5), retry=retry_if_exception_type(Retryable), reraise=True)
+
+
+def append_once(ledger: Ledger, entry: Entry, *, within: Within | None = None, retrying: Retrying = AT_ONCE) -> Taken | None:
     """Append `entry` at its position and return None, or tell who holds the position.
 
-    Safe to repeat: the position is conditional and the nonce tells our own entry from any other. Raises Retryable when the
-    ledger could not be reached `tries` times; the entry may then be there, and only a new start may look.
+    Safe to repeat, as `retrying` says, with the entry as it was, nonce and all: the position is conditional and the nonce tells
+    our own entry from any other. Raises Retryable when the ledger could not be reached; the entry may then be there, and only a
+    new start may look.
     """
-    for remaining in reversed(range(tries)):
-        try:
-            return _try_append(ledger, entry, within)
-        except Retryable:  # an append that may have landed is repeated as it was, nonce and all
-            if not remaining:
-                raise
-    raise AssertionError("tries must be positive")
+    return retrying(_try_append, ledger, entry, within)
 
 
 def _try_append(ledger: Ledger, entry: Entry, within: Within | None) -> Taken | None:

@@ -61,7 +61,7 @@ def _outcome(task: Callable[[], Published]) -> Published | PenstockError:
 class Coordinator:
     """The one writer of a pipeline's ledger in this process. Not thread-safe. One that raised is spent: open a new one.
 
-    `together` runs publications side by side; `sleep` waits between tries of a publication (seconds; a no-op in tests);
+    `together` runs publications side by side; `sleep` waits between tries of an append or a publication (seconds; not in tests);
     `now_ms` is a clock for people and durations, never for decisions.
     """
 
@@ -176,7 +176,7 @@ class Coordinator:
         for _ in range(self._tries):
             tail = self._checked_tail()
             entry = self._entry(opened, summary=tail.summary if tail else Summary(), after=tail, new_generation=True)
-            if append_once(self._ledger, entry, tries=self._tries) is None:
+            if append_once(self._ledger, entry, retrying=self._retrying) is None:
                 return entry
         raise Retryable("Several drivers are opening this pipeline at the same time.", remedy="Start just one of them.")
 
@@ -321,7 +321,7 @@ class Coordinator:
         return adopted_at is not None and decided_at is not None and adopted_at > decided_at
 
     def _append(self, entry: Entry, *, within: Within | None = None) -> Entry:
-        taken = append_once(self._ledger, entry, within=within, tries=self._tries)
+        taken = append_once(self._ledger, entry, within=within, retrying=self._retrying)
         if taken is not None:
             raise _fenced(taken, generation=entry.generation, position=entry.position)
         self._tail = entry

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.blob import open_store
 from penstock.bloburl import is_blob
-from penstock.errors import Usage
+from penstock.errors import DependencyMissing, Usage
 from penstock.ledger.blob import BlobLedgerStore
 from penstock.ledger.directory import DirectoryStore
 from penstock.ledger.log import LogLedger
@@ -14,19 +14,22 @@ from penstock.ledger.sqlite import SqliteLedger
 from penstock.model import PipelineName
 from penstock.protocols import Ledger
 
-SUPPORTED = "sqlite:///FILE, file:///DIRECTORY, the path of a directory, or a URL of s3, az, gs or hdfs"
-_SQLITE, _FILE = "sqlite:///", "file:///"
+SUPPORTED = "sqlite:///FILE, postgresql://…, file:///DIRECTORY, the path of a directory, or a URL of s3, az, gs or hdfs"
+_SQLITE, _FILE, _POSTGRES = "sqlite:///", "file:///", ("postgresql://", "postgres://")
 
 
 def open_ledger(place: str, *, pipeline: PipelineName, options: Mapping[str, Any] | None = None) -> Ledger:
     """The ledger at `place`, which the caller made absolute. Nothing is read, created or proved yet.
 
     `sqlite:////data/ledger.db` and `file:///data/ledger` name absolute paths, `sqlite:///ledger.db` one relative to the
-    working directory; paths are taken literally, as everywhere in the pipeline file. `options` are those of a store such as S3.
+    working directory; paths are taken literally, as everywhere in the pipeline file. `options` are those of a store such as S3;
+    of a ledger in PostgreSQL the `schema` of its table.
     Raises Usage for every other scheme, DependencyMissing.
     """
     if is_blob(place):
         return LogLedger(BlobLedgerStore(open_store(place, options=options)), pipeline=pipeline)
+    if place.startswith(_POSTGRES):
+        return _in_postgres(place, pipeline, options or {})
     path = place.removeprefix(_SQLITE)
     if place.startswith(_SQLITE) and path.strip("/"):
         return SqliteLedger(Path(path), pipeline=pipeline)
@@ -36,3 +39,14 @@ def open_ledger(place: str, *, pipeline: PipelineName, options: Mapping[str, Any
         return LogLedger(DirectoryStore(Path(place)), pipeline=pipeline)
     shown = place if "@" not in place else place.partition(":")[0] + "://…"
     raise Usage(f"A ledger cannot be kept at {shown!r}.", remedy=f"In this version, name {SUPPORTED}.")
+
+
+def _in_postgres(url: str, pipeline: PipelineName, options: Mapping[str, Any]) -> Ledger:
+    try:
+        from penstock.ledger.postgres import PostgresLedger  # noqa: PLC0415 - its client is an extra
+    except ImportError as cause:
+        raise DependencyMissing(
+            f"A ledger in PostgreSQL needs the package {cause.name}, which is not installed.",
+            remedy="Install it on the driver: pip install 'penstock[postgres]'.",
+        ) from cause
+    return PostgresLedger(url, pipeline=pipeline, **options)

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from penstock.model import SinkName, SourceName
 from penstock.run.assembly import sinks_of
 from penstock.run.costs import Costs, batches_per_day, costs_of
+from penstock.secret import redact
 from penstock.stage.path import DRIVER_BYTES, DRIVER_ROWS
 from penstock.transform.operators import stateful_operators
 from penstock.transform.plan import plan_of, source_order
@@ -48,7 +49,7 @@ def explain(pipeline: "Pipeline", spark: SparkSession) -> Explanation:
         columns=tuple(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields),
         path=_path(stateful=bool(stateful)),
         sinks={sink.name: sink.describe() for sink in sinks_of(pipeline.plan)},
-        ledger="one append per batch: " + pipeline.settings.ledger.url,
+        ledger="one append per batch: " + redact(pipeline.settings.ledger.url),
         batches_per_day=batches_per_day(pipeline.settings.trigger.processing_time),
         costs=costs_of(pipeline),
     )

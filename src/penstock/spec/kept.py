@@ -11,7 +11,7 @@ from penstock.bloburl import is_blob
 from penstock.secret import remember_options
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
-from penstock.spec.place import CheckpointUrl, LedgerUrl, SpoolUrl
+from penstock.spec.place import CheckpointUrl, LedgerUrl, SpoolUrl, is_postgres
 from penstock.spec.settings import Settings
 from penstock.spec.source import Option
 
@@ -25,9 +25,21 @@ class Kept(Settings):
     @model_validator(mode="after")
     def _options_are_of_a_store(self) -> Self:
         remember_options(self.options)
-        if self.options and not is_blob(self.url):
+        if self.options and is_postgres(self.url):
+            _require_schema_alone(self.options)
+        elif self.options and not is_blob(self.url):
             raise wrong("are given, but the place is in no store", remedy="Leave them out.", at=("options",))
         return self
+
+
+def _require_schema_alone(options: Mapping[str, str]) -> None:
+    unknown = sorted(set(options) - {"schema"})
+    if unknown:
+        raise wrong(
+            f"hold {unknown[0]}, expected schema alone",
+            remedy="Write libpq's parameters into the URL: postgresql://…/db?sslmode=verify-full.",
+            at=("options",),
+        )
 
 
 class Checkpoint(Kept):
@@ -41,7 +53,10 @@ class Checkpoint(Kept):
 class LedgerPlace(Kept):
     """The ledger."""
 
-    url: LedgerUrl = Field(description="A SQLite file (`sqlite:///path`), a directory, or `s3://`, `az://`, `gs://`, `hdfs://`.")
+    url: LedgerUrl = Field(
+        description="A SQLite file (`sqlite:///path`), a directory, `postgresql://user:password@host:5432/database` (its only "
+        "option is the `schema` of its table, `public` unless said otherwise), or `s3://`, `az://`, `gs://`, `hdfs://`."
+    )
 
 
 class SpoolPlace(Kept):

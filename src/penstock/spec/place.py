@@ -131,9 +131,14 @@ def _sqlite_url(value: str, info: ValidationInfo) -> str:
     return _SQLITE + _absolute(value[len(_SQLITE) :], info)
 
 
+def is_postgres(place: str) -> bool:
+    """Whether `place` is a database of PostgreSQL."""
+    return place.startswith(_POSTGRES)
+
+
 def _postgres_url(value: str) -> str:
     remember(value)
-    parts = urlsplit(value) if value.startswith(_POSTGRES) else None
+    parts = urlsplit(value) if is_postgres(value) else None
     if parts is None or not parts.path.strip("/"):
         raise wrong(
             f"should be a PostgreSQL URL with a database, found {described(redact(value))}",
@@ -147,10 +152,13 @@ def _ledger(value: str, info: ValidationInfo) -> str:
         return _sqlite_url(value, info)
     if is_blob(value):
         return _blob_url(value)
+    if is_postgres(value):
+        return _postgres_url(value)
     if scheme(value) not in {"", "file"}:
         raise wrong(
             f"is at {scheme(value)}://, which is not supported by this version",
-            remedy="This version keeps the ledger in a SQLite file (sqlite:///path), a directory, or at s3://, az://, gs:// or hdfs://.",
+            remedy="This version keeps the ledger in a SQLite file (sqlite:///path), a directory, or at postgresql://, s3://, "
+            "az://, gs://, hdfs://.",
         )
     return _directory(value, info)
 
@@ -184,7 +192,7 @@ CheckpointUrl = Annotated[str, _TEXT, AfterValidator(_checkpoint_url), _kind("./
 """Spark's checkpoint: an absolute plain path, or a URL of a store as it was given."""
 
 LedgerUrl = Annotated[str, _TEXT, AfterValidator(_ledger), _kind("sqlite:///state/flights/ledger.db")]
-"""Where the ledger is: an absolute `sqlite:////path`, an absolute directory, or a URL of a store."""
+"""Where the ledger is: an absolute `sqlite:////path`, an absolute directory, a PostgreSQL database, or a URL of a store."""
 
 SpoolUrl = Annotated[str, _TEXT, AfterValidator(_spool_url), _kind("./state/flights/spool")]
 """Where the spool is: an absolute directory, or a URL of a store."""

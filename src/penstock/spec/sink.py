@@ -159,7 +159,7 @@ class Sqlite(Table):
 
 
 class Postgres(Table):
-    """A table of a PostgreSQL database: rows and marker commit in one transaction."""
+    """A table of a PostgreSQL database: rows, marker and, with the same URL, the ledger commit in one transaction."""
 
     type: Literal["postgres"] = Field(default="postgres", description="`postgres`: a table of a PostgreSQL database.")
     url: PostgresUrl = Field(

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import psycopg
-
 from penstock.faults import FaultPoint
 from penstock.model import PipelineName, Position, Publication, SinkName
-from penstock.sink.postgres.database import Connection
+from penstock.postgres.database import Connection
+from penstock.postgres.trouble import cut_off
 from penstock.sink.postgres.statements import OwnStatements
 from penstock.sink.table.marker import (
     REMEMBERED_BATCHES,
@@ -63,8 +62,3 @@ class PostgresMarks:
             self._connection.execute(self._own.write_batch, batch_values(publication))
             past = {**place_of(publication), "position": publication.position - REMEMBERED_BATCHES}
             self._connection.execute(self._own.forget_batches, past)
-
-
-def cut_off(point: str) -> psycopg.Error:
-    """What libpq would raise at a fault point where the connection breaks: no code, whatever the server did."""
-    return psycopg.OperationalError(f"server closed the connection unexpectedly ({point})")

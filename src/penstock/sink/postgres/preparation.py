@@ -4,13 +4,14 @@ from functools import partial
 
 import pyarrow as pa
 
-from penstock.errors import Refused, Usage
+from penstock.errors import Usage
 from penstock.model import PipelineName, SinkName, Totals
+from penstock.postgres.database import Connection, require_schema
+from penstock.postgres.names import split_name
+from penstock.postgres.statements import ONE_AT_A_TIME
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.admission import Admission
-from penstock.sink.postgres.database import Connection
 from penstock.sink.postgres.marks import PostgresMarks
-from penstock.sink.postgres.names import split_name
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.shape import (
     Shape,
@@ -35,7 +36,7 @@ def prepare_table(
     """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
     rows, place = arrow_schema(schema), split_name(target.table)
     require_settings(rows, target, sink)
-    connection.execute(sql.ONE_AT_A_TIME)
+    connection.execute(ONE_AT_A_TIME)
     _create_own_tables(connection, place[0])
     marks = PostgresMarks(connection, place[0], locking=True)
     shape = shape_of(connection, *place)
@@ -54,7 +55,7 @@ def require_admitted(
     """Raise what `prepare_table` would, changing nothing."""
     rows, place = arrow_schema(schema), split_name(target.table)
     require_settings(rows, target, sink)
-    _require_schema(connection, place[0])
+    require_schema(connection, place[0])
     shape = shape_of(connection, *place)
     if shape_of(connection, place[0], sql.MARKER_TABLE) is not None:
         marker = PostgresMarks(connection, place[0], locking=False).read(pipeline, sink)
@@ -80,17 +81,14 @@ def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Tot
     return totals_of(scan(connection, query, rows))
 
 
-def _require_schema(connection: Connection, schema: str) -> None:
-    if connection.execute(sql.SCHEMA_EXISTS, (schema,)).fetchone() is None:
-        raise Refused(f"There is no schema {schema!r} in the database.", remedy=f'CREATE SCHEMA "{schema}".')
-
-
 def _create_own_tables(connection: Connection, schema: str) -> None:
-    _require_schema(connection, schema)
+    require_schema(connection, schema)
     own = OwnStatements(schema)
-    for table, create in ((sql.MARKER_TABLE, own.create_marker), (sql.BATCH_TABLE, own.create_batch)):
+    creates = ((sql.MARKER_TABLE, (own.create_marker, own.create_offsets)), (sql.BATCH_TABLE, (own.create_batch,)))
+    for table, statements in creates:
         if shape_of(connection, schema, table) is None:
-            connection.execute(create, {})
+            for statement in statements:
+                connection.execute(statement, {})
 
 
 def _created(connection: Connection, rows: "pa.Schema", target: Target, *, create: bool) -> Shape:

@@ -5,9 +5,11 @@ from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
+from psycopg.adapt import Buffer, Loader
+from psycopg.pq import Format
 from psycopg.sql import Composed
 
-from penstock.sink.postgres.database import Connection
+from penstock.postgres.database import Connection
 from penstock.sink.postgres.storage import restored
 from penstock.sink.table.target import NotStoredError
 
@@ -20,6 +22,8 @@ def scan(connection: Connection, query: Composed, schema: "pa.Schema") -> Iterat
     Raises NotStoredError, naming the column.
     """
     with closing(connection.cursor("penstock_scan", binary=True)) as cursor:
+        for name, loader in _LOADERS.items():
+            cursor.adapters.register_loader(name, loader)
         cursor.execute(query)
         while rows := cursor.fetchmany(_FETCHED_ROWS):
             columns = [_restored(field, values) for field, values in zip(schema, zip(*rows, strict=True), strict=True)]
@@ -31,3 +35,32 @@ def _restored(field: "pa.Field", values: tuple[Any, ...]) -> "pa.Array":
         return restored(values, field.type)
     except NotStoredError as cause:
         raise NotStoredError(f"column {field.name!r}: {cause}") from cause
+
+
+# --- values as PostgreSQL sends them, without Python's narrower dates in between
+
+
+class _Integer(Loader):
+    """A date in days, a time or timestamp in microseconds."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> int:
+        return int.from_bytes(data, "big", signed=True)
+
+
+class _Interval(Loader):
+    """An interval in microseconds. Days and months have no length of their own, and Spark's intervals have neither."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> int:
+        if any(bytes(data[8:16])):
+            raise NotStoredError("expected an interval of hours and less, found days or months in it")
+        return int.from_bytes(data[:8], "big", signed=True)
+
+
+_LOADERS: dict[str, type[Loader]] = {
+    **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), _Integer),
+    "interval": _Interval,
+}

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.errors import GuaranteeTooWeak, Refused, Usage
+from penstock.postgres.database import Connection
+from penstock.postgres.names import require_name, split_name
+from penstock.postgres.statements import TABLE_KIND, TABLE_UNIQUES
 from penstock.sink.postgres import statements as sql
-from penstock.sink.postgres.database import Connection
-from penstock.sink.postgres.names import require_name, split_name
 from penstock.sink.postgres.statements import OWN_TABLES
 from penstock.sink.postgres.storage import storage_of
 from penstock.sink.postgres.table_statements import TableStatements
@@ -59,7 +60,7 @@ class Shape:
 
 def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
     """The table as it is, None if there is none."""
-    found = connection.execute(sql.TABLE_KIND, (schema, table)).fetchone()
+    found = connection.execute(TABLE_KIND, (schema, table)).fetchone()
     if found is None:
         return None
     oid, kind, persistence, _ = found
@@ -68,7 +69,7 @@ def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
         Column(name=name, declared=declared, not_null=not_null, generated=generated, fills_itself=generated or has_default)
         for name, declared, not_null, generated, has_default in rows
     )
-    uniques = connection.execute(sql.TABLE_UNIQUES, (oid,)).fetchall()
+    uniques = connection.execute(TABLE_UNIQUES, (oid,)).fetchall()
     return Shape(
         oid=oid,
         kind=_KINDS.get(kind, f"relation of kind {kind}"),

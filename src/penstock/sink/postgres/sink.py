@@ -1,13 +1,13 @@
-"""The postgres sink: rows and marker in one transaction."""
+"""The postgres sink: rows and marker in one transaction, and in the ledger's own where both are in one database."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from threading import RLock
 
 import psycopg
 
-from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed, Retryable
+from penstock.errors import Failed, PenstockError, Retryable
 from penstock.faults import FaultPoint
 from penstock.model import (
     ONLY_ACCOUNT,
@@ -22,18 +22,19 @@ from penstock.model import (
     SweepCut,
     Totals,
 )
+from penstock.postgres.database import LOCK_TIMEOUT_S, Connection, Database
+from penstock.postgres.names import split_name
+from penstock.postgres.trouble import Conflict, cut_off
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.admission import Admission
-from penstock.sink.postgres.database import LOCK_TIMEOUT_S, Connection, Database
-from penstock.sink.postgres.marks import PostgresMarks, cut_off
+from penstock.sink.postgres.marks import PostgresMarks
 from penstock.sink.postgres.move import move
-from penstock.sink.postgres.names import split_name
 from penstock.sink.postgres.preparation import content_of, prepare_table, require_admitted
 from penstock.sink.postgres.shape import require_fit, shape_of, statements_of
-from penstock.sink.postgres.trouble import Conflict, reason_of
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.publication import Moved, apply
+from penstock.sink.table.ride import Ride
 from penstock.sink.table.sink import TableSink
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target, require_write
 from penstock.sink.table.verification import compare
@@ -80,9 +81,15 @@ class PostgresSink(TableSink):
         self._target = Target(table=table, write=write, key=tuple(key) if write in BY_KEY else (), case_counts=True)
         self._database = Database(url, application=f"penstock:{name}", lock_timeout_s=lock_timeout_s)
         self._admission: Admission | None = None
+        self._ride = Ride(self._spool, sink=name)
         self._lock = RLock()
         self.conflicts = 0
         """How many transactions were run again because PostgreSQL rolled them back for another one's sake."""
+
+    @property
+    def home(self) -> str | None:
+        """As `Database.home`, which is also that of a ledger there."""
+        return self._database.home
 
     def describe(self) -> Mapping[str, str]:
         """For `penstock explain`."""
@@ -91,7 +98,7 @@ class PostgresSink(TableSink):
             "stage": f"inline in the decision up to {self._spool.inline_limit_bytes} bytes a task, "
             f"else Arrow files in {self._spool.root.url}",
             "publish": f"one transaction on one connection: binary COPY into a temporary table, rows ({how}) and marker into "
-            f"table {self._target.table} of {self._database.place}",
+            f"table {self._target.table} of {self._database.place}; the ledger's own if it has the same URL",
         }
 
     def check(self) -> Sequence[Finding]:
@@ -120,7 +127,7 @@ class PostgresSink(TableSink):
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create or check table and marker. Raises Usage, Refused, Failed, Retryable."""
         self._spool.prepare(pipeline)
-        with self._lock, self._dropping_on_error():
+        with self._lock, self._database.dropping_on_error():
             connection = self._database.writable(Failed)
             if schema is None:
                 return
@@ -129,7 +136,7 @@ class PostgresSink(TableSink):
                 self._admission = prepare_table(
                     connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
                 )
-                connection.execute(sql.COMMIT)
+                self._database.commit(connection)
 
     def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
         """Refuse rows that the table cannot hold, without creating anything."""
@@ -154,8 +161,28 @@ class PostgresSink(TableSink):
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
         return published
 
+    def publish_within(self, transaction: object, publication: Publication) -> Published:
+        """As `publish`, in the ledger's transaction on the same database; the ledger rolls back what raised, and repeats."""
+        if not isinstance(transaction, psycopg.Connection):
+            raise TypeError(f"expected a psycopg.Connection, found {type(transaction).__name__}")
+        with self._lock:
+            try:
+                with self._database.told(runs_again=True):
+                    marks = PostgresMarks(transaction, self._schema, locking=False)
+                    self._ride.discard(marks, publication.pipeline, before=publication.position)
+                    published = self._apply(transaction, publication)
+            except Conflict as conflict:
+                self._count(conflict)
+                raise self._in_the_way(conflict, times=1) from conflict
+            self._ride.note(publication)
+        return published
+
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect the spool files of dead attempts. Staging tables end with their transaction, whatever happens to it."""
+        """Collect the spool files of dead attempts, and those of the last ride. Staging tables end with their transaction."""
+        with self._lock:
+            if self._ride.pending and not dry_run:
+                with self._database.reader() as connection:
+                    self._ride.discard(PostgresMarks(connection, self._schema, locking=False), cut.pipeline)
         return self._spool.sweep(cut, dry_run=dry_run)
 
     def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
@@ -178,20 +205,27 @@ class PostgresSink(TableSink):
     # --- steps
 
     def _publish(self, publication: Publication) -> Published:
-        for _ in range(_TRIES):
+        for times in range(1, _TRIES + 1):
             try:
                 return self._publish_once(publication)
             except Conflict as conflict:
-                self.conflicts += 1
-                _log.warning("sink %s: rolled back for the %d. time and run again: %s", self._name, self.conflicts, conflict)
-                reason = str(conflict)
-        raise Retryable(
-            f"Another session was in the way of table {self._target.table!r} {_TRIES} times: {reason}.",
+                self._count(conflict)
+                if times == _TRIES:
+                    raise self._in_the_way(conflict, times=times) from conflict
+        raise AssertionError("there is at least one try")
+
+    def _count(self, conflict: Conflict) -> None:
+        self.conflicts += 1
+        _log.warning("sink %s: rolled back for the %d. time and run again: %s", self._name, self.conflicts, conflict)
+
+    def _in_the_way(self, conflict: Conflict, *, times: int) -> Retryable:
+        return Retryable(
+            f"Another session was in the way of table {self._target.table!r} {times} time{'s' * (times > 1)}: {conflict}.",
             remedy="Have other programs write in shorter transactions, or look for a trigger that drops rows; then try again.",
         )
 
     def _publish_once(self, publication: Publication) -> Published:
-        with self._dropping_on_error():
+        with self._database.dropping_on_error():
             connection = self._database.writable()
             with self._database.told(runs_again=True):
                 with BEGIN.around(error=cut_off, lost=cut_off):
@@ -216,21 +250,11 @@ class PostgresSink(TableSink):
 
     def _commit(self, connection: Connection) -> None:
         """After an error nobody knows whether it happened: the next try locks the marker on a new connection, and reads it."""
-        try:
-            with COMMIT.around(error=cut_off, lost=cut_off):
-                said = connection.execute(sql.COMMIT).statusmessage
-        except psycopg.IntegrityError as cause:  # a constraint that was deferred until now: the server did answer
-            raise PublishFailed(
-                f"The table {self._target.table!r} in {self._database.place} refused the batch: {reason_of(cause)}.",
-                remedy="Correct the table's rows or its constraint and start again: the batch is published then.",
-            ) from cause
-        except psycopg.Error as cause:
-            raise OutcomeUnknown(
-                f"The COMMIT of table {self._target.table!r} in {self._database.place} gave no answer: {reason_of(cause)}.",
-                remedy="Try again: the marker in the database says whether it happened.",
-            ) from cause
-        if said != "COMMIT":
-            raise Retryable(f"{self._database.place} answered COMMIT with {said}.", remedy="Try again: nothing was committed.")
+        with (
+            self._database.unknown_if_cut(f"table {self._target.table!r}", read="the marker"),
+            COMMIT.around(error=cut_off, lost=cut_off),
+        ):
+            self._database.commit(connection)
 
     def _readable_marks(self, connection: Connection) -> PostgresMarks | None:
         if shape_of(connection, self._schema, sql.MARKER_TABLE) is None:
@@ -246,11 +270,3 @@ class PostgresSink(TableSink):
         if shape_of(connection, *split_name(self._target.table)) is None:
             raise NotStoredError("it is gone")
         return marker.before if marker.schema is None else content_of(connection, arrow_schema(marker.schema), self._target)
-
-    @contextmanager
-    def _dropping_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self._database.drop()
-            raise

@@ -1,8 +1,9 @@
 """All SQL of the postgres sink about the catalog and its own tables: what it says and nothing about when.
 
 Two tables of Penstock's own lie in the schema of the user's table: `penstock_marker` with one row per pipeline and sink, and
-`penstock_batch` with one row for each of the last batches. Both are meant to be read with the user's own SQL. Digests are 16
-hexadecimal digits, because they do not fit a bigint. Every user-given name goes through `psycopg.sql.Identifier`.
+`penstock_batch` with one row for each of the last batches; a view beside them, `penstock_offsets`, has the marker's offsets one
+by one. All are meant to be read with the user's own SQL. Digests are 16 hexadecimal digits, because they do not fit a bigint.
+Every user-given name goes through `psycopg.sql.Identifier`.
 """
 
 from dataclasses import dataclass
@@ -11,53 +12,17 @@ from psycopg.sql import SQL, Composed, Identifier
 
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
-OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger"})
-
-BEGIN = SQL("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-BEGIN_READ = SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-COMMIT = SQL("COMMIT")
-ROLLBACK = SQL("ROLLBACK")
-
-GUARD = SQL("""
-SELECT set_config('lock_timeout', %(lock_timeout)s, true), set_config('statement_timeout', '0', true),
-       set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, true), set_config('timezone', 'UTC', true),
-       set_config('row_security', 'off', true),
-       CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END
-""")
-"""For the transaction: waits for locks end, a stalled driver loses its own, COMMIT is durable whatever the role's default."""
-
-SERVER = SQL("SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('server_encoding')")
-
-ENCODING = "UTF8"
-
-ONE_AT_A_TIME = SQL("SELECT pg_catalog.pg_advisory_xact_lock(hashtextextended('penstock', 0))")
-"""Two that prepare at once would collide in the catalog. No fence: it only keeps one waiting."""
+OFFSETS_VIEW = "penstock_offsets"
+OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", OFFSETS_VIEW})
 
 MAY = SQL("SELECT has_database_privilege(current_database(), 'TEMP'), has_schema_privilege(%s, 'CREATE'), current_user::text")
 MAY_WITH_TABLE = SQL("SELECT has_table_privilege(%s::oid, %s)")
-
-SCHEMA_EXISTS = SQL("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s")
-
-TABLE_KIND = SQL("""
-SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relrowsecurity
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = %s AND c.relname = %s
-""")
 
 TABLE_COLUMNS = SQL("""
 SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated <> '' OR a.attidentity = 'a',
        a.atthasdef OR a.attidentity <> ''
 FROM pg_catalog.pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """)
-
-TABLE_UNIQUES = SQL("""
-SELECT ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
-             WHERE a.attrelid = i.indrelid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]))
-FROM pg_catalog.pg_index i
-WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL
-  AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_collation c WHERE c.oid = ANY(i.indcollation::oid[]) AND NOT c.collisdeterministic)
-""")
-"""Sets of columns that tell rows apart, and that ON CONFLICT can name. None where a collation takes different texts for equal."""
 
 _MARKER_COLUMNS = """
     pipeline text NOT NULL, sink text NOT NULL, table_name text NOT NULL, write text NOT NULL,
@@ -75,6 +40,13 @@ _BATCH_COLUMNS = """
     generation bigint NOT NULL, query_id text NOT NULL, batch_id bigint NOT NULL, offsets text NOT NULL,
     rows bigint NOT NULL, digest text NOT NULL, published_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (pipeline, sink, position)
+"""
+
+_OFFSETS = """
+CREATE VIEW {offsets} AS
+SELECT marker.table_name, marker.pipeline, marker.sink, source.value ->> 'source' AS source,
+       source.value -> 'end' AS end_offset, marker.batch_id, marker.position, marker.published_at
+FROM {marker} AS marker CROSS JOIN LATERAL jsonb_array_elements(marker.offsets::jsonb) AS source
 """
 
 _READ_MARKER = """
@@ -109,7 +81,8 @@ class OwnStatements:
 
     def _of(self, text: str) -> Composed:
         schema = self.schema.replace("%", "%%")  # every one is executed with values, even with none
-        return SQL(text).format(marker=Identifier(schema, MARKER_TABLE), batch=Identifier(schema, BATCH_TABLE))
+        names = {"marker": MARKER_TABLE, "batch": BATCH_TABLE, "offsets": OFFSETS_VIEW}
+        return SQL(text).format(**{name: Identifier(schema, table) for name, table in names.items()})
 
     @property
     def create_marker(self) -> Composed:
@@ -120,6 +93,11 @@ class OwnStatements:
     def create_batch(self) -> Composed:
         """Where it is missing."""
         return self._of(f"CREATE TABLE IF NOT EXISTS {{batch}} ({_BATCH_COLUMNS})")
+
+    @property
+    def create_offsets(self) -> Composed:
+        """The view for people: up to which offset of each source a table goes."""
+        return self._of(_OFFSETS)
 
     @property
     def read_marker(self) -> Composed:

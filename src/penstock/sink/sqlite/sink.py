@@ -19,7 +19,6 @@ from penstock.model import (
     Published,
     SinkName,
     SinkReport,
-    Staged,
     SweepCut,
     Totals,
 )
@@ -35,6 +34,7 @@ from penstock.sink.sqlite.table import shape_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.publication import apply
+from penstock.sink.table.ride import Ride
 from penstock.sink.table.sink import TableSink
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target, require_write
 from penstock.sink.table.verification import compare, without_marker
@@ -75,7 +75,7 @@ class SqliteSink(TableSink):
         self._target = Target(table=table, write=write, key=tuple(key) if write in BY_KEY else ())
         self._database = Database(os.fspath(path), busy_timeout_s=busy_timeout_s)
         self._admission: Admission | None = None
-        self._riding: tuple[Position, tuple[Staged, ...]] | None = None
+        self._ride = Ride(self._spool, sink=name)
         self._lock = RLock()
 
     @property
@@ -156,17 +156,17 @@ class SqliteSink(TableSink):
         if not isinstance(transaction, sqlite3.Connection):
             raise TypeError(f"expected an sqlite3.Connection, found {type(transaction).__name__}")
         with self._lock, self._database.told():
-            self._discard_ridden(transaction.cursor(), publication.pipeline, before=publication.position)
+            self._ride.discard(SqliteMarks(transaction.cursor()), publication.pipeline, before=publication.position)
             published = self._apply(transaction, publication)
-            self._riding = (publication.position, publication.staged)
+            self._ride.note(publication)
         return published
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Collect the spool files of dead attempts, and those of the last ride."""
         with self._lock:
-            if self._riding is not None and not dry_run:
+            if self._ride.pending and not dry_run:
                 with self._database.reader() as cursor:
-                    self._discard_ridden(cursor, cut.pipeline)
+                    self._ride.discard(SqliteMarks(cursor), cut.pipeline)
         return self._spool.sweep(cut, dry_run=dry_run)
 
     def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
@@ -216,16 +216,6 @@ class SqliteSink(TableSink):
                 f"The COMMIT of table {self._target.table!r} in {self._database.path} gave no answer: {seen.reason}.",
                 remedy=f"{seen.advice} and try again: the marker in the database says whether it happened.",
             ) from cause
-
-    def _discard_ridden(self, cursor: sqlite3.Cursor, pipeline: PipelineName, *, before: Position | None = None) -> None:
-        """Remove the spool files of the last ride once it is seen to be committed. `before`: what rides now, maybe it again."""
-        if self._riding is None:
-            return
-        position, pieces = self._riding
-        marker = SqliteMarks(cursor).read(pipeline, self._name)
-        if marker is not None and marker.position >= position and (before is None or position < before):
-            self._spool.discard(pieces, pipeline=pipeline)
-        self._riding = None
 
     def _marker_of_table(self, cursor: sqlite3.Cursor) -> TableMarker | None:
         if shape_of(cursor, sql.MARKER_TABLE) is None:

@@ -5,15 +5,15 @@ import psycopg
 from penstock.errors import Failed, PenstockError, Retryable
 
 _WRONG_ADDRESS = (
-    ("password authentication failed", "Correct user and password in the sink's `url`."),
-    ("no password supplied", "Give the password in the sink's `url`, best as ${VARIABLE}."),
-    ("authentication failed", "Correct user and credentials in the sink's `url`."),
+    ("password authentication failed", "Correct user and password in the URL."),
+    ("no password supplied", "Give the password in the URL, best as ${VARIABLE}."),
+    ("authentication failed", "Correct user and credentials in the URL."),
     ("no pg_hba.conf entry", "Let the server's pg_hba.conf admit this user from this machine."),
-    ("does not exist", "Create it, or correct the sink's `url`."),
+    ("does not exist", "Create it, or correct the URL."),
     ("is not permitted to log in", "Use a role with LOGIN."),
     ("permission denied for database", "GRANT CONNECT ON DATABASE to the role."),
-    ("server does not support SSL", "Correct `sslmode` in the sink's `url`."),
-    ("certificate", "Correct the certificates that the sink's `url` names."),
+    ("server does not support SSL", "Correct `sslmode` in the URL."),
+    ("certificate", "Correct the certificates that the URL names."),
 )
 """What a server says that will not let us in, however often we ask. It gives no code before the session exists."""
 _CONFLICTS = frozenset({"40001", "40P01"})
@@ -41,6 +41,11 @@ def reason_of(cause: psycopg.Error) -> str:
     """The server's own sentence, or libpq's first line, without the values of rows that DETAIL would show."""
     text = cause.diag.message_primary or next((line for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
     return " ".join(text.split()).rpartition("FATAL: ")[2].rstrip(".").strip()
+
+
+def cut_off(point: str) -> psycopg.Error:
+    """What libpq would raise at a fault point where the connection breaks: no code, whatever the server did."""
+    return psycopg.OperationalError(f"server closed the connection unexpectedly ({point})")
 
 
 def _unconnected(said: str, place: str, kind: type[Failed]) -> PenstockError:

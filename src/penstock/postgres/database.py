@@ -1,0 +1,194 @@
+"""One database: a connection that commits durably, and readers of one snapshot each."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
+
+from penstock.errors import Failed, GuaranteeTooWeak, OutcomeUnknown, PublishFailed, Refused, Retryable, Usage
+from penstock.postgres import statements as sql
+from penstock.postgres.trouble import Conflict, reason_of, trouble
+
+LOCK_TIMEOUT_S = 30.0
+IDLE_TIMEOUT_S = 60.0
+"""A driver that stands still inside its transaction loses it, and with it its locks, after this time."""
+
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+
+_WAITS = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+"""How long a server that is gone is waited for, where the URL does not say it."""
+_NAMING = ("service", "host", "hostaddr", "port", "dbname", "user", "options")
+"""What of a URL says where it leads, as whom, and with what settings of the session."""
+
+
+class Database:
+    """The database at `url`, with one connection kept open between transactions. Not thread-safe by itself.
+
+    A connection on which anything failed is dropped: what it wrote, read by a new one, says what happened.
+    """
+
+    def __init__(self, url: str, *, application: str, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
+        self._url = url
+        try:
+            parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
+        except psycopg.Error:
+            raise Usage(
+                "`url` is no URL of a PostgreSQL database.", remedy="Write postgresql://user:password@host:5432/database."
+            ) from None
+        host, port = parts.get("host") or parts.get("hostaddr") or "localhost", parts.get("port") or "5432"
+        self.place = f"{host}:{port}/{parts.get('dbname') or parts.get('user') or ''}"
+        self.home = home_of(parts)
+        self._settings = {
+            **{name: value for name, value in _WAITS.items() if name not in parts},
+            "application_name": parts.get("application_name") or application,
+            "client_encoding": "utf8",
+        }
+        if "," in host:  # one of several servers: never read what a standby does not know yet
+            self._settings["target_session_attrs"] = parts.get("target_session_attrs") or "primary"
+        self._lock_timeout_s = lock_timeout_s
+        self._connection: Connection | None = None
+        self._durable = False
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection is open, as far as this side knows."""
+        return self._connection is not None
+
+    def another(self) -> "Database":
+        """The same with a connection of its own."""
+        return Database(self._url, application=self._settings["application_name"], lock_timeout_s=self._lock_timeout_s)
+
+    def connected(self, kind: type[Failed] = PublishFailed) -> Connection:
+        """The open connection, or a new one. Raises Retryable, `kind`."""
+        if self._connection is None:
+            with self.told(kind):
+                self._connection = self._open()
+        return self._connection
+
+    def writable(self, kind: type[Failed] = PublishFailed) -> Connection:
+        """As `connected`, to a server that keeps what it commits. Raises Retryable, `kind`, Refused."""
+        connection = self.connected(kind)
+        if not self._durable:
+            with self.told(kind):
+                require_durable(connection, self.place)
+            self._durable = True
+        return connection
+
+    def begin(self, connection: Connection) -> None:
+        """Open a transaction whose waits are bounded."""
+        connection.execute(sql.BEGIN)
+        bounds = {"lock_timeout": f"{round(self._lock_timeout_s * 1000)}ms", "idle_timeout": f"{round(IDLE_TIMEOUT_S * 1000)}ms"}
+        connection.execute(sql.GUARD, bounds)
+
+    def commit(self, connection: Connection) -> None:
+        """End the transaction. Raises Retryable where it was rolled back; use it within `unknown_if_cut`."""
+        said = connection.execute(sql.COMMIT).statusmessage
+        if said != "COMMIT":
+            raise Retryable(f"{self.place} answered COMMIT with {said}.", remedy="Try again: nothing was committed.")
+
+    @contextmanager
+    def unknown_if_cut(self, what: str, *, read: str, kind: type[Failed] = PublishFailed) -> Iterator[None]:
+        """Raise what a failed COMMIT of `what` means. After OutcomeUnknown, `read` on a new connection says if it happened."""
+        try:
+            yield
+        except psycopg.IntegrityError as cause:  # a constraint that was deferred until now: the server did answer
+            raise kind(
+                f"{self.place} refused to commit {what}: {reason_of(cause)}.",
+                remedy="Correct the table's rows or its constraint and start again: what was decided is published then.",
+            ) from cause
+        except psycopg.Error as cause:
+            raise OutcomeUnknown(
+                f"The COMMIT of {what} in {self.place} gave no answer: {reason_of(cause)}.",
+                remedy=f"Try again: {read} in the database says whether it happened.",
+            ) from cause
+
+    def drop(self) -> None:
+        """Close, which rolls back what is open."""
+        if self._connection is not None:
+            connection, self._connection, self._durable = self._connection, None, False
+            with suppress(psycopg.Error):  # what is in the database decides what happened, not the answer to a close
+                connection.close()
+
+    @contextmanager
+    def dropping_on_error(self) -> Iterator[None]:
+        """Never use a connection again on which something failed."""
+        try:
+            yield
+        except BaseException:
+            self.drop()
+            raise
+
+    @contextmanager
+    def reader(self) -> Iterator[Connection]:
+        """A connection of its own that cannot write and sees one snapshot."""
+        with self.told(Failed):
+            connection = self._open()
+            try:
+                connection.execute(sql.BEGIN_READ)
+                yield connection
+            finally:
+                connection.close()
+
+    @contextmanager
+    def told(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
+        """Raise PostgreSQL's errors as Retryable or as `kind`; those of a caller that runs it again at once as Conflict."""
+        try:
+            yield
+        except psycopg.Error as cause:
+            told = trouble(cause, self.place, kind)
+            if isinstance(told, Conflict) and not runs_again:
+                raise Retryable(f"{self.place} rolled back: {told}.", remedy="Try again.") from cause
+            raise told from cause
+
+    def _open(self) -> Connection:
+        # Without prepared statements: a staging table is dropped and made again under the same name.
+        return psycopg.connect(self._url, autocommit=True, prepare_threshold=None, **self._settings)  # type: ignore[arg-type]
+
+
+def home_of(parts: dict[str, str]) -> str:
+    """Names the database of a URL, and the role and settings that are met there. Equal for two URLs: one transaction serves both.
+
+    By what the URLs say, and libpq's defaults for the rest: the same server by another name is taken for another one, which costs
+    a transaction and no guarantee. A server's own identifier would not tell a promoted standby from its primary.
+    """
+    usual = {option.keyword.decode(): option.val.decode() for option in Conninfo.get_defaults() if option.val is not None}
+    return "postgres:" + " ".join(f"{name}={parts.get(name, usual.get(name, ''))!r}" for name in _NAMING)
+
+
+def require_durable(connection: Connection, place: str) -> None:
+    """Raise Refused for a server that cannot be written, or that would lose or change what it acknowledged."""
+    row = connection.execute(sql.SERVER).fetchone()
+    assert row is not None
+    standby, fsync, encoding, read_only = row
+    if standby:
+        raise Refused(f"{place} is a standby, which nothing can be written to.", remedy="Name the primary server in `url`.")
+    if read_only != "off":
+        raise Refused(
+            f"{place} is set to be read only (default_transaction_read_only), so somebody moves or mends it.",
+            remedy="Wait until that is over, or ALTER ROLE or DATABASE … SET default_transaction_read_only = off.",
+        )
+    if fsync != "on":
+        raise GuaranteeTooWeak(
+            f"{place} runs with fsync = {fsync}, so a crash could lose what it committed.",
+            remedy="Set fsync = on in postgresql.conf.",
+        )
+    if encoding != sql.ENCODING:
+        raise Refused(
+            f"The database {place} has the encoding {encoding}, which cannot hold every text, expected {sql.ENCODING}.",
+            remedy=f"Create the database with ENCODING '{sql.ENCODING}'.",
+        )
+
+
+def require_schema(connection: Connection, schema: str) -> None:
+    """Raise Refused where it is missing."""
+    if connection.execute(sql.SCHEMA_EXISTS, (schema,)).fetchone() is None:
+        raise Refused(f"There is no schema {schema!r} in the database.", remedy=f'CREATE SCHEMA "{schema}".')

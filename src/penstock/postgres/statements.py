@@ -1,0 +1,42 @@
+"""All SQL that sink and ledger have in common: about transactions, the server and its catalog."""
+
+from psycopg.sql import SQL
+
+BEGIN = SQL("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+BEGIN_READ = SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+COMMIT = SQL("COMMIT")
+
+GUARD = SQL("""
+SELECT set_config('lock_timeout', %(lock_timeout)s, true), set_config('statement_timeout', '0', true),
+       set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, true), set_config('timezone', 'UTC', true),
+       set_config('row_security', 'off', true),
+       CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END
+""")
+"""For the transaction: waits for locks end, a stalled driver loses its own, COMMIT is durable whatever the role's default."""
+
+SERVER = SQL("""
+SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('server_encoding'),
+       current_setting('default_transaction_read_only')
+""")
+
+ENCODING = "UTF8"
+
+ONE_AT_A_TIME = SQL("SELECT pg_catalog.pg_advisory_xact_lock(hashtextextended('penstock', 0))")
+"""Two that prepare at once would collide in the catalog. No fence: it only keeps one waiting."""
+
+SCHEMA_EXISTS = SQL("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s")
+
+TABLE_KIND = SQL("""
+SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relrowsecurity
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s
+""")
+
+TABLE_UNIQUES = SQL("""
+SELECT ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
+             WHERE a.attrelid = i.indrelid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]))
+FROM pg_catalog.pg_index i
+WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL
+  AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_collation c WHERE c.oid = ANY(i.indcollation::oid[]) AND NOT c.collisdeterministic)
+""")
+"""Sets of columns that tell rows apart, and that ON CONFLICT can name. None where a collation takes different texts for equal."""

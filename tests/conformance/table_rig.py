@@ -1,0 +1,84 @@
+"""What the rigs of all sinks share that fill a table: where staging is, how it is lost, and how published rows are damaged."""
+
+import os
+import shutil
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from penstock.testing.conformance import Row, SinkRig
+
+
+class TableRig(SinkRig):
+    """The plainest one: append, small pieces inline. `quoted` is the table as SQL takes it."""
+
+    write = "append"
+    key: tuple[str, ...] = ()
+    inline_limit_bytes = 100_000
+    quoted: str
+
+    @abstractmethod
+    def execute(self, statement: str) -> int:
+        """Run `statement`, commit, and give the number of rows that it was about."""
+
+    def leftovers(self) -> Sequence[str]:
+        return [str(path) for path in self.directory.glob("spool/**/*") if path.is_file() and path.suffix != ".id"]
+
+    def damage(self, kind: str) -> None:
+        one = f"id = (SELECT max(id) FROM {self.quoted})"
+        statement = {
+            "lost": f"DELETE FROM {self.quoted} WHERE {one}",
+            "doubled": f"INSERT INTO {self.quoted} SELECT * FROM {self.quoted} WHERE {one}",
+            "changed": f"UPDATE {self.quoted} SET name = 'other' WHERE {one}",
+            "foreign": f"INSERT INTO {self.quoted} (id, place) VALUES (-1, 'foreign')",
+        }[kind]
+        assert self.execute(statement) == 1
+
+
+class Spooled(TableRig):
+    """Every piece is a file, which may be lost."""
+
+    inline_limit_bytes = 0
+
+    def lose_staging(self) -> None:
+        for path in self.leftovers():
+            Path(path).unlink()
+
+
+class DamagedSpool(Spooled):
+    def lose_staging(self) -> None:
+        for path in self.leftovers():
+            data = bytearray(Path(path).read_bytes())
+            data[len(data) // 2] ^= 1
+            Path(path).write_bytes(data)
+
+
+class TruncatedSpool(Spooled):
+    def lose_staging(self) -> None:
+        for path in self.leftovers():
+            os.truncate(path, 1000)
+
+
+class ForgottenSpool(Spooled):
+    def lose_staging(self) -> None:
+        shutil.rmtree(self.directory / "spool")
+
+
+class Upserting(Spooled):
+    write = "upsert"
+    key = ("id", "place")
+
+
+class InsertingIfAbsent(Upserting):
+    write = "insert_if_absent"
+
+
+class Replacing(Spooled):
+    write = "replace"
+
+    def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
+        return batches[-1] if batches else []
+
+
+def named(rig: type[TableRig]) -> str:
+    return rig.__name__
