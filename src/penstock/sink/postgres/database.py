@@ -11,7 +11,8 @@ from psycopg.pq import Format
 
 from penstock.errors import Failed, GuaranteeTooWeak, PublishFailed, Refused, Retryable, Usage
 from penstock.sink.postgres import statements as sql
-from penstock.sink.postgres.trouble import Conflict, trouble
+from penstock.sink.postgres.trouble import trouble
+from penstock.sink.table.conflict import Conflict
 from penstock.sink.table.target import NotStoredError
 
 LOCK_TIMEOUT_S = 30.0

@@ -16,7 +16,7 @@ from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.shape import Shape, statements_of
 from penstock.sink.postgres.storage import cast_into, encoded, read_as, storage_of
 from penstock.sink.postgres.table_statements import ANALYZE_STAGE, TableStatements
-from penstock.sink.postgres.trouble import Conflict
+from penstock.sink.table.conflict import Conflict
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target

@@ -30,8 +30,9 @@ from penstock.sink.postgres.move import move
 from penstock.sink.postgres.names import split_name
 from penstock.sink.postgres.preparation import content_of, prepare_table, require_admitted
 from penstock.sink.postgres.shape import require_fit, shape_of, statements_of
-from penstock.sink.postgres.trouble import Conflict, reason_of
+from penstock.sink.postgres.trouble import reason_of
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolStager
+from penstock.sink.table.conflict import Conflict
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.publication import Moved, apply
 from penstock.sink.table.sink import TableSink
