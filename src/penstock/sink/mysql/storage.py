@@ -185,7 +185,8 @@ def _to_moment(values: Values, kind: Any) -> "pa.Array":
 
 
 def _to_time(values: Values, kind: Any) -> "pa.Array":
-    return pa.array(values, pa.string()).cast(pa.time64("us")).cast(kind)
+    moments = [None if value is None else f"1970-01-01 {value}" for value in values]  # Arrow reads no times of day
+    return pa.array(moments, pa.string()).cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.time64("us")).cast(kind)
 
 
 def _to_duration(values: Values, kind: Any) -> "pa.Array":
