@@ -78,7 +78,7 @@ def _load(connection: Connection, statements: TableStatements, batches: Iterator
         if server.loads:
             found = _changed_nothing(connection, statements.load(LOAD_OPTIONS), lines(batch, staged))
         else:
-            inserts = rows_of_insert(batch, staged, _INSERT_BYTES)
+            inserts = rows_of_insert(batch, staged, min(_INSERT_BYTES, server.max_packet // 2))
             found = sum(_changed_nothing(connection, statements.insert_values() + rows) for rows in inserts)
         staged += found
     return staged

@@ -91,6 +91,7 @@ def require_admitted(
         require_not_lost(marker, target, exists=shape is not None)
     if shape is not None:
         require_fit(shape, rows, target, server)
+        connection.execute(sql.COMMIT)  # a transaction that cannot write explains no writing either
         require_allowed(connection, rows, target)
     elif not create:
         raise no_table(target.table)

@@ -16,9 +16,10 @@ _FULL = frozenset({1021, 1028, 1041, 1114})
 _CONSTRAINTS = frozenset({DUPLICATE, 1048, 1216, 1217, 1451, 1452, 1644, 3819, 4025})
 _FORBIDDEN = frozenset({1142, 1143, 1227, 1370})
 _UNAVAILABLE = frozenset(
-    {0, 1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1290, 1836, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
+    {0, 1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
 )
-"""Sessions that ended, servers that stop or cannot be written just now, and networks."""
+"""Sessions that ended, servers that stop, and networks."""
+_READ_ONLY = frozenset({1290, 1836})
 _ENTRY = {
     1044: "GRANT the role its rights on the database.",
     1045: "Correct user and password in the sink's `url`.",
@@ -66,6 +67,8 @@ def trouble(cause: pymysql.err.Error, place: str, kind: type[Failed]) -> Penstoc
     if code in _LOCKED:
         message = f"Another session holds a lock in {place} that is needed: {said}."
         return Retryable(message, remedy="Look into information_schema.innodb_trx, and try again.")
+    if code in _READ_ONLY:
+        return Retryable(f"{place} cannot be written: {said}.", remedy="Name the primary server in `url`, and try again.")
     if code in _UNAVAILABLE:
         return Retryable(f"{place} does not answer: {said}.", remedy="Start the server or mend the network, and try again.")
     message, remedy = _told(code, said, place)
