@@ -61,8 +61,8 @@ PAGES = (
         name="postgres",
         database="PostgreSQL",
         because="`double` in `numeric` is rounded, text in `char(n)` is padded, `bigint`\nin `integer` may not fit",
-        tail="NaN and the infinities are values of `real` and `double precision`; PostgreSQL calls NaN equal to itself and greater "
-        "than any\nnumber. A negative zero stays one. ",
+        tail="NaN and the infinities are values of `real` and `double precision`; PostgreSQL calls NaN equal to itself and "
+        "greater than any\nnumber. A negative zero stays one. ",
         storages=postgres.STORAGES,
     ),
     Page(
@@ -70,9 +70,9 @@ PAGES = (
         database="MySQL and MariaDB",
         because="`double` in `decimal` is rounded, `datetime` without `(6)` drops\nmicroseconds, `char(n)` drops blanks, "
         "unsigned columns and other character sets than utf8mb4 do not hold every value",
-        tail="Timestamps are kept in UTC, as `datetime(6)`: `timestamp(6)` ends in 2038. A text in a created key is `varchar(255)`, "
-        "bytes in one\nare `varbinary(255)`. No value may be longer than the server's `max_allowed_packet`. A negative zero becomes "
-        "zero, which counts\nas the same number; intervals are microseconds. ",
+        tail="Timestamps are kept in UTC, as `datetime(6)`: `timestamp(6)` ends in 2038. A text in a created key is "
+        "`varchar(255)`, bytes in one\nare `varbinary(255)`. No value may be longer than the server's `max_allowed_packet`. A negative zero "
+        "becomes zero, which counts\nas the same number; intervals are microseconds. ",
         storages=mysql.STORAGES,
     ),
 )
