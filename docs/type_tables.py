@@ -71,8 +71,8 @@ PAGES = (
         because="`double` in `decimal` is rounded, `datetime` without `(6)` drops\nmicroseconds, `char(n)` drops blanks, "
         "unsigned columns and other character sets than utf8mb4 do not hold every value",
         tail="Timestamps are kept in UTC, as `datetime(6)`: `timestamp(6)` ends in 2038. A text in a created key is "
-        "`varchar(255)`, bytes in one\nare `varbinary(255)`. No value may be longer than the server's `max_allowed_packet`. A negative zero "
-        "becomes zero, which counts\nas the same number; intervals are microseconds. ",
+        "`varchar(255)`, bytes in one\nare `varbinary(255)`. No value may be longer than the server's `max_allowed_packet`. A "
+        "negative zero becomes zero, which counts\nas the same number; intervals are microseconds. ",
         storages=mysql.STORAGES,
     ),
 )

@@ -3,6 +3,7 @@
 import os
 import random
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -215,11 +216,14 @@ def test_a_server_that_is_killed_while_it_commits(target):
     """Again and again, at any moment: what the marker says after the restart is what the table holds."""
     running, table = server("mysql"), target(lock_timeout_s=10)
     print("seed", SEED)
-    chance, sink, sent, outcomes = random.Random(SEED), table.sink(), [], Counter()
-    for number in range(KILLS):
+    chance, sink, outcomes = random.Random(SEED), table.sink(), Counter()
+    began, first = time.monotonic(), [(-at, "x" * 50) for at in range(500)]
+    table.put(sink, first, batch_id=0)
+    sent, about_as_long_s = [*first], 1.5 * (time.monotonic() - began)
+    for number in range(1, KILLS + 1):
         rows = [(number * 1000 + at, "x" * 50) for at in range(500)]
         publication = table.decided_but_not_published(sink, rows, batch_id=number)
-        killer = threading.Timer(chance.uniform(0, 0.04), running.kill)
+        killer = threading.Timer(chance.uniform(0, about_as_long_s), running.kill)
         killer.start()
         outcomes[_published(sink, publication)] += 1
         killer.join()

@@ -78,7 +78,10 @@ class MysqlSink(ServerSink[Connection]):
 
     def _look(self, connection: Connection) -> str | None:
         shape = shape_of(connection, self._target.table)
-        return None if shape is None else f"{shape.kind} {self._target.table} with {len(shape.columns)} columns"
+        if shape is None:
+            return None
+        slowly = "" if self._database.server.loads else " (rows go there by INSERT, since the server has local_infile off)"
+        return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns{slowly}"
 
     def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> Admission:
         with PREPARE.around(error=cut_off, lost=cut_off):
