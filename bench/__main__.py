@@ -3,6 +3,7 @@
 import argparse
 import os
 import platform
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,27 +22,31 @@ other machines, milliseconds do not. Measured with PySpark {spark}, Python {pyth
 """
 
 
+_TABLE = re.compile(r"^(?=### )", re.MULTILINE)
+
+
 def main() -> None:
-    """Measure what was asked for (everything by default)."""
+    """Measure what was asked for (everything by default); other tables of the page stay."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("what", nargs="*", choices=[[], *_WHAT], help="what to measure; without it everything")
     parser.add_argument("--print-only", action="store_true", help="do not write docs/benchmarks.md")
     arguments = parser.parse_args()
-    chosen = arguments.what or list(_WHAT)
     tables = []
-    for name in chosen:
+    for name in arguments.what or list(_WHAT):
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
             for table in _WHAT[name](Path(scratch)):
                 print(table.markdown(), flush=True)
-                tables.append(table)
-    if not arguments.print_only and not arguments.what:
+                tables.append(table.markdown())
+    if not arguments.print_only:
         PAGE.write_text(_page(tables))
 
 
-def _page(tables: list[Table]) -> str:
+def _page(tables: list[str]) -> str:
+    """With what was measured now in its old place, or after the other tables."""
     head = HEAD.format(spark=pyspark.__version__, python=platform.python_version(), cores=os.cpu_count())
-    notes = PAGE.read_text().partition("## What the figures say")[1:] if PAGE.exists() else ()
-    return "\n".join([head, *(table.markdown() for table in tables), "".join(notes)]).rstrip() + "\n"
+    old, *notes = PAGE.read_text().partition("## What the figures say")
+    shown = {section.partition("\n")[0]: section for section in [*_TABLE.split(old)[1:], *tables]}
+    return "\n".join([head, *(f"{section.rstrip()}\n" for section in shown.values()), "".join(notes)]).rstrip() + "\n"
 
 
 _WHAT: dict[str, Callable[[Path], list[Table]]] = {

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import BinaryIO
+from typing import Protocol
 
 from penstock.errors import OutcomeUnknown, PenstockError, Retryable, Usage
 
@@ -32,6 +32,18 @@ class FaultKind(str, Enum):
     LOST = "lost"
     STALL = "stall"
     TORN = "torn"
+
+
+class Writable(Protocol):
+    """The part of a file that a point writes to."""
+
+    def write(self, data: bytes, /) -> object:
+        """Append bytes."""
+        ...
+
+    def flush(self) -> object:
+        """Push them on."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +107,8 @@ class FaultPoint:
         if fault.kind is FaultKind.LOST:
             raise lost(self.name)
 
-    def write(self, file: BinaryIO, data: bytes) -> None:
-        """Write `data`; torn: write the first half, push it to the operating system and die."""
+    def write(self, file: Writable, data: bytes) -> None:
+        """Write `data`; torn: write the first half, flush it and die."""
         if _armed and self._due(torn=True) is not None:
             file.write(data[: len(data) // 2])
             file.flush()

@@ -14,6 +14,7 @@ from tests.servers.server import Place
 
 from penstock.model import AccountName, Finding, PipelineName, SinkName
 from penstock.sink.parquet import object_account
+from penstock.sink.spool import SpoolRoot
 
 XML = '<?xml version="1.0"?><LifecycleConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{}</LifecycleConfiguration>'
 ABORT = "<AbortIncompleteMultipartUpload><DaysAfterInitiation>{}</DaysAfterInitiation></AbortIncompleteMultipartUpload>"
@@ -126,3 +127,31 @@ def test_what_other_stores_say(kind: str, said: str) -> None:
     finding = found(place)
     assert not finding.warns
     assert said in finding.message
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        (rule(EXPIRE.format(3)), "deletes objects 3 days after they were written: rows that are decided"),
+        (rule(EXPIRE.format(1), prefix="table/flights/"), "deletes objects 1 day after"),
+        (rule(BY_DATE, prefix="table/"), "by date"),
+        (rule(EXPIRE.format(7)), ""),
+        (rule(ABORT.format(1)), ""),
+        (rule(EXPIRE.format(1), prefix="other/"), ""),
+    ],
+)
+def test_rules_that_would_empty_a_spool_are_told(amazon: tuple[Proxy, Place], rules: str, said: str) -> None:
+    """It is empty between batches, so what is a week old may go."""
+    proxy, place = amazon
+    bucket = place.url.split("/")[2]
+    proxy.tell(lambda method, path: (method, path) == ("GET", f"/{bucket}?lifecycle"), XML.format(rules).encode())
+    reached, lifecycle = SpoolRoot(url=place.url, options=place.options).check()
+    assert (reached.ok, lifecycle.ok) == (True, True)
+    assert (lifecycle.warns, said in lifecycle.message) == (bool(said), True), lifecycle
+
+
+def test_a_spool_whose_store_does_not_tell_is_left_to_its_owner() -> None:
+    (place, _) = accounts_on(lifecycle="s3")["lifecycle"]
+    [lifecycle] = SpoolRoot(url=place.url, options=place.options).lifecycle()
+    assert not lifecycle.warns
+    assert "does not tell" in lifecycle.message

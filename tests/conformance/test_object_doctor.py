@@ -47,7 +47,7 @@ def decide_and_stop(pipeline: Pipeline) -> tuple[Staged, ...]:
 def test_what_waits_in_a_store_is_told_account_by_account(kind: str, tmp_path: Path) -> None:
     """Azure does not list blocks; S3 lists uploads without their sizes."""
     places = accounts_on(here=kind, there=kind)
-    accounts = {name: {"url": place.url, "options": dict(place.options)} for name, (place, _) in places.items()}
+    accounts = {name: place.settings for name, (place, _) in places.items()}
     file = tmp_path / "flights.yaml"
     file.write_text(FILE.format(accounts=json.dumps(accounts)))
     pipeline = Pipeline.from_file(file)

@@ -3,7 +3,6 @@
 A driver is stopped before one step; while it stands still the access policy that its token refers to ends, as of an hour ago.
 """
 
-import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import count
@@ -90,7 +89,7 @@ def test_an_account_that_expires(tmp_path: Path, container: Container, fault: st
 @pytest.mark.parametrize("fault", ["ledger.append@3", "ledger.read_floors@3"])
 def test_a_ledger_that_expires(tmp_path: Path, container: Container, fault: str) -> None:
     place = container.place("ledger")
-    extra = "ledger: " + json.dumps({"url": place.url, "options": dict(place.options)})
+    extra = f"ledger: {place.written}"
     world = make_world(tmp_path, files=4, rows_per_file=100, seed=SEED, per_trigger=1, extra=extra)
     assert_told(expired(world, container, fault), place)
     renew_and_finish(world, container)

@@ -64,7 +64,7 @@ class Variant:
     """A pipeline that reaches `points`. `at`: occurrences that are worth a try where the first is not the only one.
 
     By default the pieces of a task are too large to travel in the decision. `stores`: accounts that are in one, and its kind.
-    `database`: every row goes into a table of such a database, too.
+    `spool`: the kind of store that it is in. `database`: every row goes into a table of such a database, too.
     """
 
     points: tuple[str, ...]
@@ -75,6 +75,7 @@ class Variant:
     old_ledger: str = ""
     at: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     stores: Mapping[str, str] = field(default_factory=dict)
+    spool: str = ""
     database: str = ""
 
 
@@ -149,6 +150,12 @@ VARIANTS: Mapping[str, Variant] = {
     "swept in stores": Variant(
         points=("multipart.discard",), before="stage.report=error", rows_per_file=8_000, stores={"EWR": "gs", "JFK": "s3"}
     ),
+    "spool in a store": Variant(
+        points=("spool.write", "spool.sync", *SPOOL_POINTS),
+        at=dict.fromkeys(("spool.write", "spool.read", "spool.discard"), (1, 2)),
+        spool="az",
+    ),
+    "swept spool in a store": Variant(points=("spool.sweep",), before="stage.report=error", spool="s3"),
     "postgres": Variant(
         points=(
             *("postgres.prepare", "postgres.begin", "postgres.fence", "postgres.copy", "postgres.move", "postgres.mark"),
@@ -261,7 +268,10 @@ def connected(url: str) -> Any:
 
 def world_of(root: Path, variant: Variant) -> World:
     stores = accounts_on(**variant.stores)
-    world = make_world(root, files=variant.files, rows_per_file=variant.rows_per_file, seed=SEED, wide=True, stores=stores)
+    spool = accounts_on(spool=variant.spool)["spool"] if variant.spool else None
+    world = make_world(
+        root, files=variant.files, rows_per_file=variant.rows_per_file, seed=SEED, wide=True, stores=stores, spool=spool
+    )
     world.rewrite(*variant.changes)
     if variant.old_ledger:
         write_old_ledger(root / "state", variant.old_ledger)

@@ -26,13 +26,9 @@ QUERY = "5f0d6a0e-7b0c-4c57-8f5b-8f3a1f1c2d3e"
 """Of somebody else."""
 
 
-def kept(place: Place) -> str:
-    return json.dumps({"url": place.url, "options": dict(place.options)})
-
-
 def made(root: Path, **places: Place) -> World:
     """A world of four files, a batch each, whose checkpoint or ledger is in a store."""
-    extra = "\n".join(f"{name}: {kept(place)}" for name, place in places.items())
+    extra = "\n".join(f"{name}: {place.written}" for name, place in places.items())
     return make_world(root / "world", files=4, rows_per_file=60, seed=SEED, per_trigger=1, extra=extra)
 
 
@@ -167,7 +163,7 @@ def _beside(tmp_path: Path, checkpoint: tuple[Place, Outside]) -> tuple[World, O
     incoming = Place(f"{place.url.removesuffix('table')}incoming with spaces", place.options)
     store = server("hdfs").outside(incoming)
     world = make_world(
-        tmp_path / "world", files=4, rows_per_file=60, seed=SEED, per_trigger=2, extra=f"checkpoint: {kept(place)}"
+        tmp_path / "world", files=4, rows_per_file=60, seed=SEED, per_trigger=2, extra=f"checkpoint: {place.written}"
     )
     for file in (world.root / "incoming").iterdir():
         store.put(file.name, file.read_bytes())

@@ -98,7 +98,7 @@ def test_one_pipeline_into_all_kinds_at_once(tmp_path: Path) -> None:
     """Killed in the midst of staging, publishing and marking; every row is in just one of five accounts, once."""
     world = make_world(tmp_path, files=4, rows_per_file=8_000, seed=SEED, per_trigger=2, wide=True)
     stores = accounts_on(azure="az", google="gs", amazon="s3", hadoop="hdfs")
-    remote = {name: {"url": place.url, "options": dict(place.options)} for name, (place, _) in stores.items()}
+    remote = {name: place.settings for name, (place, _) in stores.items()}
     world.rewrite(
         ("{EWR: ./lake/ewr, JFK: ./lake/jfk, LGA: ./lake/lga}", json.dumps({**remote, "local": "./lake/local"})),
         ("route: {column: origin}", "route: {hash: [id]}"),

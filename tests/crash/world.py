@@ -64,6 +64,8 @@ class World:
     """Whether rows have a payload that no compression makes small, so that few of them fill a staged piece."""
     stores: Mapping[str, Outside] = field(default_factory=dict)
     """The accounts that are not directories, looked at from outside."""
+    spool: Outside | None = None
+    """The spool if it is not a directory."""
 
     @property
     def file(self) -> Path:
@@ -163,8 +165,10 @@ class World:
 
     def staging(self) -> Iterator[Path]:
         """What nobody collected: uploads, and files of the staging places but for those that stay, identity and marker."""
-        for store in self.stores.values():
+        for store in (*self.stores.values(), *([] if self.spool is None else [self.spool])):
             yield from (Path(upload) for upload in store.uploads())
+        if self.spool is not None:
+            yield from (Path(key) for key in self.spool.listing() if not key.endswith(".id"))
         for place in (self.root / "lake" / ".penstock-staging", self.root / "state" / "spool"):
             for directory, _, names in os.walk(place):
                 yield from (Path(directory, name) for name in names if not _STAYS.fullmatch(name))
@@ -182,6 +186,7 @@ def make_world(
     wide: bool = False,
     accounts: Sequence[str] = ACCOUNTS,
     stores: "Mapping[str, tuple[Place, Outside]] | None" = None,
+    spool: "tuple[Place, Outside] | None" = None,
 ) -> World:
     """A world with `files` CSV files; some rows are equal, so only a multiset comparison tells lost from doubled."""
     print(f"world seed {seed}")
@@ -190,10 +195,11 @@ def make_world(
     text = PIPELINE.format(master=master, schema=SCHEMA, files=per_trigger, accounts=places, extra=extra)
     (root / "pipeline.yaml").write_text(text)
     outside = {account: seen for account, (_, seen) in (stores or {}).items()}
-    world = World(root, {account: Counter[Row]() for account in accounts}, wide, outside)
+    world = World(root, {account: Counter[Row]() for account in accounts}, wide, outside, None if spool is None else spool[1])
     for account, (place, _) in (stores or {}).items():
-        written = json.dumps({"url": place.url, "options": dict(place.options)})
-        world.rewrite((f"{account}: ./lake/{account.lower()}", f"{account}: {written}"))
+        world.rewrite((f"{account}: ./lake/{account.lower()}", f"{account}: {place.written}"))
+    if spool is not None:
+        world.rewrite(("trigger:", f"spool: {spool[0].written}\ntrigger:"))
     world.feed(random.Random(seed), files=files, rows_per_file=rows_per_file)
     return world
 

@@ -6,7 +6,6 @@ AREA = "src/penstock/sink/parquet/directory/area.py"
 MEMORY = "src/penstock/sink/memory.py"
 MODEL = "src/penstock/model.py"
 PARQUET = "src/penstock/sink/parquet/publishing.py"
-SPOOL_WRITER = "src/penstock/sink/spool/writer.py"
 SQLITE_MARKS = "src/penstock/sink/sqlite/marks.py"
 SQLITE_SINK = "src/penstock/sink/sqlite/sink.py"
 TABLE = "src/penstock/sink/table/publication.py"
@@ -164,15 +163,15 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=13,
         name="an-abandoned-spool-file-is-deleted",
-        file=SPOOL_WRITER,
+        file="src/penstock/sink/spool/directory.py",
         find='''\
-        """Close the file as it is."""
-        if self._file is not None:
+        """As `PieceFile.drop`."""
+        self._file.close()
 ''',
         replace='''\
-        """Close the file as it is."""
-        if self._file is not None:
-            os.unlink(self._path)
+        """As `PieceFile.drop`."""
+        self._file.close()
+        os.unlink(self._file.name)
 ''',
         tests=(f"{OF_SPOOL}::test_an_abandoned_attempt_is_left_to_the_sweep",),
     ),
@@ -188,8 +187,8 @@ MUTANTS_OF_SINKS = (
         bug=14,
         name="spool-files-are-named-and-not-removed",
         file="src/penstock/sink/spool/spool.py",
-        find="for path in () if dry_run else dead:",
-        replace="for path in ():",
+        find="for spooled in () if dry_run else dead:",
+        replace="for spooled in ():",
         tests=(f"{OF_MEMORY}::test_a_dry_run_names_what_a_sweep_takes_and_takes_nothing",),
     ),
     Mutant(

@@ -8,10 +8,12 @@ GCS = "src/penstock/blob/gcs.py"
 HDFS = "src/penstock/blob/hdfs.py"
 LAYOUT = "src/penstock/sink/parquet/object/layout.py"
 S3 = "src/penstock/blob/s3.py"
+SPOOL = "src/penstock/sink/spool/objects.py"
 
 OF_OBJECTS = "tests/conformance/test_object_conformance.py::TestObjects"
 OF_PUBLISHING = "tests/conformance/test_object_publishing.py"
 OF_SWEEPING = "tests/conformance/test_object_sweep.py"
+OF_SPOOL = "tests/conformance/test_spool_places.py"
 OF_STORES = "tests/conformance/test_blob_conformance.py::TestBlob"
 
 MUTANTS_OF_STORES = (
@@ -157,5 +159,21 @@ MUTANTS_OF_STORES = (
         find='STAGING = ".penstock-staging"',
         replace='STAGING = "table"',
         tests=(f"{OF_STORES}::test_an_upload_is_invisible_until_it_is_completed[gs]",),
+    ),
+    Mutant(
+        bug=5,
+        name="a-spooled-object-is-reported-unseen",
+        file=SPOOL,
+        find="        if found is None or (",
+        replace="        if found is not None and (",
+        tests=(f"{OF_SPOOL}::test_an_answer_that_was_lost_is_looked_for[not done-put at once]",),
+    ),
+    Mutant(
+        bug=6,
+        name="uploads-into-the-spool-are-left-for-ever",
+        file=SPOOL,
+        find="        for pending in self.store.pending(self.folder):",
+        replace="        for pending in ():",
+        tests=(f"{OF_SPOOL}::test_an_upload_that_a_task_began_is_ended_by_the_sweep[s3]",),
     ),
 )

@@ -1,5 +1,6 @@
 """What every server of these tests is: a process of ours, and accounts on it."""
 
+import json
 import os
 import shutil
 import signal
@@ -28,6 +29,16 @@ class Place:
 
     url: str
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """As the pipeline file has it."""
+        return {"url": self.url, "options": dict(self.options)}
+
+    @property
+    def written(self) -> str:
+        """As it stands there."""
+        return json.dumps(self.settings)
 
 
 class Outside(Protocol):

@@ -40,7 +40,7 @@ def pipeline_file(directory: Path, accounts: Mapping[str, Any], *, master: str, 
 
 def url_and_options(kind: str) -> dict[str, Any]:
     (place, _) = accounts_on(looked=kind)["looked"]
-    return {"url": place.url, "options": dict(place.options)}
+    return dict(place.settings)
 
 
 @pytest.mark.cluster

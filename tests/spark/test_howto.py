@@ -71,7 +71,7 @@ def test_the_page_works(tmp_path: Path, page: str, prepared) -> None:
     sent = Counter(row for row in feed(tmp_path / "incoming").elements() if row[1] in accounts)
     whole, kept = blocks(page, "yaml")
     whole += "transform: {sql: SELECT * FROM flights WHERE origin != 'LGA'}\n"
-    ledger, _ = kept.splitlines()
+    *ours, _ = kept.splitlines(keepends=True)
     commands = [line.split("#")[0] for block in blocks(page, "sh") for line in block.splitlines() if line.startswith("penstock")]
     assert len(commands) == 5
 
@@ -89,7 +89,7 @@ def test_the_page_works(tmp_path: Path, page: str, prepared) -> None:
         return done.stdout
 
     file = tmp_path / f"{page}.yaml"
-    file.write_text(whole + kept if page in SPARK_WRITES_TO else f"{whole}{ledger}\n")
+    file.write_text(whole + kept if page in SPARK_WRITES_TO else whole + "".join(ours))
     for command in commands[:3]:
         follow(command)
     assert sum((rows_of(store) for store in accounts.values()), Counter()) == sent

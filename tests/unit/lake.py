@@ -39,7 +39,7 @@ class Lake:
         directory.mkdir(exist_ok=True)
         self.directory = directory
         self.file = directory / "shop.yaml"
-        stores = {name: {"url": place.url, "options": dict(place.options)} for name, place in (places or {}).items()}
+        stores = {name: place.settings for name, place in (places or {}).items()}
         accounts = json.dumps({name: stores.get(name, f"./{name}") for name in ACCOUNTS})
         self.file.write_text(FILE.replace("LEDGER", ledger).replace("ACCOUNTS", accounts))
         self.pipeline = Pipeline.from_file(self.file)

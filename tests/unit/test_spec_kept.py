@@ -1,4 +1,4 @@
-"""`checkpoint:` and `ledger:`: a URL, or a mapping of a URL and the options of its store."""
+"""`checkpoint:`, `ledger:` and `spool:`: a URL, or a mapping of a URL and the options of its store."""
 
 import json
 import pickle
@@ -69,6 +69,9 @@ def test_azure_has_another_scheme_in_spark(url: str, spark: str) -> None:
         ({"ledger": {"url": "sqlite:///x.db", "options": {"a": "b"}}}, "ledger.options are given, but the place is in no store"),
         ({"ledger": {"options": {}}}, "ledger.url is missing"),
         ({"ledger": {"url": "s3://b/x", "region": "eu"}}, "ledger.region is not a known key"),
+        ({"spool": {"url": "/x", "options": {"region": "eu"}}}, "spool.options are given, but the place is in no store"),
+        ({"spool": "ftp://x/y"}, "is at ftp://, which is not supported"),
+        ({"spool": "s3://b/x/spool", "ledger": "s3://b/x"}, "overlaps with ledger"),
         ({"checkpoint": 5}, "checkpoint should be a URL, found the number 5"),
         ({"checkpoint": "dbfs://x/y"}, "is at dbfs://, which is not supported"),
         ({"checkpoint": "s3://"}, "is no URL of a place at s3://"),
@@ -85,11 +88,13 @@ def test_in_a_pipeline_file(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(
         "pipeline: p\nhome: ./state\nsources: {r: {format: rate}}\nsinks: {m: {type: memory}}\n"
-        "checkpoint: {url: ./c}\nledger:\n  url: s3://b/ledger\n  options: {region: eu-west-1}\n"
+        "checkpoint: {url: ./c}\nledger:\n  url: s3://b/ledger\n  options: {region: eu-west-1}\nspool: gs://b/spool/\n"
     )
     assert load(file).checkpoint.url == f"{tmp_path}/c"
     assert load(file, ["ledger.options.endpoint=http://here"]).ledger.options == {
         "region": "eu-west-1",
         "endpoint": "http://here",
     }
+    assert (load(file).spool.url, load(file).spool.options) == ("gs://b/spool", {})
+    assert load(file, ["spool=./s"]).spool.url == f"{tmp_path}/s"
     assert load(file, ["ledger=./l"]).ledger.url == f"{tmp_path}/l"

@@ -71,7 +71,7 @@ def test_defaults_are_below_home(tmp_path: Path) -> None:
     assert settings.home == f"{tmp_path}/state"
     assert settings.checkpoint.url == f"{tmp_path}/state/checkpoint"
     assert settings.ledger.url == f"sqlite:///{tmp_path}/state/ledger.db"
-    assert settings.spool == f"{tmp_path}/state/spool"
+    assert settings.spool.url == f"{tmp_path}/state/spool"
 
 
 def test_places_are_compared_behind_symbolic_links(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_no_rows_no_piece(tmp_path):
     spool = spool_in(tmp_path)
     assert stage(spool) == []
     assert stage(spool, rows(0)) == []
-    assert files(tmp_path) == [f"spool/flights/warehouse/{spool.stager().place.identity}"]
+    assert files(tmp_path) == [f"spool/flights/warehouse/{spool.stager().claimed.identity}"]
 
 
 def test_pieces_are_read_in_the_order_of_the_decision(tmp_path):
@@ -191,7 +191,7 @@ def test_a_task_that_does_not_see_the_drivers_spool_fails(tmp_path):
     """Its file would be decided, and could never be published."""
     spool = spool_in(tmp_path)
     stager = spool.stager()
-    (tmp_path / "spool/flights/warehouse" / stager.place.identity).unlink()
+    (tmp_path / "spool/flights/warehouse" / stager.claimed.identity).unlink()
     writer = stager.open(attempt(), SCHEMA)
     with pytest.raises(StageFailed, match="not the one the driver uses"):
         writer.write(rows(5), hashes=row_hashes(rows(5)), accounts=None)
@@ -199,7 +199,7 @@ def test_a_task_that_does_not_see_the_drivers_spool_fails(tmp_path):
 
 
 def test_two_drivers_mean_the_same_spool(tmp_path):
-    assert spool_in(tmp_path).stager().place == spool_in(tmp_path).stager().place
+    assert spool_in(tmp_path).stager().claimed == spool_in(tmp_path).stager().claimed
 
 
 def test_a_spool_that_cannot_be_made_is_told(tmp_path, armed):

@@ -83,14 +83,30 @@ def expiry_finding(store: Expiring, *, kept: str, called: str, uploads: bool) ->
             *(rule for rule in store.deletes_by_itself(kept) if not rule.of_uploads),
         ]
     except PenstockError as trouble:
-        message = f"it does not tell what it deletes by itself, so see to it yourself: {trouble.message}"
-        return Finding(subject=subject, ok=True, message=message)
+        return Finding(subject=subject, ok=True, message=_untold(trouble))
     wrong = [_complaint(rule, called) for rule in rules if not rule.of_uploads or _is_short(rule)]
     if wrong:
         return Finding(subject=subject, ok=True, warns=True, message=" ".join(wrong))
     waits = min((rule.days for rule in rules if rule.days is not None), default=None)
     after = "" if waits is None else f"; what waits to be published is deleted after {waits} days"
     return Finding(subject=subject, ok=True, message=f"nothing that must stay is deleted{after}.")
+
+
+def waiting_finding(store: Expiring, *, folder: str = "") -> Finding:
+    """Whether the store deletes too early what waits in `folder` as objects until it is published."""
+    subject = f"lifecycle of {store.url}"
+    try:
+        rules = [rule for rule in store.deletes_by_itself(folder) if not rule.of_uploads]
+    except PenstockError as trouble:
+        return Finding(subject=subject, ok=True, message=_untold(trouble))
+    short = [_too_short(rule) for rule in rules if _is_short(rule)]
+    if short:
+        return Finding(subject=subject, ok=True, warns=True, message=" ".join(short))
+    return Finding(subject=subject, ok=True, message="nothing is deleted while a batch waits to be published.")
+
+
+def _untold(trouble: PenstockError) -> str:
+    return f"it does not tell what it deletes by itself, so see to it yourself: {trouble.message}"
 
 
 def _uploads_of(store: Expiring) -> Iterator[Expiry]:
@@ -102,12 +118,21 @@ def _is_short(rule: Expiry) -> bool:
 
 
 def _complaint(rule: Expiry, called: str) -> str:
-    when = "by date, whenever" if rule.days is None else f"{rule.days} day{'' if rule.days == 1 else 's'} after"
     if rule.of_uploads:
-        return (
-            f"Rule {rule.rule} ends uploads {when} they began: rows that are decided and wait longer to be published are lost. "
-            f"Give them {OUTAGE_DAYS} days or more."
-        )
+        return _too_short(rule)
     return (
-        f"Rule {rule.rule} deletes objects {when} they were written, {called} too, which must stay. Except that folder from it."
+        f"Rule {rule.rule} deletes objects {_when(rule)} they were written, {called} too, which must stay. "
+        "Except that folder from it."
     )
+
+
+def _too_short(rule: Expiry) -> str:
+    what = f"ends uploads {_when(rule)} they began" if rule.of_uploads else f"deletes objects {_when(rule)} they were written"
+    return (
+        f"Rule {rule.rule} {what}: rows that are decided and wait longer to be published are lost. "
+        f"Give them {OUTAGE_DAYS} days or more."
+    )
+
+
+def _when(rule: Expiry) -> str:
+    return "by date, whenever" if rule.days is None else f"{rule.days} day{'' if rule.days == 1 else 's'} after"

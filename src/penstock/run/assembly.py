@@ -22,6 +22,7 @@ from penstock.spec.pipeline import DeliverySettings
 if TYPE_CHECKING:
     from penstock.sink.parquet import ParquetSink
     from penstock.sink.parquet.account import Account
+    from penstock.sink.spool import SpoolRoot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,14 @@ def ledger_of(plan: DeliveryPlan) -> Ledger:
     """The pipeline's ledger; the caller closes it."""
     place = plan.settings.ledger
     return open_ledger(place.url, pipeline=plan.pipeline, options=place.options)
+
+
+def spool_of(plan: DeliveryPlan) -> "SpoolRoot":
+    """The pipeline's spool; nothing is connected."""
+    from penstock.sink.spool import SpoolRoot
+
+    place = plan.settings.spool
+    return SpoolRoot(url=place.url, options=place.options)
 
 
 def checkpoint_of(plan: DeliveryPlan) -> SparkCheckpoint:
@@ -147,7 +156,7 @@ def _sqlite(name: SinkName, settings: settings_of.Sqlite, plan: DeliveryPlan) ->
         write=settings.write,
         key=settings.key,
         create=settings.create,
-        spool=plan.settings.spool,
+        spool=spool_of(plan),
     )
 
 
@@ -163,7 +172,7 @@ def _postgres(name: SinkName, settings: settings_of.Postgres, plan: DeliveryPlan
         write=settings.write,
         key=settings.key,
         create=settings.create,
-        spool=plan.settings.spool,
+        spool=spool_of(plan),
     )
 
 
@@ -179,7 +188,7 @@ def _mysql(name: SinkName, settings: settings_of.MySQL, plan: DeliveryPlan) -> S
         write=settings.write,
         key=settings.key,
         create=settings.create,
-        spool=plan.settings.spool,
+        spool=spool_of(plan),
     )
 
 
@@ -193,14 +202,14 @@ def _missing(name: SinkName, cause: ImportError, extra: str) -> DependencyMissin
 def _console(name: SinkName, settings: settings_of.Console, plan: DeliveryPlan) -> Sink:
     from penstock.sink.console import ConsoleSink
 
-    return ConsoleSink(name=name, rows=settings.rows, truncate=settings.truncate, spool=plan.settings.spool)
+    return ConsoleSink(name=name, rows=settings.rows, truncate=settings.truncate, spool=spool_of(plan))
 
 
 def _memory(name: SinkName, settings: settings_of.Memory, plan: DeliveryPlan) -> Sink:  # noqa: ARG001 - one signature for all
     from penstock.sink.memory import MemorySink
 
     complete = getattr(plan.settings, "output_mode", "append") == "complete"
-    return MemorySink(name=name, spool=plan.settings.spool, write="replace" if complete else "append")
+    return MemorySink(name=name, spool=spool_of(plan), write="replace" if complete else "append")
 
 
 def _user_written(name: SinkName, settings: settings_of.PythonSink, plan: DeliveryPlan) -> Sink:
@@ -212,7 +221,7 @@ def _user_written(name: SinkName, settings: settings_of.PythonSink, plan: Delive
             f"Sink {name!r} names {settings.python}, which cannot be imported: {missing}.",
             remedy="Correct the name, or put the module on PYTHONPATH.",
         ) from missing
-    sink: Sink = made(name=name, spool=plan.settings.spool, **settings.options)
+    sink: Sink = made(name=name, spool=spool_of(plan), **settings.options)
     return sink
 
 

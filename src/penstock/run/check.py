@@ -12,7 +12,7 @@ from penstock.claim import Claim, too_weak
 from penstock.errors import GuaranteeTooWeak, PenstockError, Usage
 from penstock.model import Finding, Guarantee, SinkKind, Summary
 from penstock.protocols import Admitting, Sink
-from penstock.run.assembly import sinks_of
+from penstock.run.assembly import sinks_of, spool_of
 from penstock.run.costs import Costs, costs_of
 from penstock.run.doctor import ledger_lifecycle
 from penstock.run.executors import executor_findings
@@ -131,6 +131,7 @@ def _findings(pipeline: "Pipeline", schema: str) -> Iterator[Finding]:
                 yield _finding(f"rows for {sink.name}", "fit, by name and type", admitted)
         yield _finding("ledger", parts.ledger.location, parts.ledger.prove)
         yield from ledger_lifecycle(pipeline.plan)
+        yield from spool_of(pipeline.plan).check()
         present = partial(require_present, parts.ledger, parts.sinks, pipeline=parts.pipeline)
         yield _finding("places", "hold what was delivered into them", present)
         tail = parts.ledger.tail()

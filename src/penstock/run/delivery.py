@@ -30,8 +30,8 @@ class Delivery:
 
     Either `delivery.start(df.writeStream…)`, or pass the object itself to `foreachBatch` with `delivery.checkpoint` as checkpoint
     location: then it opens, and recovers, with the first batch. `pipeline` names the ledger and outlives every checkpoint; `home`
-    is where ledger, spool and checkpoint are unless told otherwise; the places of ledger and checkpoint may be mappings of `url`
-    and `options`, as in a pipeline file. Works on classic and Connect sessions.
+    is where ledger, spool and checkpoint are unless told otherwise; these places may be mappings of `url` and `options`, as in a
+    pipeline file. Works on classic and Connect sessions.
 
     Every exception in a batch, `SystemExit` included, becomes a failed batch; its cause is kept in `failure`.
     """
@@ -43,7 +43,7 @@ class Delivery:
         home: str | Path,
         sinks: "Mapping[str, Sink]",
         ledger: str | Path | Mapping[str, Any] | None = None,
-        spool: str | Path | None = None,
+        spool: str | Path | Mapping[str, Any] | None = None,
         checkpoint: str | Path | Mapping[str, Any] | None = None,
         sources: Sequence[str] = (),
         guarantee: Guarantee | str = Guarantee.EXACTLY_ONCE,

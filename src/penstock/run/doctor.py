@@ -22,7 +22,7 @@ from penstock.model import (
 )
 from penstock.observe.status import status
 from penstock.protocols import Ledger, Remembering, Sink, Telling
-from penstock.run.assembly import DeliveryPlan, sinks_of
+from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
 from penstock.run.operations import newest_decision, reading
 
 
@@ -118,7 +118,11 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
             position=None if newest is None else newest.position,
             batch_id=None if newest is None else decision_in(newest).batch.batch_id,
             accounts=states,
-            findings=(*(found for sink in sinks for found in _lifecycle(sink, states)), *ledger_lifecycle(plan)),
+            findings=(
+                *(found for sink in sinks for found in _lifecycle(sink, states)),
+                *ledger_lifecycle(plan),
+                *spool_of(plan).lifecycle(),
+            ),
         )
 
 

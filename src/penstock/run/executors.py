@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import penstock
 from penstock.model import Finding
 from penstock.protocols import TaskCheck, TaskChecked
-from penstock.run.assembly import DeliveryPlan, sinks_of
+from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ class _Seen:
 
 
 def executor_findings(plan: DeliveryPlan, spark: "SparkSession") -> Iterator[Finding]:
-    """Whether tasks can import Penstock, the same one; if they can, how they find each account. Two small Spark jobs."""
+    """Whether tasks can import Penstock, the same one; if so, how they find each account and the spool. Two small Spark jobs."""
     importing = _importing(spark)
     yield importing
     if not importing.ok:
@@ -39,6 +39,7 @@ def executor_findings(plan: DeliveryPlan, spark: "SparkSession") -> Iterator[Fin
     with ExitStack() as stack:
         sinks = [sink for sink in sinks_of(plan) if isinstance(sink, TaskChecked)]
         checks = [check for sink in sinks for check in stack.enter_context(sink.task_checks())]
+        checks += spool_of(plan).task_checks()
         if checks:
             yield from _gathered(_seen_by_tasks(checks, spark))
 

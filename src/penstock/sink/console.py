@@ -30,7 +30,7 @@ from penstock.model import (
 )
 from penstock.protocols import StageWriter
 from penstock.rowhash import digest
-from penstock.sink.spool import Spool, SpoolStager
+from penstock.sink.spool import Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
 
 PRINT = FaultPoint("console.print", "The rows of a decided batch are printed.")
@@ -44,7 +44,9 @@ class ConsoleSink(SpooledSink):
     Only what is printed is staged. Values are shown with control characters escaped.
     """
 
-    def __init__(self, *, name: SinkName, spool: str, rows: int = 20, truncate: int = 40, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, *, name: SinkName, spool: "SpoolRoot | str", rows: int = 20, truncate: int = 40, stream: TextIO | None = None
+    ) -> None:
         super().__init__(name=name, spool=Spool(root=spool, sink=name))
         self._rows, self._truncate, self._stream = rows, truncate, stream
         self._printed = 0

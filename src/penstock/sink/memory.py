@@ -31,7 +31,7 @@ from penstock.model import (
     Totals,
 )
 from penstock.rowhash import digest, row_hashes
-from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolStager
+from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
 from penstock.sparkschema import arrow_schema
 
@@ -79,7 +79,7 @@ class MemorySink(SpooledSink):
     """Keeps rows by its name. `write` is `append`, or `replace` where each batch is the whole result (complete mode)."""
 
     def __init__(
-        self, *, name: SinkName, spool: str, write: Write = "append", inline_limit_bytes: int = INLINE_LIMIT_BYTES
+        self, *, name: SinkName, spool: "SpoolRoot | str", write: Write = "append", inline_limit_bytes: int = INLINE_LIMIT_BYTES
     ) -> None:
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
         self._write = write
@@ -109,7 +109,7 @@ class MemorySink(SpooledSink):
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Make an empty table unless this process has one. Raises Failed for the spool."""
         self._spool.prepare(pipeline)
-        self._key = (self._spool.root, pipeline, self._name)
+        self._key = (self._spool.root.url, pipeline, self._name)
         rows = pa.schema([]) if schema is None else arrow_schema(schema)
         with _lock:
             found = _kept.setdefault(self._key, _Kept(schema=rows))

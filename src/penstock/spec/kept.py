@@ -1,4 +1,4 @@
-"""Where a pipeline keeps what it remembers, its checkpoint and its ledger, and the options of the store that this is in."""
+"""Where a pipeline keeps what is its own, checkpoint, ledger and spool, and the options of the store that this is in."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -11,7 +11,7 @@ from penstock.bloburl import is_blob
 from penstock.secret import remember_options
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
-from penstock.spec.place import CheckpointUrl, LedgerUrl
+from penstock.spec.place import CheckpointUrl, LedgerUrl, SpoolUrl
 from penstock.spec.settings import Settings
 from penstock.spec.source import Option
 
@@ -44,6 +44,14 @@ class LedgerPlace(Kept):
     url: LedgerUrl = Field(description="A SQLite file (`sqlite:///path`), a directory, or `s3://`, `az://`, `gs://`, `hdfs://`.")
 
 
+class SpoolPlace(Kept):
+    """The spool: where batches wait for sinks that cannot hold data invisibly."""
+
+    url: SpoolUrl = Field(
+        description="A directory, shared with the executors if they are elsewhere, or `s3://`, `az://`, `gs://`, `hdfs://`."
+    )
+
+
 def url_mapping(value: Any) -> Any:
     """A URL as the mapping that it is short for."""
     if isinstance(value, Mapping | Settings):
@@ -58,3 +66,6 @@ ShortCheckpoint = Annotated[Checkpoint, BeforeValidator(url_mapping, json_schema
 
 ShortLedger = Annotated[LedgerPlace, BeforeValidator(url_mapping, json_schema_input_type=str | LedgerPlace)]
 """A ledger, or just its URL."""
+
+ShortSpool = Annotated[SpoolPlace, BeforeValidator(url_mapping, json_schema_input_type=str | SpoolPlace)]
+"""A spool, or just its URL."""

@@ -11,7 +11,7 @@ from penstock.model import Guarantee
 from penstock.secret import remember_options
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
 from penstock.spec.complaint import Complaint, KeyPath, refuse
-from penstock.spec.kept import Checkpoint, LedgerPlace, ShortCheckpoint, ShortLedger
+from penstock.spec.kept import Checkpoint, LedgerPlace, ShortCheckpoint, ShortLedger, ShortSpool, SpoolPlace
 from penstock.spec.name import Name, ViewName
 from penstock.spec.place import Directory
 from penstock.spec.settings import Settings
@@ -39,8 +39,8 @@ def _ledger(values: dict[str, Any]) -> LedgerPlace:
     return LedgerPlace(url=f"sqlite:///{_below(values, 'ledger.db')}")
 
 
-def _spool(values: dict[str, Any]) -> str:
-    return _below(values, "spool")
+def _spool(values: dict[str, Any]) -> SpoolPlace:
+    return SpoolPlace(url=_below(values, "spool"))
 
 
 class Spark(Settings):
@@ -85,15 +85,16 @@ class DeliverySettings(Settings):
         description="The ledger: a SQLite file (`sqlite:///path`), a directory or a URL of a store; or a mapping as below.",
         json_schema_extra={"x-default": "sqlite:///<home>/ledger.db"},
     )
-    spool: Directory = Field(
+    spool: ShortSpool = Field(
         default_factory=_spool,
-        description="Directory for batches of sinks that cannot hold data invisibly; shared storage if executors are elsewhere.",
+        description="Where batches wait for sinks that cannot hold data invisibly: a directory, shared storage if executors are "
+        "elsewhere, or a URL of a store; or a mapping as below.",
         json_schema_extra={"x-default": "<home>/spool"},
     )
 
     @model_validator(mode="after")
     def _places_do_not_overlap(self) -> Self:
-        own = {"checkpoint": self.checkpoint.url, "ledger": self.ledger.url, "spool": self.spool}
+        own = {"checkpoint": self.checkpoint.url, "ledger": self.ledger.url, "spool": self.spool.url}
         _refuse_all(place_complaints(self.sinks, own))
         return self
 

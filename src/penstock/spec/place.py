@@ -119,6 +119,10 @@ def _checkpoint_url(value: str, info: ValidationInfo) -> str:
     return value.rstrip("/")  # else as it is: Spark tells s3:// and s3a:// apart
 
 
+def _spool_url(value: str, info: ValidationInfo) -> str:
+    return _blob_url(value) if is_blob(value) else _directory(value, info, also=_STORES)
+
+
 def _sqlite_url(value: str, info: ValidationInfo) -> str:
     if not value.startswith(_SQLITE) or not value[len(_SQLITE) :].strip("/"):
         raise wrong(
@@ -196,6 +200,9 @@ CheckpointUrl = Annotated[str, _TEXT, AfterValidator(_checkpoint_url), _kind("./
 
 LedgerUrl = Annotated[str, _TEXT, AfterValidator(_ledger), _kind("sqlite:///state/flights/ledger.db")]
 """Where the ledger is: an absolute `sqlite:////path`, an absolute directory, or a URL of a store."""
+
+SpoolUrl = Annotated[str, _TEXT, AfterValidator(_spool_url), _kind("./state/flights/spool")]
+"""Where the spool is: an absolute directory, or a URL of a store."""
 
 SourcePath = Annotated[str, _TEXT, AfterValidator(_source_path), _kind("./incoming")]
 """What Spark reads: an absolute path or any URL that Spark understands; wildcards are allowed."""

@@ -18,7 +18,7 @@ from penstock.sink.mysql.names import require_table_name
 from penstock.sink.mysql.preparation import content_of, prepare_table, require_admitted
 from penstock.sink.mysql.shape import require_fit, shape_of, statements_of
 from penstock.sink.mysql.trouble import reason_of
-from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool
+from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.target import BY_KEY, Target, require_write
@@ -46,7 +46,7 @@ class MysqlSink(ServerSink[Connection]):
         name: SinkName,
         url: str,
         table: str,
-        spool: str,
+        spool: "SpoolRoot | str",
         write: str = "append",
         key: Sequence[str] = (),
         create: bool = True,
@@ -69,7 +69,7 @@ class MysqlSink(ServerSink[Connection]):
         how = self._target.write + (f" by {', '.join(self._target.key)}" if self._target.key else "")
         return {
             "stage": f"inline in the decision up to {self._spool.inline_limit_bytes} bytes a task, "
-            f"else Arrow files in {self._spool.root}",
+            f"else Arrow files in {self._spool.root.url}",
             "publish": "one transaction on one connection: LOAD DATA LOCAL, or INSERT where the server has local_infile off, "
             f"into a temporary table, rows ({how}) and marker into table {self._target.table} of {self._database.place}",
         }

@@ -31,7 +31,7 @@ from penstock.sink.postgres.names import split_name
 from penstock.sink.postgres.preparation import content_of, prepare_table, require_admitted
 from penstock.sink.postgres.shape import require_fit, shape_of, statements_of
 from penstock.sink.postgres.trouble import reason_of
-from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolStager
+from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.table.conflict import Conflict
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.publication import Moved, apply
@@ -67,7 +67,7 @@ class PostgresSink(TableSink):
         name: SinkName,
         url: str,
         table: str,
-        spool: str,
+        spool: "SpoolRoot | str",
         write: str = "append",
         key: Sequence[str] = (),
         create: bool = True,
@@ -90,7 +90,7 @@ class PostgresSink(TableSink):
         how = self._target.write + (f" by {', '.join(self._target.key)}" if self._target.key else "")
         return {
             "stage": f"inline in the decision up to {self._spool.inline_limit_bytes} bytes a task, "
-            f"else Arrow files in {self._spool.root}",
+            f"else Arrow files in {self._spool.root.url}",
             "publish": f"one transaction on one connection: binary COPY into a temporary table, rows ({how}) and marker into "
             f"table {self._target.table} of {self._database.place}",
         }

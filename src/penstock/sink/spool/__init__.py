@@ -2,14 +2,16 @@
 
 A task attempt writes its rows into one **piece**: an Arrow stream with compressed buffers, preceded by one line of JSON that
 names the format, its version and the attempt. A small piece travels **inline** in its `Staged` message, and nothing is written
-to disk. A larger one becomes a file `<spool>/<pipeline>/<sink>/<attempt>.arrow`; file and directory are synced before the attempt
-reports it. The SHA-256 of all bytes stands in `Staged.ref` and is verified before the first row is read back. The decision
-freezes the pieces, so publishing again sends identical rows in identical order: pieces as decided, rows as written.
+to disk. A larger one becomes a file `<spool>/<pipeline>/<sink>/<attempt>.arrow`, synced with its directory, or an object of
+that name on a store, seen there, before the attempt reports it. The SHA-256 of all bytes stands in `Staged.ref` and is verified
+before the first row is read back. The decision freezes the pieces, so publishing again sends identical rows in identical order:
+pieces as decided, rows as written.
 
 A file is removed by its sink after the rows are durable in the target, or by the sweep when its attempt can never be decided.
 """
 
+from penstock.sink.spool.root import SpoolRoot
 from penstock.sink.spool.spool import Spool
 from penstock.sink.spool.writer import INLINE_LIMIT_BYTES, RowCheck, SpoolStager
 
-__all__ = ["INLINE_LIMIT_BYTES", "RowCheck", "Spool", "SpoolStager"]
+__all__ = ["INLINE_LIMIT_BYTES", "RowCheck", "Spool", "SpoolRoot", "SpoolStager"]

@@ -1,12 +1,12 @@
 """Where the pieces of one sink lie, and the proof that driver and executors mean the same place.
 
-The driver puts an empty file `<nonce>.id` into the directory and tells its name to the tasks. A task that does not see it is on
-a machine where the spool is not mounted: what it wrote there would be decided and could never be published, so it fails instead.
+The driver puts an empty file `<nonce>.id` there and tells its name to the tasks. A task that does not see it writes somewhere
+else: what it wrote would be decided and could never be published, so it fails instead.
 """
 
-import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import BinaryIO, Protocol
 from urllib.parse import quote
 
 from penstock.diskreason import trouble_of
@@ -14,67 +14,126 @@ from penstock.errors import Failed, StageFailed
 from penstock.faults import FaultPoint
 from penstock.model import PipelineName, SinkName, new_nonce
 
-CLAIM = FaultPoint("spool.claim", "The driver creates the spool directory of a sink and its identity.")
+CLAIM = FaultPoint("spool.claim", "The driver creates the spool of a sink and its identity.")
 
-_ID_SUFFIX = ".id"
+ID_SUFFIX = ".id"
 
 
-def directory_of(root: str, pipeline: PipelineName, sink: SinkName) -> Path:
-    """`<root>/<pipeline>/<sink>`, with characters escaped that could leave it."""
-    return Path(root) / _segment(pipeline) / _segment(sink)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spooled:
+    """What lies in a spool: a file, or what a task left of one, then with the place's own name for that in `upload`."""
+
+    name: str
+    size_bytes: int | None = None
+    upload: str | None = None
+
+
+class PieceFile(Protocol):
+    """A piece while a task writes it; used by one thread. Raises OSError, or what a store raises."""
+
+    def write(self, data: bytes, /) -> object:
+        """Append bytes."""
+        ...
+
+    def flush(self) -> None:
+        """Push what was written towards the place, as far as that makes sense there."""
+        ...
+
+    def finish(self) -> None:
+        """Make it durable under its name."""
+        ...
+
+    def drop(self) -> None:
+        """Stop writing; what is there is left to the sweep."""
+        ...
+
+
+class Place(Protocol):
+    """The area of one sink of one pipeline. Picklable, for the tasks. Raises OSError, or what a store raises."""
+
+    @property
+    def where(self) -> str:
+        """For people: no secrets in it."""
+        ...
+
+    @property
+    def sharing(self) -> str:
+        """What to do where driver and tasks do not mean the same place."""
+        ...
+
+    def identities(self) -> Sequence[str]:
+        """The names of identities that are there; creates the place durably if it is missing."""
+        ...
+
+    def identify(self, name: str) -> None:
+        """Create an empty file `name`, durably."""
+        ...
+
+    def holds(self, name: str) -> bool:
+        """Whether there is a file `name`."""
+        ...
+
+    def create(self, name: str) -> PieceFile:
+        """Begin a file; FileExistsError at its end at the latest if there is one."""
+        ...
+
+    def open(self, name: str) -> BinaryIO:
+        """A finished file, seekable. Raises FileNotFoundError."""
+        ...
+
+    def spooled(self) -> Iterator[Spooled]:
+        """All that lies there; nothing if there is no such place."""
+        ...
+
+    def remove(self, spooled: Spooled) -> None:
+        """Remove it; fine if it is gone."""
+        ...
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """As `Requesting.requests_sent`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A place as its driver claimed it; picklable, for the tasks."""
+
+    place: Place
+    identity: str
+
+    def require_shared(self) -> None:
+        """Raise StageFailed unless this process sees the place that the driver claimed."""
+        if not self.place.holds(self.identity):
+            raise StageFailed(
+                f"The spool {self.place.where} on this machine is not the one the driver uses: {self.identity} is missing in it.",
+                remedy=self.place.sharing,
+            )
+
+
+def claim(place: Place) -> Claimed:
+    """Create the place durably if it is missing and give its identity. Raises Failed, or what a store raises."""
+    try:
+        with CLAIM.around(error=OSError, lost=OSError):
+            identity = min(place.identities(), default=None) or _identified(place)
+    except OSError as cause:
+        trouble = trouble_of(cause)
+        raise Failed(
+            f"The spool directory {place.where} cannot be created or read: {trouble.reason}.",
+            remedy=f"{trouble.advice}, for the driver and the executors, or change `spool:`; then start again.",
+        ) from cause
+    return Claimed(place=place, identity=identity)
+
+
+def segments(pipeline: PipelineName, sink: SinkName) -> tuple[str, str]:
+    """The names of the folders below the root, with characters escaped that could leave it."""
+    return _segment(pipeline), _segment(sink)
 
 
 def _segment(name: str) -> str:
     return quote(name, safe=" ").replace(".", "%2E") if name.startswith(".") else quote(name, safe=" ")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A spool directory as its driver claimed it; picklable, for the tasks."""
-
-    directory: str
-    identity: str
-
-    def require_shared(self) -> None:
-        """Raise StageFailed unless this process sees the directory that the driver claimed."""
-        if not Path(self.directory, self.identity).exists():
-            raise StageFailed(
-                f"The spool {self.directory} on this machine is not the one the driver uses: {self.identity} is missing in it.",
-                remedy="Put `spool:` on storage that is mounted at the same path on the driver and on every executor.",
-            )
-
-
-def claim(directory: Path) -> Place:
-    """Create the directory durably if it is missing and give its identity. Raises Failed."""
-    try:
-        with CLAIM.around(error=OSError, lost=OSError):
-            directory.mkdir(parents=True, exist_ok=True)
-            identity = _identity(directory) or _create_identity(directory)
-    except OSError as cause:
-        trouble = trouble_of(cause)
-        raise Failed(
-            f"The spool directory {directory} cannot be created or read: {trouble.reason}.",
-            remedy=f"{trouble.advice}, for the driver and the executors, or change `spool:`; then start again.",
-        ) from cause
-    return Place(directory=str(directory), identity=identity)
-
-
-def _identity(directory: Path) -> str | None:
-    return min((path.name for path in directory.glob(f"*{_ID_SUFFIX}")), default=None)
-
-
-def _create_identity(directory: Path) -> str:
-    name = new_nonce() + _ID_SUFFIX
-    (directory / name).touch(exist_ok=False)
-    for path in (directory, directory.parent, directory.parent.parent):
-        sync_directory(path)
+def _identified(place: Place) -> str:
+    name = new_nonce() + ID_SUFFIX
+    place.identify(name)
     return name
-
-
-def sync_directory(path: "str | Path") -> None:
-    """Make the names in a directory durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

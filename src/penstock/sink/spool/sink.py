@@ -1,13 +1,13 @@
-"""What all sinks have in common that stage through the spool: a name, one place to write to, and no route."""
+"""What all sinks have in common that stage through the spool: a name, one place, no route, and the spool."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from penstock.model import ONLY_ACCOUNT, AccountName, SinkName
+from penstock.model import ONLY_ACCOUNT, AccountName, Finding, PipelineName, SinkName, Waiting
 from penstock.sink.spool.spool import Spool
 
 
 class SpooledSink:
-    """The common part of a `Sink` over one spool."""
+    """The common part of a `Sink` over one spool: `Telling` and `Requesting` for it."""
 
     def __init__(self, *, name: SinkName, spool: Spool) -> None:
         self._name, self._spool = name, spool
@@ -26,3 +26,15 @@ class SpooledSink:
     def accounts(self) -> Sequence[AccountName]:
         """The only one."""
         return [ONLY_ACCOUNT]
+
+    def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:  # noqa: ARG002 - there is one
+        """What the spool holds."""
+        return self._spool.waiting(pipeline)
+
+    def lifecycle(self) -> Sequence[Finding]:
+        """Nothing: targets keep everything, and the spool is looked at once for all sinks."""
+        return []
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """To the spool's store."""
+        return self._spool.root.requests_sent()

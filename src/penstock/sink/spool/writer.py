@@ -1,20 +1,21 @@
 """The task side of the spool: rows of one attempt become one piece, inline or in a file."""
 
 import hashlib
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from penstock.blob.upload import staging
 from penstock.codec import encode_document
 from penstock.diskreason import trouble_of
 from penstock.errors import StageFailed
 from penstock.faults import FaultPoint
 from penstock.model import ONLY_ACCOUNT, Attempt, SinkName, Staged, Totals
 from penstock.rowhash import digest
-from penstock.sink.spool.place import Place, sync_directory
+from penstock.sink.spool.place import Claimed, PieceFile
 
 WRITE = FaultPoint("spool.write", "A task writes bytes of a spool piece.", tears=True)
 SYNC = FaultPoint("spool.sync", "A task makes a spool piece and its name durable.")
@@ -39,13 +40,17 @@ class SpoolStager:
     """The recipe for spool writers. `check` refuses, before anything is decided, what the sink could never publish."""
 
     sink: SinkName
-    place: Place
+    claimed: Claimed
     check: RowCheck = _accept
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
 
     def open(self, attempt: Attempt, schema: "pa.Schema") -> "SpoolWriter":
         """A writer for the rows of `attempt`."""
         return SpoolWriter(self, attempt, schema)
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """As `Requesting.requests_sent`."""
+        return self.claimed.place.requests_sent()
 
 
 class SpoolWriter:
@@ -64,10 +69,8 @@ class SpoolWriter:
         if rows.num_rows == 0:
             return
         self._stager.check(rows)
-        try:
+        with self._told():
             self._open_stream().write_batch(self._conform(rows))
-        except OSError as cause:
-            raise self._failed(cause) from cause
         self._rows += rows.num_rows
         self._digest += digest(hashes)
 
@@ -75,11 +78,9 @@ class SpoolWriter:
         """Make the piece durable and say what it is; no rows, no piece. Raises StageFailed."""
         if self._target is None:
             return []
-        try:
+        with self._told():
             self._stream.close()
             inline = self._target.finish()
-        except OSError as cause:
-            raise self._failed(cause) from cause
         size_bytes = self._target.size_bytes
         return [
             Staged(
@@ -116,12 +117,18 @@ class SpoolWriter:
             )
         return pa.RecordBatch.from_arrays(rows.columns, schema=self._schema)
 
-    def _failed(self, cause: OSError) -> StageFailed:
-        place, trouble = self._stager.place.directory, trouble_of(cause)
-        return StageFailed(
-            f"The spool piece {self._name} of sink {self._stager.sink!r} cannot be written to {place}: {trouble.reason}.",
-            remedy=f"{trouble.advice} and start again: nothing of the batch was decided.",
-        )
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            with staging():
+                yield
+        except OSError as cause:
+            trouble = trouble_of(cause)
+            raise StageFailed(
+                f"The spool piece {self._name} of sink {self._stager.sink!r} cannot be written to "
+                f"{self._stager.claimed.place.where}: {trouble.reason}.",
+                remedy=f"{trouble.advice} and start again: nothing of the batch was decided.",
+            ) from cause
 
 
 class _Target:
@@ -130,10 +137,9 @@ class _Target:
     closed = False
 
     def __init__(self, stager: SpoolStager, name: str) -> None:
-        self._place, self._limit_bytes = stager.place, stager.inline_limit_bytes
-        self._path = os.path.join(stager.place.directory, name)
+        self._claimed, self._limit_bytes, self._name = stager.claimed, stager.inline_limit_bytes, name
         self._memory = bytearray()
-        self._file: BinaryIO | None = None
+        self._file: PieceFile | None = None
         self._hash = hashlib.sha256()
         self.size_bytes = 0
 
@@ -162,24 +168,21 @@ class _Target:
         if self._file is None:
             return bytes(self._memory)
         with SYNC.around(error=OSError, lost=OSError):
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            sync_directory(self._place.directory)
-        self._file.close()
+            self._file.finish()
         return None
 
     def drop(self) -> None:
-        """Close the file as it is."""
+        """Stop writing the file."""
         if self._file is not None:
-            self._file.close()
+            self._file.drop()
 
     def _spill(self) -> None:
-        self._place.require_shared()
-        self._file = open(self._path, "xb")  # noqa: SIM115 - finish or drop closes it
+        self._claimed.require_shared()
+        self._file = self._claimed.place.create(self._name)
         data, self._memory = bytes(self._memory), bytearray()
         self._write_file(self._file, data)
 
-    def _write_file(self, file: BinaryIO, data: bytes) -> None:
+    def _write_file(self, file: PieceFile, data: bytes) -> None:
         with WRITE.around(error=OSError, lost=OSError):
             WRITE.write(file, data)
 

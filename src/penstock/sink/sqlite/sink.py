@@ -23,7 +23,7 @@ from penstock.model import (
     SweepCut,
     Totals,
 )
-from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolStager
+from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.admission import Admission
 from penstock.sink.sqlite.database import BUSY_TIMEOUT_S, Database, broken_disk, seen_by
@@ -62,7 +62,7 @@ class SqliteSink(TableSink):
         name: SinkName,
         path: "str | os.PathLike[str]",
         table: str,
-        spool: str,
+        spool: "SpoolRoot | str",
         write: str = "append",
         key: Sequence[str] = (),
         create: bool = True,
@@ -88,7 +88,7 @@ class SqliteSink(TableSink):
         how = self._target.write + (f" by {', '.join(self._target.key)}" if self._target.key else "")
         limit, table = self._spool.inline_limit_bytes, f"table {self._target.table} of {self._database.path}"
         return {
-            "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._spool.root}",
+            "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._spool.root.url}",
             "publish": f"one transaction: rows ({how}) and marker into {table}; the ledger's own if it is in the same file",
         }
 

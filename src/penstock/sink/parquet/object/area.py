@@ -8,6 +8,7 @@ from itertools import islice
 from typing import BinaryIO
 
 from penstock.blob import BlobStore, Found, Pending, expiry_finding
+from penstock.blob.check import StoreCheck, check_store
 from penstock.blob.ranged import open_object
 from penstock.codec import decode_marker, encode_marker
 from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
@@ -15,7 +16,6 @@ from penstock.faults import FaultPoint
 from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut, Waiting
 from penstock.sink.parquet.account import PieceState, StoredFile
 from penstock.sink.parquet.layout import attempt_of, is_hidden, is_owned
-from penstock.sink.parquet.object.check import StoreCheck, check_store
 from penstock.sink.parquet.object.layout import mark_key, tag_of
 from penstock.sink.parquet.object.upload import ObjectUploads
 from penstock.sink.parquet.side_by_side import side_by_side
@@ -112,13 +112,13 @@ class ObjectArea:
 
     def check(self) -> Sequence[Finding]:
         """Whether the account can be written, read, listed and deleted from; if so, also whether it keeps what it must."""
-        reached = check_store(self.store, folder=self.folder)
+        reached = check_store(self.store, subject=self._subject, folder=self.folder)
         return [reached, *self.lifecycle()] if reached.ok else [reached]
 
     @contextmanager
     def task_check(self) -> Iterator[StoreCheck]:
         """The same as the driver's, with a store that is opened there."""
-        yield StoreCheck(url=self.store.url, reopen=self.reopen, folder=self.folder)
+        yield StoreCheck(subject=self._subject, reopen=self.reopen, folder=self.folder)
 
     def lifecycle(self) -> Sequence[Finding]:
         """What the store would delete by itself while a decision waits."""
@@ -128,6 +128,10 @@ class ObjectArea:
         """Uploads of this sink, and marks left aside."""
         for pending, attempt in self._pending():
             yield Waiting(name=f"{self.store.url}/{pending.key}", attempt=attempt, size_bytes=pending.size_bytes)
+
+    @property
+    def _subject(self) -> str:
+        return f"account {self.store.url}"
 
     def _newest_marker(self) -> Marker | None:
         with READ_MARK.around():

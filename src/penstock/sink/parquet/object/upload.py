@@ -1,24 +1,14 @@
 """The task side of an account on an object store: parts go up while the file is being written."""
 
-import os
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 
 from penstock.blob import BlobStore
 from penstock.blob.counting import requests_to
-from penstock.errors import Failed, PenstockError, StageFailed
-from penstock.faults import FaultPoint
-from penstock.model import Json
+from penstock.blob.upload import PartedUpload, staging
 from penstock.sink.parquet.account import Finished
 from penstock.sink.parquet.allowance import Allowance
 from penstock.sink.parquet.object.layout import tag_of
-
-BEGIN = FaultPoint("object.stage.begin", "A task begins an upload.")
-PART = FaultPoint("object.stage.part", "A task uploads one part of a file.")
-
-_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +36,7 @@ class ObjectUpload:
         self._store, self._name, self._allowance = store, name, allowance
         self.size_bytes = 0
         self._held = bytearray()
-        self._upload: str | None = None
-        self._parts: list[Future[str]] = []
+        self._upload = PartedUpload(store, name, tag=tag_of(name))
         self._abandoned = False
 
     @property
@@ -74,56 +63,21 @@ class ObjectUpload:
         """
         if self._abandoned:
             raise AssertionError(f"{self._name} was abandoned")
-        if self._upload is None and self._store.dates_requests and self._allowance.take(len(self._held)):
+        if self._upload.name is None and self._store.dates_requests and self._allowance.take(len(self._held)):
             return Finished(inline=bytes(self._held))
         if self._held:
             self._send()
-        parts: list[Json] = [_answer(part) for part in self._parts]
-        return Finished(ref=self._ref(parts))
+        with staging():
+            return Finished(ref={"upload": self._upload.name, "parts": [*self._upload.parts()]})
 
     def abandon(self) -> None:
         """Leave the upload to the sweep: a part may be under way."""
         self._abandoned = True
         self._held.clear()
-        for part in self._parts:
-            part.cancel()
-
-    def _ref(self, parts: list[Json]) -> Mapping[str, Json]:
-        return {"upload": self._upload, "parts": parts}
+        self._upload.abandon()
 
     def _send(self) -> None:
         data = bytes(self._held)
         self._held.clear()
-        if self._upload is None:
-            self._upload = self._begin()
-        if len(self._parts) >= self._store.parts_at_once:
-            _answer(self._parts[-self._store.parts_at_once])
-        self._parts.append(_pool(os.getpid()).submit(self._put_part, self._upload, len(self._parts), data))
-
-    def _begin(self) -> str:
-        try:
-            with BEGIN.around():
-                return self._store.begin(self._name, tag=tag_of(self._name))
-        except PenstockError as trouble:
-            raise _failed(trouble) from trouble
-
-    def _put_part(self, upload: str, number: int, data: bytes) -> str:
-        with PART.around():
-            return self._store.put_part(self._name, upload, number, data)
-
-
-def _answer(part: "Future[str]") -> str:
-    try:
-        return part.result()
-    except PenstockError as trouble:
-        raise _failed(trouble) from trouble
-
-
-def _failed(trouble: PenstockError) -> StageFailed:
-    remedy = trouble.remedy if isinstance(trouble, Failed) else "Start again: nothing of the batch was decided."
-    return StageFailed(f"Staging failed. {trouble.message}", remedy=remedy)
-
-
-@cache
-def _pool(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked child must not use its parent's threads
-    return ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-upload")
+        with staging():
+            self._upload.send(data)

@@ -1,9 +1,9 @@
-"""What `penstock check` finds out about an account on an object store, leaving nothing behind."""
+"""What `penstock check` finds out about a store, leaving nothing behind."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from penstock.blob import BlobStore
+from penstock.blob.store import BlobStore
 from penstock.errors import DependencyMissing, PenstockError
 from penstock.model import Finding, new_nonce
 
@@ -12,21 +12,21 @@ from penstock.model import Finding, new_nonce
 class StoreCheck:
     """The check as a task makes it: opening the store, for which a library may be missing there, is part of it."""
 
-    url: str
+    subject: str
     reopen: Callable[[], BlobStore] = field(repr=False)
     folder: str
 
     def findings(self) -> Sequence[Finding]:
         """As `TaskCheck.findings`."""
         try:
-            return [check_store(self.reopen(), folder=self.folder)]
+            return [check_store(self.reopen(), subject=self.subject, folder=self.folder)]
         except DependencyMissing as missing:
-            return [Finding(subject=f"account {self.url}", ok=False, message=str(missing))]
+            return [Finding(subject=self.subject, ok=False, message=str(missing))]
 
 
-def check_store(store: BlobStore, *, folder: str) -> Finding:
+def check_store(store: BlobStore, *, subject: str, folder: str) -> Finding:
     """Whether objects can be written, created once, listed, read and deleted in a scratch folder."""
-    subject, key = f"account {store.url}", f"{folder}check/{new_nonce()}"
+    key = f"{folder}check/{new_nonce()}"
     try:
         wrong = _tried(store, key)
     except PenstockError as trouble:

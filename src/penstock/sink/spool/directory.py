@@ -1,0 +1,102 @@
+"""A spool in a directory: on this machine, or mounted at the same path on the driver and on every executor."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from penstock.sink.spool.place import ID_SUFFIX, Spooled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryPlace:
+    """The files of one sink."""
+
+    directory: str
+
+    @property
+    def where(self) -> str:
+        """The directory."""
+        return self.directory
+
+    @property
+    def sharing(self) -> str:
+        """A mount."""
+        return "Put `spool:` on storage that is mounted at the same path on the driver and on every executor."
+
+    def identities(self) -> Sequence[str]:
+        """As `Place.identities`."""
+        Path(self.directory).mkdir(parents=True, exist_ok=True)
+        return [path.name for path in Path(self.directory).glob(f"*{ID_SUFFIX}")]
+
+    def identify(self, name: str) -> None:
+        """As `Place.identify`."""
+        path = Path(self.directory, name)
+        path.touch(exist_ok=False)
+        for directory in list(path.parents)[:3]:
+            _sync(directory)
+
+    def holds(self, name: str) -> bool:
+        """As `Place.holds`."""
+        return Path(self.directory, name).exists()
+
+    def create(self, name: str) -> "DirectoryFile":
+        """As `Place.create`."""
+        return DirectoryFile(self.directory, name)
+
+    def open(self, name: str) -> BinaryIO:
+        """As `Place.open`."""
+        return open(os.path.join(self.directory, name), "rb")
+
+    def spooled(self) -> Iterator[Spooled]:
+        """As `Place.spooled`."""
+        directory = Path(self.directory)
+        for path in sorted(directory.iterdir()) if directory.exists() else ():
+            with suppress(FileNotFoundError):  # discarded meanwhile
+                yield Spooled(name=path.name, size_bytes=path.stat().st_size)
+
+    def remove(self, spooled: Spooled) -> None:
+        """As `Place.remove`."""
+        Path(self.directory, spooled.name).unlink(missing_ok=True)
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """Nobody bills them."""
+        return {}
+
+
+class DirectoryFile:
+    """As `PieceFile`."""
+
+    def __init__(self, directory: str, name: str) -> None:
+        self._directory = directory
+        self._file = open(os.path.join(directory, name), "xb")  # noqa: SIM115 - finish or drop closes it
+
+    def write(self, data: bytes) -> int:
+        """As `PieceFile.write`."""
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        """To the operating system."""
+        self._file.flush()
+
+    def finish(self) -> None:
+        """As `PieceFile.finish`: file and name are on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        _sync(self._directory)
+        self._file.close()
+
+    def drop(self) -> None:
+        """As `PieceFile.drop`."""
+        self._file.close()
+
+
+def _sync(path: "str | Path") -> None:
+    """Make the names in a directory durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,137 @@
+"""A spool on an object store or HDFS: each piece is one object, which appears when its attempt has written all of it."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+from penstock.blob import BlobStore, Pending
+from penstock.blob.counting import requests_to
+from penstock.blob.ranged import open_object
+from penstock.blob.upload import PartedUpload
+from penstock.errors import OutcomeUnknown
+from penstock.sink.spool.place import ID_SUFFIX, Spooled
+
+_CHUNK_BYTES = 8 << 20
+_IN_MEMORY_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectPlace:
+    """The objects of one sink: those below `folder`, which ends with a slash."""
+
+    store: BlobStore
+    folder: str
+
+    @property
+    def where(self) -> str:
+        """The URL of the folder."""
+        return f"{self.store.url}/{self.folder}".rstrip("/")
+
+    @property
+    def sharing(self) -> str:
+        """The same settings."""
+        return "Let tasks reach the same store as the driver: with the same endpoint, and the same account."
+
+    def identities(self) -> Sequence[str]:
+        """As `Place.identities`."""
+        return [spooled.name for spooled in self._objects() if spooled.name.endswith(ID_SUFFIX)]
+
+    def identify(self, name: str) -> None:
+        """As `Place.identify`."""
+        self.store.put(self.folder + name, b"", tag=name)
+
+    def holds(self, name: str) -> bool:
+        """As `Place.holds`."""
+        return self.store.look(self.folder + name) is not None
+
+    def create(self, name: str) -> "ObjectFile":
+        """As `Place.create`."""
+        return ObjectFile(self.store, self.folder + name)
+
+    def open(self, name: str) -> BinaryIO:
+        """As `Place.open`: fetched once, for it is read twice, into memory while it is small."""
+        local = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - the caller closes it
+        try:
+            with open_object(self.store, self.folder + name) as remote:
+                shutil.copyfileobj(remote, local, _CHUNK_BYTES)
+            local.seek(0)
+        except BaseException:
+            local.close()
+            raise
+        return cast("BinaryIO", local)
+
+    def spooled(self) -> Iterator[Spooled]:
+        """As `Place.spooled`."""
+        yield from self._objects()
+        for pending in self.store.pending(self.folder):
+            yield Spooled(name=pending.key.removeprefix(self.folder), size_bytes=pending.size_bytes, upload=pending.upload)
+
+    def remove(self, spooled: Spooled) -> None:
+        """As `Place.remove`."""
+        key = self.folder + spooled.name
+        if spooled.upload is None:
+            self.store.delete(key)
+        else:
+            self.store.discard(Pending(key=key, upload=spooled.upload))
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """To the store."""
+        return {self.store.url: requests_to(self.store.url)}
+
+    def _objects(self) -> Iterator[Spooled]:
+        for found in self.store.list(self.folder):
+            yield Spooled(name=found.key.removeprefix(self.folder), size_bytes=found.size_bytes)
+
+
+class ObjectFile:
+    """As `PieceFile`: one put of what is small, parts of what is large. Another attempt's object is never in its way."""
+
+    def __init__(self, store: BlobStore, key: str) -> None:
+        self._store, self._key = store, key
+        self._tag = key.rpartition("/")[2]
+        self._upload = PartedUpload(store, key, tag=self._tag)
+        self._held = bytearray()
+        self._size_bytes = 0
+
+    def write(self, data: bytes) -> int:
+        """As `PieceFile.write`; waits where the store is slower."""
+        self._held += data
+        self._size_bytes += len(data)
+        if len(self._held) >= self._store.part_bytes:
+            self._send()
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing: a part is sent when it is whole."""
+
+    def finish(self) -> None:
+        """As `PieceFile.finish`: seen to be there, however its writing was answered."""
+        with suppress(OutcomeUnknown):
+            self._place()
+        found = self._store.look(self._key)
+        if found is None or (found.size_bytes, found.tag) != (self._size_bytes, self._tag):
+            raise OutcomeUnknown(
+                f"{self._store.url}/{self._key} was written with {self._size_bytes} bytes, but what is there is {found}.",
+                remedy="Start again.",
+            )
+
+    def drop(self) -> None:
+        """As `PieceFile.drop`."""
+        self._held.clear()
+        self._upload.abandon()
+
+    def _place(self) -> None:
+        if self._upload.name is None:
+            self._store.put(self._key, bytes(self._held), tag=self._tag)
+            return
+        if self._held:
+            self._send()
+        self._store.complete(self._key, self._upload.name, self._upload.parts(), tag=self._tag)
+
+    def _send(self) -> None:
+        data = bytes(self._held)
+        self._held.clear()
+        self._upload.send(data)

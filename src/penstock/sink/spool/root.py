@@ -1,0 +1,74 @@
+"""From the pipeline file's `spool:` to the place of one sink, and what can be said of the root itself."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.blob import BlobStore, open_store
+from penstock.blob.check import StoreCheck, check_store
+from penstock.blob.counting import requests_to
+from penstock.blob.expiry import waiting_finding
+from penstock.bloburl import is_blob
+from penstock.model import Finding, PipelineName, SinkName
+from penstock.protocols import TaskCheck
+from penstock.sink.spool.directory import DirectoryPlace
+from penstock.sink.spool.objects import ObjectPlace
+from penstock.sink.spool.place import Place, segments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolRoot:
+    """A directory, or a URL of a store with its `options`. What a sink gets as `spool` and gives to its `Spool`.
+
+    Methods raise Usage and DependencyMissing where there is no such store, or no library for it.
+    """
+
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def place_of(self, pipeline: PipelineName, sink: SinkName) -> Place:
+        """The area of one sink; nothing is connected or created yet."""
+        folders = segments(pipeline, sink)
+        if not is_blob(self.url):
+            return DirectoryPlace(directory=os.path.join(self.url, *folders))
+        return ObjectPlace(store=self.store(), folder="/".join((*folders, "")))
+
+    def store(self) -> BlobStore:
+        """What the URL names."""
+        return open_store(self.url, options=self.options)
+
+    def check(self) -> Sequence[Finding]:
+        """Whether a store can be used as it must be, leaving nothing behind. A directory tells at the start."""
+        if not is_blob(self.url):
+            return []
+        reached = check_store(self.store(), subject=self._subject, folder="")
+        return [reached, *self.lifecycle()] if reached.ok else [reached]
+
+    def lifecycle(self) -> Sequence[Finding]:
+        """Whether a store deletes pieces before an outage ends. A directory keeps everything."""
+        return [waiting_finding(self.store())] if is_blob(self.url) else []
+
+    def task_checks(self) -> Sequence[TaskCheck]:
+        """The same looks for tasks to take. Whether a directory is the driver's they see at the first batch."""
+        return [StoreCheck(subject=self._subject, reopen=self.store, folder="")] if is_blob(self.url) else []
+
+    def requests_sent(self) -> Mapping[str, int]:
+        """As `Requesting.requests_sent`."""
+        if not is_blob(self.url):
+            return {}
+        url = self.store().url
+        return {url: requests_to(url)}
+
+    @property
+    def _subject(self) -> str:
+        return f"spool {self.url}"
+
+
+def root_at(place: "SpoolRoot | str | os.PathLike[str]") -> SpoolRoot:
+    """The root that a path or a URL names; a path is made absolute."""
+    if isinstance(place, SpoolRoot):
+        return place
+    text = os.fspath(place)
+    return SpoolRoot(url=text if is_blob(text) else str(Path(text).absolute()))
