@@ -144,3 +144,7 @@ class DependencyMissing(Failed):
 
 class PositionTaken(Exception):
     """The ledger holds an entry at that position already; the caller reads it."""
+
+
+class Conflict(Exception):
+    """Another transaction was in the way, and the database rolled this one back: it is run again at once."""

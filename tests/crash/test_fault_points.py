@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import psycopg
+import pymysql
 import pytest
 from pyspark.sql import SparkSession
 
@@ -61,8 +64,8 @@ class Variant:
     """A pipeline that reaches `points`. `at`: occurrences that are worth a try where the first is not the only one.
 
     By default the pieces of a task are too large to travel in the decision. `stores`: accounts that are in one, and its kind.
-    `spool`: the kind of store that it is in. `postgres`: every row goes into a table there, too; `ledger_too`: and the ledger is
-    in the same database.
+    `spool`: the kind of store that it is in. `database`: every row goes into a table of such a database, too; `ledger_too`: and
+    the ledger is in the same one.
     """
 
     points: tuple[str, ...]
@@ -74,7 +77,7 @@ class Variant:
     at: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     stores: Mapping[str, str] = field(default_factory=dict)
     spool: str = ""
-    postgres: bool = False
+    database: str = ""
     ledger_too: bool = False
 
 
@@ -163,7 +166,12 @@ VARIANTS: Mapping[str, Variant] = {
         at=dict.fromkeys(
             ("postgres.begin", "postgres.fence", "postgres.copy", "postgres.move", "postgres.mark", "postgres.commit"), (1, 2)
         ),
-        postgres=True,
+        database="postgres",
+    ),
+    "mysql": Variant(
+        points=tuple(f"mysql.{step}" for step in ("prepare", "begin", "fence", "load", "move", "mark", "commit")),
+        at=dict.fromkeys((f"mysql.{step}" for step in ("begin", "fence", "load", "move", "mark", "commit")), (1, 2)),
+        database="mysql",
     ),
     "riding in postgres": Variant(
         points=(
@@ -174,10 +182,12 @@ VARIANTS: Mapping[str, Variant] = {
             **dict.fromkeys(("ledger.postgres_insert", "ledger.postgres_commit"), (1, 2, 3)),
             **dict.fromkeys(("postgres.fence", "postgres.copy", "postgres.move", "postgres.mark"), (1, 2)),
         },
-        postgres=True,
+        database="postgres",
         ledger_too=True,
     ),
-    "old ledger in postgres": Variant(points=("ledger.postgres_prune",), old_ledger="postgres", postgres=True, ledger_too=True),
+    "old ledger in postgres": Variant(
+        points=("ledger.postgres_prune",), old_ledger="postgres", database="postgres", ledger_too=True
+    ),
     "at least once": Variant(points=("console.print",), rows_per_file=100, changes=(("sinks:\n", SHOWN),)),
 }
 
@@ -242,19 +252,34 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
     assert probe.violations == []
     world.assert_exact()
     if shop is not None:
-        assert_same("postgres", found=rows_of_shop(shop), expected=sum(world.expected.values(), Counter()))
+        assert_same(variant.database, found=rows_of_shop(shop), expected=sum(world.expected.values(), Counter()))
     verified = penstock("verify", str(world.file), "--json")
     assert verified.code == 0, str(verified)
 
 
 def shop_of(variant: Variant) -> str | None:
     """The URL of an empty database."""
-    return str(server("postgres").database(f"faults{next(_numbers)}")) if variant.postgres else None
+    return str(server(variant.database).database(f"faults{next(_numbers)}")) if variant.database else None
 
 
 def rows_of_shop(url: str) -> "Counter[Row]":
-    with psycopg.connect(url) as connection:
-        return Counter(connection.execute("SELECT id, origin, month, payload, amount FROM flights"))
+    with connected(url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT id, origin, month, payload, amount FROM flights")
+        return Counter(cursor.fetchall())
+
+
+def connected(url: str) -> Any:
+    """Another client than the product's settings make."""
+    if url.startswith("postgresql"):
+        return psycopg.connect(url)
+    parts = urlsplit(url)
+    return pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=parts.username,
+        password=unquote(parts.password or ""),
+        database=parts.path[1:],
+    )
 
 
 def world_of(root: Path, variant: Variant, shop: str | None) -> World:
@@ -265,7 +290,7 @@ def world_of(root: Path, variant: Variant, shop: str | None) -> World:
     )
     world.rewrite(*variant.changes)
     if shop is not None:
-        world.rewrite(("sinks:\n", f"sinks:\n  shop: {{type: postgres, url: {json.dumps(shop)}, table: flights}}\n"))
+        world.rewrite(("sinks:\n", f"sinks:\n  shop: {{type: {variant.database}, url: {json.dumps(shop)}, table: flights}}\n"))
         world.rewrite(*(ledger(json.dumps(shop)) if variant.ledger_too else ()))
     if variant.old_ledger:
         write_old_ledger(root / "state", variant.old_ledger, shop)

@@ -1,9 +1,9 @@
 """Real servers of stores and databases: fetched and built by `make servers`, started and stopped by the tests.
 
 A kind of server is a module with `install()`, which raises NotInstalledError where this machine cannot have it, and the context
-manager `running(directory)`, which gives an object with `place(name)`: an empty account; PostgreSQL has `database(name)`.
+manager `running(directory)`, which gives an object with `place(name)`: an empty account, or `database(name)`.
 """
 
-from tests.servers import az, gs, hdfs, postgres, s3
+from tests.servers import az, gs, hdfs, mysql, postgres, s3
 
-KINDS = {"az": az, "gs": gs, "hdfs": hdfs, "postgres": postgres, "s3": s3}
+KINDS = {"az": az, "gs": gs, "hdfs": hdfs, "mysql": mysql, "postgres": postgres, "s3": s3}

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _RESET = struct.pack("ii", 1, 0)
+_COMMITS = (b"COMMIT\0", b"\x03COMMIT")
+"""The statement as a whole, as PostgreSQL's and as MySQL's clients send it."""
 KINDS = ("before", "after")
 """Before COMMIT reaches the server, or after it was done and before its answer reaches the client."""
 
@@ -60,7 +62,7 @@ class Cutter:
 
     def _due(self, data: bytes) -> str:
         with self._lock:
-            if not self._kind or b"COMMIT\0" not in data:
+            if not self._kind or not any(commit in data for commit in _COMMITS):
                 return ""
             kind, self._kind = self._kind, ""
             self.cuts += 1

@@ -1,17 +1,17 @@
 """A cluster of PostgreSQL in a directory of its own, asked for passwords, with fsync, and one role that is no superuser."""
 
 import os
-import pwd
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tests.servers.server import START_S, NotInstalledError, free_port, started
+from tests.servers.system import install_packages, rights_of_a_user
 
 PACKAGE = "postgresql"
 ADMIN, ADMIN_PASSWORD = "postgres", "secret-of-the-administrator"
@@ -24,14 +24,8 @@ _RECOVERY = "recovery_init_sync_method=syncfs"
 
 def install() -> None:
     """Install Debian's package, unless some PostgreSQL is there."""
-    if _binaries() is not None:
-        return
-    apt = shutil.which("apt-get")
-    if apt is None or os.geteuid() != 0:
-        raise NotInstalledError("PostgreSQL is not there: install its server, or run `make servers` as root on Debian")
-    for act in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", PACKAGE]):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run([apt, *act], env=environment, check=True, stdout=subprocess.DEVNULL)
+    if _binaries() is None:
+        install_packages("PostgreSQL", [PACKAGE])
 
 
 def _binaries() -> Path | None:
@@ -48,7 +42,7 @@ class PostgresServer:
 
     def __init__(self, binaries: Path, directory: Path) -> None:
         self._binaries, self._directory, self._data = binaries, directory, directory / "data"
-        self._rights = _rights_of_a_user(directory)
+        self._rights = rights_of_a_user(directory)
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -138,16 +132,6 @@ def _leads_to(link: Path, directory: Path) -> bool:
         return os.readlink(link) == str(directory)
     except OSError:
         return False
-
-
-def _rights_of_a_user(directory: Path) -> Mapping[str, Any]:
-    """Nothing for a plain user; for root, those of another, to whom the directory is given."""
-    if os.geteuid() != 0:
-        return {}
-    user = pwd.getpwnam("nobody")
-    directory.chmod(0o755)
-    os.chown(directory, user.pw_uid, user.pw_gid)
-    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
 @contextmanager

@@ -22,7 +22,7 @@ WHOLE = "in complete mode every batch is the whole result"
 OWN = "Give each a directory of its own."
 LEDGER_AROUND = f"ledger ({{here}}/state) overlaps with checkpoint ({{here}}/state/checkpoint). {OWN}"
 SPOOL_INSIDE = f"spool ({{here}}/state/spool) overlaps with ledger ({{here}}/state). {OWN}"
-TYPES = "This version has the types parquet, postgres, sqlite, console, memory, and python: package.module:Class."
+TYPES = "This version has the types parquet, postgres, mysql, sqlite, console, memory, and python: package.module:Class."
 
 
 def lake(*lines: str) -> str:
@@ -140,9 +140,20 @@ SINK_MISTAKES = [
         "Write s3://bucket/prefix.",
     ),
     (
-        lake("type: mysql", "url: mysql://ann:geheim@host/db"),
-        "f.yaml:7: sinks.lake.type mysql is not supported by this version.",
+        lake("type: redshift", "url: redshift://ann:geheim@host/db"),
+        "f.yaml:7: sinks.lake.type redshift is not supported by this version.",
         TYPES,
+    ),
+    (
+        lake("type: mysql", "url: mysql://ann:geheim@host", "table: t"),
+        "f.yaml:8: sinks.lake.url should be a MySQL URL with a database, found the text 'mysql://ann:***@host'.",
+        "Write mysql://user:password@host:3306/database, the password best as ${VARIABLE}.",
+    ),
+    (
+        lake("type: mysql", "url: mysql://ann:geheim@host/db", "table: t")
+        + "  other:\n    type: mysql\n    url: mariadb://ann:geheim@host/db\n    table: T\n",
+        "f.yaml:13: sinks.other.table (T in mariadb://ann:***@host/db) is also the table of sinks.lake.",
+        "Give each sink a table of its own.",
     ),
     (
         lake("type: postgres", "url: postgresql://ann:geheim@host", "table: t"),

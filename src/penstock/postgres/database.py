@@ -8,9 +8,9 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
-from penstock.errors import Failed, GuaranteeTooWeak, OutcomeUnknown, PublishFailed, Refused, Retryable, Usage
+from penstock.errors import Conflict, Failed, GuaranteeTooWeak, OutcomeUnknown, PublishFailed, Refused, Retryable, Usage
 from penstock.postgres import statements as sql
-from penstock.postgres.trouble import Conflict, reason_of, trouble
+from penstock.postgres.trouble import reason_of, trouble
 
 LOCK_TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 60.0

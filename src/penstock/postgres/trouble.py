@@ -2,7 +2,7 @@
 
 import psycopg
 
-from penstock.errors import Failed, PenstockError, Retryable
+from penstock.errors import Conflict, Failed, PenstockError, Retryable
 
 _WRONG_ADDRESS = (
     ("password authentication failed", "Correct user and password in the URL."),
@@ -18,10 +18,6 @@ _WRONG_ADDRESS = (
 """What a server says that will not let us in, however often we ask. It gives no code before the session exists."""
 _CONFLICTS = frozenset({"40001", "40P01"})
 _STARTS = "and start again: what was decided is published then."
-
-
-class Conflict(Exception):
-    """Another transaction was in the way, and this one was rolled back: it is run again at once."""
 
 
 def trouble(cause: psycopg.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:

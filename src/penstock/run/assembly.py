@@ -164,10 +164,7 @@ def _postgres(name: SinkName, settings: settings_of.Postgres, plan: DeliveryPlan
     try:
         from penstock.sink.postgres.sink import PostgresSink
     except ImportError as cause:
-        raise DependencyMissing(
-            f"Sink {name!r} needs the package {cause.name}, which is not installed.",
-            remedy="Install it on the driver: pip install 'penstock[postgres]'.",
-        ) from cause
+        raise _missing(name, cause, "postgres") from cause
     return PostgresSink(
         name=name,
         url=settings.url,
@@ -176,6 +173,29 @@ def _postgres(name: SinkName, settings: settings_of.Postgres, plan: DeliveryPlan
         key=settings.key,
         create=settings.create,
         spool=spool_of(plan),
+    )
+
+
+def _mysql(name: SinkName, settings: settings_of.MySQL, plan: DeliveryPlan) -> Sink:
+    try:
+        from penstock.sink.mysql.sink import MysqlSink
+    except ImportError as cause:
+        raise _missing(name, cause, "mysql") from cause
+    return MysqlSink(
+        name=name,
+        url=settings.url,
+        table=settings.table,
+        write=settings.write,
+        key=settings.key,
+        create=settings.create,
+        spool=spool_of(plan),
+    )
+
+
+def _missing(name: SinkName, cause: ImportError, extra: str) -> DependencyMissing:
+    return DependencyMissing(
+        f"Sink {name!r} needs the package {cause.name}, which is not installed.",
+        remedy=f"Install it on the driver: pip install 'penstock[{extra}]'.",
     )
 
 
@@ -209,6 +229,7 @@ _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     settings_of.Parquet: _parquet,
     settings_of.Sqlite: _sqlite,
     settings_of.Postgres: _postgres,
+    settings_of.MySQL: _mysql,
     settings_of.Console: _console,
     settings_of.Memory: _memory,
     settings_of.PythonSink: _user_written,

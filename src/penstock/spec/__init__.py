@@ -4,7 +4,7 @@ from penstock.secret import redact, scrub
 from penstock.spec.account import Account, Route
 from penstock.spec.load import load
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, Spark
-from penstock.spec.sink import Console, Memory, Parquet, Postgres, PythonSink, Sink, Sqlite
+from penstock.spec.sink import Console, Memory, MySQL, Parquet, Postgres, PythonSink, Sink, Sqlite
 from penstock.spec.source import Source, Watermark
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
@@ -14,6 +14,7 @@ __all__ = [
     "Console",
     "DeliverySettings",
     "Memory",
+    "MySQL",
     "Parquet",
     "PipelineSettings",
     "Postgres",

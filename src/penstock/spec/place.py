@@ -24,6 +24,7 @@ _HALF_A_SCHEME = re.compile(r"(?i)(s3a?|gs|az|abfss?|wasbs|hdfs|https?)(:|//)")
 """A URL with a slip of the pen, which would be a directory of that name."""
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
+_MYSQL = ("mysql://", "mariadb://")
 
 
 def scheme(place: str) -> str:
@@ -147,6 +148,17 @@ def _postgres_url(value: str) -> str:
     return value
 
 
+def _mysql_url(value: str) -> str:
+    remember(value)
+    parts = urlsplit(value) if value.startswith(_MYSQL) else None
+    if parts is None or not parts.path.strip("/"):
+        raise wrong(
+            f"should be a MySQL URL with a database, found {described(redact(value))}",
+            remedy="Write mysql://user:password@host:3306/database, the password best as ${VARIABLE}.",
+        )
+    return value
+
+
 def _ledger(value: str, info: ValidationInfo) -> str:
     if scheme(value) == "sqlite":
         return _sqlite_url(value, info)
@@ -187,6 +199,9 @@ SqliteUrl = Annotated[str, _TEXT, AfterValidator(_sqlite_url), _kind("sqlite:///
 
 PostgresUrl = Annotated[str, AfterValidator(_postgres_url), _kind("postgresql://user:${PASSWORD}@db.example.com:5432/shop")]
 """A PostgreSQL database, as libpq takes it."""
+
+MysqlUrl = Annotated[str, AfterValidator(_mysql_url), _kind("mysql://user:${PASSWORD}@db.example.com:3306/shop")]
+"""A database of MySQL or MariaDB."""
 
 CheckpointUrl = Annotated[str, _TEXT, AfterValidator(_checkpoint_url), _kind("./state/flights/checkpoint")]
 """Spark's checkpoint: an absolute plain path, or a URL of a store as it was given."""

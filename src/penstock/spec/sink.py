@@ -13,7 +13,7 @@ from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, Route, Sho
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 from penstock.spec.name import AccountKey, PythonName
-from penstock.spec.place import PostgresUrl, SqliteUrl, local_path, same_or_nested
+from penstock.spec.place import MysqlUrl, PostgresUrl, SqliteUrl, local_path, same_or_nested
 from penstock.spec.quantity import Size
 from penstock.spec.settings import Settings, nearest
 
@@ -21,7 +21,7 @@ Write: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"]
 Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 
 PLANNED: Final = (
-    *("delta", "iceberg", "mysql", "redshift", "sqlserver"),
+    *("delta", "iceberg", "redshift", "sqlserver"),
     *("duckdb", "cassandra", "kafka", "http"),
 )
 """Sink types of later versions."""
@@ -197,6 +197,42 @@ class Postgres(Table):
         return self.table.removeprefix("public.")
 
 
+class MySQL(Table):
+    """A table of a MySQL or MariaDB database: rows and marker commit in one transaction."""
+
+    type: Literal["mysql"] = Field(default="mysql", description="`mysql`: a table of a MySQL or MariaDB database.")
+    url: MysqlUrl = Field(
+        description="`mysql://user:password@host:3306/database` or `mariadb://…`, best as `${VARIABLE}`; takes `ssl_mode`, "
+        "`ssl_ca`, `ssl_cert`, `ssl_key`, `unix_socket` and `connect_timeout`."
+    )
+    table: str = Field(min_length=1, description="The name of a table in that database, without quotes.")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: str,
+            table: str,
+            write: Write = "append",
+            key: "tuple[str, ...] | list[str]" = (),
+            create: bool = True,
+        ) -> None: ...
+
+    def is_table_of(self, other: "Table") -> bool:
+        """Whether both sinks fill one table, as far as names tell; some servers do not tell upper from lower case."""
+        return isinstance(other, MySQL) and self._place == other._place and self.table.lower() == other.table.lower()
+
+    @property
+    def where(self) -> str:
+        """The database, for people."""
+        return redact(self.url)
+
+    @property
+    def _place(self) -> str:
+        return self.url.partition("://")[2]
+
+
 class Console(Settings):
     """Prints rows for people to look at. Delivers at least once."""
 
@@ -242,7 +278,7 @@ class PythonSink(Settings):
         return self.model_extra or {}
 
 
-SUPPORTED: Final = ("parquet", "postgres", "sqlite", "console", "memory")
+SUPPORTED: Final = ("parquet", "postgres", "mysql", "sqlite", "console", "memory")
 
 
 def _tag(value: Any) -> str | None:
@@ -276,6 +312,7 @@ Sink = Annotated[
     Annotated[Parquet, Tag("parquet")]
     | Annotated[Sqlite, Tag("sqlite")]
     | Annotated[Postgres, Tag("postgres")]
+    | Annotated[MySQL, Tag("mysql")]
     | Annotated[Console, Tag("console")]
     | Annotated[Memory, Tag("memory")]
     | Annotated[PythonSink, Tag("python")],

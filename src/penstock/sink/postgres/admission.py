@@ -51,12 +51,8 @@ class Admission(TableAdmission):
             raise self.refusal(
                 f"NUL (U+0000) in column {name!r}, which PostgreSQL has in no text", "Remove it, or cast the column to BINARY."
             )
-        longest = self.longest.get(name)
-        if longest is not None and (found := pc.max(pc.utf8_length(column)).as_py()) is not None and found > longest:
-            raise self.refusal(
-                f"{found} characters in column {name!r}, which takes {longest}",
-                "Cut the text in the transform, or widen the column.",
-            )
+        if name in self.longest:
+            self.require_short(name, pc.max(pc.utf8_length(column)).as_py(), self.longest[name])
 
     def _check_nested(self, name: str, column: "pa.Array") -> None:
         texts = self.require_json(name, partial(encoded, column))

@@ -7,11 +7,11 @@ import pgpq
 import pyarrow as pa
 from psycopg.sql import Composed
 
-from penstock.errors import PublishFailed
+from penstock.errors import Conflict, PublishFailed
 from penstock.faults import FaultPoint
 from penstock.model import Totals
 from penstock.postgres.database import Connection
-from penstock.postgres.trouble import Conflict, cut_off
+from penstock.postgres.trouble import cut_off
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.shape import Shape, statements_of
 from penstock.sink.postgres.storage import cast_into, encoded, read_as, storage_of

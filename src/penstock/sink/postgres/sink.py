@@ -7,7 +7,7 @@ from threading import RLock
 
 import psycopg
 
-from penstock.errors import Failed, PenstockError, Retryable
+from penstock.errors import Conflict, Failed, PenstockError, Retryable
 from penstock.faults import FaultPoint
 from penstock.model import (
     ONLY_ACCOUNT,
@@ -24,7 +24,7 @@ from penstock.model import (
 )
 from penstock.postgres.database import LOCK_TIMEOUT_S, Connection, Database
 from penstock.postgres.names import split_name
-from penstock.postgres.trouble import Conflict, cut_off
+from penstock.postgres.trouble import cut_off
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.admission import Admission
 from penstock.sink.postgres.marks import PostgresMarks

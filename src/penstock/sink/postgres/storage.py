@@ -7,13 +7,13 @@ copied into a staging table whose types are Arrow's own, and from there PostgreS
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sink.table.nested import from_json, to_json
+from penstock.sink.table.numbers import INTEGER_DIGITS, to_integers, to_reals
 from penstock.sink.table.target import NotStoredError
 
 Values: TypeAlias = list[Any]
@@ -23,7 +23,6 @@ Takes: TypeAlias = Callable[[str, Any], bool]
 _types = pa.types
 _PLACES = re.compile(r"numeric\((\d+),(-?\d+)\)")
 _SIZE = re.compile(r"character varying\((\d+)\)")
-_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 _WIDER = {8: ("smallint", "integer", "bigint"), 16: ("smallint", "integer", "bigint"), 32: ("integer", "bigint"), 64: ("bigint",)}
 
 EPOCH_DAYS = 10_957
@@ -106,7 +105,7 @@ def _only(*names: str) -> Takes:
 
 
 def _takes_integer(declared: str, kind: Any) -> bool:
-    return declared in _WIDER[kind.bit_width] or _takes_digits(declared, _DIGITS[kind.bit_width], 0)
+    return declared in _WIDER[kind.bit_width] or _takes_digits(declared, INTEGER_DIGITS[kind.bit_width], 0)
 
 
 def _takes_decimal(declared: str, kind: Any) -> bool:
@@ -158,24 +157,6 @@ def _encode_nothing(column: "pa.Array") -> "pa.Array":
 
 def _to(values: Values, kind: Any) -> "pa.Array":
     return pa.array(values, kind)
-
-
-def _to_integer(values: Values, kind: Any) -> "pa.Array":
-    return pa.array([_whole(value) if isinstance(value, Decimal) else value for value in values], pa.int64()).cast(kind)
-
-
-def _whole(value: Decimal) -> int:
-    if value != value.to_integral_value():
-        raise NotStoredError(f"expected a whole number, found {value}")
-    return int(value)
-
-
-def _to_real(values: Values, kind: Any) -> "pa.Array":
-    found = pa.array(values, pa.float64())
-    narrow = found.cast(kind, safe=False)
-    if pc.any(pc.and_not(pc.not_equal(narrow.cast(pa.float64()), found), pc.is_nan(found))).as_py():
-        raise NotStoredError(f"expected numbers that {kind} can hold")
-    return narrow
 
 
 def _to_decimal(values: Values, kind: Any) -> "pa.Array":
@@ -247,7 +228,7 @@ def _integers(spark: str, staged: str) -> Storage:
         declared=_integer_type,
         takes=_takes_integer,
         encode=_to_type(pa.int16()) if staged == "smallint" else _as_is,
-        restore=_to_integer,
+        restore=to_integers,
         also=_WIDTHS,
     )
 
@@ -281,7 +262,7 @@ STORAGES: tuple[tuple[Callable[[Any], bool], Storage], ...] = (
             declared=_always("real"),
             takes=_only("real", "double precision"),
             encode=_as_is,
-            restore=_to_real,
+            restore=to_reals,
             also="double precision",
         ),
     ),

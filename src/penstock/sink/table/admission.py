@@ -33,6 +33,7 @@ class TableAdmission(ABC):
     sink: SinkName
     table: str
     required: frozenset[str]
+    max_row_bytes: int = MAX_ROW_BYTES
 
     def __call__(self, rows: "pa.RecordBatch") -> None:
         """Raise StageFailed, naming the column, unless the database takes every value."""
@@ -42,7 +43,7 @@ class TableAdmission(ABC):
             raise self.refusal(f"damaged values: {cause}", "Clean the values in the transform.") from cause
         for field, column in zip(rows.schema, rows.columns, strict=True):
             self._check(field.name, column)
-        if rows.nbytes > MAX_ROW_BYTES:
+        if rows.nbytes > self.max_row_bytes:
             self._check_sizes(rows)
 
     @abstractmethod
@@ -61,6 +62,21 @@ class TableAdmission(ABC):
         """The error to raise."""
         return StageFailed(f"Sink {self.sink!r} cannot store these rows in table {self.table!r}: found {found}.", remedy=remedy)
 
+    def require_within(self, name: str, column: "pa.Array", limits: Limits) -> None:
+        """Raise StageFailed for dates, times or integers outside `limits`."""
+        found = pc.min_max(_as_numbers(column)).as_py()
+        if found["min"] is not None and (found["min"] < limits.low or found["max"] > limits.high):
+            raise self.refusal(
+                f"a value in column {name!r} outside {limits.said}", "Filter such rows, or cast the column to STRING."
+            )
+
+    def require_short(self, name: str, found: int | None, most: int, *, unit: str = "characters") -> None:
+        """Raise StageFailed where the longest value is longer than the column takes."""
+        if found is not None and found > most:
+            raise self.refusal(
+                f"{found} {unit} in column {name!r}, which takes {most}", "Cut the value in the transform, or widen the column."
+            )
+
     def require_json(self, name: str, encode: Callable[[], T]) -> T:
         """What `encode` makes of the values. Raises StageFailed where they have no JSON."""
         try:
@@ -74,18 +90,15 @@ class TableAdmission(ABC):
             raise self.refusal(f"NULL in column {name!r}, which allows none", "Filter such rows, or fill the column.")
         self.check_more(name, column)
         limits = self.limits(column.type)
-        if limits is None:
-            return
-        found = pc.min_max(_as_numbers(column)).as_py()
-        if found["min"] is not None and (found["min"] < limits.low or found["max"] > limits.high):
-            raise self.refusal(
-                f"a value in column {name!r} outside {limits.said}", "Filter such rows, or cast the column to STRING."
-            )
+        if limits is not None:
+            self.require_within(name, column, limits)
 
     def _check_sizes(self, rows: "pa.RecordBatch") -> None:
         for index in range(rows.num_rows):
-            if rows.slice(index, 1).nbytes > MAX_ROW_BYTES:
-                raise self.refusal(f"a row of more than {MAX_ROW_BYTES} bytes", "Filter such rows, or store the value elsewhere.")
+            if rows.slice(index, 1).nbytes > self.max_row_bytes:
+                raise self.refusal(
+                    f"a row of more than {self.max_row_bytes} bytes", "Filter such rows, or store the value elsewhere."
+                )
 
 
 def _as_numbers(column: "pa.Array") -> "pa.Array":

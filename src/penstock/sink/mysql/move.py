@@ -1,0 +1,156 @@
+"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pymysql
+
+from penstock.errors import Conflict, PublishFailed
+from penstock.faults import FaultPoint
+from penstock.model import Totals
+from penstock.sink.mysql import statements as sql
+from penstock.sink.mysql import table_statements as stage
+from penstock.sink.mysql.connection import Connection
+from penstock.sink.mysql.database import Server
+from penstock.sink.mysql.marks import cut_off
+from penstock.sink.mysql.scan import scan
+from penstock.sink.mysql.shape import Shape, statements_of
+from penstock.sink.mysql.storage import storage_of
+from penstock.sink.mysql.table_statements import TableStatements
+from penstock.sink.mysql.trouble import DUPLICATE, code_of, index_of, reason_of, without_values
+from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, rows_of_insert
+from penstock.sink.table.content import totals_of
+from penstock.sink.table.publication import Moved
+from penstock.sink.table.target import BY_KEY, NotStoredError, Target
+
+LOAD = FaultPoint("mysql.load", "The rows of a decided batch are loaded into a temporary staging table.")
+MOVE = FaultPoint("mysql.move", "The staged rows are moved into the table, in an open transaction.")
+
+_INSERT_BYTES = 100_000
+"""Of a statement that inserts many rows. Measured: longer ones take the server more time a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns:
+    """The statements about the table, how each column is read, and which indexes are on the key."""
+
+    statements: TableStatements
+    schema: "pa.Schema"
+    read: tuple[str, ...]
+    key_indexes: frozenset[str]
+
+
+def move(
+    connection: Connection,
+    batches: Iterator["pa.RecordBatch"],
+    schema: "pa.Schema",
+    *,
+    shape: Shape,
+    target: Target,
+    server: Server,
+) -> Moved:
+    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
+
+    Raises Conflict where another session writes rows of the same keys meanwhile.
+    """
+    columns = _Columns(
+        statements=statements_of(schema, target),
+        schema=schema,
+        read=tuple(storage_of(field.type).read for field in schema),
+        key_indexes=shape.tells_apart_by(target.key),
+    )
+    connection.execute(stage.DROP_STAGE)
+    declared = [storage_of(field.type).declared(field.type) for field in schema]
+    connection.execute(columns.statements.create_stage(declared, server.exact_collation))
+    with LOAD.around(error=cut_off, lost=cut_off):
+        staged = _load(connection, columns.statements, batches, server)
+    with MOVE.around(error=cut_off, lost=cut_off):
+        return _move(connection, columns, target.write, staged)
+
+
+def _load(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], server: Server) -> int:
+    """Fill the staging table and give the number of rows."""
+    staged = 0
+    for batch in batches:
+        if server.loads:
+            found = _changed_nothing(connection, statements.load(LOAD_OPTIONS), lines(batch, staged))
+        else:
+            inserts = rows_of_insert(batch, staged, min(_INSERT_BYTES, server.max_packet // 2))
+            found = sum(_changed_nothing(connection, statements.insert_values() + rows) for rows in inserts)
+        staged += found
+    return staged
+
+
+def _move(connection: Connection, columns: _Columns, write: str, staged: int) -> Moved:
+    if write == "replace":
+        connection.execute(columns.statements.clear())
+    if write not in BY_KEY:
+        return Moved(rows=_changed_nothing(connection, columns.statements.insert()), displaced=Totals())
+    connection.execute(stage.DROP_CHOSEN)
+    connection.execute(stage.CREATE_CHOSEN)
+    connection.execute(columns.statements.choose(last=write == "upsert"))
+    unchosen = _totals(connection, columns.statements.read_unchosen(columns.read), columns)
+    there = _upsert(connection, columns) if write == "upsert" else _skip(connection, columns)
+    inserted = _insert_chosen(connection, columns)
+    if inserted + there.rows + unchosen.rows != staged:
+        raise Conflict(f"{inserted} rows were inserted where {staged - there.rows - unchosen.rows} had a key that was not there")
+    return Moved(rows=staged, displaced=there + unchosen)
+
+
+def _upsert(connection: Connection, columns: _Columns) -> Totals:
+    """Replace the rows whose key is there, and give them as they were."""
+    statements = columns.statements
+    replaced = _totals(connection, statements.lock_replaced(columns.read), columns)
+    matched = _changed_nothing(connection, statements.replace())
+    if matched != replaced.rows:
+        raise Conflict(f"{matched} rows were replaced where {replaced.rows} had a key of the batch")
+    connection.execute(statements.forget_there())
+    return replaced
+
+
+def _skip(connection: Connection, columns: _Columns) -> Totals:
+    """The chosen rows whose key is there."""
+    skipped = _totals(connection, columns.statements.read_skipped(columns.read), columns)
+    connection.execute(columns.statements.forget_there())
+    return skipped
+
+
+def _insert_chosen(connection: Connection, columns: _Columns) -> int:
+    try:
+        return _changed_nothing(connection, columns.statements.insert_chosen())
+    except pymysql.err.Error as cause:
+        if code_of(cause) == DUPLICATE and index_of(cause) in columns.key_indexes:
+            raise Conflict(reason_of(cause)) from cause
+        raise
+
+
+def _changed_nothing(connection: Connection, statement: "str | bytes", data: "memoryview | None" = None) -> int:
+    """Run what writes rows, and give their number. Raises PublishFailed where MySQL warns: it changed a value, or left a row out.
+
+    LOAD DATA LOCAL only warns where any other statement would fail, however strict the session is.
+    """
+    cursor = connection.execute(statement) if data is None else connection.load(str(statement), data)
+    if cursor.warning_count:
+        raise _warned(connection)
+    return int(cursor.rowcount)
+
+
+def _warned(connection: Connection) -> PublishFailed:
+    warnings: list[tuple[Any, ...]] = list(connection.execute(sql.WARNINGS).fetchall())
+    said = without_values(str(warnings[0][2])) if warnings else "without saying why"
+    return PublishFailed(
+        f"MySQL would change values of the batch: {said}.",
+        remedy="Look for a trigger or a change of the table, and start again: what was decided is published then.",
+    )
+
+
+def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:
+    try:
+        return totals_of(scan(connection, query, columns.schema))
+    except NotStoredError as cause:
+        raise PublishFailed(
+            f"Table {columns.statements.table!r} holds a row under a key of this batch that Penstock did not write: {cause}.",
+            remedy="Correct or delete that row, then start again: the batch is published then.",
+        ) from cause

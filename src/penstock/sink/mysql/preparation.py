@@ -1,0 +1,178 @@
+"""Getting the table ready: created or checked, and then its marker made.
+
+MySQL commits whatever creates a table. So tables are created first, and a run that ends in between finds an empty one next time.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pyarrow as pa
+import pymysql
+
+from penstock.errors import Refused, Retryable, Usage
+from penstock.model import PipelineName, SinkName, Totals
+from penstock.sink.mysql import statements as sql
+from penstock.sink.mysql.admission import Admission
+from penstock.sink.mysql.connection import Connection
+from penstock.sink.mysql.database import LOCK_TIMEOUT_S, Server
+from penstock.sink.mysql.marks import MysqlMarks
+from penstock.sink.mysql.scan import scan
+from penstock.sink.mysql.shape import (
+    ENGINE,
+    Shape,
+    declared_for,
+    require_fit,
+    require_storable,
+    shape_of,
+    statements_of,
+)
+from penstock.sink.mysql.storage import most_bytes, most_characters, storage_of
+from penstock.sink.mysql.table_statements import CREATE_CHOSEN, DROP_CHOSEN
+from penstock.sink.mysql.trouble import reason_of
+from penstock.sink.table.content import totals_of
+from penstock.sink.table.preparation import prepare_marker, require_not_lost
+from penstock.sink.table.target import Target, no_table
+from penstock.sparkschema import arrow_schema
+
+_PRIVILEGES = {
+    "append": ("SELECT", "INSERT"),
+    "upsert": ("SELECT", "INSERT", "UPDATE"),
+    "insert_if_absent": ("SELECT", "INSERT"),
+    "replace": ("SELECT", "INSERT", "DELETE"),
+}
+_DENIED = frozenset({1044, 1142, 1143, 1227})
+
+
+def prepare_table(
+    connection: Connection,
+    *,
+    server: Server,
+    pipeline: PipelineName,
+    sink: SinkName,
+    schema: str,
+    target: Target,
+    create: bool,
+) -> Admission:
+    """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
+    rows = arrow_schema(schema)
+    require_settings(rows, target, sink)
+    with _one_at_a_time(connection):
+        _create_own_tables(connection)
+        shape, marks = shape_of(connection, target.table), MysqlMarks(connection, locking=True)
+        marker = MysqlMarks(connection, locking=False).read(pipeline, sink)
+        require_not_lost(marker, target, exists=shape is not None)
+        shape = shape or _created(connection, rows, target, server, create=create)
+        require_fit(shape, rows, target, server)
+        require_allowed(connection, rows, target)
+        connection.execute(sql.BEGIN)
+        content = partial(content_of, connection, rows, target)
+        prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
+        connection.execute(sql.COMMIT)
+    return _admission(sink, target, shape, server)
+
+
+def require_admitted(
+    connection: Connection,
+    *,
+    server: Server,
+    pipeline: PipelineName,
+    sink: SinkName,
+    schema: str,
+    target: Target,
+    create: bool,
+) -> None:
+    """Raise what `prepare_table` would, changing nothing."""
+    rows = arrow_schema(schema)
+    require_settings(rows, target, sink)
+    shape = shape_of(connection, target.table)
+    if shape_of(connection, sql.MARKER_TABLE) is not None:
+        marker = MysqlMarks(connection, locking=False).read(pipeline, sink)
+        require_not_lost(marker, target, exists=shape is not None)
+    if shape is not None:
+        require_fit(shape, rows, target, server)
+        connection.execute(sql.COMMIT)  # a transaction that cannot write explains no writing either
+        require_allowed(connection, rows, target)
+    elif not create:
+        raise no_table(target.table)
+
+
+def require_settings(rows: "pa.Schema", target: Target, sink: SinkName) -> None:
+    """Raise Usage, naming the sink, for settings that no table could have."""
+    try:
+        require_storable(rows, target)
+    except Usage as wrong:
+        raise Usage(f"Sink {sink!r}: {wrong.message}", remedy=wrong.remedy) from wrong
+
+
+def require_allowed(connection: Connection, rows: "pa.Schema", target: Target) -> None:
+    """Raise Refused where the user lacks a right that publishing needs."""
+    tries = statements_of(rows, target).tries()
+    for right in _PRIVILEGES[target.write]:
+        with _granted(f"{right} ON {target.table}"):
+            connection.execute(tries[right])
+    with _granted("CREATE TEMPORARY TABLES on the database"):
+        connection.execute(DROP_CHOSEN)
+        connection.execute(CREATE_CHOSEN)
+
+
+def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
+    """Every row of the table, counted and hashed. Raises NotStoredError."""
+    query = statements_of(rows, target).read([storage_of(field.type).read for field in rows])
+    return totals_of(scan(connection, query, rows))
+
+
+@contextmanager
+def _one_at_a_time(connection: Connection) -> Iterator[None]:
+    [taken] = connection.execute(sql.ONE_AT_A_TIME, (LOCK_TIMEOUT_S,)).fetchone()
+    if taken != 1:
+        raise Retryable("Another run is getting its tables ready in this database.", remedy="Try again.")
+    yield
+    connection.execute(sql.NEXT_ONE)  # after an error, the connection is dropped, and the lock with it
+
+
+@contextmanager
+def _granted(right: str) -> Iterator[None]:
+    try:
+        yield
+    except pymysql.err.Error as cause:
+        if not cause.args or cause.args[0] not in _DENIED:
+            raise
+        raise Refused(f"The user lacks {right}: {reason_of(cause)}.", remedy=f"GRANT {right} to it.") from cause
+
+
+def _create_own_tables(connection: Connection) -> None:
+    for table, create in ((sql.MARKER_TABLE, sql.CREATE_MARKER), (sql.BATCH_TABLE, sql.CREATE_BATCH)):
+        shape = shape_of(connection, table)
+        if shape is None:
+            connection.execute(create)
+        elif shape.engine != ENGINE:
+            raise Refused(
+                f"Table {table!r} is of the engine {shape.engine}, expected {ENGINE}.",
+                remedy=f"ALTER TABLE {table} ENGINE = {ENGINE}.",
+            )
+
+
+def _created(connection: Connection, rows: "pa.Schema", target: Target, server: Server, *, create: bool) -> Shape:
+    if not create:
+        raise no_table(target.table)
+    connection.execute(statements_of(rows, target).create(declared_for(rows, target.key, server)))
+    shape = shape_of(connection, target.table)
+    assert shape is not None
+    return shape
+
+
+def _admission(sink: SinkName, target: Target, shape: Shape, server: Server) -> Admission:
+    declared = {column.name.lower(): column.declared for column in shape.columns}
+    characters = {name: most_characters(kind) for name, kind in declared.items()}
+    octets = {name: most_bytes(kind) for name, kind in declared.items()}
+    return Admission(
+        sink=sink,
+        table=target.table,
+        required=shape.required | frozenset(name.lower() for name in target.key),
+        characters={name: length for name, length in characters.items() if length is not None},
+        octets={name: length for name, length in octets.items() if length is not None},
+        since_1970=frozenset(name for name, kind in declared.items() if kind.startswith("timestamp")),
+        max_value_bytes=server.max_value_bytes,
+        max_row_bytes=server.max_row_bytes,
+    )

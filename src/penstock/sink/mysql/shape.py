@@ -1,0 +1,206 @@
+"""The user's table: created from the rows' schema, or checked that it takes every row and gives it back."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import Refused, Usage
+from penstock.sink.mysql import statements as sql
+from penstock.sink.mysql.connection import CHARSET, Connection
+from penstock.sink.mysql.database import Server
+from penstock.sink.mysql.names import require_name, require_table_name
+from penstock.sink.mysql.storage import declared_as_key, storage_of
+from penstock.sink.mysql.table_statements import TableStatements
+from penstock.sink.table.target import Target, require_distinct_fields, require_key_in
+
+ENGINE = "InnoDB"
+MAX_COLUMNS = 1016
+"""One less than InnoDB's own: the staging table has one more."""
+_WIDTH = re.compile(r"(?!tinyint\(1\))(tinyint|smallint|mediumint|int|bigint)\(\d+\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of an existing table. `declared`: its type, with the character set if that is not utf8mb4.
+
+    `fills_itself`: it may be left out. `generated`: it must be.
+    """
+
+    name: str
+    declared: str
+    collation: str | None
+    not_null: bool
+    generated: bool
+    fills_itself: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the catalog says about an existing table. `uniques`: the columns of each index that tells rows apart, by its name."""
+
+    kind: str
+    engine: str
+    columns: tuple[Column, ...]
+    uniques: Mapping[str, frozenset[str]]
+
+    @property
+    def required(self) -> frozenset[str]:
+        """Columns that hold no NULL, in lower case."""
+        return frozenset(column.name.lower() for column in self.columns if column.not_null)
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name, in upper or lower case."""
+        return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+
+    def tells_apart_by(self, key: Sequence[str]) -> frozenset[str]:
+        """The names of the indexes on exactly these columns."""
+        wanted = frozenset(name.lower() for name in key)
+        return frozenset(index for index, columns in self.uniques.items() if columns == wanted)
+
+
+def shape_of(connection: Connection, table: str) -> Shape | None:
+    """The table as it is, None if there is none."""
+    found = connection.execute(sql.TABLE_KIND, (table,)).fetchone()
+    if found is None:
+        return None
+    kind, engine = found
+    return Shape(
+        kind="table" if kind == "BASE TABLE" else str(kind).lower(),
+        engine=str(engine),
+        columns=tuple(_column(row) for row in connection.execute(sql.TABLE_COLUMNS, (table,)).fetchall()),
+        uniques=_uniques(connection.execute(sql.TABLE_UNIQUES, (table,)).fetchall()),
+    )
+
+
+def _column(row: Sequence[Any]) -> Column:
+    name, declared, charset, collation, nullable, default, extra = row
+    generated = "GENERATED" in extra.upper().replace("DEFAULT_GENERATED", "")
+    foreign = f" character set {charset}" if charset not in {None, CHARSET} else ""
+    return Column(
+        name=name,
+        declared=_WIDTH.sub(r"\1", declared) + foreign,
+        collation=collation,
+        not_null=nullable == "NO",
+        generated=generated,
+        fills_itself=generated or default not in {None, "NULL"} or "auto_increment" in extra,
+    )
+
+
+def _uniques(rows: Iterable[Sequence[Any]]) -> dict[str, frozenset[str]]:
+    """Without indexes on parts of columns and on expressions."""
+    whole = {}
+    for index, parts in groupby(rows, key=itemgetter(0)):
+        columns = [(name, part) for _, name, part in parts]
+        if all(name is not None and part is None for name, part in columns):
+            whole[index] = frozenset(name.lower() for name, _ in columns)
+    return whole
+
+
+# --- what the rows and the settings must be
+
+
+def require_storable(schema: "pa.Schema", target: Target) -> None:
+    """Raise Usage for a table name, a column or a key that no table could have."""
+    if require_table_name(target.table).lower() in sql.OWN_TABLES:
+        raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
+    folded = [require_name(name).lower() for name in schema.names]
+    twice = sorted({name for name in folded if folded.count(name) > 1})
+    if twice:
+        raise Usage(
+            f"The rows have column {twice[0]!r} twice; MySQL does not tell upper from lower case.",
+            remedy="Rename one of them in the transform.",
+        )
+    if not 0 < len(schema.names) <= MAX_COLUMNS:
+        raise Usage(
+            f"The rows have {len(schema.names)} columns, expected 1 to {MAX_COLUMNS}.", remedy="Select others in the transform."
+        )
+    require_key_in(schema, target.key, schema.names)
+    for name in target.key:
+        if pa.types.is_nested(schema.field(name).type):
+            raise Usage(f"The key's column {name!r} is stored as JSON, which has no order.", remedy="Use plain columns as key.")
+    require_distinct_fields(schema)
+
+
+def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
+    """The SQL about the target for rows of `schema`."""
+    return TableStatements(target.table, tuple(schema.names), target.key)
+
+
+def declared_for(schema: "pa.Schema", key: Sequence[str], server: Server) -> list[str]:
+    """The types of the columns of a table that is created."""
+    kinds = [
+        declared_as_key(field.type) if field.name in key else storage_of(field.type).declared(field.type) for field in schema
+    ]
+    collate = f" COLLATE {server.exact_collation}"
+    return [kind + collate if kind.startswith("varchar") else kind for kind in kinds]
+
+
+def require_fit(shape: Shape, schema: "pa.Schema", target: Target, server: Server) -> None:
+    """Raise Refused unless an existing table takes rows of `schema` and gives back the same."""
+    table = target.table
+    if shape.kind != "table":
+        raise Refused(f"{table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
+    if shape.engine.lower() != ENGINE.lower():
+        raise Refused(
+            f"Table {table!r} is of the engine {shape.engine}, expected {ENGINE}, which alone commits it with its marker.",
+            remedy=f"ALTER TABLE {table} ENGINE = {ENGINE}.",
+        )
+    _require_columns(shape, schema, table)
+    if not target.key:
+        return
+    _require_exact_key(shape, target, server)
+    if not shape.tells_apart_by(target.key):
+        columns = ", ".join(target.key)
+        raise Refused(
+            f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
+            remedy=f"ALTER TABLE {table} ADD UNIQUE ({columns}), of whole columns.",
+        )
+
+
+def _require_exact_key(shape: Shape, target: Target, server: Server) -> None:
+    for name in target.key:
+        column = shape.column(name)
+        if column is not None and column.collation not in {None, server.exact_collation}:
+            raise Refused(
+                f"Column {name!r} of the key of table {target.table!r} has the collation {column.collation}, which takes "
+                f"different texts for equal, expected {server.exact_collation}.",
+                remedy=f"ALTER TABLE {target.table} MODIFY {name} … COLLATE {server.exact_collation}.",
+            )
+
+
+def _require_columns(shape: Shape, schema: "pa.Schema", table: str) -> None:
+    names = {name.lower() for name in schema.names}
+    missing = [name for name in schema.names if shape.column(name) is None]
+    extra = [column.name for column in shape.columns if column.name.lower() not in names and not column.fills_itself]
+    if missing or extra:
+        there = ", ".join(column.name for column in shape.columns)
+        raise Refused(
+            f"The rows have the columns {', '.join(schema.names)}, table {table!r} has {there} (missing in the table: "
+            f"{', '.join(missing) or 'none'}; only in the table and without a default: {', '.join(extra) or 'none'}).",
+            remedy="Change the transform, or the table with ALTER TABLE; new columns are NULL in the rows that are there.",
+        )
+    for field in schema:
+        column = shape.column(field.name)
+        assert column is not None, "none is missing"
+        _require_kept(column, field, table)
+
+
+def _require_kept(column: Column, field: "pa.Field", table: str) -> None:
+    if column.generated:
+        raise Refused(
+            f"Column {column.name!r} of table {table!r} is generated by the database, and the rows have one of that name.",
+            remedy="Leave it out in the transform.",
+        )
+    storage = storage_of(field.type)
+    if not storage.takes(column.declared, field.type):
+        also = f" (or {storage.also})" if storage.also else ""
+        raise Refused(
+            f"Column {column.name!r} of table {table!r} is {column.declared}, which does not keep every value of type "
+            f"{field.type}; expected {storage.declared(field.type)}{also}.",
+            remedy="Change the column's type, or cast it in the transform.",
+        )

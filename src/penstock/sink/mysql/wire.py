@@ -1,0 +1,70 @@
+"""Rows as the bytes that a server takes: lines of LOAD DATA, or the rows of an INSERT with many."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.sink.mysql.storage import encoded, storage_of
+
+_BYTES = pa.large_binary()
+_NOTHING = pa.scalar(b"", _BYTES)
+_TAB, _LINE_FEED, _COMMA = (pa.scalar(sign, _BYTES) for sign in (b"\t", b"\n", b","))
+_ESCAPES_OF_LINES = ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"))
+_ESCAPES_OF_QUOTES = ((b"\\", b"\\\\"), (b"'", b"\\'"), (b"\0", b"\\0"))
+
+LOAD_OPTIONS = r"CHARACTER SET binary FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n'"
+"""How `lines` are to be read. Bytes are taken as they are: Arrow's texts are UTF-8, as the columns they go to."""
+
+
+def lines(batch: "pa.RecordBatch", start: int) -> memoryview:
+    """One line a row, for LOAD DATA with `LOAD_OPTIONS`: its number, counted from `start`, and the columns."""
+    columns = [_escaped(column, _ESCAPES_OF_LINES) for column in batch.columns]
+    joined = _join(_numbers(batch, start), *columns, _TAB, null="\\N")
+    return _data(_join(joined, _LINE_FEED, _NOTHING))
+
+
+def rows_of_insert(batch: "pa.RecordBatch", start: int, size_bytes: int) -> Iterator[bytes]:
+    """`(number, column, …),(…` for as many statements as it takes with about `size_bytes` each, and one row at least."""
+    columns = [_literal(column) for column in batch.columns]
+    joined = _join(_numbers(batch, start), *columns, _COMMA, null="NULL")
+    rows = _join(pa.scalar(b",(", _BYTES), joined, pa.scalar(b")", _BYTES), _NOTHING)
+    ends = np.frombuffer(rows.buffers()[1], dtype=np.int64)[rows.offset :][: len(rows) + 1]
+    data, first = memoryview(rows.buffers()[2]), 0
+    while first < len(rows):
+        last = max(first + 1, int(np.searchsorted(ends, ends[first] + size_bytes, side="right")) - 1)
+        yield bytes(data[ends[first] + 1 : ends[last]])
+        first = last
+
+
+def _numbers(batch: "pa.RecordBatch", start: int) -> "pa.Array":
+    return pa.array(range(start, start + batch.num_rows), pa.int64()).cast(pa.string()).cast(_BYTES)
+
+
+def _literal(column: "pa.Array") -> "pa.Array":
+    """Numbers bare, times in quotes, and what can hold anything with its quotes escaped; bytes are no text of the connection."""
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_null(column.type):
+        return encoded(column)
+    is_bytes = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
+    opening = pa.scalar(b"_binary'" if is_bytes else b"'", _BYTES)
+    return _join(opening, _escaped(column, _ESCAPES_OF_QUOTES), pa.scalar(b"'", _BYTES), _NOTHING)
+
+
+def _escaped(column: "pa.Array", escapes: tuple[tuple[bytes, bytes], ...]) -> "pa.Array":
+    values = encoded(column)
+    for sign, escape in escapes if storage_of(column.type).in_quotes else ():
+        values = pc.replace_substring(values, sign, escape)
+    return values
+
+
+def _join(*parts: "pa.Array | pa.Scalar", null: str | None = None) -> "pa.Array":
+    """Values put together, the last part between the others. A NULL among them is `null`, or makes all of it NULL."""
+    if null is None:
+        return pc.binary_join_element_wise(*parts)
+    return pc.binary_join_element_wise(*parts, null_handling="replace", null_replacement=null)
+
+
+def _data(values: "pa.Array") -> memoryview:
+    ends = np.frombuffer(values.buffers()[1], dtype=np.int64)[values.offset :][: len(values) + 1]
+    return memoryview(values.buffers()[2])[ends[0] : ends[-1]]

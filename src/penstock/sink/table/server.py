@@ -1,0 +1,230 @@
+"""The common part of sinks whose database is a server: one connection that publishes, readers, and transactions run again."""
+
+import logging
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from threading import RLock
+from typing import Generic, Protocol, TypeVar
+
+from penstock.errors import Conflict, Failed, PenstockError, Retryable
+from penstock.model import (
+    ONLY_ACCOUNT,
+    AccountName,
+    Finding,
+    PipelineName,
+    Position,
+    Publication,
+    Published,
+    SinkName,
+    SinkReport,
+    SweepCut,
+    Totals,
+)
+from penstock.sink.spool import Spool, SpoolStager
+from penstock.sink.spool.writer import RowCheck
+from penstock.sink.table.marker import Marks, TableMarker
+from penstock.sink.table.publication import Moved, apply
+from penstock.sink.table.sink import TableSink
+from penstock.sink.table.target import NotStoredError, Target
+from penstock.sink.table.verification import compare
+
+C = TypeVar("C")
+C_co = TypeVar("C_co", covariant=True)
+
+TRIES = 5
+"""How often a transaction is run that was rolled back because of another one. The coordinator tries again after that."""
+
+_log = logging.getLogger(__name__)
+
+
+class ServedDatabase(Protocol[C_co]):
+    """A database on a server. A connection on which anything failed is dropped: the marker, read by a new one, tells the rest."""
+
+    place: str
+
+    def writable(self, kind: type[Failed] = ...) -> C_co:
+        """The open connection, or a new one to a server that keeps what it commits. Raises Retryable, `kind`, Refused."""
+        ...
+
+    def drop(self) -> None:
+        """Close, which rolls back what is open."""
+        ...
+
+    def reader(self) -> AbstractContextManager[C_co]:
+        """A connection of its own that cannot write and sees one snapshot."""
+        ...
+
+    def told(self, kind: type[Failed] = ..., *, runs_again: bool = False) -> AbstractContextManager[None]:
+        """Raise the driver's errors as Retryable or as `kind`; those of a caller that runs it again at once as Conflict."""
+        ...
+
+
+class ServerSink(TableSink, Generic[C]):
+    """Delivers into one table of a database on a server. Safe to use from several threads."""
+
+    def __init__(self, *, name: SinkName, spool: Spool, database: ServedDatabase[C], target: Target, create: bool) -> None:
+        super().__init__(name=name, spool=spool)
+        self._served, self._target, self._create = database, target, create
+        self._admission: RowCheck | None = None
+        self._lock = RLock()
+        self.conflicts = 0
+        """How many transactions were run again because the database rolled them back for another one's sake."""
+
+    # --- what kinds of databases differ in
+
+    @abstractmethod
+    def _look(self, connection: C) -> str | None:
+        """What is there under the table's name, for people, beginning with `table`; None if nothing is."""
+
+    @abstractmethod
+    def _prepare_table(self, connection: C, pipeline: PipelineName, schema: str) -> RowCheck:
+        """Make the table and its marker, and commit. Raises Usage, Refused, the driver's errors."""
+
+    @abstractmethod
+    def _require_admitted(self, connection: C, pipeline: PipelineName, schema: str) -> None:
+        """Raise what `_prepare_table` would, changing nothing."""
+
+    @abstractmethod
+    def _marks(self, connection: C) -> Marks:
+        """The markers, locked by reading them."""
+
+    @abstractmethod
+    def _readable_marks(self, connection: C) -> Marks | None:
+        """The markers, not locked; None where there are none yet."""
+
+    @abstractmethod
+    def _begin(self, connection: C) -> None:
+        """Open a transaction."""
+
+    @abstractmethod
+    def _move(self, connection: C, publication: Publication) -> Moved:
+        """Write the rows into the table."""
+
+    @abstractmethod
+    def _commit(self, connection: C) -> None:
+        """Raise OutcomeUnknown where there is no answer."""
+
+    @abstractmethod
+    def _content(self, connection: C, schema: str) -> Totals:
+        """Every row of the table. Raises NotStoredError."""
+
+    # --- as `Sink`
+
+    def check(self) -> Sequence[Finding]:
+        """Look at the database and its table."""
+        subject = f"sink {self._name}"
+        try:
+            with self._served.reader() as connection:
+                there = self._look(connection)
+        except PenstockError as trouble:
+            return [Finding(subject=subject, ok=False, message=str(trouble))]
+        if there is None:
+            what = "will be created" if self._create else "is missing and `create` is false"
+            return [Finding(subject=subject, ok=self._create, message=f"table {self._target.table} {what}")]
+        return [Finding(subject=subject, ok=there.startswith("table"), message=f"{there} in {self._served.place}")]
+
+    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
+        """Where the marker of this sink stands. Raises Failed, Retryable, FormatTooNew."""
+        if account != ONLY_ACCOUNT:
+            return None
+        with self._served.reader() as connection:
+            marks = self._readable_marks(connection)
+            marker = None if marks is None else marks.read(pipeline, self._name)
+        return None if marker is None else marker.position
+
+    def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
+        """Create or check table and marker. Raises Usage, Refused, Failed, Retryable."""
+        self._spool.prepare(pipeline)
+        with self._lock, self._dropping_on_error():
+            connection = self._served.writable(Failed)
+            if schema is not None:
+                with self._served.told(Failed):
+                    self._admission = self._prepare_table(connection, pipeline, schema)
+
+    def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
+        """Refuse rows that the table cannot hold, without creating anything."""
+        with self._served.reader() as connection:
+            self._require_admitted(connection, pipeline, schema)
+
+    def stager(self) -> SpoolStager:
+        """The recipe for the tasks: the spool, and the check that the table can take the rows."""
+        if self._admission is None:
+            raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
+        return self._spool.stager(self._admission)
+
+    def publish(self, publication: Publication) -> Published:
+        """One transaction, unless the marker says that it was.
+
+        Raises Retryable, OutcomeUnknown, PublishFailed, ContentConflict, StagedDataLost, LedgerMismatch, Refused.
+        """
+        with self._lock:
+            published = self._publish(publication)
+        self._spool.discard(publication.staged, pipeline=publication.pipeline)
+        return published
+
+    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+        """Collect the spool files of dead attempts. Staging tables end by themselves, whatever happens to the driver."""
+        return self._spool.sweep(cut, dry_run=dry_run)
+
+    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+        """Compare the table with its marker and the marker with the ledger."""
+        with self._served.reader() as connection:
+            return compare(
+                self._marker_of_table(connection),
+                sink=self._name,
+                table=self._target.table,
+                expected=expected.get(ONLY_ACCOUNT, Totals()),
+                known=known,
+                content=lambda marker: self._shown(connection, marker),
+            )
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        with self._lock:
+            self._served.drop()
+
+    # --- steps
+
+    def _publish(self, publication: Publication) -> Published:
+        for _ in range(TRIES):
+            try:
+                return self._publish_once(publication)
+            except Conflict as conflict:
+                self.conflicts += 1
+                _log.warning("sink %s: rolled back for the %d. time and run again: %s", self._name, self.conflicts, conflict)
+                reason = str(conflict)
+        raise Retryable(
+            f"Another session was in the way of table {self._target.table!r} {TRIES} times: {reason}.",
+            remedy="Have other programs write in shorter transactions, or look for a trigger that drops rows; then try again.",
+        )
+
+    def _publish_once(self, publication: Publication) -> Published:
+        with self._dropping_on_error():
+            connection = self._served.writable()
+            with self._served.told(runs_again=True):
+                self._begin(connection)
+                published = self._apply(connection, publication)
+            self._commit(connection)
+        return published
+
+    def _apply(self, connection: C, publication: Publication) -> Published:
+        return apply(self._marks(connection), publication, self._target, move=lambda: self._move(connection, publication))
+
+    def _marker_of_table(self, connection: C) -> TableMarker | None:
+        marks = self._readable_marks(connection)
+        owners = [] if marks is None else marks.owners(self._target.table)
+        return marks.read(*owners[0]) if marks is not None and owners else None
+
+    def _shown(self, connection: C, marker: TableMarker) -> Totals:
+        if self._look(connection) is None:
+            raise NotStoredError("it is gone")
+        return marker.before if marker.schema is None else self._content(connection, marker.schema)
+
+    @contextmanager
+    def _dropping_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._served.drop()
+            raise

@@ -1,0 +1,85 @@
+"""Bugs planted in the sink of MySQL."""
+
+from tests.mutation.mutant import Mutant
+
+MARKS = "src/penstock/sink/mysql/marks.py"
+MOVE = "src/penstock/sink/mysql/move.py"
+SHAPE = "src/penstock/sink/mysql/shape.py"
+SINK = "src/penstock/sink/mysql/sink.py"
+STATEMENTS = "src/penstock/sink/mysql/statements.py"
+TABLE_STATEMENTS = "src/penstock/sink/mysql/table_statements.py"
+
+OF_PUBLISHING = "tests/unit/test_mysql_publish.py"
+OF_STORAGE = "tests/unit/test_mysql_storage.py"
+OF_TABLES = "tests/unit/test_mysql_table.py"
+
+MUTANTS_OF_MYSQL = (
+    Mutant(
+        bug=7,
+        name="the-marker-of-mysql-is-read-and-not-locked",
+        file=STATEMENTS,
+        find='LOCK_MARKER = f"{READ_MARKER} FOR UPDATE"',
+        replace="LOCK_MARKER = READ_MARKER",
+        tests=(f"{OF_PUBLISHING}::test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits",),
+    ),
+    Mutant(
+        bug=15,
+        name="rows-and-marker-are-two-transactions-of-mysql",
+        file=MARKS,
+        find="        with MARK.around(error=cut_off, lost=cut_off):\n",
+        replace="""\
+        self._connection.execute("COMMIT")
+        self._connection.execute("BEGIN")
+        with MARK.around(error=cut_off, lost=cut_off):
+""",
+        tests=(f"{OF_PUBLISHING}::test_after_any_fault_the_next_try_shows_the_batch_once",),
+    ),
+    Mutant(
+        bug=15,
+        name="a-commit-of-mysql-without-an-answer-is-taken-for-done",
+        file=SINK,
+        find="        except pymysql.err.Error as cause:\n            raise OutcomeUnknown(",
+        replace="        except pymysql.err.Error as cause:\n            return\n            raise OutcomeUnknown(",
+        tests=(f"{OF_PUBLISHING}::test_after_a_commit_without_an_answer_the_marker_decides",),
+    ),
+    Mutant(
+        bug=17,
+        name="nobody-heeds-what-mysql-warns-of",
+        file=MOVE,
+        find="    if cursor.warning_count:\n",
+        replace="    if cursor.warning_count < 0:\n",
+        tests=(f"{OF_STORAGE}::test_mysql_itself_changes_no_value_however_lenient_the_server_is",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-table-that-no-transaction-covers-is-filled",
+        file=SHAPE,
+        find="    if shape.engine.lower() != ENGINE.lower():\n",
+        replace='    if shape.engine == "none":\n',
+        tests=(f"{OF_TABLES}::test_what_will_not_do_is_refused_before_the_start_and_nothing_is_created",),
+    ),
+    Mutant(
+        bug=17,
+        name="the-first-of-several-rows-with-one-key-counts-in-mysql",
+        file=TABLE_STATEMENTS,
+        find='which = "MAX" if last else "MIN"',
+        replace='which = "MIN"',
+        tests=(f"{OF_TABLES}::test_keys_that_come_again_and_again",),
+    ),
+    Mutant(
+        bug=17,
+        name="texts-that-differ-in-case-are-one-key",
+        file="src/penstock/sink/mysql/database.py",
+        find='"utf8mb4_nopad_bin"',
+        replace='"utf8mb4_general_ci"',
+        tests=(f"{OF_TABLES}::test_keys_that_most_collations_would_take_for_one",),
+    ),
+    Mutant(
+        bug=15,
+        name="a-transaction-of-mysql-that-ended-early-is-committed",
+        file=SINK,
+        find="        if not connection.in_transaction:\n",
+        replace="        if connection is None:\n",
+        tests=(f"{OF_PUBLISHING}::test_a_transaction_that_something_ended_is_not_taken_for_committed",),
+    ),
+)

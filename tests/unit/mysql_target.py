@@ -1,0 +1,87 @@
+"""A table of a given schema in a database of its own, for the tests of the mysql sink."""
+
+import itertools
+import json
+from contextlib import contextmanager
+
+from tests.servers.fixtures import server
+from tests.unit.sqlite_target import spark_schema
+
+from penstock import faults
+from penstock.model import SinkName
+from penstock.sink.mysql.sink import MysqlSink
+from penstock.testing.conformance import Bench, SinkRig
+
+SINK = SinkName("warehouse")
+_numbers = itertools.count()
+
+
+class TableRig(SinkRig):
+    def __init__(self, directory, *, running=None, schema=None, table="t", port=None, **options):
+        super().__init__(directory)
+        self.schema = schema or spark_schema(id="long", name="string")
+        self.table, self.options = table, options
+        self.running = running or server("mysql")
+        self.name = f"unit{next(_numbers)}"
+        self.running.database(self.name)
+        self.port = port
+
+    @property
+    def url(self):
+        return self.running.url(self.name, port=self.port)
+
+    def make(self, **changed):
+        settings = {"url": self.url, "table": self.table, "lock_timeout_s": 1, **self.options, **changed}
+        return MysqlSink(name=SINK, spool=str(self.directory / "spool"), **settings)
+
+    def read_back(self):
+        columns = ", ".join(f"`{field['name']}`" for field in json.loads(self.schema)["fields"])
+        return self.sql(f"SELECT {columns} FROM {self.table}")
+
+    @contextmanager
+    def session(self):
+        """A session of a superuser's, who gets along with strict settings and without."""
+        with self.running.admin(self.name) as connection, connection.cursor() as cursor:
+            cursor.execute("SET time_zone = '+00:00'")
+            yield cursor
+
+    def sql(self, *statements):
+        with self.session() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+
+class Target(Bench):
+    """A bench and its rig in one: `put` takes rows as tuples in the order of the columns."""
+
+    def __init__(self, directory, **options):
+        super().__init__(TableRig(directory, **options))
+        self.columns = [field["name"] for field in json.loads(self.rig.schema)["fields"]]
+        self.sql = self.rig.sql
+
+    def named(self, rows):
+        return [dict(zip(self.columns, row, strict=True)) for row in rows]
+
+    def put(self, sink, *attempts, batch_id):
+        return self.deliver(sink, *(self.named(rows) for rows in attempts), batch_id=batch_id)
+
+    def decided_but_not_published(self, sink, rows, *, batch_id):
+        named = self.named(rows)
+        return self.decide((named, self.stage(sink, named, batch_id=batch_id)), batch_id=batch_id).publication
+
+
+def targets(tmp_path):
+    """A fixture: makes tables, each in a database of its own, and closes them in the end."""
+    made, numbers = [], itertools.count()
+
+    def make(**options):
+        directory = tmp_path / str(next(numbers))
+        directory.mkdir()
+        made.append(Target(directory, **options))
+        return made[-1]
+
+    yield make
+    faults.arm("")
+    for one in made:
+        one.close()

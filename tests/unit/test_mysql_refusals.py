@@ -1,0 +1,198 @@
+"""Settings, servers, users and rows that will not do: refused before anything is decided, and no password in the text."""
+
+from collections import Counter
+from contextlib import contextmanager
+
+import pytest
+from tests.unit.mysql_target import targets
+
+from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable, StageFailed, Usage
+from penstock.sink.mysql.address import address_of
+from penstock.sink.mysql.database import require_durable
+from penstock.testing.conformance import PIPELINE
+
+target = pytest.fixture(targets)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"url": "mysql://h"}, "no URL of a MySQL or MariaDB database"),
+        ({"url": "mysql://h:port/db"}, "no URL of a MySQL"),
+        ({"url": "postgresql://h/db"}, "no URL of a MySQL"),
+        ({"url": "mysql://h/db/more"}, "no URL of a MySQL"),
+        ({"url": "mysql://h/db?nonsense=1"}, "has the parameter 'nonsense'"),
+        ({"url": "mysql://h/db?ssl_mode=maybe"}, "`ssl_mode` of `url` is 'maybe'"),
+        ({"url": "mysql://h/db?ssl_ca=/nowhere.pem"}, "certificates that `url` names cannot be used"),
+        ({"url": "mysql://h/db?connect_timeout=soon"}, "expected 1 to 3600 seconds"),
+        ({"write": "merge"}, "`write` is 'merge', expected one of append"),
+        ({"write": "upsert"}, "needs a key"),
+        ({"table": "a.b"}, "no name of a table"),
+    ],
+)
+def test_settings_that_make_no_sense(target, options, message):
+    with pytest.raises(Usage, match=message):
+        target().rig.make(**options)
+
+
+def test_the_parts_of_a_url():
+    address = address_of("mariadb://a%40b:p%2Fw%25@db.example/sh%20op?connect_timeout=3&ssl_mode=required")
+    assert (address.user, address.password, address.host, address.port) == ("a@b", "p/w%", "db.example", 3306)
+    assert (address.database, address.connect_timeout_s, address.place) == ("sh op", 3, "db.example:3306/sh op")
+    assert not address.ssl["ssl"].check_hostname
+    assert "p/w" not in repr(address)
+    assert address_of("mysql://h/db").ssl == {}
+    assert address_of("mysql://h/db?ssl_mode=verify_identity").ssl["ssl"].check_hostname
+    assert address_of("mysql://h/db?unix_socket=/run/s").place == "/run/s/db"
+
+
+def test_bad_rows_fail_before_anything_is_decided(target):
+    table = target(write="upsert", key=["id"])
+    with pytest.raises(StageFailed, match="NULL in column 'id'"):
+        table.stage(table.sink(), table.named([(1, "a"), (None, "b")]), batch_id=0)
+    assert Counter(table.sql("SELECT id, name FROM t")) == Counter()
+
+
+def test_a_server_that_will_not_let_us_in_is_told_without_the_password(target):
+    table = target()
+    running = table.rig.running
+    for url, error, said in (
+        (running.url(table.rig.name, password="geheimes-wort"), Failed, "Access denied for user 'penstock'"),
+        (running.url("none"), Failed, "Access denied for user 'penstock'@'%' to database 'none'"),
+        (running.url("none", port=1), Retryable, "does not answer"),
+        (f"{running.url(table.rig.name).partition('?')[0]}?ssl_mode=required", Failed, "SSL"),
+    ):
+        sink = table.rig.make(url=url)
+        with pytest.raises(error, match=said) as told:
+            sink.prepare(pipeline=PIPELINE, schema=table.rig.schema)
+        [finding] = sink.check()
+        assert not finding.ok
+        assert said in finding.message
+        assert not [secret for secret in ("geheimes-wort", "s3cret") if secret in str(told.value) + finding.message]
+
+
+@contextmanager
+def set_globally(table, name, value):
+    with table.rig.session() as admin:
+        admin.execute(f"SELECT @@GLOBAL.{name}")
+        [before] = admin.fetchone()
+        admin.execute(f"SET GLOBAL {name} = %s", (value,))
+        try:
+            yield
+        finally:
+            admin.execute(f"SET GLOBAL {name} = %s", (before,))
+
+
+def test_a_server_that_loses_what_it_acknowledged_is_refused(target):
+    table = target()
+    for value in (0, 2):
+        with (
+            set_globally(table, "innodb_flush_log_at_trx_commit", value),
+            pytest.raises(GuaranteeTooWeak, match=f"runs with innodb_flush_log_at_trx_commit = {value}"),
+        ):
+            table.sink()
+    table.sink()
+
+
+def test_a_server_that_nothing_can_be_written_to_is_refused(target):
+    table = target()
+    sink = table.sink()
+    publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
+    with set_globally(table, "read_only", 1):
+        with pytest.raises(Retryable, match="--read-only"):
+            sink.publish(publication)
+        with pytest.raises(Refused, match="has read_only = ON, as replicas have"):
+            sink.publish(publication)
+    assert not sink.publish(publication).already
+
+
+@pytest.mark.parametrize(
+    ("variables", "error"),
+    [
+        ({"log_bin": "ON", "sync_binlog": "0"}, GuaranteeTooWeak),
+        ({"log_bin": "ON", "sync_binlog": "100"}, GuaranteeTooWeak),
+        ({"log_bin": "ON", "sync_binlog": "1", "binlog_format": "STATEMENT"}, Refused),
+        ({"innodb_read_only": "ON"}, Refused),
+        ({"log_bin": "ON", "sync_binlog": "1", "binlog_format": "ROW"}, None),
+        ({"log_bin": "OFF", "sync_binlog": "0", "binlog_format": "STATEMENT"}, None),
+        ({"innodb_flush_log_at_trx_commit": "3"}, None),
+    ],
+)
+def test_settings_that_need_a_server_of_their_own(variables, error):
+    if error is None:
+        require_durable(variables, "here")
+        return
+    with pytest.raises(error):
+        require_durable(variables, "here")
+
+
+def test_what_a_server_says_of_sessions_changes_nothing(target):
+    """Such as a server that is lenient, that ends transactions otherwise, or that shows some rows only."""
+    table = target(write="replace")
+    settings = {
+        "sql_mode": "",
+        "completion_type": 1,
+        "sql_safe_updates": 1,
+        "sql_select_limit": 1,
+        "time_zone": "+05:00",
+        "autocommit": 0,
+    }
+    for name, value in settings.items():
+        with set_globally(table, name, value):
+            sink = table.sink()
+            table.put(sink, [(1, "a"), (2, "b")], batch_id=list(settings).index(name))
+            assert table.verify(sink).ok
+    assert table.sql("SELECT COUNT(*) FROM t") == [(2,)]
+
+
+def test_a_server_without_local_infile_takes_rows_as_statements(target):
+    table = target()
+    with set_globally(table, "local_infile", 0), set_globally(table, "max_allowed_packet", 32768):
+        sink = table.sink()
+        assert "rows go there by INSERT" in sink.check()[0].message
+        table.put(sink, [(number, "it's \\ so") for number in range(5000)], batch_id=0)
+        assert table.verify(sink).ok
+        with pytest.raises(StageFailed, match="a row of more than"):
+            table.stage(sink, table.named([(1, "x" * 8_200)]), batch_id=1)
+    assert table.sql("SELECT DISTINCT name FROM t") == [("it's \\ so",)]
+
+
+# --- rights
+
+
+RIGHTS = {"append": "SELECT, INSERT", "upsert": "SELECT, INSERT, UPDATE", "replace": "SELECT, INSERT, DELETE"}
+
+
+@pytest.mark.parametrize("write", ["append", "upsert", "insert_if_absent", "replace"])
+def test_the_rights_that_the_page_names_are_enough_and_each_is_needed(target, write):
+    table = target(write=write, key=["id"])
+    table.sink()  # makes the tables
+    rights, user = RIGHTS.get(write, RIGHTS["append"]), f"poor_{table.rig.name}"
+    table.sql(
+        f"CREATE USER {user} IDENTIFIED BY 'a-word-of-theirs'",
+        f"GRANT CREATE TEMPORARY TABLES ON {table.rig.name}.* TO {user}",
+        f"GRANT {rights} ON {table.rig.name}.t TO {user}",
+        f"GRANT SELECT, INSERT, UPDATE ON {table.rig.name}.penstock_marker TO {user}",
+        f"GRANT SELECT, INSERT, DELETE ON {table.rig.name}.penstock_batch TO {user}",
+    )
+    table.rig.options["url"] = table.rig.running.url(table.rig.name, user=user, password="a-word-of-theirs")
+    sink = table.sink()
+    table.put(sink, [(1, "a"), (2, "b")], batch_id=0)
+    table.put(sink, [(1, "c")], batch_id=1)
+    assert table.verify(sink).ok
+    sink.close()
+    for right in rights.split(", "):
+        table.sql(f"REVOKE {right} ON {table.rig.name}.t FROM {user}")
+        _is_refused(table, f"lacks {right} ON t" if right != "SELECT" or rights == right else "lacks|There is no table|missing")
+        table.sql(f"GRANT {right} ON {table.rig.name}.t TO {user}")
+    table.sql(f"REVOKE CREATE TEMPORARY TABLES ON {table.rig.name}.* FROM {user}")
+    _is_refused(table, "lacks CREATE TEMPORARY TABLES on the database")
+
+
+def _is_refused(table, said):
+    sink = table.rig.make()
+    with pytest.raises(Refused, match=said):
+        sink.require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+    with pytest.raises(Refused, match=said):
+        sink.prepare(pipeline=PIPELINE, schema=table.rig.schema)
+    sink.close()
