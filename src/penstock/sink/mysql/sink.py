@@ -76,12 +76,12 @@ class MysqlSink(ServerSink[Connection]):
 
     # --- what is MySQL's own
 
-    def _look(self, connection: Connection) -> str | None:
+    def _look(self, connection: Connection) -> tuple[str, bool] | None:
         shape = shape_of(connection, self._target.table)
         if shape is None:
             return None
         slowly = "" if self._database.server.loads else " (rows go there by INSERT, since the server has local_infile off)"
-        return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns{slowly}"
+        return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns{slowly}", shape.kind.startswith("table")
 
     def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> Admission:
         with PREPARE.around(error=cut_off, lost=cut_off):

@@ -74,8 +74,8 @@ class ServerSink(TableSink, Generic[C]):
     # --- what kinds of databases differ in
 
     @abstractmethod
-    def _look(self, connection: C) -> str | None:
-        """What is there under the table's name, for people, beginning with `table`; None if nothing is."""
+    def _look(self, connection: C) -> tuple[str, bool] | None:
+        """What is there under the table's name, for people, and whether rows can go there; None if nothing is."""
 
     @abstractmethod
     def _prepare_table(self, connection: C, pipeline: PipelineName, schema: str) -> RowCheck:
@@ -122,7 +122,8 @@ class ServerSink(TableSink, Generic[C]):
         if there is None:
             what = "will be created" if self._create else "is missing and `create` is false"
             return [Finding(subject=subject, ok=self._create, message=f"table {self._target.table} {what}")]
-        return [Finding(subject=subject, ok=there.startswith("table"), message=f"{there} in {self._served.place}")]
+        said, fits = there
+        return [Finding(subject=subject, ok=fits, message=f"{said} in {self._served.place}")]
 
     def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
         """Where the marker of this sink stands. Raises Failed, Retryable, FormatTooNew."""
@@ -187,15 +188,22 @@ class ServerSink(TableSink, Generic[C]):
     # --- steps
 
     def _publish(self, publication: Publication) -> Published:
-        for _ in range(TRIES):
+        for times in range(1, TRIES + 1):
             try:
                 return self._publish_once(publication)
             except Conflict as conflict:
-                self.conflicts += 1
-                _log.warning("sink %s: rolled back for the %d. time and run again: %s", self._name, self.conflicts, conflict)
-                reason = str(conflict)
-        raise Retryable(
-            f"Another session was in the way of table {self._target.table!r} {TRIES} times: {reason}.",
+                self._count(conflict)
+                if times == TRIES:
+                    raise self._in_the_way(conflict, times=times) from conflict
+        raise AssertionError("there is at least one try")
+
+    def _count(self, conflict: Conflict) -> None:
+        self.conflicts += 1
+        _log.warning("sink %s: rolled back for the %d. time and run again: %s", self._name, self.conflicts, conflict)
+
+    def _in_the_way(self, conflict: Conflict, *, times: int) -> Retryable:
+        return Retryable(
+            f"Another session was in the way of table {self._target.table!r} {times} time{'s' * (times > 1)}: {conflict}.",
             remedy="Have other programs write in shorter transactions, or look for a trigger that drops rows; then try again.",
         )
 
