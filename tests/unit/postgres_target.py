@@ -4,14 +4,11 @@ import itertools
 import json
 
 from tests.servers.fixtures import server
-from tests.unit.sqlite_target import spark_schema
+from tests.unit.table_target import SINK, spark_schema, targets_of
 
-from penstock import faults
-from penstock.model import SinkName
 from penstock.sink.postgres.sink import PostgresSink
-from penstock.testing.conformance import Bench, SinkRig
+from penstock.testing.conformance import SinkRig
 
-SINK = SinkName("warehouse")
 _numbers = itertools.count()
 
 
@@ -48,36 +45,4 @@ class TableRig(SinkRig):
             return cursor.fetchall() if cursor.description else []
 
 
-class Target(Bench):
-    """A bench and its rig in one: `put` takes rows as tuples in the order of the columns."""
-
-    def __init__(self, directory, **options):
-        super().__init__(TableRig(directory, **options))
-        self.columns = [field["name"] for field in json.loads(self.rig.schema)["fields"]]
-        self.sql = self.rig.sql
-
-    def named(self, rows):
-        return [dict(zip(self.columns, row, strict=True)) for row in rows]
-
-    def put(self, sink, *attempts, batch_id):
-        return self.deliver(sink, *(self.named(rows) for rows in attempts), batch_id=batch_id)
-
-    def decided_but_not_published(self, sink, rows, *, batch_id):
-        named = self.named(rows)
-        return self.decide((named, self.stage(sink, named, batch_id=batch_id)), batch_id=batch_id).publication
-
-
-def targets(tmp_path):
-    """A fixture: makes tables, each in a database of its own, and closes them in the end."""
-    made, numbers = [], itertools.count()
-
-    def make(**options):
-        directory = tmp_path / str(next(numbers))
-        directory.mkdir()
-        made.append(Target(directory, **options))
-        return made[-1]
-
-    yield make
-    faults.arm("")
-    for one in made:
-        one.close()
+targets = targets_of(TableRig)

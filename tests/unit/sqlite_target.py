@@ -1,18 +1,11 @@
 """A table of a given schema, for the tests of the sqlite sink: delivered to step by step, looked at with plain SQL."""
 
-import json
 import sqlite3
 
-from penstock.model import SinkName
+from tests.unit.table_target import SINK, TableBench, spark_schema
+
 from penstock.sink.sqlite import SqliteSink
-from penstock.testing.conformance import Bench, SinkRig
-
-SINK = SinkName("warehouse")
-
-
-def spark_schema(**columns):
-    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()]
-    return json.dumps({"type": "struct", "fields": fields})
+from penstock.testing.conformance import SinkRig
 
 
 class TableRig(SinkRig):
@@ -40,22 +33,8 @@ class TableRig(SinkRig):
             connection.close()
 
 
-class Target(Bench):
-    """A bench and its rig in one: `deliver` takes rows as tuples in the order of the columns."""
+class Target(TableBench):
+    """The bench of a table in `directory`."""
 
     def __init__(self, directory, **options):
         super().__init__(TableRig(directory, **options))
-        self.columns = [field["name"] for field in json.loads(self.rig.schema)["fields"]]
-
-    def sql(self, statement, *values):
-        return [tuple(row) for row in self.rig.sql(statement, *values)]
-
-    def named(self, rows):
-        return [dict(zip(self.columns, row, strict=True)) for row in rows]
-
-    def put(self, sink, *attempts, batch_id):
-        return self.deliver(sink, *(self.named(rows) for rows in attempts), batch_id=batch_id)
-
-    def decided_but_not_published(self, sink, rows, *, batch_id):
-        named = self.named(rows)
-        return self.decide((named, self.stage(sink, named, batch_id=batch_id)), batch_id=batch_id).publication

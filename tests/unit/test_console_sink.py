@@ -4,7 +4,7 @@ import io
 import random
 
 import pytest
-from tests.unit.sqlite_target import spark_schema
+from tests.unit.table_target import spark_schema
 
 from penstock import faults
 from penstock.errors import Retryable

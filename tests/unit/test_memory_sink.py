@@ -1,7 +1,7 @@
 """The memory sink beyond the conformance suite: the registry, replace, and the truth about its life."""
 
 import pytest
-from tests.unit.sqlite_target import spark_schema
+from tests.unit.table_target import spark_schema
 
 from penstock.errors import LedgerMismatch, Usage
 from penstock.model import ONLY_ACCOUNT, QueryId, SinkName, Totals

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from tests.unit.mysql_target import targets
-from tests.unit.sqlite_target import spark_schema
+from tests.unit.table_target import spark_schema
 
 from penstock.errors import PublishFailed, Refused, StageFailed, Usage
 from penstock.sink.mysql.names import require_table_name

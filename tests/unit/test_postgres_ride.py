@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.servers import cutting
-from tests.unit.postgres_target import SINK, targets
+from tests.unit.postgres_target import targets
+from tests.unit.table_target import SINK
 
 from penstock.commit.append import append_once
 from penstock.errors import ContentConflict, Failed, Retryable

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from tests.unit.postgres_target import targets
-from tests.unit.sqlite_target import spark_schema
+from tests.unit.table_target import spark_schema
 
 from penstock.errors import GuaranteeTooWeak, PublishFailed, Refused, StageFailed, Usage
 from penstock.postgres.names import split_name

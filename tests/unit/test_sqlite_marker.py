@@ -4,7 +4,8 @@ import json
 from collections import Counter
 
 import pytest
-from tests.unit.sqlite_target import SINK, Target, spark_schema
+from tests.unit.sqlite_target import Target
+from tests.unit.table_target import SINK, spark_schema
 
 from penstock import faults
 from penstock.errors import (

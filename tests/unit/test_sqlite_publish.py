@@ -6,7 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.unit.sqlite_target import SINK, Target, spark_schema
+from tests.unit.sqlite_target import Target
+from tests.unit.table_target import SINK, spark_schema
 
 from penstock import faults
 from penstock.errors import (

@@ -5,7 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.unit.sqlite_target import SINK, Target
+from tests.unit.sqlite_target import Target
+from tests.unit.table_target import SINK
 
 from penstock import faults
 from penstock.ledger.sqlite import SqliteLedger

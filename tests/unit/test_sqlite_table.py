@@ -7,7 +7,8 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from tests.unit.sqlite_target import Target, spark_schema
+from tests.unit.sqlite_target import Target
+from tests.unit.table_target import spark_schema
 
 from penstock.errors import Refused, StageFailed, Usage
 from penstock.rowhash import row_hashes

@@ -5,7 +5,8 @@ import sqlite3
 from collections import Counter
 
 import pytest
-from tests.unit.sqlite_target import Target, spark_schema
+from tests.unit.sqlite_target import Target
+from tests.unit.table_target import spark_schema
 
 from penstock import faults
 from penstock.errors import (

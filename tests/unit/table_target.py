@@ -1,0 +1,56 @@
+"""What the tests of all sinks that fill a table have in common: rows as tuples, delivered step by step."""
+
+import itertools
+import json
+
+from penstock import faults
+from penstock.model import SinkName
+from penstock.testing.conformance import Bench
+
+SINK = SinkName("warehouse")
+
+
+def spark_schema(**columns):
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+class TableBench(Bench):
+    """A bench and its rig in one: `put` takes rows as tuples in the order of the columns."""
+
+    def __init__(self, rig):
+        super().__init__(rig)
+        self.columns = [field["name"] for field in json.loads(rig.schema)["fields"]]
+
+    def sql(self, *statement):
+        return [tuple(row) for row in self.rig.sql(*statement)]
+
+    def named(self, rows):
+        return [dict(zip(self.columns, row, strict=True)) for row in rows]
+
+    def put(self, sink, *attempts, batch_id):
+        return self.deliver(sink, *(self.named(rows) for rows in attempts), batch_id=batch_id)
+
+    def decided_but_not_published(self, sink, rows, *, batch_id):
+        named = self.named(rows)
+        return self.decide((named, self.stage(sink, named, batch_id=batch_id)), batch_id=batch_id).publication
+
+
+def targets_of(rig):
+    """A fixture: makes tables, each in a database of its own, and closes them in the end."""
+
+    def targets(tmp_path):
+        made, numbers = [], itertools.count()
+
+        def make(**options):
+            directory = tmp_path / str(next(numbers))
+            directory.mkdir()
+            made.append(TableBench(rig(directory, **options)))
+            return made[-1]
+
+        yield make
+        faults.arm("")
+        for one in made:
+            one.close()
+
+    return targets
