@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from tests.unit.table_target import SINK
 from penstock.commit.append import append_once
 from penstock.errors import ContentConflict, Failed, Retryable
 from penstock.ledger.postgres import PostgresLedger
-from penstock.model import Position, SweepCut
+from penstock.model import Position, SinkName, SweepCut
+from penstock.sink.postgres.sink import PostgresSink
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.entries import decided_entry, opened_entry
 
@@ -41,6 +43,11 @@ class Riding:
 
         return publication, append
 
+    def piece(self, staged):
+        """The bytes of a spooled piece."""
+        [path] = Path(self.table.rig.directory).glob(f"spool/*/*/{staged.name}")
+        return path.read_bytes()
+
     def spooled(self):
         return sorted(path.name for path in Path(self.table.rig.directory).glob("spool/*/*/*.arrow"))
 
@@ -64,6 +71,24 @@ def content(table, query="SELECT id, name FROM t"):
 
 def position(table):
     return table.sql("SELECT position FROM penstock_marker")[0][0]
+
+
+def test_two_sinks_ride_together(riding):
+    one = riding(inline_limit_bytes=0)
+    other = PostgresSink(name=SinkName("other"), url=one.table.rig.url, table="u", spool=str(one.table.rig.directory / "spool"))
+    other.prepare(pipeline=PIPELINE, schema=one.table.rig.schema)
+    publication = one.table.decided_but_not_published(one.sink, [(1, "a"), (2, "b")], batch_id=0)
+    copies = tuple(replace(piece, sink=other.name, inline=one.piece(piece)) for piece in publication.staged)
+    copied = replace(publication, sink=other.name, staged=copies)
+
+    def publish(transaction):
+        one.sink.publish_within(transaction, publication)
+        other.publish_within(transaction, copied)
+
+    one.ledger.append(decided_entry(after=one.tail), within=publish)
+    other.close()
+    for table in ("t", "u"):
+        assert content(one.table, f"SELECT id, name FROM {table}") == Counter([(1, "a"), (2, "b")])
 
 
 def test_a_ride_is_seen_only_if_its_ledger_commits(target):

@@ -15,7 +15,7 @@ from penstock.postgres.trouble import cut_off
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.shape import Shape, statements_of
 from penstock.sink.postgres.storage import cast_into, encoded, read_as, storage_of
-from penstock.sink.postgres.table_statements import ANALYZE_STAGE, TableStatements
+from penstock.sink.postgres.table_statements import ANALYZE_STAGE, DROP_STAGE, TableStatements
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target
@@ -47,6 +47,7 @@ def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
         casts=tuple(cast_into(kind, field.type) for kind, field in zip(declared, schema, strict=True)),
         read_as=tuple(read_as(field.type) for field in schema),
     )
+    connection.execute(DROP_STAGE)
     connection.execute(statements.create_stage([storage_of(field.type).staged for field in schema]))
     with COPY.around(error=cut_off, lost=cut_off):
         staged = _copy(connection, statements, batches)

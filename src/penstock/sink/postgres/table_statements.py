@@ -8,6 +8,8 @@ from psycopg.sql import SQL, Composable, Composed, Identifier
 _NOTHING = SQL("")
 STAGE = Identifier("pg_temp", "penstock_stage")
 ANALYZE_STAGE = SQL("ANALYZE {}").format(STAGE)
+DROP_STAGE = SQL("DROP TABLE IF EXISTS {}").format(STAGE)
+"""In the transaction of a ledger several sinks stage one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
