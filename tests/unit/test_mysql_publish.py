@@ -314,8 +314,9 @@ def test_a_deadlock_is_run_again_and_counted(target):
     assert content(table) == Counter([(1, "b")])
 
 
-@pytest.mark.parametrize(("write", "shown", "conflicts"), [("upsert", "b", 0), ("insert_if_absent", "theirs", 1)])
-def test_a_key_that_another_session_inserts_meanwhile_is_waited_for(target, write, shown, conflicts):
+@pytest.mark.parametrize(("write", "shown"), [("upsert", "b"), ("insert_if_absent", "theirs")])
+def test_a_key_that_another_session_inserts_meanwhile_is_waited_for(target, write, shown):
+    """By a look that locks, or by the insert, which then is run again: that is up to the server."""
     table = target(write=write, key=["id"], lock_timeout_s=60)
     sink = table.sink()
     publication = table.decided_but_not_published(sink, [(5, "b"), (6, "c")], batch_id=0)
@@ -326,7 +327,7 @@ def test_a_key_that_another_session_inserts_meanwhile_is_waited_for(target, writ
         _await_lock(table)
         other.execute("COMMIT")
         assert not publishing.result().already
-    assert sink.conflicts == conflicts
+    assert sink.conflicts <= 1
     assert content(table) == Counter([(5, shown), (6, "c")])
 
 

@@ -105,7 +105,7 @@ def test_the_schema_accepts_what_load_accepts(old: str, new: str) -> None:
         ("partition_by: [month]", "partition_by: month"),
         ("    type: parquet\n", ""),
         ("type: parquet", "type: sqlite"),
-        ("type: sqlite", "type: mysql"),
+        ("type: sqlite", "type: oracle"),
         ("compression: zstd", "compression: zst"),
         ("create: true", "create: 'yes'"),
         ("home: ./state/flights\n", ""),
