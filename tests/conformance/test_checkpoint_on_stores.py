@@ -3,11 +3,10 @@
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.servers.fixtures import accounts_on, server
+from tests.servers.fixtures import accounts_on, server, unique
 from tests.servers.server import Outside, Place
 
 from penstock.blob.counting import requests_to
@@ -35,12 +34,10 @@ SOURCES = {
 KINDS = ("az", "gs", "hdfs", "s3")
 SCHEMES = {"az": ("az", "abfss"), "gs": ("gs",), "hdfs": ("hdfs",), "s3": ("s3", "s3a")}
 
-_numbers = count()
-
 
 @pytest.fixture(name="account", params=KINDS)
 def _account(request: pytest.FixtureRequest) -> tuple[Place, Outside]:
-    name = f"ckpt{next(_numbers)}"
+    name = unique("ckpt")
     return accounts_on(**{name: request.param})[name]
 
 
@@ -163,7 +160,7 @@ def test_a_large_state_costs_a_listing_a_partition_and_not_a_look_at_every_file(
 
 @pytest.mark.parametrize(("kind", "scheme"), [(kind, scheme) for kind in KINDS for scheme in SCHEMES[kind]])
 def test_every_scheme_that_spark_knows_is_read(kind: str, scheme: str) -> None:
-    place = server(kind).place(f"scheme{next(_numbers)}")
+    place = server(kind).place(unique("scheme"))
     copied(GOLDEN / "files" / "checkpoint", server(kind).outside(place))
     url = scheme + place.url.removeprefix(kind)
     if scheme == "abfss":
@@ -177,7 +174,7 @@ def test_every_scheme_that_spark_knows_is_read(kind: str, scheme: str) -> None:
     ("kind", "wrong"), [("az", {"account_key": "d3Jvbmctc2VjcmV0LXdyb25n"}), ("s3", {"secret_access_key": "wrong-secret-wrong"})]
 )
 def test_wrong_credentials_are_one_sentence_without_them(kind: str, wrong: dict[str, str]) -> None:
-    place = server(kind).place(f"wrong{next(_numbers)}")
+    place = server(kind).place(unique("wrong"))
     with pytest.raises(Failed) as refused:
         SparkCheckpoint(place.url, options={**place.options, **wrong}).exists()
     assert "credentials" in refused.value.remedy

@@ -7,11 +7,11 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 
 import pytest
-from tests.servers.fixtures import accounts_on, server
+from tests.servers.fixtures import accounts_on, server, unique
 
 import penstock.ledger.postgres  # noqa: F401 - declares its fault points
 from penstock.commit.append import append_once
@@ -31,8 +31,6 @@ Open = Callable[..., Ledger]
 OWN_PLACES, STORES, SHARED_PLACES = ("sqlite", "directory", "memory"), ("az", "gs", "hdfs", "s3"), ("postgres",)
 """A shared place holds the ledgers of many pipelines."""
 
-_numbers = count()
-
 
 def place_of(home: str, directory: Path) -> str:
     if home == "postgres":
@@ -43,7 +41,7 @@ def place_of(home: str, directory: Path) -> str:
 @cache
 def database_for(directory: Path) -> str:
     """The URL of an empty database, always the same one for a directory."""
-    return str(server("postgres").database(f"ledger{next(_numbers)}"))
+    return str(server("postgres").database(unique("ledger")))
 
 
 @pytest.fixture(params=[*OWN_PLACES, *STORES, *SHARED_PLACES])

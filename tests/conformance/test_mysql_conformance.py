@@ -1,6 +1,5 @@
 """The mysql sink passes the suite on a real server: inline, from spool files, and with every way of writing."""
 
-import itertools
 import math
 import os
 import shutil
@@ -11,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import pymysql
 import pytest
-from tests.servers.fixtures import server
+from tests.servers.fixtures import server, unique
 
 from penstock.model import SinkName
 from penstock.sink.mysql.sink import MysqlSink
@@ -19,7 +18,6 @@ from penstock.testing.conformance import CrashContract, Row, SinkContract, SinkR
 
 TABLE = 'a `table` of 100% -- "order"'
 QUOTED = '`a ``table`` of 100% -- "order"`'
-_numbers = itertools.count()
 
 
 class MysqlRig(SinkRig):
@@ -136,7 +134,7 @@ def connected(url):
 
 
 def rig_on_server(rig, directory):
-    url = server("mysql").database(f"conformance % {next(_numbers)}")
+    url = server("mysql").database(unique("conformance % "))
     (directory / "rig").mkdir()
     return rig(directory / "rig", url.replace(" % ", "%20%25%20"))
 

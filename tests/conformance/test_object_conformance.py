@@ -3,13 +3,12 @@
 import os
 import random
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 
 import pytest
 from tests.architecture.reading import ROOT
 from tests.conformance.object_rig import InlineRig, ObjectRig
-from tests.servers.fixtures import server
+from tests.servers.fixtures import server, unique
 
 from penstock.model import Position, SinkName
 from penstock.sink.parquet import ParquetSink, object_account
@@ -24,14 +23,13 @@ KINDS = ("az", "gs", "hdfs", "s3")
 SLICE = () if os.environ.get("PENSTOCK_SOAK_FAULTS") == "all" else (None,)
 """Unless all is asked for, each fault is tried on one store, drawn anew for every run."""
 
-_numbers = count()
 RIGS = {"uploaded": ObjectRig, "inline": InlineRig}
 
 
 def rig_on(kind: str, rig: type[ObjectRig], directory: Path) -> ObjectRig:
     """A rig with two empty accounts."""
     running = server(kind)
-    places = {name: running.place(f"lake{next(_numbers)}") for name in ("EWR", "JFK")}
+    places = {name: running.place(unique("lake")) for name in ("EWR", "JFK")}
     return rig(directory, places, {name: running.outside(place) for name, place in places.items()})
 
 

@@ -1,6 +1,5 @@
 """The postgres sink passes the suite on a real server: inline, from spool files, in the ledger's transaction, in every way."""
 
-import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tests.conformance.table_rig import (
     Upserting,
     named,
 )
-from tests.servers.fixtures import server
+from tests.servers.fixtures import server, unique
 
 from penstock.ledger.postgres import PostgresLedger
 from penstock.model import SinkName
@@ -24,7 +23,6 @@ from penstock.testing.conformance import PIPELINE, CrashContract, Row, SinkContr
 
 SCHEMA, TABLE = "a schema%", 'a "table" of 100% -- order'
 QUOTED = '"a schema%"."a ""table"" of 100% -- order"'
-_numbers = itertools.count()
 
 
 class PostgresRig(TableRig):
@@ -103,7 +101,7 @@ class RidingRig(SpooledRig):
 def rig_on_server(rig, directory):
     import psycopg
 
-    url = server("postgres").database(f"conformance{next(_numbers)}")
+    url = server("postgres").database(unique("conformance"))
     with psycopg.connect(url) as connection:
         connection.execute(f'CREATE SCHEMA "{SCHEMA}"')
     (directory / "rig").mkdir()

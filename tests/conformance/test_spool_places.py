@@ -2,13 +2,12 @@
 
 import random
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from tests.conformance.test_sqlite_conformance import TABLE, SpooledRig
-from tests.servers.fixtures import server
+from tests.servers.fixtures import server, unique
 from tests.servers.server import Outside, Place
 
 from penstock.blob.azure import AzureStore
@@ -25,14 +24,12 @@ PIPELINE, SINK = PipelineName("flights"), SinkName("warehouse")
 SCHEMA = pa.schema([("id", pa.int64()), ("noise", pa.binary())])
 STORES = ("az", "gs", "hdfs", "s3")
 
-_numbers = count()
-
 
 class Kept:
     """A spool on a store, and what lies there from outside."""
 
     def __init__(self, kind: str) -> None:
-        self.place: Place = server(kind).place(f"spool{next(_numbers)}")
+        self.place: Place = server(kind).place(unique("spool"))
         self.outside: Outside = server(kind).outside(self.place)
         self.root = SpoolRoot(url=self.place.url, options=self.place.options)
 

@@ -5,7 +5,6 @@ A driver is stopped before one step; while it stands still the access policy tha
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,13 @@ from tests.crash.commandline import Ended
 from tests.crash.stopping import stopped
 from tests.crash.world import World, make_world
 from tests.servers import az
-from tests.servers.fixtures import server
+from tests.servers.fixtures import server, unique
 from tests.servers.server import Outside, Place
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(600)]
 
 SEED = 3
 HOUR = timedelta(hours=1)
-
-_numbers = count()
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Container:
 
 @pytest.fixture(name="container")
 def _container() -> Container:
-    made = Container(f"expiring{next(_numbers)}")
+    made = Container(unique("expiring"))
     server("az").client().create_container(made.name)
     made.lasts(HOUR)
     return made

@@ -12,7 +12,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -31,13 +30,12 @@ from tests.crash.commandline import penstock
 from tests.crash.killing import await_session_end
 from tests.crash.probe import Probe
 from tests.crash.world import Row, World, assert_same, make_world
-from tests.servers.fixtures import accounts_on, server
+from tests.servers.fixtures import accounts_on, server, unique
 
 EVERYTHING = os.environ.get("PENSTOCK_SOAK_FAULTS") == "all"
 SLICE = 6
 SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 
-_numbers = count()
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(300)]
 
@@ -259,7 +257,7 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
 
 def shop_of(variant: Variant) -> str | None:
     """The URL of an empty database."""
-    return str(server(variant.database).database(f"faults{next(_numbers)}")) if variant.database else None
+    return str(server(variant.database).database(unique("faults"))) if variant.database else None
 
 
 def rows_of_shop(url: str) -> "Counter[Row]":

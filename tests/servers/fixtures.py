@@ -20,9 +20,14 @@ atexit.register(_running.close)
 _numbers = count()
 
 
+def unique(name: str) -> str:
+    """That name and a number that no other test gets: the servers are shared by all of them."""
+    return f"{name}{next(_numbers)}"
+
+
 def accounts_on(**kinds: str) -> dict[str, tuple[Place, Outside]]:
     """An empty account on a server of that kind for each name, with a look from outside."""
-    places = {name: (server(kind), server(kind).place(f"{name.lower()}{next(_numbers)}")) for name, kind in kinds.items()}
+    places = {name: (server(kind), server(kind).place(unique(name.lower()))) for name, kind in kinds.items()}
     return {name: (place, running.outside(place)) for name, (running, place) in places.items()}
 
 

@@ -18,7 +18,7 @@ from penstock.observe.progress import BatchProgress
 from penstock.run.pipeline import Pipeline
 from tests.crash.world import World, make_world
 from tests.servers import s3 as s3_server
-from tests.servers.fixtures import accounts_on, server
+from tests.servers.fixtures import accounts_on, server, unique
 from tests.servers.proxy import Proxy, before
 
 pytestmark = pytest.mark.spark
@@ -112,7 +112,7 @@ def world_of(directory: Path, network: Network, kinds: dict[str, str], *, extra:
 
 
 def ledger_on_s3(network: Network, monkeypatch: pytest.MonkeyPatch) -> str:
-    bucket = f"requests{len(server('s3').client().list_buckets()['Buckets'])}"
+    bucket = unique("requests")
     server("s3").client().create_bucket(Bucket=bucket)
     s3._client.cache_clear()
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", network.proxies["s3"].endpoint)

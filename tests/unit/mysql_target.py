@@ -1,16 +1,13 @@
 """A table of a given schema in a database of its own, for the tests of the mysql sink."""
 
-import itertools
 import json
 from contextlib import contextmanager
 
-from tests.servers.fixtures import server
+from tests.servers.fixtures import server, unique
 from tests.unit.table_target import SINK, spark_schema, targets_of
 
 from penstock.sink.mysql.sink import MysqlSink
 from penstock.testing.conformance import SinkRig
-
-_numbers = itertools.count()
 
 
 class TableRig(SinkRig):
@@ -19,7 +16,7 @@ class TableRig(SinkRig):
         self.schema = schema or spark_schema(id="long", name="string")
         self.table, self.options = table, options
         self.running = running or server("mysql")
-        self.name = f"unit{next(_numbers)}"
+        self.name = unique("unit")
         self.running.database(self.name)
         self.port = port
 

@@ -1,15 +1,12 @@
 """A table of a given schema in a database of its own, for the tests of the postgres sink."""
 
-import itertools
 import json
 
-from tests.servers.fixtures import server
+from tests.servers.fixtures import server, unique
 from tests.unit.table_target import SINK, spark_schema, targets_of
 
 from penstock.sink.postgres.sink import PostgresSink
 from penstock.testing.conformance import SinkRig
-
-_numbers = itertools.count()
 
 
 class TableRig(SinkRig):
@@ -18,7 +15,7 @@ class TableRig(SinkRig):
         self.schema = schema or spark_schema(id="long", name="string")
         self.table, self.options = table, options
         self.running = running or server("postgres")
-        self.name = f"unit{next(_numbers)}"
+        self.name = unique("unit")
         self.running.database(self.name)
         self.port = port
 

@@ -1,6 +1,5 @@
 """What only the ledger in PostgreSQL has: riders, other sessions, servers that will not do, a COMMIT whose answer was lost."""
 
-import itertools
 import os
 import random
 import threading
@@ -13,7 +12,7 @@ from tempfile import TemporaryDirectory
 import psycopg
 import pytest
 from tests.servers import cutting, postgres
-from tests.servers.fixtures import server
+from tests.servers.fixtures import server, unique
 
 from penstock.codec import encode_entry
 from penstock.commit.append import append_once
@@ -35,14 +34,13 @@ from penstock.testing.entries import PIPELINE, chain, decided_entry, opened_entr
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
 SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 ENTRIES = "SELECT position, pipeline FROM penstock_ledger ORDER BY position"
-_numbers = itertools.count()
 
 
 class Place:
     """A database of its own, with ledgers in it."""
 
     def __init__(self, running=None):
-        self.running, self.name = running or server("postgres"), f"ledgerunit{next(_numbers)}"
+        self.running, self.name = running or server("postgres"), unique("ledgerunit")
         self.url = self.running.database(self.name)
         self.made = []
 
