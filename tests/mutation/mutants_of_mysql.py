@@ -2,7 +2,7 @@
 
 from tests.mutation.mutant import Mutant
 
-MARKS = "src/penstock/sink/mysql/marks.py"
+MARKS = "src/penstock/sink/table/marks.py"
 MOVE = "src/penstock/sink/mysql/move.py"
 SHAPE = "src/penstock/sink/mysql/shape.py"
 SINK = "src/penstock/sink/mysql/sink.py"
@@ -26,11 +26,11 @@ MUTANTS_OF_MYSQL = (
         bug=15,
         name="rows-and-marker-are-two-transactions-of-mysql",
         file=MARKS,
-        find="        with MARK.around(error=cut_off, lost=cut_off):\n",
+        find="        with self._faults.mark.around(error=self._faults.broken, lost=self._faults.broken):\n",
         replace="""\
-        self._connection.execute("COMMIT")
-        self._connection.execute("BEGIN")
-        with MARK.around(error=cut_off, lost=cut_off):
+        self._execute("COMMIT", {})
+        self._execute("BEGIN", {})
+        with self._faults.mark.around(error=self._faults.broken, lost=self._faults.broken):
 """,
         tests=(f"{OF_PUBLISHING}::test_after_any_fault_the_next_try_shows_the_batch_once",),
     ),

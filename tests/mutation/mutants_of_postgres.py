@@ -5,7 +5,7 @@ from tests.mutation.mutant import Mutant
 DATABASE = "src/penstock/postgres/database.py"
 LEDGER = "src/penstock/ledger/postgres.py"
 LEDGER_STATEMENTS = "src/penstock/ledger/postgres_statements.py"
-MARKS = "src/penstock/sink/postgres/marks.py"
+MARKS = "src/penstock/sink/table/marks.py"
 MOVE = "src/penstock/sink/postgres/move.py"
 SINK = "src/penstock/sink/postgres/sink.py"
 STATEMENTS = "src/penstock/sink/postgres/statements.py"
@@ -30,11 +30,11 @@ MUTANTS_OF_POSTGRES = (
         bug=15,
         name="rows-and-marker-are-two-transactions-of-postgres",
         file=MARKS,
-        find="        with MARK.around(error=cut_off, lost=cut_off):\n",
+        find="        with self._faults.mark.around(error=self._faults.broken, lost=self._faults.broken):\n",
         replace="""\
-        self._connection.execute("COMMIT")
-        self._connection.execute("BEGIN")
-        with MARK.around(error=cut_off, lost=cut_off):
+        self._execute("COMMIT", {})
+        self._execute("BEGIN", {})
+        with self._faults.mark.around(error=self._faults.broken, lost=self._faults.broken):
 """,
         tests=(f"{OF_PUBLISHING}::test_after_any_fault_the_next_try_shows_the_batch_once",),
     ),

@@ -54,7 +54,7 @@ def test_the_marker_can_be_read_with_sql(target):
 
 
 def test_remembered_batches_are_bounded(target, monkeypatch):
-    monkeypatch.setattr("penstock.sink.sqlite.marks.REMEMBERED_BATCHES", 3)
+    monkeypatch.setattr("penstock.sink.table.marks.REMEMBERED_BATCHES", 3)
     table = target()
     sink = table.sink()
     shown = [table.put(sink, [(at, "a")], batch_id=at) for at in range(8)]

@@ -7,6 +7,8 @@ hexadecimal digits, because they do not fit a bigint. Some of the columns' names
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
+from penstock.sink.table.marks import MarkStatements
+
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger"})
@@ -98,7 +100,6 @@ FROM penstock_marker WHERE {_WHICH}
 """
 
 LOCK_MARKER = f"{READ_MARKER} FOR UPDATE"
-"""One marker, the newest that is committed; nobody else can lock or change it until this transaction ends."""
 
 CHANGE_MARKER = f"""
 UPDATE penstock_marker SET
@@ -143,3 +144,17 @@ INSERT INTO penstock_batch (
 """
 
 FORGET_BATCHES = f"DELETE FROM penstock_batch WHERE {_WHICH} AND position <= %(position)s"
+
+
+def of_marks() -> MarkStatements[str]:
+    """Those about markers. `CHANGE_MARKER` changes no row where there is none yet."""
+    return MarkStatements(
+        read_marker=READ_MARKER,
+        lock_marker=LOCK_MARKER,
+        write_marker=CHANGE_MARKER,
+        owners=OWNERS,
+        newest_batch=NEWEST_BATCH,
+        read_batch=READ_BATCH,
+        write_batch=WRITE_BATCH,
+        forget_batches=FORGET_BATCHES,
+    )
