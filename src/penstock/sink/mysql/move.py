@@ -21,9 +21,9 @@ from penstock.sink.mysql.storage import storage_of
 from penstock.sink.mysql.table_statements import TableStatements
 from penstock.sink.mysql.trouble import DUPLICATE, code_of, index_of, reason_of, without_values
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, rows_of_insert
-from penstock.sink.table.content import totals_of
+from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Moved
-from penstock.sink.table.target import BY_KEY, NotStoredError, Target
+from penstock.sink.table.target import BY_KEY, Target
 
 LOAD = FaultPoint("mysql.load", "The rows of a decided batch are loaded into a temporary staging table.")
 MOVE = FaultPoint("mysql.move", "The staged rows are moved into the table, in an open transaction.")
@@ -147,10 +147,4 @@ def _warned(connection: Connection) -> PublishFailed:
 
 
 def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:
-    try:
-        return totals_of(scan(connection, query, columns.schema))
-    except NotStoredError as cause:
-        raise PublishFailed(
-            f"Table {columns.statements.table!r} holds a row under a key of this batch that Penstock did not write: {cause}.",
-            remedy="Correct or delete that row, then start again: the batch is published then.",
-        ) from cause
+    return totals_under_key(scan(connection, query, columns.schema), table=columns.statements.table)

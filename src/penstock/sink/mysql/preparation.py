@@ -10,7 +10,7 @@ from functools import partial
 import pyarrow as pa
 import pymysql
 
-from penstock.errors import Refused, Retryable, Usage
+from penstock.errors import Refused, Retryable
 from penstock.model import PipelineName, SinkName, Totals
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.admission import Admission
@@ -31,16 +31,10 @@ from penstock.sink.mysql.storage import most_bytes, most_characters, storage_of
 from penstock.sink.mysql.table_statements import CREATE_CHOSEN, DROP_CHOSEN
 from penstock.sink.mysql.trouble import reason_of
 from penstock.sink.table.content import totals_of
-from penstock.sink.table.preparation import prepare_marker, require_not_lost
-from penstock.sink.table.target import Target, no_table
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
+from penstock.sink.table.target import PRIVILEGES, Target, no_table
 from penstock.sparkschema import arrow_schema
 
-_PRIVILEGES = {
-    "append": ("SELECT", "INSERT"),
-    "upsert": ("SELECT", "INSERT", "UPDATE"),
-    "insert_if_absent": ("SELECT", "INSERT"),
-    "replace": ("SELECT", "INSERT", "DELETE"),
-}
 _DENIED = frozenset({1044, 1142, 1143, 1227})
 
 
@@ -56,7 +50,8 @@ def prepare_table(
 ) -> Admission:
     """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
     rows = arrow_schema(schema)
-    require_settings(rows, target, sink)
+    with settings_of(sink):
+        require_storable(rows, target)
     with _one_at_a_time(connection):
         _create_own_tables(connection)
         shape, marks = shape_of(connection, target.table), MysqlMarks(connection, locking=True)
@@ -84,7 +79,8 @@ def require_admitted(
 ) -> None:
     """Raise what `prepare_table` would, changing nothing."""
     rows = arrow_schema(schema)
-    require_settings(rows, target, sink)
+    with settings_of(sink):
+        require_storable(rows, target)
     shape = shape_of(connection, target.table)
     if shape_of(connection, sql.MARKER_TABLE) is not None:
         marker = MysqlMarks(connection, locking=False).read(pipeline, sink)
@@ -97,18 +93,10 @@ def require_admitted(
         raise no_table(target.table)
 
 
-def require_settings(rows: "pa.Schema", target: Target, sink: SinkName) -> None:
-    """Raise Usage, naming the sink, for settings that no table could have."""
-    try:
-        require_storable(rows, target)
-    except Usage as wrong:
-        raise Usage(f"Sink {sink!r}: {wrong.message}", remedy=wrong.remedy) from wrong
-
-
 def require_allowed(connection: Connection, rows: "pa.Schema", target: Target) -> None:
     """Raise Refused where the user lacks a right that publishing needs."""
     tries = statements_of(rows, target).tries()
-    for right in _PRIVILEGES[target.write]:
+    for right in PRIVILEGES[target.write]:
         with _granted(f"{right} ON {target.table}"):
             connection.execute(tries[right])
     with _granted("CREATE TEMPORARY TABLES on the database"):
