@@ -1,5 +1,7 @@
 """Markers in the database of the user's table."""
 
+from contextlib import AbstractContextManager
+
 import pymysql
 from pymysql.constants import CR
 
@@ -7,18 +9,23 @@ from penstock.faults import FaultPoint
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.connection import Connection
 from penstock.sink.table.marker import TableMarker, marker_values
-from penstock.sink.table.marks import DatabaseMarks, MarkFaults
+from penstock.sink.table.marks import DatabaseMarks
 
 FENCE = FaultPoint("mysql.fence", "The marker's row is locked and read: nobody else publishes until this transaction ends.")
 MARK = FaultPoint("mysql.mark", "The marker is set to the batch, in the transaction of its rows.")
 
 
 class MysqlMarks(DatabaseMarks[str]):
-    """As `DatabaseMarks`; `locking`: with its fence."""
+    """As `DatabaseMarks`."""
 
     def __init__(self, connection: Connection, *, locking: bool) -> None:
-        faults = MarkFaults(fence=FENCE if locking else None, mark=MARK, broken=cut_off)
-        super().__init__(connection.execute, sql.of_marks(), faults)
+        super().__init__(connection.execute, sql.of_marks(), locking=locking)
+
+    def _fencing(self) -> AbstractContextManager[None]:
+        return FENCE.around(error=cut_off, lost=cut_off)
+
+    def _marking(self) -> AbstractContextManager[None]:
+        return MARK.around(error=cut_off, lost=cut_off)
 
     def write(self, marker: TableMarker) -> None:
         """Put the marker in place of the old one, whose row stays: another one would be another lock."""

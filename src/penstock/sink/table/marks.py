@@ -1,10 +1,11 @@
 """Markers in a database's own tables, read and written in an open transaction."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from penstock.faults import FaultPoint
 from penstock.model import PipelineName, Position, Publication, SinkName
 from penstock.sink.table.marker import TableMarker, batch_values, marker_from, marker_values, place_of
 
@@ -32,28 +33,27 @@ class MarkStatements(Generic[Q]):
     forget_batches: Q
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkFaults:
-    """Where faults strike while markers are used, and how they look there. `fence`: when one is locked, None if none is."""
+class DatabaseMarks(ABC, Generic[Q]):
+    """As `Marks`. `locking`: reading a marker locks its row, and waits for a transaction of another run that holds it."""
 
-    fence: FaultPoint | None
-    mark: FaultPoint
-    broken: Callable[[str], Exception]
+    def __init__(self, execute: Callable[[Q, Mapping[str, Any]], Any], statements: MarkStatements[Q], *, locking: bool) -> None:
+        self._execute, self._sql, self._locking = execute, statements, locking
 
+    @abstractmethod
+    def _marking(self) -> AbstractContextManager[None]:
+        """The fault point around writing the marker."""
 
-class DatabaseMarks(Generic[Q]):
-    """As `Marks`. With a fence, reading a marker locks its row, and waits for a transaction of another run that holds it."""
-
-    def __init__(self, execute: Callable[[Q, Mapping[str, Any]], Any], statements: MarkStatements[Q], faults: MarkFaults) -> None:
-        self._execute, self._sql, self._faults = execute, statements, faults
+    def _fencing(self) -> AbstractContextManager[None]:
+        """The fault point around locking it."""
+        return nullcontext()
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
         """The marker, None if there is none yet. Raises FormatTooNew."""
-        which, faults = {"pipeline": pipeline, "sink": sink}, self._faults
-        if faults.fence is None:
+        which = {"pipeline": pipeline, "sink": sink}
+        if not self._locking:
             row = self._execute(self._sql.read_marker, which).fetchone()
         else:
-            with faults.fence.around(error=faults.broken, lost=faults.broken):
+            with self._fencing():
                 row = self._execute(self._sql.lock_marker, which).fetchone()
         return None if row is None else marker_from(row, pipeline, sink)
 
@@ -78,7 +78,7 @@ class DatabaseMarks(Generic[Q]):
 
     def advance(self, marker: TableMarker, publication: Publication) -> None:
         """Write the marker and note the batch."""
-        with self._faults.mark.around(error=self._faults.broken, lost=self._faults.broken):
+        with self._marking():
             self.write(marker)
             self._execute(self._sql.write_batch, batch_values(publication))
             past = {**place_of(publication), "position": publication.position - REMEMBERED_BATCHES}
