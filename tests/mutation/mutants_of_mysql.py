@@ -11,6 +11,7 @@ TABLE_STATEMENTS = "src/penstock/sink/mysql/table_statements.py"
 
 OF_PUBLISHING = "tests/unit/test_mysql_publish.py"
 OF_STORAGE = "tests/unit/test_mysql_storage.py"
+OF_SERVED = "tests/unit/test_served"
 OF_TABLES = "tests/unit/test_mysql_table.py"
 
 MUTANTS_OF_MYSQL = (
@@ -20,19 +21,19 @@ MUTANTS_OF_MYSQL = (
         file=STATEMENTS,
         find='LOCK_MARKER = f"{READ_MARKER} FOR UPDATE"',
         replace="LOCK_MARKER = READ_MARKER",
-        tests=(f"{OF_PUBLISHING}::test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits",),
+        tests=(f"{OF_SERVED}_publish.py::test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits[mysql]",),
     ),
     Mutant(
         bug=15,
         name="rows-and-marker-are-two-transactions-of-mysql",
         file=MARKS,
-        find="        with self._faults.mark.around(error=self._faults.broken, lost=self._faults.broken):\n",
+        find="        with self._marking():\n",
         replace="""\
         self._execute("COMMIT", {})
         self._execute("BEGIN", {})
-        with self._faults.mark.around(error=self._faults.broken, lost=self._faults.broken):
+        with self._marking():
 """,
-        tests=(f"{OF_PUBLISHING}::test_after_any_fault_the_next_try_shows_the_batch_once",),
+        tests=(f"{OF_SERVED}_publish.py::test_after_any_fault_the_next_try_shows_the_batch_once[mysql-mark-error]",),
     ),
     Mutant(
         bug=15,
@@ -40,7 +41,7 @@ MUTANTS_OF_MYSQL = (
         file=SINK,
         find="        except pymysql.err.Error as cause:\n            raise OutcomeUnknown(",
         replace="        except pymysql.err.Error as cause:\n            return\n            raise OutcomeUnknown(",
-        tests=(f"{OF_PUBLISHING}::test_after_a_commit_without_an_answer_the_marker_decides",),
+        tests=(f"{OF_SERVED}_publish.py::test_after_a_commit_without_an_answer_the_marker_decides[mysql-append-after]",),
     ),
     Mutant(
         bug=17,
@@ -64,7 +65,7 @@ MUTANTS_OF_MYSQL = (
         file=TABLE_STATEMENTS,
         find='which = "MAX" if last else "MIN"',
         replace='which = "MIN"',
-        tests=(f"{OF_TABLES}::test_keys_that_come_again_and_again",),
+        tests=(f"{OF_SERVED}_table.py::test_keys_that_come_again_and_again[mysql-0-upsert]",),
     ),
     Mutant(
         bug=17,

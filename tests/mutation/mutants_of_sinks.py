@@ -219,11 +219,11 @@ MUTANTS_OF_SINKS = (
         bug=15,
         name="rows-and-marker-are-two-transactions",
         file=MARKS,
-        find="        with self._faults.mark.around(error=self._faults.broken, lost=self._faults.broken):\n",
+        find="        with self._marking():\n",
         replace="""\
         self._execute("COMMIT", {})
         self._execute("BEGIN", {})
-        with self._faults.mark.around(error=self._faults.broken, lost=self._faults.broken):
+        with self._marking():
 """,
         tests=(f"{OF_FIRST_BATCH}[SpooledRig-sqlite.commit-kill]",),
     ),
