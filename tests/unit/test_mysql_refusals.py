@@ -4,6 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 from tests.unit.mysql_target import targets
+from tests.unit.table_target import spark_schema
 
 from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable, StageFailed, Usage
 from penstock.sink.mysql.address import address_of
@@ -144,9 +145,35 @@ def test_a_server_without_local_infile_takes_rows_as_statements(target):
         assert "rows go there by INSERT" in sink.check()[0].message
         table.put(sink, [(number, "it's \\ so") for number in range(5000)], batch_id=0)
         assert table.verify(sink).ok
-        with pytest.raises(StageFailed, match="a row of more than"):
-            table.stage(sink, table.named([(1, "x" * 8_200)]), batch_id=1)
+        with pytest.raises(StageFailed, match="a row whose INSERT takes"):
+            table.stage(sink, table.named([(1, "'" * 16_400)]), batch_id=1)
     assert table.sql("SELECT DISTINCT name FROM t") == [("it's \\ so",)]
+
+
+FLAGS = {"type": "array", "elementType": "boolean", "containsNull": True}
+
+
+def test_a_row_that_no_statement_can_carry_is_refused_before_it_is_decided(target):
+    """Values of few bytes that are long texts: what counts is the statement, with its quotes and escapes."""
+    table = target(schema=spark_schema(id="long", flags=FLAGS))
+    fits, too_long = [False] * 5400, [False] * 5460
+    with set_globally(table, "local_infile", 0), set_globally(table, "max_allowed_packet", 32768):
+        sink = table.sink()
+        table.put(sink, [(1, fits), (2, fits)], batch_id=0)
+        with pytest.raises(StageFailed, match=r"a row whose INSERT takes \d+ bytes, where max_allowed_packet is 32768"):
+            table.stage(sink, table.named([(3, [True]), (4, too_long)]), batch_id=1)
+        for count in range(5440, 5460):
+            _is_staged_only_if_it_can_be_published(table, sink, [False] * count, batch_id=count)
+    table.put(table.sink(), [(5, too_long)], batch_id=6000)
+    assert table.verify(table.sink()).ok
+
+
+def _is_staged_only_if_it_can_be_published(table, sink, value, *, batch_id):
+    try:
+        table.stage(sink, table.named([(0, value)]), batch_id=batch_id)
+    except StageFailed:
+        return
+    table.put(sink, [(0, value)], batch_id=batch_id)
 
 
 # --- rights

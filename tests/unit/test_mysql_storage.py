@@ -251,7 +251,7 @@ def test_mysql_itself_changes_no_value_however_lenient_the_server_is(served, dec
 
 def admission(**changed):
     none = {"required": frozenset(), "characters": {}, "octets": {}, "since_1970": frozenset()}
-    settings = {**none, "max_value_bytes": 1000, **changed}
+    settings = {**none, "max_value_bytes": 1000, "max_insert_bytes": None, **changed}
     return pickle.loads(pickle.dumps(Admission(sink=SinkName("db"), table="t", **settings)))
 
 
@@ -281,6 +281,9 @@ def batch(column):
         (pa.array([999_999], pa.timestamp("us", "UTC")), {"since_1970": frozenset({"c"})}, r"outside what timestamp\(6\) holds"),
         (pa.array([1 << 51], pa.timestamp("us", "UTC")), {"since_1970": frozenset({"c"})}, r"outside what timestamp\(6\) holds"),
         (pa.array(["a" * 900] * 3), {"max_row_bytes": 500}, "a row of more than 500 bytes"),
+        (pa.array(["a" * 900] * 3), {"max_insert_bytes": 1000}, None),
+        (pa.array([None, "'" * 450]), {"max_insert_bytes": 900}, "a row whose INSERT takes 9.. bytes"),
+        (pa.array([[False] * 150]), {"max_insert_bytes": 950}, "a row whose INSERT takes 9.. bytes"),
     ],
 )
 def test_admission(column, settings, said):

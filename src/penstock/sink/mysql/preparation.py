@@ -162,5 +162,5 @@ def _admission(sink: SinkName, target: Target, shape: Shape, server: Server) -> 
         octets={name: length for name, length in octets.items() if length is not None},
         since_1970=frozenset(name for name, kind in declared.items() if kind.startswith("timestamp")),
         max_value_bytes=server.max_value_bytes,
-        max_row_bytes=server.max_row_bytes,
+        max_insert_bytes=server.max_insert_bytes,
     )
