@@ -83,4 +83,14 @@ MUTANTS_OF_MYSQL = (
         replace="        if connection is None:\n",
         tests=(f"{OF_PUBLISHING}::test_a_transaction_that_something_ended_is_not_taken_for_committed",),
     ),
+    Mutant(
+        bug=17,
+        name="staging-in-mysql-is-not-tried-before-the-start",
+        file="src/penstock/sink/mysql/preparation.py",
+        find="        rehearse(connection, rows, target, server)\n        _create_own_tables(connection)\n",
+        replace="        _create_own_tables(connection)\n",
+        tests=(
+            "tests/unit/test_mysql_refusals.py::test_rows_that_fit_the_table_and_not_its_staging_are_refused_before_the_start",
+        ),
+    ),
 )

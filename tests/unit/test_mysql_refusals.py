@@ -2,13 +2,14 @@
 
 from contextlib import contextmanager
 
+import pymysql
 import pytest
 from tests.unit.mysql_target import targets
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable, StageFailed, Usage
 from penstock.sink.mysql.address import address_of
-from penstock.sink.mysql.database import require_durable
+from penstock.sink.mysql.database import Server, require_durable
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -174,6 +175,36 @@ def _is_staged_only_if_it_can_be_published(table, sink, value, *, batch_id):
     except StageFailed:
         return
     table.put(sink, [(0, value)], batch_id=batch_id)
+
+
+def test_a_server_that_does_not_know_the_collation_of_staging_is_refused_before_the_start(target, monkeypatch):
+    """As a server that is too old."""
+    monkeypatch.setattr(Server, "exact_collation", "utf8mb4_of_tomorrow")
+    table = target()
+    _is_refused(table, "Rows cannot be staged .*Unknown collation: 'utf8mb4_of_tomorrow'")
+    assert table.sql("SHOW TABLES") == []
+
+
+@pytest.mark.parametrize("loads", [1, 0])
+def test_rows_that_fit_the_table_and_not_its_staging_are_refused_before_the_start(target, loads):
+    names = [f"c{number}" for number in range(500)]
+    table = target(schema=spark_schema(**dict.fromkeys(names, "string")))
+    table.sql(f"CREATE TABLE t ({', '.join(f'{name} varchar(1)' for name in names)}) CHARACTER SET utf8mb4")
+    with set_globally(table, "local_infile", loads):
+        _is_refused(table, "Rows cannot be staged .*Row size too large")
+
+
+def test_staging_that_was_tried_leaves_nothing_behind(target):
+    for write in ("append", "upsert"):
+        table = target(schema=spark_schema(id="long", flags=FLAGS, day="date", name="string"), write=write, key=["id"])
+        sink = table.sink()
+        table.rig.make().require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+        assert table.sql("SELECT COUNT(*) FROM t") == [(0,)]
+        connection = sink._database.writable()
+        assert not connection.in_transaction
+        for name in ("penstock_stage", "penstock_chosen"):
+            with pytest.raises(pymysql.err.ProgrammingError, match="doesn't exist"):
+                connection.execute(f"SELECT 1 FROM {name}")
 
 
 # --- rights
