@@ -93,4 +93,12 @@ MUTANTS_OF_MYSQL = (
             "tests/unit/test_mysql_refusals.py::test_rows_that_fit_the_table_and_not_its_staging_are_refused_before_the_start",
         ),
     ),
+    Mutant(
+        bug=17,
+        name="keys-of-mysql-are-grouped-by-how-they-begin",
+        file=STATEMENTS,
+        find=", max_sort_length = 4096",
+        replace="",
+        tests=(f"{OF_TABLES}::test_long_keys_that_end_differently_are_two_however_the_server_groups_them",),
+    ),
 )

@@ -127,6 +127,7 @@ def test_what_a_server_says_of_sessions_changes_nothing(target):
         "sql_mode": "",
         "completion_type": 1,
         "sql_safe_updates": 1,
+        "max_sort_length": 64,
         "sql_select_limit": 1,
         "time_zone": "+05:00",
         "autocommit": 0,
