@@ -1,7 +1,6 @@
 """Writes docs/reference/…-types.md: how each type of Spark is stored, from the code that stores it. Run by `make docs`."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pyarrow as pa
 
 from penstock.sink.mysql import storage as mysql
 from penstock.sink.postgres import storage as postgres
+from penstock.sink.table.storage import Storages
 
 EXAMPLES = (
     *(pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.bool_(), pa.decimal128(12, 2), pa.string(), pa.binary()),
@@ -38,7 +38,7 @@ class Page:
     database: str
     because: str
     tail: str
-    storages: tuple[tuple[Callable[[Any], bool], Any], ...]
+    storages: Storages[Any]
 
     @property
     def path(self) -> Path:

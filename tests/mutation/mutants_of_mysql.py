@@ -2,7 +2,7 @@
 
 from tests.mutation.mutant import Mutant
 
-MARKS = "src/penstock/sink/mysql/marks.py"
+MARKS = "src/penstock/sink/table/marks.py"
 MOVE = "src/penstock/sink/mysql/move.py"
 SHAPE = "src/penstock/sink/mysql/shape.py"
 SINK = "src/penstock/sink/mysql/sink.py"
@@ -11,6 +11,7 @@ TABLE_STATEMENTS = "src/penstock/sink/mysql/table_statements.py"
 
 OF_PUBLISHING = "tests/unit/test_mysql_publish.py"
 OF_STORAGE = "tests/unit/test_mysql_storage.py"
+OF_SERVED = "tests/unit/test_served"
 OF_TABLES = "tests/unit/test_mysql_table.py"
 
 MUTANTS_OF_MYSQL = (
@@ -20,19 +21,19 @@ MUTANTS_OF_MYSQL = (
         file=STATEMENTS,
         find='LOCK_MARKER = f"{READ_MARKER} FOR UPDATE"',
         replace="LOCK_MARKER = READ_MARKER",
-        tests=(f"{OF_PUBLISHING}::test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits",),
+        tests=(f"{OF_SERVED}_publish.py::test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits[mysql]",),
     ),
     Mutant(
         bug=15,
         name="rows-and-marker-are-two-transactions-of-mysql",
         file=MARKS,
-        find="        with MARK.around(error=cut_off, lost=cut_off):\n",
+        find="        with self._marking():\n",
         replace="""\
-        self._connection.execute("COMMIT")
-        self._connection.execute("BEGIN")
-        with MARK.around(error=cut_off, lost=cut_off):
+        self._execute("COMMIT", {})
+        self._execute("BEGIN", {})
+        with self._marking():
 """,
-        tests=(f"{OF_PUBLISHING}::test_after_any_fault_the_next_try_shows_the_batch_once",),
+        tests=(f"{OF_SERVED}_publish.py::test_after_any_fault_the_next_try_shows_the_batch_once[mysql-mark-error]",),
     ),
     Mutant(
         bug=15,
@@ -40,7 +41,7 @@ MUTANTS_OF_MYSQL = (
         file=SINK,
         find="        except pymysql.err.Error as cause:\n            raise OutcomeUnknown(",
         replace="        except pymysql.err.Error as cause:\n            return\n            raise OutcomeUnknown(",
-        tests=(f"{OF_PUBLISHING}::test_after_a_commit_without_an_answer_the_marker_decides",),
+        tests=(f"{OF_SERVED}_publish.py::test_after_a_commit_without_an_answer_the_marker_decides[mysql-append-after]",),
     ),
     Mutant(
         bug=17,
@@ -64,7 +65,7 @@ MUTANTS_OF_MYSQL = (
         file=TABLE_STATEMENTS,
         find='which = "MAX" if last else "MIN"',
         replace='which = "MIN"',
-        tests=(f"{OF_TABLES}::test_keys_that_come_again_and_again",),
+        tests=(f"{OF_SERVED}_table.py::test_keys_that_come_again_and_again[mysql-0-upsert]",),
     ),
     Mutant(
         bug=17,
@@ -81,5 +82,23 @@ MUTANTS_OF_MYSQL = (
         find="        if not connection.in_transaction:\n",
         replace="        if connection is None:\n",
         tests=(f"{OF_PUBLISHING}::test_a_transaction_that_something_ended_is_not_taken_for_committed",),
+    ),
+    Mutant(
+        bug=17,
+        name="staging-in-mysql-is-not-tried-before-the-start",
+        file="src/penstock/sink/mysql/preparation.py",
+        find="        rehearse(connection, rows, target, server)\n        _create_own_tables(connection)\n",
+        replace="        _create_own_tables(connection)\n",
+        tests=(
+            "tests/unit/test_mysql_refusals.py::test_rows_that_fit_the_table_and_not_its_staging_are_refused_before_the_start",
+        ),
+    ),
+    Mutant(
+        bug=17,
+        name="keys-of-mysql-are-grouped-by-how-they-begin",
+        file=STATEMENTS,
+        find=", max_sort_length = 4096",
+        replace="",
+        tests=(f"{OF_TABLES}::test_long_keys_that_end_differently_are_two_however_the_server_groups_them",),
     ),
 )

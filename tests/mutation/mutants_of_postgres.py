@@ -5,7 +5,7 @@ from tests.mutation.mutant import Mutant
 DATABASE = "src/penstock/postgres/database.py"
 LEDGER = "src/penstock/ledger/postgres.py"
 LEDGER_STATEMENTS = "src/penstock/ledger/postgres_statements.py"
-MARKS = "src/penstock/sink/postgres/marks.py"
+MARKS = "src/penstock/sink/table/marks.py"
 MOVE = "src/penstock/sink/postgres/move.py"
 SINK = "src/penstock/sink/postgres/sink.py"
 STATEMENTS = "src/penstock/sink/postgres/statements.py"
@@ -15,6 +15,7 @@ OF_LEDGER = "tests/conformance/test_ledger_conformance.py"
 OF_POSTGRES_LEDGER = "tests/unit/test_ledger_postgres.py"
 OF_PUBLISHING = "tests/unit/test_postgres_publish.py"
 OF_RIDING = "tests/unit/test_postgres_ride.py"
+OF_SERVED = "tests/unit/test_served"
 OF_TABLES = "tests/unit/test_postgres_table.py"
 
 MUTANTS_OF_POSTGRES = (
@@ -24,19 +25,19 @@ MUTANTS_OF_POSTGRES = (
         file=STATEMENTS,
         find='self._of(f"{_READ_MARKER} FOR UPDATE")',
         replace='self._of(f"{_READ_MARKER}")',
-        tests=(f"{OF_PUBLISHING}::test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits",),
+        tests=(f"{OF_SERVED}_publish.py::test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits[postgres]",),
     ),
     Mutant(
         bug=15,
         name="rows-and-marker-are-two-transactions-of-postgres",
         file=MARKS,
-        find="        with MARK.around(error=cut_off, lost=cut_off):\n",
+        find="        with self._marking():\n",
         replace="""\
-        self._connection.execute("COMMIT")
-        self._connection.execute("BEGIN")
-        with MARK.around(error=cut_off, lost=cut_off):
+        self._execute("COMMIT", {})
+        self._execute("BEGIN", {})
+        with self._marking():
 """,
-        tests=(f"{OF_PUBLISHING}::test_after_any_fault_the_next_try_shows_the_batch_once",),
+        tests=(f"{OF_SERVED}_publish.py::test_after_any_fault_the_next_try_shows_the_batch_once[postgres-mark-error]",),
     ),
     Mutant(
         bug=15,
@@ -44,7 +45,7 @@ MUTANTS_OF_POSTGRES = (
         file=DATABASE,
         find="        except psycopg.Error as cause:\n            raise OutcomeUnknown(",
         replace="        except psycopg.Error as cause:\n            return\n            raise OutcomeUnknown(",
-        tests=(f"{OF_PUBLISHING}::test_after_a_commit_without_an_answer_the_marker_decides",),
+        tests=(f"{OF_SERVED}_publish.py::test_after_a_commit_without_an_answer_the_marker_decides[postgres-append-after]",),
     ),
     Mutant(
         bug=16,
@@ -52,7 +53,7 @@ MUTANTS_OF_POSTGRES = (
         file="src/penstock/sink/table/publication.py",
         find="    _require_no_older_generation(marker, publication)\n",
         replace="",
-        tests=(f"{OF_PUBLISHING}::test_a_generation_that_was_overtaken_cannot_commit",),
+        tests=(f"{OF_SERVED}_publish.py::test_a_generation_that_was_overtaken_cannot_commit[postgres]",),
     ),
     Mutant(
         bug=17,
@@ -77,7 +78,7 @@ MUTANTS_OF_POSTGRES = (
         file=TABLE_STATEMENTS,
         find='SQL("max" if last else "min")',
         replace='SQL("min")',
-        tests=(f"{OF_TABLES}::test_keys_that_come_again_and_again",),
+        tests=(f"{OF_SERVED}_table.py::test_keys_that_come_again_and_again[postgres-0-upsert]",),
     ),
     Mutant(
         bug=17,

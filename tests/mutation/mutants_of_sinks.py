@@ -6,7 +6,7 @@ AREA = "src/penstock/sink/parquet/directory/area.py"
 MEMORY = "src/penstock/sink/memory.py"
 MODEL = "src/penstock/model.py"
 PARQUET = "src/penstock/sink/parquet/publishing.py"
-SQLITE_MARKS = "src/penstock/sink/sqlite/marks.py"
+MARKS = "src/penstock/sink/table/marks.py"
 SQLITE_SINK = "src/penstock/sink/sqlite/sink.py"
 TABLE = "src/penstock/sink/table/publication.py"
 
@@ -218,12 +218,12 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=15,
         name="rows-and-marker-are-two-transactions",
-        file=SQLITE_MARKS,
-        find="        with MARK.around(error=broken_disk, lost=broken_disk):\n",
+        file=MARKS,
+        find="        with self._marking():\n",
         replace="""\
-        self._cursor.execute("COMMIT")
-        self._cursor.execute("BEGIN IMMEDIATE")
-        with MARK.around(error=broken_disk, lost=broken_disk):
+        self._execute("COMMIT", {})
+        self._execute("BEGIN", {})
+        with self._marking():
 """,
         tests=(f"{OF_FIRST_BATCH}[SpooledRig-sqlite.commit-kill]",),
     ),

@@ -3,30 +3,21 @@
 import json
 from contextlib import contextmanager
 
-from tests.servers.fixtures import server, unique
-from tests.unit.table_target import SINK, spark_schema, targets_of
+from tests.unit.served_target import ServedRig
+from tests.unit.table_target import targets_of
 
 from penstock.sink.mysql.sink import MysqlSink
-from penstock.testing.conformance import SinkRig
 
 
-class TableRig(SinkRig):
-    def __init__(self, directory, *, running=None, schema=None, table="t", port=None, **options):
-        super().__init__(directory)
-        self.schema = schema or spark_schema(id="long", name="string")
-        self.table, self.options = table, options
-        self.running = running or server("mysql")
-        self.name = unique("unit")
-        self.running.database(self.name)
-        self.port = port
-
-    @property
-    def url(self):
-        return self.running.url(self.name, port=self.port)
-
-    def make(self, **changed):
-        settings = {"url": self.url, "table": self.table, "lock_timeout_s": 1, **self.options, **changed}
-        return MysqlSink(name=SINK, spool=str(self.directory / "spool"), **settings)
+class TableRig(ServedRig):
+    kind, sink, lock_timeout_s, loading, tries_after_a_kill = "mysql", MysqlSink, 1, "load", 1
+    gone = r"has no such table: Table 'unit\d+\.t' doesn't exist"
+    waiting = (
+        "SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT' "
+        "AND trx_mysql_thread_id IN (SELECT id FROM information_schema.PROCESSLIST WHERE db = DATABASE())"
+    )
+    looks_every_s = 0.12
+    """MySQL looks anew only after nobody has asked for a tenth of a second, so it may still tell of another test's sessions."""
 
     def read_back(self):
         columns = ", ".join(f"`{field['name']}`" for field in json.loads(self.schema)["fields"])

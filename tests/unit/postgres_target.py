@@ -2,43 +2,31 @@
 
 import json
 
-from tests.servers.fixtures import server, unique
-from tests.unit.table_target import SINK, spark_schema, targets_of
+from tests.unit.served_target import ServedRig
+from tests.unit.table_target import targets_of
 
 from penstock.sink.postgres.sink import PostgresSink
-from penstock.testing.conformance import SinkRig
 
 
-class TableRig(SinkRig):
-    def __init__(self, directory, *, running=None, schema=None, table="t", port=None, **options):
-        super().__init__(directory)
-        self.schema = schema or spark_schema(id="long", name="string")
-        self.table, self.options = table, options
-        self.running = running or server("postgres")
-        self.name = unique("unit")
-        self.running.database(self.name)
-        self.port = port
-
-    @property
-    def url(self):
-        return self.running.url(self.name, port=self.port)
-
-    def make(self, **changed):
-        settings = {"url": self.url, "table": self.table, "lock_timeout_s": 0.2, **self.options, **changed}
-        return PostgresSink(name=SINK, spool=str(self.directory / "spool"), **settings)
+class TableRig(ServedRig):
+    kind, sink, lock_timeout_s, loading, tries_after_a_kill = "postgres", PostgresSink, 0.2, "copy", 2
+    gone = r'relation "public\.t" does not exist'
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    looks_every_s = 0.01
 
     def read_back(self):
         columns = ", ".join(f'"{field["name"]}"' for field in json.loads(self.schema)["fields"])
         return self.sql(f"SELECT {columns} FROM {self.table}")
 
-    def connection(self):
+    def session(self):
         import psycopg
 
         return psycopg.connect(self.running.url(self.name), autocommit=True, options="-c timezone=UTC")
 
-    def sql(self, statement, *values):
-        with self.connection() as connection:
-            cursor = connection.execute(statement, values or None)
+    def sql(self, *statements):
+        with self.session() as connection:
+            for statement in statements:
+                cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
 

@@ -1,12 +1,11 @@
 """Settings, servers, roles and rows that will not do: refused before anything is decided, and no password in the text."""
 
 import threading
-from collections import Counter
 
 import pytest
 from tests.unit.postgres_target import targets
 
-from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable, StageFailed, Usage
+from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable, Usage
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -26,13 +25,6 @@ target = pytest.fixture(targets)
 def test_settings_that_make_no_sense(target, options, message):
     with pytest.raises(Usage, match=message):
         target().rig.make(**options)
-
-
-def test_bad_rows_fail_before_anything_is_decided(target):
-    table = target(write="upsert", key=["id"])
-    with pytest.raises(StageFailed, match="NULL in column 'id'"):
-        table.stage(table.sink(), table.named([(1, "a"), (None, "b")]), batch_id=0)
-    assert Counter(table.sql("SELECT id, name FROM t")) == Counter()
 
 
 def test_a_server_that_will_not_let_us_in_is_told_without_the_password(target):

@@ -1,6 +1,5 @@
 """Riding in the transaction of a ledger in the same database, looked at with plain SQL after every step."""
 
-import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.servers import cutting
 from tests.unit.postgres_target import targets
-from tests.unit.table_target import SINK
+from tests.unit.table_target import SINK, content
 
 from penstock.commit.append import append_once
 from penstock.errors import ContentConflict, Failed, Retryable
@@ -65,10 +64,6 @@ def riding(target):
         one.ledger.close()
 
 
-def content(table, query="SELECT id, name FROM t"):
-    return Counter(table.sql(query))
-
-
 def position(table):
     return table.sql("SELECT position FROM penstock_marker")[0][0]
 
@@ -95,7 +90,7 @@ def test_a_ride_is_seen_only_if_its_ledger_commits(target):
     table = target()
     sink = table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
-    with table.rig.connection() as connection:
+    with table.rig.session() as connection:
         for end in ("ROLLBACK", "COMMIT"):
             connection.execute("BEGIN")
             assert not sink.publish_within(connection, publication).already
@@ -147,7 +142,7 @@ def test_the_sweep_takes_the_files_of_the_last_ride_once_it_is_committed(target,
     table = target(inline_limit_bytes=0)
     sink = table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
-    with table.rig.connection() as connection:
+    with table.rig.session() as connection:
         connection.execute("BEGIN")
         sink.publish_within(connection, publication)
         connection.execute(end)
@@ -238,11 +233,11 @@ def test_a_deferred_constraint_that_fails_at_commit_is_told_as_what_it_is(target
 def test_a_key_that_another_session_inserts_meanwhile_rides_again(riding, write, shown):
     one = riding(write=write, key=["id"], lock_timeout_s=60)
     _, append = one.decide([(5, "b"), (6, "c")], batch_id=0)
-    with one.table.rig.connection() as other, ThreadPoolExecutor(1) as pool:
+    with one.table.rig.session() as other, ThreadPoolExecutor(1) as pool:
         other.execute("BEGIN")
         other.execute("INSERT INTO t VALUES (5, 'theirs')")
         appending = pool.submit(append)
-        _await_lock(one.table)
+        one.table.rig.await_lock()
         other.execute("COMMIT")
         appending.result()
     assert one.sink.conflicts == 1
@@ -255,7 +250,7 @@ def test_a_table_that_is_locked_keeps_the_batch_undecided(riding):
     one.ledger.close()
     one.ledger = PostgresLedger(one.table.rig.url, pipeline=PIPELINE, lock_timeout_s=0.1)
     _, append = one.decide([(1, "a")], batch_id=0)
-    with one.table.rig.connection() as other:
+    with one.table.rig.session() as other:
         other.execute("BEGIN")
         other.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(Retryable, match="Another session holds a lock"):
@@ -272,9 +267,3 @@ def test_only_a_connection_can_be_ridden_on(target):
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
     with pytest.raises(TypeError, match=r"expected a psycopg\.Connection"):
         sink.publish_within(object(), publication)
-
-
-def _await_lock(table):
-    waiting = threading.Event()
-    while not table.sql("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"):
-        waiting.wait(0.01)

@@ -1,7 +1,5 @@
 """The user's own table: created visibly, or respected; and what each way of writing leaves in it."""
 
-import itertools
-import random
 from collections import Counter
 
 import pytest
@@ -108,26 +106,6 @@ def test_columns_that_fill_themselves_are_left_to_the_database(target):
         table.stage(sink, table.named([(3, "abcd")]), batch_id=1)
 
 
-def test_rows_that_were_there_before_are_left_alone_and_do_not_count(target):
-    table = target()
-    table.sql("CREATE TABLE t (id bigint, name text)")
-    table.sql("INSERT INTO t VALUES (7, 'theirs')")
-    sink = table.sink()
-    table.put(sink, [(1, "a")], batch_id=0)
-    report = table.verify(sink)
-    assert report.ok, report
-    assert Counter(table.sql("SELECT id, name FROM t")) == Counter([(7, "theirs"), (1, "a")])
-
-
-def test_a_table_belongs_to_one_sink(target):
-    table = target()
-    table.sink()
-    other = table.rig.make()
-    other._name = "another"
-    with pytest.raises(Refused, match="is filled by sink 'warehouse'"):
-        other.prepare(pipeline=PIPELINE, schema=table.rig.schema)
-
-
 def test_a_partitioned_table_takes_rows_but_no_keys(target):
     ddl = "CREATE TABLE t (id bigint PRIMARY KEY, name text) PARTITION BY RANGE (id); CREATE TABLE t1 PARTITION OF t DEFAULT"
     table = target()
@@ -141,47 +119,7 @@ def test_a_partitioned_table_takes_rows_but_no_keys(target):
         keyed.sink()
 
 
-def test_new_columns_may_come_in(target):
-    table = target()
-    table.put(table.sink(), [(1, "a")], batch_id=0)
-    table.sql("ALTER TABLE t ADD COLUMN more bigint")
-    table.rig.schema = spark_schema(id="long", name="string", more="long")
-    table.columns = ["id", "name", "more"]
-    sink = table.sink()
-    table.put(sink, [(2, "b", 3)], batch_id=1)
-    assert table.verify(sink).ok
-
-
 # --- by key
-
-
-@pytest.mark.parametrize("write", ["upsert", "insert_if_absent"])
-@pytest.mark.parametrize("seed", range(3))
-def test_keys_that_come_again_and_again(target, write, seed):
-    """Against a dictionary: several rows of one key in a batch and in others, in their frozen order."""
-    chance = random.Random(seed)
-    table = target(write=write, key=["id"])
-    sink, expected = table.sink(), {}
-    for number in range(3):
-        attempts = [[(chance.randrange(30), f"{number}-{part}-{at}") for at in range(40)] for part in range(2)]
-        table.put(sink, *attempts, batch_id=number)
-        for key, name in itertools.chain(*attempts):
-            if write == "upsert" or key not in expected:
-                expected[key] = name
-    assert dict(table.sql("SELECT id, name FROM t")) == expected
-    report = table.verify(sink)
-    assert report.ok, report
-
-
-def test_a_foreign_row_that_is_replaced_does_not_count_twice(target):
-    table = target(write="upsert", key=["id"])
-    sink = table.sink()
-    table.put(sink, [(1, "a"), (2, "b")], batch_id=0)
-    table.sql("UPDATE t SET name = 'changed' WHERE id = 1")
-    assert not table.verify(sink).ok
-    table.sql("UPDATE t SET name = 'a' WHERE id = 1")
-    table.put(sink, [(1, "c")], batch_id=1)
-    assert table.verify(sink).ok
 
 
 def test_a_foreign_value_under_a_key_of_the_batch_is_told(target):
@@ -192,33 +130,3 @@ def test_a_foreign_value_under_a_key_of_the_batch_is_told(target):
     publication = table.decided_but_not_published(sink, [(1, None)], batch_id=0)
     with pytest.raises(PublishFailed, match="holds a row under a key of this batch that Penstock did not write"):
         sink.publish(publication)
-
-
-def test_replace_shows_the_last_batch_and_an_empty_one_shows_nothing(target):
-    table = target(write="replace")
-    sink = table.sink()
-    table.put(sink, [(1, "a"), (2, "b")], batch_id=0)
-    table.put(sink, [(3, "c")], batch_id=1)
-    assert table.sql("SELECT id, name FROM t") == [(3, "c")]
-    table.put(sink, batch_id=2)
-    assert table.sql("SELECT id, name FROM t") == []
-    assert table.verify(sink).ok
-
-
-def test_presence_is_remembered_and_nothing_else_is_read(target):
-    table = target()
-    assert table.rig.make().remembers("", pipeline=PIPELINE) is None
-    sink = table.sink()
-    shown = table.put(sink, [(1, "a")], batch_id=0)
-    assert sink.remembers("", pipeline=PIPELINE) == shown.publication.position
-    assert sink.remembers("other", pipeline=PIPELINE) is None
-
-
-def test_check_says_what_will_happen(target):
-    table = target()
-    assert [finding.message for finding in table.rig.make().check()] == ["table t will be created"]
-    assert not table.rig.make(create=False).check()[0].ok
-    table.sink()
-    [finding] = table.rig.make().check()
-    assert finding.ok
-    assert "table t with 2 columns in 127.0.0.1" in finding.message

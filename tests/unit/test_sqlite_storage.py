@@ -147,6 +147,7 @@ def test_texts_are_what_sqlite_understands():
         ("text", pa.binary()),
         (1.5, pa.decimal128(5, 2)),
         ("1.234", pa.decimal128(5, 2)),
+        ("one", pa.decimal128(5, 2)),
         ("2013-01-32", pa.date32()),
         ("yesterday", pa.timestamp("us", "UTC")),
         ("2013-01-31 05:15:00.000000Z", pa.timestamp("us")),

@@ -20,6 +20,7 @@ from contextlib import suppress
 from penstock.codec import decode_document, decode_entry, encode_document, encode_entry
 from penstock.errors import Failed, LedgerMismatch, OutcomeUnknown, PositionTaken, Refused, Retryable
 from penstock.faults import FaultPoint
+from penstock.ledger.backwards import newest_first, require_tail_kept
 from penstock.ledger.ownership import gap, require_own, require_pipeline
 from penstock.ledger.probe import last_present
 from penstock.ledger.prove import prove_conditions
@@ -91,10 +92,7 @@ class LogLedger:
 
     def newest_first(self) -> Iterator[Entry]:
         """As `Ledger.newest_first`; stops where another run prunes meanwhile."""
-        entry = self.tail()
-        while entry is not None:
-            yield entry
-            entry = self.read(Position(entry.position - 1))
+        return newest_first(self)
 
     def prove(self) -> None:
         """As `Ledger.prove`. Scratch keys left by a killed run are collected by a later `prune`."""
@@ -104,8 +102,7 @@ class LogLedger:
     def prune(self, *, below: Position) -> None:
         """As `Ledger.prune`. Raises ValueError for a `below` that would forget the tail."""
         tail = self.tail()
-        if tail is None or below > tail.position:
-            raise ValueError(f"pruning below {below} would forget the tail")
+        require_tail_kept(tail, below=below)
         floor = self._raise_floor(below)
         self._delete_below("entries/", floor)
         self._delete_below("prove/", floor)

@@ -13,6 +13,7 @@ import psycopg
 from penstock.codec import decode_entry, encode_entry
 from penstock.errors import Failed, PositionTaken, Retryable
 from penstock.faults import FaultPoint
+from penstock.ledger.backwards import newest_first, require_tail_kept
 from penstock.ledger.ownership import gap, require_own, require_pipeline
 from penstock.ledger.postgres_proof import has_table, prefix_of, prove_writers, require_table
 from penstock.ledger.postgres_statements import LedgerStatements
@@ -82,10 +83,7 @@ class PostgresLedger:
 
     def newest_first(self) -> Iterator[Entry]:
         """As `Ledger.newest_first`: one look per entry, so that no transaction is open between them."""
-        entry = self.tail()
-        while entry is not None:
-            yield entry
-            entry = self.read(Position(entry.position - 1))
+        return newest_first(self)
 
     def prove(self) -> None:
         """As `Ledger.prove`: a server that keeps what it commits, a table with its key, racing writers."""
@@ -99,8 +97,7 @@ class PostgresLedger:
         """As `Ledger.prune`. A pruned position stays taken because the tail stays. Raises ValueError if it would not."""
         with self._lock, self._database.dropping_on_error():
             tail = self.tail()
-            if tail is None or below > tail.position:
-                raise ValueError(f"pruning below {below} would forget the tail")
+            require_tail_kept(tail, below=below)
             connection = self._writable()
             with self._database.told(Failed), PRUNE.around(error=cut_off, lost=cut_off):
                 self._database.begin(connection)

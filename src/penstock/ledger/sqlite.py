@@ -16,6 +16,7 @@ from penstock.codec import decode_entry, encode_entry
 from penstock.diskreason import trouble_of
 from penstock.errors import Failed, OutcomeUnknown, PositionTaken, StoreIgnoresConditions
 from penstock.faults import FaultPoint
+from penstock.ledger.backwards import newest_first, require_tail_kept
 from penstock.ledger.ownership import gap, require_own, require_pipeline
 from penstock.ledger.sqlite_proof import collect_proofs, prove_locks, prove_undamaged, prove_writers
 from penstock.ledger.sqlite_trouble import told, trouble
@@ -88,10 +89,7 @@ class SqliteLedger:
 
     def newest_first(self) -> Iterator[Entry]:
         """As `Ledger.newest_first`: one look per entry, so that no lock is held between them."""
-        entry = self.tail()
-        while entry is not None:
-            yield entry
-            entry = self.read(Position(entry.position - 1))
+        return newest_first(self)
 
     def prove(self) -> None:
         """As `Ledger.prove`: write-ahead mode, locks that hold between processes, racing writers, an undamaged table."""
@@ -106,8 +104,7 @@ class SqliteLedger:
         with self._lock:
             connection = self._open_for_writing()
             tail = self.tail()
-            if tail is None or below > tail.position:
-                raise ValueError(f"pruning below {below} would forget the tail")
+            require_tail_kept(tail, below=below)
             try:
                 with told(self.location), PRUNE.around(error=_broken_disk, lost=_broken_disk):
                     connection.execute(_PRUNE, (below,))

@@ -3,7 +3,8 @@
 import hashlib
 import importlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.sink.parquet import ParquetSink
     from penstock.sink.parquet.account import Account
     from penstock.sink.spool import SpoolRoot
+    from penstock.sink.table.sink import Filling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,54 +151,41 @@ def _account(place: ShortAccount) -> "Account":
 def _sqlite(name: SinkName, settings: settings_of.Sqlite, plan: DeliveryPlan) -> Sink:
     from penstock.sink.sqlite import SqliteSink
 
-    return SqliteSink(
-        name=name,
-        path=str(settings.file),
-        table=settings.table,
-        write=settings.write,
-        key=settings.key,
-        create=settings.create,
-        spool=spool_of(plan),
-    )
+    return SqliteSink(path=str(settings.file), **_filling(name, settings, plan))
 
 
 def _postgres(name: SinkName, settings: settings_of.Postgres, plan: DeliveryPlan) -> Sink:
-    try:
+    with _installed_by(name, "postgres"):
         from penstock.sink.postgres.sink import PostgresSink
-    except ImportError as cause:
-        raise _missing(name, cause, "postgres") from cause
-    return PostgresSink(
-        name=name,
-        url=settings.url,
-        table=settings.table,
-        write=settings.write,
-        key=settings.key,
-        create=settings.create,
-        spool=spool_of(plan),
-    )
+    return PostgresSink(url=settings.url, **_filling(name, settings, plan))
 
 
 def _mysql(name: SinkName, settings: settings_of.MySQL, plan: DeliveryPlan) -> Sink:
-    try:
+    with _installed_by(name, "mysql"):
         from penstock.sink.mysql.sink import MysqlSink
+    return MysqlSink(url=settings.url, **_filling(name, settings, plan))
+
+
+def _filling(name: SinkName, settings: settings_of.Table, plan: DeliveryPlan) -> "Filling":
+    return {
+        "name": name,
+        "table": settings.table,
+        "spool": spool_of(plan),
+        "write": settings.write,
+        "key": settings.key,
+        "create": settings.create,
+    }
+
+
+@contextmanager
+def _installed_by(name: SinkName, extra: str) -> Iterator[None]:
+    try:
+        yield
     except ImportError as cause:
-        raise _missing(name, cause, "mysql") from cause
-    return MysqlSink(
-        name=name,
-        url=settings.url,
-        table=settings.table,
-        write=settings.write,
-        key=settings.key,
-        create=settings.create,
-        spool=spool_of(plan),
-    )
-
-
-def _missing(name: SinkName, cause: ImportError, extra: str) -> DependencyMissing:
-    return DependencyMissing(
-        f"Sink {name!r} needs the package {cause.name}, which is not installed.",
-        remedy=f"Install it on the driver: pip install 'penstock[{extra}]'.",
-    )
+        raise DependencyMissing(
+            f"Sink {name!r} needs the package {cause.name}, which is not installed.",
+            remedy=f"Install it on the driver: pip install 'penstock[{extra}]'.",
+        ) from cause
 
 
 def _console(name: SinkName, settings: settings_of.Console, plan: DeliveryPlan) -> Sink:

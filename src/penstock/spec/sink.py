@@ -158,7 +158,28 @@ class Sqlite(Table):
         return str(self.file)
 
 
-class Postgres(Table):
+class ServedTable(Table):
+    """A table of a database on a server."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: str,
+            table: str,
+            write: Write = "append",
+            key: "tuple[str, ...] | list[str]" = (),
+            create: bool = True,
+        ) -> None: ...
+
+    @property
+    def where(self) -> str:
+        """The database, for people."""
+        return redact(self.url)
+
+
+class Postgres(ServedTable):
     """A table of a PostgreSQL database: rows, marker and, with the same URL, the ledger commit in one transaction."""
 
     type: Literal["postgres"] = Field(default="postgres", description="`postgres`: a table of a PostgreSQL database.")
@@ -171,33 +192,16 @@ class Postgres(Table):
         description="`schema.table`, or `table` in `public`; parts with dots in double quotes. Letters keep their case.",
     )
 
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            *,
-            url: str,
-            table: str,
-            write: Write = "append",
-            key: "tuple[str, ...] | list[str]" = (),
-            create: bool = True,
-        ) -> None: ...
-
     def is_table_of(self, other: "Table") -> bool:
         """Whether both sinks fill one table, as far as names tell."""
         return isinstance(other, Postgres) and self.url == other.url and self._qualified == other._qualified
-
-    @property
-    def where(self) -> str:
-        """The database, for people."""
-        return redact(self.url)
 
     @property
     def _qualified(self) -> str:
         return self.table.removeprefix("public.")
 
 
-class MySQL(Table):
+class MySQL(ServedTable):
     """A table of a MySQL or MariaDB database: rows and marker commit in one transaction."""
 
     type: Literal["mysql"] = Field(default="mysql", description="`mysql`: a table of a MySQL or MariaDB database.")
@@ -207,26 +211,9 @@ class MySQL(Table):
     )
     table: str = Field(min_length=1, description="The name of a table in that database, without quotes.")
 
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            *,
-            url: str,
-            table: str,
-            write: Write = "append",
-            key: "tuple[str, ...] | list[str]" = (),
-            create: bool = True,
-        ) -> None: ...
-
     def is_table_of(self, other: "Table") -> bool:
         """Whether both sinks fill one table, as far as names tell; some servers do not tell upper from lower case."""
         return isinstance(other, MySQL) and self._place == other._place and self.table.lower() == other.table.lower()
-
-    @property
-    def where(self) -> str:
-        """The database, for people."""
-        return redact(self.url)
 
     @property
     def _place(self) -> str:

@@ -21,9 +21,9 @@ from penstock.sink.mysql.storage import storage_of
 from penstock.sink.mysql.table_statements import TableStatements
 from penstock.sink.mysql.trouble import DUPLICATE, code_of, index_of, reason_of, without_values
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, rows_of_insert
-from penstock.sink.table.content import totals_of
+from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Moved
-from penstock.sink.table.target import BY_KEY, NotStoredError, Target
+from penstock.sink.table.target import BY_KEY, Target
 
 LOAD = FaultPoint("mysql.load", "The rows of a decided batch are loaded into a temporary staging table.")
 MOVE = FaultPoint("mysql.move", "The staged rows are moved into the table, in an open transaction.")
@@ -61,16 +61,21 @@ def move(
         read=tuple(storage_of(field.type).read for field in schema),
         key_indexes=shape.tells_apart_by(target.key),
     )
-    connection.execute(stage.DROP_STAGE)
-    declared = [storage_of(field.type).declared(field.type) for field in schema]
-    connection.execute(columns.statements.create_stage(declared, server.exact_collation))
+    create_stage(connection, columns.statements, schema, server)
     with LOAD.around(error=cut_off, lost=cut_off):
-        staged = _load(connection, columns.statements, batches, server)
+        staged = fill_stage(connection, columns.statements, batches, server)
     with MOVE.around(error=cut_off, lost=cut_off):
         return _move(connection, columns, target.write, staged)
 
 
-def _load(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], server: Server) -> int:
+def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema", server: Server) -> None:
+    """An empty staging table for rows of `schema`."""
+    connection.execute(stage.DROP_STAGE)
+    declared = [storage_of(field.type).declared(field.type) for field in schema]
+    connection.execute(statements.create_stage(declared, server.exact_collation))
+
+
+def fill_stage(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], server: Server) -> int:
     """Fill the staging table and give the number of rows."""
     staged = 0
     for batch in batches:
@@ -147,10 +152,4 @@ def _warned(connection: Connection) -> PublishFailed:
 
 
 def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:
-    try:
-        return totals_of(scan(connection, query, columns.schema))
-    except NotStoredError as cause:
-        raise PublishFailed(
-            f"Table {columns.statements.table!r} holds a row under a key of this batch that Penstock did not write: {cause}.",
-            remedy="Correct or delete that row, then start again: the batch is published then.",
-        ) from cause
+    return totals_under_key(scan(connection, query, columns.schema), table=columns.statements.table)

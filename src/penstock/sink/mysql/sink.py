@@ -1,13 +1,13 @@
 """The mysql sink: rows and marker in one transaction of MySQL or MariaDB."""
 
-from collections.abc import Mapping, Sequence
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 import pymysql
 
 from penstock.errors import OutcomeUnknown, PublishFailed
 from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Publication, SinkName, Totals
+from penstock.model import PipelineName, Publication, Totals
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.admission import Admission
 from penstock.sink.mysql.connection import Connection
@@ -18,11 +18,13 @@ from penstock.sink.mysql.names import require_table_name
 from penstock.sink.mysql.preparation import content_of, prepare_table, require_admitted
 from penstock.sink.mysql.shape import require_fit, shape_of, statements_of
 from penstock.sink.mysql.trouble import reason_of
-from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
-from penstock.sink.table.target import BY_KEY, Target, require_write
+from penstock.sink.table.sink import Filling
 from penstock.sparkschema import arrow_schema
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 BEGIN = FaultPoint("mysql.begin", "A transaction is opened on the server.")
 COMMIT = FaultPoint("mysql.commit", "Rows and marker are committed.")
@@ -30,51 +32,25 @@ PREPARE = FaultPoint("mysql.prepare", "Table and marker are created and committe
 
 
 class MysqlSink(ServerSink[Connection]):
-    """Delivers into one table of a MySQL or MariaDB database.
-
-    `write` is `append`, `upsert` (a row replaces the one with its key), `insert_if_absent` (a row is skipped if its key is there)
-    or `replace` (each batch is the whole table). Several rows of one batch with one key count in their frozen order, pieces as
-    decided and rows as written: `upsert` keeps the last, `insert_if_absent` the first, at every repetition the same. Spark
-    promises no order between partitions, so aggregate by the key first where it matters.
+    """Delivers into one table of a MySQL or MariaDB database, as `TableSink`.
 
     Waits `lock_timeout_s` (whole seconds) for another session's lock, then raises Retryable.
     """
 
-    def __init__(
-        self,
-        *,
-        name: SinkName,
-        url: str,
-        table: str,
-        spool: "SpoolRoot | str",
-        write: str = "append",
-        key: Sequence[str] = (),
-        create: bool = True,
-        lock_timeout_s: float = LOCK_TIMEOUT_S,
-        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
-    ) -> None:
-        require_write(write, key)
-        require_table_name(table)
-        self._database = Database(url, application=f"penstock:{name}", lock_timeout_s=lock_timeout_s)
-        super().__init__(
-            name=name,
-            spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes),
-            database=self._database,
-            target=Target(table=table, write=write, key=tuple(key) if write in BY_KEY else (), case_counts=True),
-            create=create,
-        )
+    _database: Database
 
-    def describe(self) -> Mapping[str, str]:
-        """For `penstock explain`."""
-        how = self._target.write + (f" by {', '.join(self._target.key)}" if self._target.key else "")
-        return {
-            "stage": f"inline in the decision up to {self._spool.inline_limit_bytes} bytes a task, "
-            f"else Arrow files in {self._spool.root.url}",
-            "publish": "one transaction on one connection: LOAD DATA LOCAL, or INSERT where the server has local_infile off, "
-            f"into a temporary table, rows ({how}) and marker into table {self._target.table} of {self._database.place}",
-        }
+    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[Filling]") -> None:
+        super().__init__(**filling, case_counts=True)
+        require_table_name(self._target.table)
+        self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
 
     # --- what is MySQL's own
+
+    def _described(self, rows: str) -> str:
+        return (
+            "one transaction on one connection: LOAD DATA LOCAL, or INSERT where the server has local_infile off, "
+            f"into a temporary table, {rows} table {self._target.table} of {self._database.place}"
+        )
 
     def _look(self, connection: Connection) -> tuple[str, bool] | None:
         shape = shape_of(connection, self._target.table)

@@ -7,6 +7,8 @@ hexadecimal digits, because they do not fit a bigint. Some of the columns' names
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
+from penstock.sink.table.marks import MarkStatements
+
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger"})
@@ -19,9 +21,12 @@ SESSION = """
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,\
 NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO',
     time_zone = '+00:00', completion_type = 'NO_CHAIN', unique_checks = 1, foreign_key_checks = 1, sql_safe_updates = 0,
-    sql_select_limit = 18446744073709551615, sql_big_selects = 1, max_error_count = 64
+    sql_select_limit = 18446744073709551615, sql_big_selects = 1, max_error_count = 64, max_sort_length = 4096
 """
-"""What server, user and init_connect say otherwise would change values, rows or the moment of a commit."""
+"""What server, user and init_connect say otherwise would change values, rows or the moment of a commit.
+
+A server that groups by sorting takes texts for one that begin with the same `max_sort_length` bytes. Keys have 3072 at the most.
+"""
 
 NO_STATEMENT_TIMEOUT = "SET SESSION max_statement_time = 0"
 """MariaDB's."""
@@ -98,7 +103,6 @@ FROM penstock_marker WHERE {_WHICH}
 """
 
 LOCK_MARKER = f"{READ_MARKER} FOR UPDATE"
-"""One marker, the newest that is committed; nobody else can lock or change it until this transaction ends."""
 
 CHANGE_MARKER = f"""
 UPDATE penstock_marker SET
@@ -143,3 +147,17 @@ INSERT INTO penstock_batch (
 """
 
 FORGET_BATCHES = f"DELETE FROM penstock_batch WHERE {_WHICH} AND position <= %(position)s"
+
+
+def of_marks() -> MarkStatements[str]:
+    """Those about markers. `CHANGE_MARKER` changes no row where there is none yet."""
+    return MarkStatements(
+        read_marker=READ_MARKER,
+        lock_marker=LOCK_MARKER,
+        write_marker=CHANGE_MARKER,
+        owners=OWNERS,
+        newest_batch=NEWEST_BATCH,
+        read_batch=READ_BATCH,
+        write_batch=WRITE_BATCH,
+        forget_batches=FORGET_BATCHES,
+    )

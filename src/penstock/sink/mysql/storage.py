@@ -4,19 +4,33 @@ Rows go into a staging table of Arrow's own types, and from there MySQL itself a
 """
 
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
-from penstock.sink.table.nested import from_json, to_json
 from penstock.sink.table.numbers import INTEGER_DIGITS, to_integers, to_reals
-from penstock.sink.table.target import NotStoredError
-
-Values: TypeAlias = list[Any]
-Takes: TypeAlias = Callable[[str, Any], bool]
-"""Whether a column so declared (as `Column.declared` says it) keeps every value of an Arrow type."""
+from penstock.sink.table.storage import (
+    ColumnStorage,
+    Encode,
+    Restore,
+    Storages,
+    Values,
+    always,
+    anything,
+    as_is,
+    digits_of,
+    has_digits,
+    json_texts,
+    nothing,
+    only,
+    to_durations,
+    to_flags,
+    to_nested,
+    to_texts,
+    to_values,
+    without_negative_scale,
+)
 
 _types = pa.types
 _PLACES = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -28,47 +42,20 @@ KEY_SIZE = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
-    """How one group of Arrow types is stored.
+class Storage(ColumnStorage):
+    """As `ColumnStorage`; `declared` is the staging table's type, too.
 
-    `declared`: the type of a column that is created, and of the staging table's. `takes`: whether an existing column will do.
     `encode` gives texts, or bytes, as which the values travel; `in_quotes`: those texts can hold anything. `read`: how the column
-    is read, with `{}` for its name. For people: `spark` names the types, `also` the other columns that will do, `refused` the
-    values that do not.
+    is read, with `{}` for its name.
     """
 
-    spark: str
-    declared: Callable[[Any], str]
-    takes: Takes
-    encode: Callable[["pa.Array"], "pa.Array"]
-    restore: Callable[[Values, Any], "pa.Array"]
     in_quotes: bool = False
     read: str = "{}"
-    also: str = ""
-    refused: str = ""
-
-
-def storage_of(kind: "pa.DataType") -> Storage:
-    """How values of `kind` are stored. Raises TypeError for a type that Spark does not produce."""
-    for is_kind, storage in STORAGES:
-        if is_kind(kind):
-            return storage
-    raise TypeError(f"Arrow's {kind} has no place in MySQL")
 
 
 def encoded(column: "pa.Array") -> "pa.Array":
     """The column as it travels: large_binary, of texts in UTF-8 or of bytes."""
     return storage_of(column.type).encode(column).cast(pa.large_binary())
-
-
-def restored(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
-    """The Arrow column that `values` (numbers, texts and bytes) were stored from. Raises NotStoredError."""
-    try:
-        return storage_of(kind).restore(list(values), kind)
-    except NotStoredError:
-        raise
-    except (pa.ArrowException, ValueError, OverflowError, TypeError, KeyError, ArithmeticError) as cause:
-        raise NotStoredError(f"expected a stored {kind}: {cause}") from cause
 
 
 def declared_as_key(kind: "pa.DataType") -> str:
@@ -94,10 +81,6 @@ def most_bytes(declared: str) -> int | None:
 # --- which columns will do
 
 
-def _only(*names: str) -> Takes:
-    return lambda declared, _: declared in names
-
-
 def _takes_integer(declared: str, kind: Any) -> bool:
     if declared == "tinyint(1)":
         return bool(kind.bit_width == 8)
@@ -105,12 +88,12 @@ def _takes_integer(declared: str, kind: Any) -> bool:
 
 
 def _takes_decimal(declared: str, kind: Any) -> bool:
-    return _takes_digits(declared, kind.precision - kind.scale, max(0, kind.scale))
+    precision, scale = digits_of(kind)
+    return _takes_digits(declared, precision - scale, scale)
 
 
 def _takes_digits(declared: str, before: int, after: int) -> bool:
-    found = _PLACES.fullmatch(declared)
-    return found is not None and int(found[1]) - int(found[2]) >= before and int(found[2]) >= after
+    return has_digits(_PLACES.fullmatch(declared), before, after)
 
 
 def _takes_text(declared: str, _: Any) -> bool:
@@ -132,11 +115,7 @@ def _is_long(declared: str, sign: str) -> bool:
 # --- encoding
 
 
-def _as_is(column: "pa.Array") -> "pa.Array":
-    return column
-
-
-def _by_way_of(*kinds: "pa.DataType") -> Callable[["pa.Array"], "pa.Array"]:
+def _by_way_of(*kinds: "pa.DataType") -> Encode:
     """The text of the values once they were cast to `kinds`, one after the other."""
 
     def encode(column: "pa.Array") -> "pa.Array":
@@ -148,36 +127,14 @@ def _by_way_of(*kinds: "pa.DataType") -> Callable[["pa.Array"], "pa.Array"]:
 
 
 def _encode_decimal(column: "pa.Array") -> "pa.Array":
-    return (column.cast(pa.decimal128(38, 0)) if column.type.scale < 0 else column).cast(pa.string())
+    return without_negative_scale(column).cast(pa.string())
 
 
 def _encode_moment(column: "pa.Array") -> "pa.Array":
     return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).cast(pa.timestamp("us")).cast(pa.string())
 
 
-def _encode_json(column: "pa.Array") -> "pa.Array":
-    return pa.array(to_json(column), pa.string())
-
-
-def _encode_nothing(column: "pa.Array") -> "pa.Array":
-    return pa.nulls(len(column), pa.string())
-
-
 # --- restoring
-
-
-def _to(values: Values, kind: Any) -> "pa.Array":
-    return pa.array(values, kind)
-
-
-def _to_text(values: Values, kind: Any) -> "pa.Array":
-    return pa.array(values, pa.string()).cast(kind)
-
-
-def _to_boolean(values: Values, kind: Any) -> "pa.Array":
-    if not {0, 1, None}.issuperset(values):
-        raise NotStoredError("expected 0 or 1")
-    return pa.array([None if value is None else value == 1 for value in values], kind)
 
 
 def _to_moment(values: Values, kind: Any) -> "pa.Array":
@@ -189,30 +146,36 @@ def _to_time(values: Values, kind: Any) -> "pa.Array":
     return pa.array(moments, pa.string()).cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.time64("us")).cast(kind)
 
 
-def _to_duration(values: Values, kind: Any) -> "pa.Array":
-    return pa.array(values, pa.int64()).cast(kind)
-
-
-def _to_nested(values: Values, kind: Any) -> "pa.Array":
-    return from_json(values, kind)
-
-
 def _decimal_type(kind: Any) -> str:
-    return f"decimal({kind.precision - min(0, kind.scale)},{max(0, kind.scale)})"
-
-
-def _always(name: str) -> Callable[[Any], str]:
-    return lambda _: name
+    precision, scale = digits_of(kind)
+    return f"decimal({precision},{scale})"
 
 
 _UTF8 = "of character set utf8mb4"
 _NO_ZONE = "outside the years 0001 to 9999"
+_NOT_FINITE = "NaN and the infinities"
+
+
+def _one_of(
+    spark: str, declared: str, *also: str, encode: Encode, restore: Restore, refused: str = "", read: str = "{}"
+) -> Storage:
+    """Kept by columns of these types alone."""
+    return Storage(
+        spark=spark,
+        declared=always(declared),
+        takes=only(declared, *also),
+        encode=encode,
+        restore=restore,
+        read=read,
+        also=", ".join(also),
+        refused=refused,
+    )
 
 
 def _integers(spark: str, declared: str) -> Storage:
     return Storage(
         spark=spark,
-        declared=_always(declared),
+        declared=always(declared),
         takes=_takes_integer,
         encode=_by_way_of(),
         restore=to_integers,
@@ -220,159 +183,86 @@ def _integers(spark: str, declared: str) -> Storage:
     )
 
 
-STORAGES: tuple[tuple[Callable[[Any], bool], Storage], ...] = (
+_FLOAT = _one_of(
+    "float",
+    "float",
+    "double",
+    encode=_by_way_of(pa.float64()),  # whose digits tell every float exactly
+    restore=to_reals,
+    read="{} * 1e0",  # a float alone is shown with six digits
+    refused=_NOT_FINITE,
+)
+_DOUBLE = _one_of("double", "double", encode=_by_way_of(), restore=to_values, refused=_NOT_FINITE)
+_BOOLEAN = _one_of("boolean", "tinyint(1)", "tinyint", encode=_by_way_of(pa.int8()), restore=to_flags)
+_DECIMAL = Storage(
+    spark="decimal(p,s)",
+    declared=_decimal_type,
+    takes=_takes_decimal,
+    encode=_encode_decimal,
+    restore=to_values,
+    also="decimal with at least as many digits before and after the point",
+)
+_TEXT = Storage(
+    spark="string",
+    declared=always("longtext"),
+    takes=_takes_text,
+    encode=as_is,
+    restore=to_texts,
+    in_quotes=True,
+    also=f"varchar(n), tinytext, text, mediumtext, {_UTF8}",
+    refused="more than n characters, or bytes than the column takes",
+)
+_BINARY = Storage(
+    spark="binary",
+    declared=always("longblob"),
+    takes=_takes_bytes,
+    encode=as_is,
+    restore=to_values,
+    in_quotes=True,
+    also="varbinary(n), tinyblob, blob, mediumblob",
+    refused="more bytes than the column takes",
+)
+_DATE = _one_of("date", "date", encode=_by_way_of(), restore=to_texts, refused=_NO_ZONE)
+_ZONED = _one_of(
+    "timestamp",
+    "datetime(6)",
+    "timestamp(6)",
+    encode=_encode_moment,
+    restore=_to_moment,
+    refused=f"{_NO_ZONE}; in timestamp(6) outside 1970-01-01 00:00:01 to 2038-01-19 03:14:07.999999",
+)
+_UNZONED = _one_of("timestamp_ntz", "datetime(6)", encode=_encode_moment, restore=_to_moment, refused=_NO_ZONE)
+_TIME = _one_of("time", "time(6)", encode=_by_way_of(pa.time64("us")), restore=_to_time, refused="parts of a microsecond")
+_DURATION = _one_of("interval day to second", "bigint", encode=_by_way_of(pa.duration("us"), pa.int64()), restore=to_durations)
+_NESTED = Storage(
+    spark="struct, array, map, variant",
+    declared=always("longtext"),
+    takes=_takes_json,
+    encode=json_texts,
+    restore=to_nested,
+    in_quotes=True,
+    also=f"tinytext, text, mediumtext, {_UTF8}; MariaDB's json",
+    refused="times outside the years 0001 to 9999; more bytes than the column takes",
+)
+_VOID = Storage(spark="void", declared=always("longtext"), takes=anything, encode=nothing, restore=to_values, also="any")
+
+STORAGES = Storages(
+    "MySQL",
     (lambda kind: _types.is_int8(kind) or _types.is_int16(kind), _integers("byte, short", "smallint")),
     (_types.is_int32, _integers("integer", "int")),
     (_types.is_int64, _integers("long", "bigint")),
-    (
-        _types.is_float32,
-        Storage(
-            spark="float",
-            declared=_always("float"),
-            takes=_only("float", "double"),
-            encode=_by_way_of(pa.float64()),  # whose digits tell every float exactly
-            restore=to_reals,
-            read="{} * 1e0",  # a float alone is shown with six digits
-            also="double",
-            refused="NaN and the infinities",
-        ),
-    ),
-    (
-        _types.is_float64,
-        Storage(
-            spark="double",
-            declared=_always("double"),
-            takes=_only("double"),
-            encode=_by_way_of(),
-            restore=_to,
-            refused="NaN and the infinities",
-        ),
-    ),
-    (
-        _types.is_boolean,
-        Storage(
-            spark="boolean",
-            declared=_always("tinyint(1)"),
-            takes=_only("tinyint(1)", "tinyint"),
-            encode=_by_way_of(pa.int8()),
-            restore=_to_boolean,
-            also="tinyint",
-        ),
-    ),
-    (
-        _types.is_decimal,
-        Storage(
-            spark="decimal(p,s)",
-            declared=_decimal_type,
-            takes=_takes_decimal,
-            encode=_encode_decimal,
-            restore=_to,
-            also="decimal with at least as many digits before and after the point",
-        ),
-    ),
-    (
-        lambda kind: _types.is_string(kind) or _types.is_large_string(kind),
-        Storage(
-            spark="string",
-            declared=_always("longtext"),
-            takes=_takes_text,
-            encode=_as_is,
-            restore=_to_text,
-            in_quotes=True,
-            also=f"varchar(n), tinytext, text, mediumtext, {_UTF8}",
-            refused="more than n characters, or bytes than the column takes",
-        ),
-    ),
-    (
-        lambda kind: _types.is_binary(kind) or _types.is_large_binary(kind),
-        Storage(
-            spark="binary",
-            declared=_always("longblob"),
-            takes=_takes_bytes,
-            encode=_as_is,
-            restore=_to,
-            in_quotes=True,
-            also="varbinary(n), tinyblob, blob, mediumblob",
-            refused="more bytes than the column takes",
-        ),
-    ),
-    (
-        _types.is_date,
-        Storage(
-            spark="date",
-            declared=_always("date"),
-            takes=_only("date"),
-            encode=_by_way_of(),
-            restore=_to_text,
-            refused=_NO_ZONE,
-        ),
-    ),
-    (
-        lambda kind: _types.is_timestamp(kind) and kind.tz is not None,
-        Storage(
-            spark="timestamp",
-            declared=_always("datetime(6)"),
-            takes=_only("datetime(6)", "timestamp(6)"),
-            encode=_encode_moment,
-            restore=_to_moment,
-            also="timestamp(6)",
-            refused=f"{_NO_ZONE}; in timestamp(6) outside 1970-01-01 00:00:01 to 2038-01-19 03:14:07.999999",
-        ),
-    ),
-    (
-        _types.is_timestamp,
-        Storage(
-            spark="timestamp_ntz",
-            declared=_always("datetime(6)"),
-            takes=_only("datetime(6)"),
-            encode=_encode_moment,
-            restore=_to_moment,
-            refused=_NO_ZONE,
-        ),
-    ),
-    (
-        _types.is_time,
-        Storage(
-            spark="time",
-            declared=_always("time(6)"),
-            takes=_only("time(6)"),
-            encode=_by_way_of(pa.time64("us")),
-            restore=_to_time,
-            refused="parts of a microsecond",
-        ),
-    ),
-    (
-        _types.is_duration,
-        Storage(
-            spark="interval day to second",
-            declared=_always("bigint"),
-            takes=_only("bigint"),
-            encode=_by_way_of(pa.duration("us"), pa.int64()),
-            restore=_to_duration,
-        ),
-    ),
-    (
-        _types.is_nested,
-        Storage(
-            spark="struct, array, map, variant",
-            declared=_always("longtext"),
-            takes=_takes_json,
-            encode=_encode_json,
-            restore=_to_nested,
-            in_quotes=True,
-            also=f"tinytext, text, mediumtext, {_UTF8}; MariaDB's json",
-            refused="times outside the years 0001 to 9999; more bytes than the column takes",
-        ),
-    ),
-    (
-        _types.is_null,
-        Storage(
-            spark="void",
-            declared=_always("longtext"),
-            takes=lambda _declared, _kind: True,
-            encode=_encode_nothing,
-            restore=_to,
-            also="any",
-        ),
-    ),
+    (_types.is_float32, _FLOAT),
+    (_types.is_float64, _DOUBLE),
+    (_types.is_boolean, _BOOLEAN),
+    (_types.is_decimal, _DECIMAL),
+    (lambda kind: _types.is_string(kind) or _types.is_large_string(kind), _TEXT),
+    (lambda kind: _types.is_binary(kind) or _types.is_large_binary(kind), _BINARY),
+    (_types.is_date, _DATE),
+    (lambda kind: _types.is_timestamp(kind) and kind.tz is not None, _ZONED),
+    (_types.is_timestamp, _UNZONED),
+    (_types.is_time, _TIME),
+    (_types.is_duration, _DURATION),
+    (_types.is_nested, _NESTED),
+    (_types.is_null, _VOID),
 )
+storage_of, restored = STORAGES.of, STORAGES.restored

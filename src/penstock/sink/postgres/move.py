@@ -7,7 +7,7 @@ import pgpq
 import pyarrow as pa
 from psycopg.sql import Composed
 
-from penstock.errors import Conflict, PublishFailed
+from penstock.errors import Conflict
 from penstock.faults import FaultPoint
 from penstock.model import Totals
 from penstock.postgres.database import Connection
@@ -16,9 +16,9 @@ from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.shape import Shape, statements_of
 from penstock.sink.postgres.storage import cast_into, encoded, read_as, storage_of
 from penstock.sink.postgres.table_statements import ANALYZE_STAGE, DROP_STAGE, TableStatements
-from penstock.sink.table.content import totals_of
+from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Moved
-from penstock.sink.table.target import BY_KEY, NotStoredError, Target
+from penstock.sink.table.target import BY_KEY, Target
 
 COPY = FaultPoint("postgres.copy", "The rows of a decided batch are copied into a temporary staging table.")
 MOVE = FaultPoint("postgres.move", "The staged rows are moved into the table, in an open transaction.")
@@ -105,10 +105,4 @@ def _insert_if_absent(connection: Connection, columns: _Columns, staged: int) ->
 
 
 def _totals(connection: Connection, query: Composed, columns: _Columns) -> Totals:
-    try:
-        return totals_of(scan(connection, query, columns.schema))
-    except NotStoredError as cause:
-        raise PublishFailed(
-            f"Table {columns.statements.table!r} holds a row under a key of this batch that Penstock did not write: {cause}.",
-            remedy="Correct or delete that row, then start again: the batch is published then.",
-        ) from cause
+    return totals_under_key(scan(connection, query, columns.schema), table=columns.statements.table)

@@ -4,7 +4,6 @@ from functools import partial
 
 import pyarrow as pa
 
-from penstock.errors import Usage
 from penstock.model import PipelineName, SinkName, Totals
 from penstock.postgres.database import Connection, require_schema
 from penstock.postgres.names import split_name
@@ -25,7 +24,7 @@ from penstock.sink.postgres.shape import (
 from penstock.sink.postgres.statements import OwnStatements
 from penstock.sink.postgres.storage import longest_text, read_as
 from penstock.sink.table.content import totals_of
-from penstock.sink.table.preparation import prepare_marker, require_not_lost
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.target import Target, no_table
 from penstock.sparkschema import arrow_schema
 
@@ -35,7 +34,8 @@ def prepare_table(
 ) -> Admission:
     """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
     rows, place = arrow_schema(schema), split_name(target.table)
-    require_settings(rows, target, sink)
+    with settings_of(sink):
+        require_storable(rows, target)
     connection.execute(ONE_AT_A_TIME)
     _create_own_tables(connection, place[0])
     marks = PostgresMarks(connection, place[0], locking=True)
@@ -54,7 +54,8 @@ def require_admitted(
 ) -> None:
     """Raise what `prepare_table` would, changing nothing."""
     rows, place = arrow_schema(schema), split_name(target.table)
-    require_settings(rows, target, sink)
+    with settings_of(sink):
+        require_storable(rows, target)
     require_schema(connection, place[0])
     shape = shape_of(connection, *place)
     if shape_of(connection, place[0], sql.MARKER_TABLE) is not None:
@@ -65,14 +66,6 @@ def require_admitted(
         require_allowed(connection, shape, target)
     elif not create:
         raise no_table(target.table)
-
-
-def require_settings(rows: "pa.Schema", target: Target, sink: SinkName) -> None:
-    """Raise Usage, naming the sink, for settings that no table could have."""
-    try:
-        require_storable(rows, target)
-    except Usage as wrong:
-        raise Usage(f"Sink {sink!r}: {wrong.message}", remedy=wrong.remedy) from wrong
 
 
 def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import pyarrow as pa
 from psycopg.adapt import Buffer, Loader
@@ -11,6 +10,7 @@ from psycopg.sql import Composed
 
 from penstock.postgres.database import Connection
 from penstock.sink.postgres.storage import restored
+from penstock.sink.table.storage import batch_of
 from penstock.sink.table.target import NotStoredError
 
 _FETCHED_ROWS = 20_000
@@ -26,15 +26,7 @@ def scan(connection: Connection, query: Composed, schema: "pa.Schema") -> Iterat
             cursor.adapters.register_loader(name, loader)
         cursor.execute(query)
         while rows := cursor.fetchmany(_FETCHED_ROWS):
-            columns = [_restored(field, values) for field, values in zip(schema, zip(*rows, strict=True), strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, names=schema.names)
-
-
-def _restored(field: "pa.Field", values: tuple[Any, ...]) -> "pa.Array":
-    try:
-        return restored(values, field.type)
-    except NotStoredError as cause:
-        raise NotStoredError(f"column {field.name!r}: {cause}") from cause
+            yield batch_of(rows, schema, restored)
 
 
 # --- values as PostgreSQL sends them, without Python's narrower dates in between

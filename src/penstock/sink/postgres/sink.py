@@ -1,13 +1,14 @@
 """The postgres sink: rows and marker in one transaction, and in the ledger's own where both are in one database."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from penstock.errors import Conflict
 from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Publication, Published, SinkName, SweepCut, Totals
+from penstock.model import PipelineName, Publication, Published, SweepCut, Totals
 from penstock.postgres.database import LOCK_TIMEOUT_S, Connection, Database
 from penstock.postgres.names import split_name
 from penstock.postgres.trouble import cut_off
@@ -17,12 +18,14 @@ from penstock.sink.postgres.marks import PostgresMarks
 from penstock.sink.postgres.move import move
 from penstock.sink.postgres.preparation import content_of, prepare_table, require_admitted
 from penstock.sink.postgres.shape import require_fit, shape_of, statements_of
-from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.ride import Ride
 from penstock.sink.table.server import ServerSink
-from penstock.sink.table.target import BY_KEY, Target, require_write
+from penstock.sink.table.sink import Filling
 from penstock.sparkschema import arrow_schema
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 BEGIN = FaultPoint("postgres.begin", "A transaction is opened on the server.")
 COMMIT = FaultPoint("postgres.commit", "Rows and marker are committed.")
@@ -30,55 +33,23 @@ PREPARE = FaultPoint("postgres.prepare", "Table and marker are created and commi
 
 
 class PostgresSink(ServerSink[Connection]):
-    """Delivers into one table of a PostgreSQL database.
+    """Delivers into one table of a PostgreSQL database, as `TableSink`.
 
-    `write` is `append`, `upsert` (a row replaces the one with its key), `insert_if_absent` (a row is skipped if its key is there)
-    or `replace` (each batch is the whole table). Several rows of one batch with one key count in their frozen order, pieces as
-    decided and rows as written: `upsert` keeps the last, `insert_if_absent` the first, at every repetition the same. Spark
-    promises no order between partitions, so aggregate by the key first where it matters.
-
-    Safe to use from several threads; waits `lock_timeout_s` for another session's lock, then raises Retryable.
+    Waits `lock_timeout_s` for another session's lock, then raises Retryable.
     """
 
-    def __init__(
-        self,
-        *,
-        name: SinkName,
-        url: str,
-        table: str,
-        spool: "SpoolRoot | str",
-        write: str = "append",
-        key: Sequence[str] = (),
-        create: bool = True,
-        lock_timeout_s: float = LOCK_TIMEOUT_S,
-        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
-    ) -> None:
-        require_write(write, key)
-        self._schema, _ = split_name(table)
-        self._database = Database(url, application=f"penstock:{name}", lock_timeout_s=lock_timeout_s)
-        super().__init__(
-            name=name,
-            spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes),
-            database=self._database,
-            target=Target(table=table, write=write, key=tuple(key) if write in BY_KEY else (), case_counts=True),
-            create=create,
-        )
-        self._ride = Ride(self._spool, sink=name)
+    _database: Database
+
+    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[Filling]") -> None:
+        super().__init__(**filling, case_counts=True)
+        self._schema, _ = split_name(self._target.table)
+        self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
+        self._ride = Ride(self._spool, sink=self._name)
 
     @property
     def home(self) -> str | None:
         """As `Database.home`, which is also that of a ledger there."""
         return self._database.home
-
-    def describe(self) -> Mapping[str, str]:
-        """For `penstock explain`."""
-        how = self._target.write + (f" by {', '.join(self._target.key)}" if self._target.key else "")
-        return {
-            "stage": f"inline in the decision up to {self._spool.inline_limit_bytes} bytes a task, "
-            f"else Arrow files in {self._spool.root.url}",
-            "publish": f"one transaction on one connection: binary COPY into a temporary table, rows ({how}) and marker into "
-            f"table {self._target.table} of {self._database.place}; the ledger's own if it has the same URL",
-        }
 
     def publish_within(self, transaction: object, publication: Publication) -> Published:
         """As `publish`, in the ledger's transaction on the same database; the ledger rolls back what raised, and repeats."""
@@ -106,6 +77,12 @@ class PostgresSink(ServerSink[Connection]):
         return self._spool.sweep(cut, dry_run=dry_run)
 
     # --- what is PostgreSQL's own
+
+    def _described(self, rows: str) -> str:
+        return (
+            f"one transaction on one connection: binary COPY into a temporary table, {rows} "
+            f"table {self._target.table} of {self._database.place}; the ledger's own if it has the same URL"
+        )
 
     def _look(self, connection: Connection) -> tuple[str, bool] | None:
         shape = shape_of(connection, *split_name(self._target.table))

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from psycopg.sql import SQL, Composed, Identifier
 
+from penstock.sink.table.marks import MarkStatements
+
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
 OFFSETS_VIEW = "penstock_offsets"
@@ -49,10 +51,12 @@ SELECT marker.table_name, marker.pipeline, marker.sink, source.value ->> 'source
 FROM {marker} AS marker CROSS JOIN LATERAL jsonb_array_elements(marker.offsets::jsonb) AS source
 """
 
+_WHICH = SQL("pipeline = %(pipeline)s AND sink = %(sink)s")
+
 _READ_MARKER = """
 SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
        rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after
-FROM {marker} WHERE pipeline = %(pipeline)s AND sink = %(sink)s
+FROM {marker} WHERE {which}
 """
 
 _WRITE_MARKER = """
@@ -72,6 +76,13 @@ INSERT INTO {marker} (
     rows_after = excluded.rows_after, digest_after = excluded.digest_after, published_at = excluded.published_at
 """
 
+_WRITE_BATCH = """
+INSERT INTO {batch} (pipeline, sink, position, generation, query_id, batch_id, offsets, rows, digest)
+VALUES (
+    %(pipeline)s, %(sink)s, %(position)s, %(generation)s, %(query_id)s, %(batch_id)s, %(offsets)s, %(rows)s, %(digest)s
+)
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class OwnStatements:
@@ -82,7 +93,7 @@ class OwnStatements:
     def _of(self, text: str) -> Composed:
         schema = self.schema.replace("%", "%%")  # every one is executed with values, even with none
         names = {"marker": MARKER_TABLE, "batch": BATCH_TABLE, "offsets": OFFSETS_VIEW}
-        return SQL(text).format(**{name: Identifier(schema, table) for name, table in names.items()})
+        return SQL(text).format(which=_WHICH, **{name: Identifier(schema, table) for name, table in names.items()})
 
     @property
     def create_marker(self) -> Composed:
@@ -99,49 +110,17 @@ class OwnStatements:
         """The view for people: up to which offset of each source a table goes."""
         return self._of(_OFFSETS)
 
-    @property
-    def read_marker(self) -> Composed:
-        """One marker."""
-        return self._of(_READ_MARKER)
-
-    @property
-    def lock_marker(self) -> Composed:
-        """One marker, the newest that is committed; nobody else can lock or change it until this transaction ends."""
-        return self._of(f"{_READ_MARKER} FOR UPDATE")
-
-    @property
-    def write_marker(self) -> Composed:
-        """Put it in place of the old one."""
-        return self._of(_WRITE_MARKER)
-
-    @property
-    def owners(self) -> Composed:
-        """Whose marker names a table."""
-        return self._of("SELECT pipeline, sink FROM {marker} WHERE table_name = %s ORDER BY pipeline, sink")
-
-    @property
-    def newest_batch(self) -> Composed:
-        """The last position of one sink."""
-        return self._of("SELECT max(position) FROM {batch} WHERE pipeline = %s AND sink = %s")
-
-    @property
-    def read_batch(self) -> Composed:
-        """What was published at a position."""
-        return self._of(
-            "SELECT query_id, batch_id, offsets, rows, digest FROM {batch} "
-            "WHERE pipeline = %(pipeline)s AND sink = %(sink)s AND position = %(position)s"
+    def of_marks(self) -> MarkStatements[Composed]:
+        """Those about markers."""
+        return MarkStatements(
+            read_marker=self._of(_READ_MARKER),
+            lock_marker=self._of(f"{_READ_MARKER} FOR UPDATE"),
+            write_marker=self._of(_WRITE_MARKER),
+            owners=self._of("SELECT pipeline, sink FROM {marker} WHERE table_name = %(table)s ORDER BY pipeline, sink"),
+            newest_batch=self._of("SELECT max(position) FROM {batch} WHERE {which}"),
+            read_batch=self._of(
+                "SELECT query_id, batch_id, offsets, rows, digest FROM {batch} WHERE {which} AND position = %(position)s"
+            ),
+            write_batch=self._of(_WRITE_BATCH),
+            forget_batches=self._of("DELETE FROM {batch} WHERE {which} AND position <= %(position)s"),
         )
-
-    @property
-    def write_batch(self) -> Composed:
-        """Note a batch."""
-        return self._of(
-            "INSERT INTO {batch} (pipeline, sink, position, generation, query_id, batch_id, offsets, rows, digest) "
-            "VALUES (%(pipeline)s, %(sink)s, %(position)s, %(generation)s, %(query_id)s, %(batch_id)s, %(offsets)s, %(rows)s, "
-            "%(digest)s)"
-        )
-
-    @property
-    def forget_batches(self) -> Composed:
-        """Those up to a position."""
-        return self._of("DELETE FROM {batch} WHERE pipeline = %(pipeline)s AND sink = %(sink)s AND position <= %(position)s")

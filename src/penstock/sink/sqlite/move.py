@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from penstock.errors import PublishFailed
 from penstock.faults import FaultPoint
 from penstock.model import Totals
 from penstock.sink.sqlite import statements as sql
@@ -13,9 +12,9 @@ from penstock.sink.sqlite.database import broken_disk
 from penstock.sink.sqlite.scan import scan
 from penstock.sink.sqlite.statements import TableStatements
 from penstock.sink.sqlite.storage import stored
-from penstock.sink.table.content import totals_of
+from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Moved
-from penstock.sink.table.target import NotStoredError, Target
+from penstock.sink.table.target import Target
 
 _VARIABLES = 900
 """Values bound by one execution; SQLite before 3.32 takes 999. Many rows a statement save a third of the time."""
@@ -71,13 +70,7 @@ def _drop_displaced(cursor: sqlite3.Cursor) -> None:
 
 
 def _displaced(cursor: sqlite3.Cursor, statements: TableStatements, schema: "pa.Schema") -> Totals:
-    try:
-        return totals_of(scan(cursor, statements.read_displaced(), schema))
-    except NotStoredError as cause:
-        raise PublishFailed(
-            f"Table {statements.table!r} holds a row under a key of this batch that Penstock did not write: {cause}.",
-            remedy="Correct or delete that row, then start again: the batch is published then.",
-        ) from cause
+    return totals_under_key(scan(cursor, statements.read_displaced(), schema), table=statements.table)
 
 
 def _insert(cursor: sqlite3.Cursor, statement: Callable[[int], str], batches: Iterable["pa.RecordBatch"]) -> int:

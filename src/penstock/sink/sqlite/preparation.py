@@ -5,7 +5,6 @@ from functools import partial
 
 import pyarrow as pa
 
-from penstock.errors import Usage
 from penstock.model import PipelineName, SinkName, Totals
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.admission import Admission
@@ -14,7 +13,7 @@ from penstock.sink.sqlite.scan import scan
 from penstock.sink.sqlite.statements import TableStatements
 from penstock.sink.sqlite.table import Shape, create_statement, require_fit, require_storable, shape_of
 from penstock.sink.table.content import totals_of
-from penstock.sink.table.preparation import prepare_marker, require_not_lost
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.target import Target, no_table
 from penstock.sparkschema import arrow_schema
 
@@ -30,7 +29,8 @@ def prepare_table(
 ) -> Admission:
     """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
     rows, key = arrow_schema(schema), target.key
-    _require_storable(rows, target, sink)
+    with settings_of(sink):
+        require_storable(rows, target.table, target.key)
     marks = SqliteMarks(cursor)
     require_not_lost(marks.read(pipeline, sink), target, exists=shape_of(cursor, target.table) is not None)
     shape = _existing(cursor, rows, target.table, key, create=create)
@@ -51,7 +51,8 @@ def require_admitted(
 ) -> None:
     """Raise what `prepare_table` would, changing nothing; no `cursor`: there is no database yet."""
     rows = arrow_schema(schema)
-    _require_storable(rows, target, sink)
+    with settings_of(sink):
+        require_storable(rows, target.table, target.key)
     if cursor is None:
         return
     shape = shape_of(cursor, target.table)
@@ -61,13 +62,6 @@ def require_admitted(
         require_fit(shape, rows, target.table, target.key)
     elif not create:
         raise no_table(target.table)
-
-
-def _require_storable(rows: "pa.Schema", target: Target, sink: SinkName) -> None:
-    try:
-        require_storable(rows, target.table, target.key)
-    except Usage as wrong:
-        raise Usage(f"Sink {sink!r}: {wrong.message}", remedy=wrong.remedy) from wrong
 
 
 def _existing(cursor: sqlite3.Cursor, rows: "pa.Schema", table: str, key: tuple[str, ...], *, create: bool) -> Shape:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from penstock.sink.sqlite.storage import restored
-from penstock.sink.table.target import NotStoredError
+from penstock.sink.table.storage import batch_of
 
 _FETCHED_ROWS = 20_000
 
@@ -16,12 +16,4 @@ def scan(cursor: sqlite3.Cursor, query: str, schema: "pa.Schema") -> Iterator["p
     cursor.row_factory = None
     cursor.execute(query)
     while rows := cursor.fetchmany(_FETCHED_ROWS):
-        columns = [_restored(field, list(values)) for field, values in zip(schema, zip(*rows, strict=True), strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, names=schema.names)
-
-
-def _restored(field: "pa.Field", values: list[object]) -> "pa.Array":
-    try:
-        return restored(values, field.type)
-    except NotStoredError as cause:
-        raise NotStoredError(f"column {field.name!r}: {cause}") from cause
+        yield batch_of(rows, schema, restored)

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from threading import RLock
+from typing import TYPE_CHECKING
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Usage
 from penstock.faults import FaultPoint
@@ -17,14 +17,11 @@ from penstock.model import (
     Position,
     Publication,
     Published,
-    SinkName,
     SinkReport,
     SweepCut,
     Totals,
 )
-from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.sqlite import statements as sql
-from penstock.sink.sqlite.admission import Admission
 from penstock.sink.sqlite.database import BUSY_TIMEOUT_S, Database, broken_disk, seen_by
 from penstock.sink.sqlite.marks import SqliteMarks
 from penstock.sink.sqlite.move import move
@@ -35,10 +32,13 @@ from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.publication import apply
 from penstock.sink.table.ride import Ride
-from penstock.sink.table.sink import TableSink
-from penstock.sink.table.target import BY_KEY, NotStoredError, Target, require_write
+from penstock.sink.table.sink import Filling, TableSink
+from penstock.sink.table.target import NotStoredError
 from penstock.sink.table.verification import compare, without_marker
 from penstock.sparkschema import arrow_schema
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 BEGIN = FaultPoint("sqlite.begin", "The write lock of the database is taken.")
 COMMIT = FaultPoint("sqlite.commit", "Rows and marker are committed.")
@@ -46,51 +46,23 @@ PREPARE = FaultPoint("sqlite.prepare", "Table and marker are created and committ
 
 
 class SqliteSink(TableSink):
-    """Delivers into one table of an SQLite file.
+    """Delivers into one table of an SQLite file, as `TableSink`.
 
-    `write` is `append`, `upsert` (a row replaces the one with its key), `insert_if_absent` (a row is skipped if its key is there)
-    or `replace` (each batch is the whole table). Several rows of one batch with one key count in their frozen order, pieces as
-    decided and rows as written: `upsert` keeps the last, `insert_if_absent` the first, at every repetition the same. Spark
-    promises no order between partitions, so aggregate by the key first where it matters.
-
-    Safe to use from several threads; waits `busy_timeout_s` for another writer of the file, then raises Retryable.
+    Waits `busy_timeout_s` for another writer of the file, then raises Retryable.
     """
 
     def __init__(
-        self,
-        *,
-        name: SinkName,
-        path: "str | os.PathLike[str]",
-        table: str,
-        spool: "SpoolRoot | str",
-        write: str = "append",
-        key: Sequence[str] = (),
-        create: bool = True,
-        busy_timeout_s: float = BUSY_TIMEOUT_S,
-        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+        self, *, path: "str | os.PathLike[str]", busy_timeout_s: float = BUSY_TIMEOUT_S, **filling: "Unpack[Filling]"
     ) -> None:
-        _require_sensible(path=os.fspath(path), write=write, key=key)
-        super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
-        self._create = create
-        self._target = Target(table=table, write=write, key=tuple(key) if write in BY_KEY else ())
+        _require_lasting(os.fspath(path))
+        super().__init__(**filling)
         self._database = Database(os.fspath(path), busy_timeout_s=busy_timeout_s)
-        self._admission: Admission | None = None
-        self._ride = Ride(self._spool, sink=name)
-        self._lock = RLock()
+        self._ride = Ride(self._spool, sink=self._name)
 
     @property
     def home(self) -> str | None:
         """`sqlite:` and the file's real path, as `SqliteLedger.home` says it."""
         return self._database.home
-
-    def describe(self) -> Mapping[str, str]:
-        """For `penstock explain`."""
-        how = self._target.write + (f" by {', '.join(self._target.key)}" if self._target.key else "")
-        limit, table = self._spool.inline_limit_bytes, f"table {self._target.table} of {self._database.path}"
-        return {
-            "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._spool.root.url}",
-            "publish": f"one transaction: rows ({how}) and marker into {table}; the ledger's own if it is in the same file",
-        }
 
     def check(self) -> Sequence[Finding]:
         """Look at the file, or at the directory where it would be created."""
@@ -129,12 +101,6 @@ class SqliteSink(TableSink):
             exists = Path(self._database.path).exists()
             cursor = opened.enter_context(self._database.reader()) if exists else None
             require_admitted(cursor, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create)
-
-    def stager(self) -> SpoolStager:
-        """The recipe for the tasks: the spool, and the check that the table can take the rows."""
-        if self._admission is None:
-            raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
-        return self._spool.stager(self._admission)
 
     def publish(self, publication: Publication) -> Published:
         """One transaction, unless the marker says that it was.
@@ -190,6 +156,10 @@ class SqliteSink(TableSink):
             self._database.drop()
 
     # --- steps
+
+    def _described(self, rows: str) -> str:
+        table = f"table {self._target.table} of {self._database.path}"
+        return f"one transaction: {rows} {table}; the ledger's own if it is in the same file"
 
     def _prepare(self, connection: sqlite3.Connection, pipeline: PipelineName, schema: str | None) -> None:
         connection.execute(sql.BEGIN)
@@ -255,10 +225,9 @@ class SqliteSink(TableSink):
             raise
 
 
-def _require_sensible(*, path: str, write: str, key: Sequence[str]) -> None:
+def _require_lasting(path: str) -> None:
     if path in {"", ":memory:"}:
         raise Usage("A database in memory is lost at exit.", remedy="Name a file, or use a sink of type memory.")
-    require_write(write, key)
 
 
 def _locked(point: str) -> sqlite3.Error:

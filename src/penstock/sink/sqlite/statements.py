@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.errors import Usage
+from penstock.sink.table.marks import MarkStatements
 
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
@@ -45,15 +46,15 @@ CREATE TABLE IF NOT EXISTS main.penstock_batch (
 ) WITHOUT ROWID
 """
 
-READ_MARKER = """
+_READ_MARKER = """
 SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
        rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after
 FROM main.penstock_marker WHERE pipeline = :pipeline AND sink = :sink
 """
 
-OWNERS = "SELECT pipeline, sink FROM main.penstock_marker WHERE table_name = ? COLLATE NOCASE"
+_OWNERS = "SELECT pipeline, sink FROM main.penstock_marker WHERE table_name = :table COLLATE NOCASE"
 
-WRITE_MARKER = """
+_WRITE_MARKER = """
 INSERT OR REPLACE INTO main.penstock_marker (
     pipeline, sink, table_name, write, format_version, position, generation, query_id, batch_id, offsets, schema,
     rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at
@@ -64,14 +65,14 @@ INSERT OR REPLACE INTO main.penstock_marker (
 )
 """
 
-NEWEST_BATCH = "SELECT max(position) FROM main.penstock_batch WHERE pipeline = ? AND sink = ?"
+_NEWEST_BATCH = "SELECT max(position) FROM main.penstock_batch WHERE pipeline = :pipeline AND sink = :sink"
 
-READ_BATCH = """
+_READ_BATCH = """
 SELECT query_id, batch_id, offsets, rows, digest FROM main.penstock_batch
 WHERE pipeline = :pipeline AND sink = :sink AND position = :position
 """
 
-WRITE_BATCH = """
+_WRITE_BATCH = """
 INSERT INTO main.penstock_batch (pipeline, sink, position, generation, query_id, batch_id, offsets, rows, digest, published_at)
 VALUES (
     :pipeline, :sink, :position, :generation, :query_id, :batch_id, :offsets, :rows, :digest,
@@ -79,7 +80,18 @@ VALUES (
 )
 """
 
-FORGET_BATCHES = "DELETE FROM main.penstock_batch WHERE pipeline = :pipeline AND sink = :sink AND position <= :position"
+_FORGET_BATCHES = "DELETE FROM main.penstock_batch WHERE pipeline = :pipeline AND sink = :sink AND position <= :position"
+
+OF_MARKS = MarkStatements(
+    read_marker=_READ_MARKER,
+    lock_marker=_READ_MARKER,
+    write_marker=_WRITE_MARKER,
+    owners=_OWNERS,
+    newest_batch=_NEWEST_BATCH,
+    read_batch=_READ_BATCH,
+    write_batch=_WRITE_BATCH,
+    forget_batches=_FORGET_BATCHES,
+)
 
 TABLE_KIND = "SELECT type, sql FROM main.sqlite_master WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')"
 TABLE_STRICT = "SELECT strict FROM pragma_table_list WHERE schema = 'main' AND name = ? COLLATE NOCASE"

@@ -22,15 +22,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from types import NoneType
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.nested import from_json, to_json
+from penstock.sink.table.nested import to_json
+from penstock.sink.table.storage import Restore, Storages, Values, to_flags, to_nested, to_texts, to_values
 from penstock.sink.table.target import NotStoredError
-
-Values: TypeAlias = list[Any]
 
 NAN = "NaN"
 MAX_INTEGER = (1 << 63) - 1
@@ -44,15 +43,7 @@ class Storage:
     affinities: frozenset[str]
     kinds: frozenset[type]
     store: Callable[["pa.Array"], Values]
-    restore: Callable[[Values, "pa.DataType"], "pa.Array"]
-
-
-def storage_of(kind: "pa.DataType") -> Storage:
-    """How values of `kind` are stored. Raises TypeError for a type that Spark does not produce."""
-    for is_kind, storage in _STORAGES:
-        if is_kind(kind):
-            return storage
-    raise TypeError(f"Arrow's {kind} has no place in SQLite")
+    restore: Restore
 
 
 def stored(column: "pa.Array") -> Values:
@@ -67,10 +58,7 @@ def restored(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
     if foreign:
         names = ", ".join(sorted(kind.__name__ for kind in foreign))
         raise NotStoredError(f"expected {storage.declared} for {kind}, found a value of Python's {names}")
-    try:
-        return storage.restore(found, kind)
-    except (pa.ArrowException, ValueError, OverflowError, TypeError, KeyError) as cause:
-        raise NotStoredError(f"expected a stored {kind}: {cause}") from cause
+    return _STORAGES.restored(found, kind)
 
 
 def is_nested(kind: "pa.DataType") -> bool:
@@ -128,18 +116,8 @@ def _nothing(column: "pa.Array") -> Values:
 # --- restoring
 
 
-def _to(values: Values, kind: "pa.DataType") -> "pa.Array":
-    return pa.array(values, kind)
-
-
 def _to_integer(values: Values, kind: "pa.DataType") -> "pa.Array":
     return pa.array(values, pa.int64()).cast(kind)
-
-
-def _to_flag(values: Values, kind: "pa.DataType") -> "pa.Array":
-    if not {0, 1, None}.issuperset(values):
-        raise NotStoredError("expected 0 or 1")
-    return pa.array(values, pa.int8()).cast(kind)
 
 
 def _to_real(values: Values, kind: "pa.DataType") -> "pa.Array":
@@ -160,10 +138,6 @@ def _number(value: Any) -> Any:
     return float("nan") if value == NAN else None if value is None else float(value)
 
 
-def _to_text(values: Values, kind: "pa.DataType") -> "pa.Array":
-    return pa.array(values, pa.string()).cast(kind)
-
-
 def _to_decimal(values: Values, kind: "pa.DataType") -> "pa.Array":
     return pa.array([None if value is None else Decimal(value) for value in values], kind)
 
@@ -177,10 +151,6 @@ def _to_time(values: Values, kind: "pa.DataType") -> "pa.Array":
     return days.cast(pa.timestamp("ns")).cast(pa.time64("ns")).cast(kind)
 
 
-def _to_nested(values: Values, kind: "pa.DataType") -> "pa.Array":
-    return from_json(values, kind)
-
-
 _KEEP_NUMBERS = frozenset({"INTEGER", "NUMERIC", "BLOB"})
 _KEEP_TEXT = frozenset({"TEXT", "BLOB"})
 _KEEP_TIMES = frozenset({"TEXT", "BLOB", "NUMERIC"})
@@ -188,19 +158,21 @@ _KEEP_ANYTHING = frozenset({"INTEGER", "NUMERIC", "BLOB", "TEXT", "REAL"})
 
 _types = pa.types
 
-_STORAGES: tuple[tuple[Callable[[Any], bool], Storage], ...] = (
+_STORAGES = Storages(
+    "SQLite",
     (_types.is_integer, Storage("INTEGER", _KEEP_NUMBERS, frozenset({int}), _integer, _to_integer)),
     (_types.is_duration, Storage("INTEGER", _KEEP_NUMBERS, frozenset({int}), _integer, _to_integer)),
-    (_types.is_boolean, Storage("BOOLEAN", _KEEP_NUMBERS, frozenset({int}), _flag, _to_flag)),
+    (_types.is_boolean, Storage("BOOLEAN", _KEEP_NUMBERS, frozenset({int}), _flag, to_flags)),
     (_types.is_floating, Storage("REAL", frozenset({"REAL", "NUMERIC", "BLOB"}), frozenset({int, float, str}), _real, _to_real)),
     (_types.is_decimal, Storage("TEXT", _KEEP_TEXT, frozenset({str}), _decimal, _to_decimal)),
-    (_types.is_string, Storage("TEXT", _KEEP_TEXT, frozenset({str}), _text, _to_text)),
-    (_types.is_large_string, Storage("TEXT", _KEEP_TEXT, frozenset({str}), _text, _to_text)),
-    (_types.is_binary, Storage("BLOB", _KEEP_ANYTHING, frozenset({bytes}), _as_is, _to)),
-    (_types.is_large_binary, Storage("BLOB", _KEEP_ANYTHING, frozenset({bytes}), _as_is, _to)),
-    (_types.is_date, Storage("TEXT", _KEEP_TIMES, frozenset({str}), _text, _to_text)),
+    (_types.is_string, Storage("TEXT", _KEEP_TEXT, frozenset({str}), _text, to_texts)),
+    (_types.is_large_string, Storage("TEXT", _KEEP_TEXT, frozenset({str}), _text, to_texts)),
+    (_types.is_binary, Storage("BLOB", _KEEP_ANYTHING, frozenset({bytes}), _as_is, to_values)),
+    (_types.is_large_binary, Storage("BLOB", _KEEP_ANYTHING, frozenset({bytes}), _as_is, to_values)),
+    (_types.is_date, Storage("TEXT", _KEEP_TIMES, frozenset({str}), _text, to_texts)),
     (_types.is_timestamp, Storage("TEXT", _KEEP_TIMES, frozenset({str}), _moment, _to_moment)),
     (_types.is_time, Storage("TEXT", _KEEP_TIMES, frozenset({str}), _text, _to_time)),
-    (_types.is_nested, Storage("TEXT", _KEEP_TIMES, frozenset({str}), _json, _to_nested)),
-    (_types.is_null, Storage("TEXT", _KEEP_ANYTHING, frozenset(), _nothing, _to)),
+    (_types.is_nested, Storage("TEXT", _KEEP_TIMES, frozenset({str}), _json, to_nested)),
+    (_types.is_null, Storage("TEXT", _KEEP_ANYTHING, frozenset(), _nothing, to_values)),
 )
+storage_of = _STORAGES.of

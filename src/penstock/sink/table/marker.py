@@ -11,8 +11,6 @@ from penstock.model import DIGEST_MODULUS, Batch, PipelineName, Position, Public
 FORMAT_VERSION = 1
 NOTHING_YET = Position(0)
 NO_ROWS = Totals()
-REMEMBERED_BATCHES = 1000
-"""How many of the last positions are told apart one by one. A zombie that is further behind is refused instead of recognised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

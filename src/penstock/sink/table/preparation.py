@@ -1,14 +1,24 @@
 """The marker made or checked when a table is got ready, before anything is published."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
-from penstock.errors import Refused
+from penstock.errors import Refused, Usage
 from penstock.model import PipelineName, SinkName, Totals
 from penstock.sink.table.marker import Marks, TableMarker
 from penstock.sink.table.publication import other_table
 from penstock.sink.table.target import NotStoredError, Target, require_continued
 from penstock.sparkschema import arrow_schema
+
+
+@contextmanager
+def settings_of(sink: SinkName) -> Iterator[None]:
+    """A Usage that is raised within names the sink whose settings are wrong."""
+    try:
+        yield
+    except Usage as wrong:
+        raise Usage(f"Sink {sink!r}: {wrong.message}", remedy=wrong.remedy) from wrong
 
 
 def require_not_lost(marker: TableMarker | None, target: Target, *, exists: bool) -> None:

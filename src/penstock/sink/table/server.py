@@ -4,7 +4,6 @@ import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from threading import RLock
 from typing import Generic, Protocol, TypeVar
 
 from penstock.errors import Conflict, Failed, PenstockError, Retryable
@@ -16,17 +15,15 @@ from penstock.model import (
     Position,
     Publication,
     Published,
-    SinkName,
     SinkReport,
     SweepCut,
     Totals,
 )
-from penstock.sink.spool import Spool, SpoolStager
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.marker import Marks, TableMarker
 from penstock.sink.table.publication import Moved, apply
 from penstock.sink.table.sink import TableSink
-from penstock.sink.table.target import NotStoredError, Target
+from penstock.sink.table.target import NotStoredError
 from penstock.sink.table.verification import compare
 
 C = TypeVar("C")
@@ -61,15 +58,11 @@ class ServedDatabase(Protocol[C_co]):
 
 
 class ServerSink(TableSink, Generic[C]):
-    """Delivers into one table of a database on a server. Safe to use from several threads."""
+    """Delivers into one table of a database on a server."""
 
-    def __init__(self, *, name: SinkName, spool: Spool, database: ServedDatabase[C], target: Target, create: bool) -> None:
-        super().__init__(name=name, spool=spool)
-        self._served, self._target, self._create = database, target, create
-        self._admission: RowCheck | None = None
-        self._lock = RLock()
-        self.conflicts = 0
-        """How many transactions were run again because the database rolled them back for another one's sake."""
+    _database: ServedDatabase[C]
+    conflicts = 0
+    """How many transactions were run again because the database rolled them back for another one's sake."""
 
     # --- what kinds of databases differ in
 
@@ -115,7 +108,7 @@ class ServerSink(TableSink, Generic[C]):
         """Look at the database and its table."""
         subject = f"sink {self._name}"
         try:
-            with self._served.reader() as connection:
+            with self._database.reader() as connection:
                 there = self._look(connection)
         except PenstockError as trouble:
             return [Finding(subject=subject, ok=False, message=str(trouble))]
@@ -123,13 +116,13 @@ class ServerSink(TableSink, Generic[C]):
             what = "will be created" if self._create else "is missing and `create` is false"
             return [Finding(subject=subject, ok=self._create, message=f"table {self._target.table} {what}")]
         said, fits = there
-        return [Finding(subject=subject, ok=fits, message=f"{said} in {self._served.place}")]
+        return [Finding(subject=subject, ok=fits, message=f"{said} in {self._database.place}")]
 
     def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
         """Where the marker of this sink stands. Raises Failed, Retryable, FormatTooNew."""
         if account != ONLY_ACCOUNT:
             return None
-        with self._served.reader() as connection:
+        with self._database.reader() as connection:
             marks = self._readable_marks(connection)
             marker = None if marks is None else marks.read(pipeline, self._name)
         return None if marker is None else marker.position
@@ -138,21 +131,15 @@ class ServerSink(TableSink, Generic[C]):
         """Create or check table and marker. Raises Usage, Refused, Failed, Retryable."""
         self._spool.prepare(pipeline)
         with self._lock, self._dropping_on_error():
-            connection = self._served.writable(Failed)
+            connection = self._database.writable(Failed)
             if schema is not None:
-                with self._served.told(Failed):
+                with self._database.told(Failed):
                     self._admission = self._prepare_table(connection, pipeline, schema)
 
     def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
         """Refuse rows that the table cannot hold, without creating anything."""
-        with self._served.reader() as connection:
+        with self._database.reader() as connection:
             self._require_admitted(connection, pipeline, schema)
-
-    def stager(self) -> SpoolStager:
-        """The recipe for the tasks: the spool, and the check that the table can take the rows."""
-        if self._admission is None:
-            raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
-        return self._spool.stager(self._admission)
 
     def publish(self, publication: Publication) -> Published:
         """One transaction, unless the marker says that it was.
@@ -170,7 +157,7 @@ class ServerSink(TableSink, Generic[C]):
 
     def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
         """Compare the table with its marker and the marker with the ledger."""
-        with self._served.reader() as connection:
+        with self._database.reader() as connection:
             return compare(
                 self._marker_of_table(connection),
                 sink=self._name,
@@ -183,7 +170,7 @@ class ServerSink(TableSink, Generic[C]):
     def close(self) -> None:
         """Close the connection; the next call opens another."""
         with self._lock:
-            self._served.drop()
+            self._database.drop()
 
     # --- steps
 
@@ -209,8 +196,8 @@ class ServerSink(TableSink, Generic[C]):
 
     def _publish_once(self, publication: Publication) -> Published:
         with self._dropping_on_error():
-            connection = self._served.writable()
-            with self._served.told(runs_again=True):
+            connection = self._database.writable()
+            with self._database.told(runs_again=True):
                 self._begin(connection)
                 published = self._apply(connection, publication)
             self._commit(connection)
@@ -234,5 +221,5 @@ class ServerSink(TableSink, Generic[C]):
         try:
             yield
         except BaseException:
-            self._served.drop()
+            self._database.drop()
             raise

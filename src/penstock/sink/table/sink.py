@@ -1,11 +1,62 @@
 """What all sinks have in common that fill one table of a database by transactions."""
 
-from penstock.model import SinkKind
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from threading import RLock
+from typing import TypedDict
+
+from penstock.errors import Failed
+from penstock.model import SinkKind, SinkName
+from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
+from penstock.sink.spool.writer import RowCheck
+from penstock.sink.table.target import BY_KEY, Target, require_write
+
+
+class _Wanted(TypedDict):
+    name: SinkName
+    table: str
+    spool: "SpoolRoot | str"
+
+
+class Filling(_Wanted, total=False):
+    """What every such sink is made with, whatever its database."""
+
+    write: str
+    key: Sequence[str]
+    create: bool
+    inline_limit_bytes: int
 
 
 class TableSink(SpooledSink):
-    """The common part of a transactional `Sink`."""
+    """The common part of a transactional `Sink` that fills one table. Safe to use from several threads.
+
+    `write` is `append`, `upsert` (a row replaces the one with its key), `insert_if_absent` (a row is skipped if its key is there)
+    or `replace` (each batch is the whole table). Several rows of one batch with one key count in their frozen order, pieces as
+    decided and rows as written: `upsert` keeps the last, `insert_if_absent` the first, at every repetition the same. Spark
+    promises no order between partitions, so aggregate by the key first where it matters.
+
+    `case_counts`: whether names of tables that differ in case only are two.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: SinkName,
+        table: str,
+        spool: "SpoolRoot | str",
+        write: str = "append",
+        key: Sequence[str] = (),
+        create: bool = True,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+        case_counts: bool = False,
+    ) -> None:
+        require_write(write, key)
+        super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
+        self._target = Target(table=table, write=write, key=tuple(key) if write in BY_KEY else (), case_counts=case_counts)
+        self._create = create
+        self._admission: RowCheck | None = None
+        self._lock = RLock()
 
     @property
     def kind(self) -> SinkKind:
@@ -16,3 +67,22 @@ class TableSink(SpooledSink):
     def exactly_once(self) -> bool:
         """True."""
         return True
+
+    def describe(self) -> Mapping[str, str]:
+        """For `penstock explain`."""
+        how = self._target.write + (f" by {', '.join(self._target.key)}" if self._target.key else "")
+        limit = self._spool.inline_limit_bytes
+        return {
+            "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._spool.root.url}",
+            "publish": self._described(f"rows ({how}) and marker into"),
+        }
+
+    @abstractmethod
+    def _described(self, rows: str) -> str:
+        """How rows are published, for people; `rows` says which and is followed by the table."""
+
+    def stager(self) -> SpoolStager:
+        """The recipe for the tasks: the spool, and the check that the table can take the rows."""
+        if self._admission is None:
+            raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
+        return self._spool.stager(self._admission)

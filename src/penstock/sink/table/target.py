@@ -9,6 +9,13 @@ from penstock.errors import Refused, Usage
 
 WRITES = ("append", "upsert", "insert_if_absent", "replace")
 BY_KEY = frozenset({"upsert", "insert_if_absent"})
+PRIVILEGES = {
+    "append": ("SELECT", "INSERT"),
+    "upsert": ("SELECT", "INSERT", "UPDATE"),
+    "insert_if_absent": ("SELECT", "INSERT"),
+    "replace": ("SELECT", "INSERT", "DELETE"),
+}
+"""What a user must be allowed on the table, by the way of writing, where databases have users."""
 
 
 class NotStoredError(ValueError):

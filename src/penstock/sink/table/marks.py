@@ -1,0 +1,85 @@
+"""Markers in a database's own tables, read and written in an open transaction."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from penstock.model import PipelineName, Position, Publication, SinkName
+from penstock.sink.table.marker import TableMarker, batch_values, marker_from, marker_values, place_of
+
+REMEMBERED_BATCHES = 1000
+"""How many of the last positions are told apart one by one. A zombie that is further behind is refused instead of recognised."""
+
+Q = TypeVar("Q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkStatements(Generic[Q]):
+    """All SQL about one database's markers; every statement takes values by name.
+
+    `lock_marker`: as `read_marker`, the newest that is committed, which nobody else can lock or change until this transaction
+    ends. `write_marker`: puts it in place of the old one. `owners`: pipelines and sinks whose marker names `table`.
+    """
+
+    read_marker: Q
+    lock_marker: Q
+    write_marker: Q
+    owners: Q
+    newest_batch: Q
+    read_batch: Q
+    write_batch: Q
+    forget_batches: Q
+
+
+class DatabaseMarks(ABC, Generic[Q]):
+    """As `Marks`. `locking`: reading a marker locks its row, and waits for a transaction of another run that holds it."""
+
+    def __init__(self, execute: Callable[[Q, Mapping[str, Any]], Any], statements: MarkStatements[Q], *, locking: bool) -> None:
+        self._execute, self._sql, self._locking = execute, statements, locking
+
+    @abstractmethod
+    def _marking(self) -> AbstractContextManager[None]:
+        """The fault point around writing the marker."""
+
+    def _fencing(self) -> AbstractContextManager[None]:
+        """The fault point around locking it."""
+        return nullcontext()
+
+    def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
+        """The marker, None if there is none yet. Raises FormatTooNew."""
+        which = {"pipeline": pipeline, "sink": sink}
+        if not self._locking:
+            row = self._execute(self._sql.read_marker, which).fetchone()
+        else:
+            with self._fencing():
+                row = self._execute(self._sql.lock_marker, which).fetchone()
+        return None if row is None else marker_from(row, pipeline, sink)
+
+    def write(self, marker: TableMarker) -> None:
+        """Put the marker in place of the old one."""
+        self._execute(self._sql.write_marker, marker_values(marker))
+
+    def owners(self, table: str) -> Sequence[tuple[PipelineName, SinkName]]:
+        """Every pipeline and sink whose marker names that table."""
+        rows = self._execute(self._sql.owners, {"table": table}).fetchall()
+        return [(PipelineName(pipeline), SinkName(sink)) for pipeline, sink in rows]
+
+    def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
+        """The last position that the batches remember."""
+        [position] = self._execute(self._sql.newest_batch, {"pipeline": pipeline, "sink": sink}).fetchone()
+        return None if position is None else Position(position)
+
+    def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
+        """What was published at that position."""
+        found: tuple[Any, ...] | None = self._execute(self._sql.read_batch, place_of(publication)).fetchone()
+        return found
+
+    def advance(self, marker: TableMarker, publication: Publication) -> None:
+        """Write the marker and note the batch."""
+        with self._marking():
+            self.write(marker)
+            self._execute(self._sql.write_batch, batch_values(publication))
+            past = {**place_of(publication), "position": publication.position - REMEMBERED_BATCHES}
+            self._execute(self._sql.forget_batches, past)
