@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from tests.conformance.test_sqlite_conformance import TABLE, SpooledRig
 from tests.servers.fixtures import server, unique
+from tests.servers.proxy import before
 from tests.servers.server import Outside, Place
 
 from penstock.blob.azure import AzureStore
@@ -18,7 +19,8 @@ from penstock.rowhash import row_hashes
 from penstock.sink.spool import Spool, SpoolRoot
 from penstock.sink.spool.writer import SpoolWriter
 from penstock.sink.sqlite import SqliteSink
-from penstock.testing.conformance import CrashContract, SinkContract, StagingLossContract
+from penstock.testing.conformance import PIPELINE as BENCH_PIPELINE
+from penstock.testing.conformance import Bench, CrashContract, SinkContract, StagingLossContract
 
 PIPELINE, SINK = PipelineName("flights"), SinkName("warehouse")
 SCHEMA = pa.schema([("id", pa.int64()), ("noise", pa.binary())])
@@ -81,7 +83,7 @@ def read(spool: Spool, pieces: Sequence[Staged]) -> list[pa.RecordBatch]:
 def test_a_piece_comes_back_and_goes_when_it_is_discarded(kept: Kept, parts: float) -> None:
     spool = kept.spool()
     batches = [rows(int(parts * kept.root.store().part_bytes)), rows(1)]
-    before = spool.root.requests_sent()
+    sent = sum(spool.root.requests_sent().values())
     piece = stage(spool, *batches)
     assert kept.names() == [f"flights/warehouse/{piece.name}"]
     assert kept.outside.uploads() == []
@@ -91,7 +93,7 @@ def test_a_piece_comes_back_and_goes_when_it_is_discarded(kept: Kept, parts: flo
     for _ in range(2):
         spool.discard([piece], pipeline=PIPELINE)
         assert kept.names() == []
-    assert sum(spool.root.requests_sent().values()) > sum(before.values())
+    assert sum(spool.root.requests_sent().values()) > sent
 
 
 def test_the_sweep_takes_pieces_of_dead_attempts_of_its_own_pipeline_only(kept: Kept) -> None:
@@ -101,9 +103,9 @@ def test_the_sweep_takes_pieces_of_dead_attempts_of_its_own_pipeline_only(kept: 
     dead = stage(spool, batch, of=attempt(generation=1))
     other = stage(kept.spool(pipeline=PipelineName("other")), batch, of=attempt(generation=1))
     cut = SweepCut(pipeline=PIPELINE, generation=Generation(2), batch_id=None, kept=frozenset({decided.attempt}))
-    before = kept.names()
+    all_names = kept.names()
     named = spool.sweep(cut, dry_run=True)
-    assert kept.names() == before
+    assert kept.names() == all_names
     assert spool.sweep(cut, dry_run=False) == named
     assert named == [f"{kept.place.url}/flights/warehouse/{dead.name}"]
     assert sorted(name.rpartition("/")[2] for name in kept.names()) == sorted([decided.name, running.name, other.name])
@@ -198,6 +200,28 @@ def test_a_store_that_cannot_be_asked_is_told_as_it_says(monkeypatch: pytest.Mon
     with pytest.raises(StageFailed, match=r"Staging failed\. The store is busy\.") as failed:
         stage(spool, rows(1))
     assert failed.value.remedy == "Start again: nothing of the batch was decided."
+
+
+def test_pieces_that_the_store_does_not_let_go_keep_no_batch_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Their rows are durable in the table: what stays is garbage, told once and left to the sweep."""
+    kept = Kept("s3")
+    with before(kept.place.options["endpoint"]) as proxy:
+        kept.root = SpoolRoot(url=kept.place.url, options={**kept.place.options, "endpoint": proxy.endpoint, "attempts": "1"})
+        bench = Bench(StoreRig(tmp_path, kept))
+        sink = bench.sink()
+        proxy.arm("slow down", lambda method, _: method == "DELETE", times=-1)
+        shown = [bench.deliver(sink, bench.rows(range(number * 10, number * 10 + 10)), batch_id=number) for number in range(3)]
+        assert proxy.hits == 3
+        bench.require_shown(*shown)
+        [told] = [record.getMessage() for record in caplog.records if "stay in the spool" in record.getMessage()]
+        assert "sink db" in told
+        assert "penstock sweep" in told
+        assert len(kept.names()) == 3
+        proxy.arm("", lambda *_: False, times=0)
+        cut = SweepCut(pipeline=BENCH_PIPELINE, generation=Generation(1), batch_id=BatchId(2), kept=frozenset())
+        assert len(sink.sweep(cut, dry_run=False)) == 3
+        assert kept.names() == []
+        bench.close()
 
 
 def test_the_check_leaves_nothing_behind(kept: Kept) -> None:

@@ -1,6 +1,8 @@
 """The spool as a sink uses it: one object from `prepare` to `sweep`."""
 
+import logging
 import os
+import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -8,6 +10,7 @@ from penstock.diskreason import trouble_of
 from penstock.errors import Failed, Retryable
 from penstock.faults import FaultPoint
 from penstock.model import Attempt, PipelineName, SinkName, Staged, SweepCut, Waiting
+from penstock.sink.side_by_side import side_by_side
 from penstock.sink.spool.place import Claimed, Place, Spooled, claim
 from penstock.sink.spool.reader import read_piece
 from penstock.sink.spool.root import SpoolRoot, root_at
@@ -20,6 +23,16 @@ DISCARD = FaultPoint("spool.discard", "A sink removes a spool file whose rows it
 SWEEP = FaultPoint("spool.sweep", "The sweep removes a spool file of a dead attempt.")
 
 
+AT_ONCE = 4
+"""How many pieces are fetched or removed side by side."""
+_LEFT = (
+    "sink %s: pieces whose rows are published stay in the spool: %s Nothing is kept back by them; `penstock sweep` and the next "
+    "start remove them, once that works again."
+)
+
+_log = logging.getLogger(__name__)
+
+
 class Spool:
     """The pieces of one sink under `root`, the `spool:` of the pipeline file. Driver side; safe to use from several threads."""
 
@@ -28,6 +41,7 @@ class Spool:
     ) -> None:
         self.root, self._sink, self.inline_limit_bytes = root_at(root), sink, inline_limit_bytes
         self._claimed: Claimed | None = None
+        self._is_stuck = False
 
     def prepare(self, pipeline: PipelineName) -> None:
         """Create the sink's place if it is missing. Raises Failed, Retryable. Once per generation, before anything else."""
@@ -50,12 +64,18 @@ class Spool:
             yield from read_piece(piece, place)
 
     def discard(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> None:
-        """Remove published pieces, after their rows are durable in the target; those that are gone are fine. Raises Retryable."""
-        place = self._place(pipeline)
-        for piece in pieces:
-            if piece.inline is None:
-                with DISCARD.around(error=_stuck, lost=_stuck):
-                    _remove(Spooled(name=piece.name), place)
+        """Remove published pieces, after their rows are durable in the target; those that are gone are fine.
+
+        One that cannot be removed is garbage and keeps nobody back: it is told once, and the rest is left to the sweep.
+        """
+        place, is_stuck = self._place(pipeline), threading.Event()
+        spilled = [piece for piece in pieces if piece.inline is None]
+        try:
+            side_by_side(lambda piece: _discard(piece, place, is_stuck), spilled, at_once=AT_ONCE)
+        except (Retryable, Failed) as trouble:
+            if not self._is_stuck:
+                _log.warning(_LEFT, self._sink, trouble)
+        self._is_stuck = is_stuck.is_set() or (self._is_stuck and not spilled)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Remove what dead attempts left and give its names. Raises Retryable, Failed."""
@@ -86,6 +106,18 @@ def _of_attempts(place: Place) -> Iterator[tuple[Spooled, Attempt]]:
         attempt = Attempt.find(spooled.name)
         if attempt is not None:
             yield spooled, attempt
+
+
+def _discard(piece: Staged, place: Place, is_stuck: threading.Event) -> None:
+    """Remove it, unless another one could not be removed: each would be waited for."""
+    if is_stuck.is_set():
+        return
+    try:
+        with DISCARD.around(error=_stuck, lost=_stuck):
+            _remove(Spooled(name=piece.name), place)
+    except (Retryable, Failed):
+        is_stuck.set()
+        raise
 
 
 def _remove(spooled: Spooled, place: Place) -> None:
