@@ -206,6 +206,14 @@ class Rider(Protocol):
         """Names the database; the coordinator compares it with `Ledger.home`."""
         ...
 
+    def riding(self, publication: Publication) -> AbstractContextManager[None]:
+        """Around the append in which `publish_within` may be called, again where the append is repeated.
+
+        Entered before the ledger's transaction begins: fetch here what `publish_within` reads. Left by an exception, nothing is
+        known; left without one, the ledger has committed.
+        """
+        ...
+
     def publish_within(self, transaction: object, publication: Publication) -> Published:
         """As `publish`, on the ledger's open transaction; must not COMMIT or ROLLBACK."""
         ...

@@ -7,7 +7,7 @@ import psycopg
 
 from penstock.errors import Conflict
 from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Publication, Published, SinkName, SweepCut, Totals
+from penstock.model import PipelineName, Publication, Published, SinkName, Totals
 from penstock.postgres.database import LOCK_TIMEOUT_S, Connection, Database
 from penstock.postgres.names import split_name
 from penstock.postgres.trouble import cut_off
@@ -19,7 +19,6 @@ from penstock.sink.postgres.preparation import content_of, prepare_table, requir
 from penstock.sink.postgres.shape import require_fit, shape_of, statements_of
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot
 from penstock.sink.table.publication import Moved
-from penstock.sink.table.ride import Ride
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.target import BY_KEY, Target, require_write
 from penstock.sparkschema import arrow_schema
@@ -63,7 +62,6 @@ class PostgresSink(ServerSink[Connection]):
             target=Target(table=table, write=write, key=tuple(key) if write in BY_KEY else (), case_counts=True),
             create=create,
         )
-        self._ride = Ride(self._spool, sink=name)
 
     @property
     def home(self) -> str | None:
@@ -87,23 +85,10 @@ class PostgresSink(ServerSink[Connection]):
         with self._lock:
             try:
                 with self._database.told(runs_again=True):
-                    self._ride.discard(
-                        PostgresMarks(transaction, self._schema, locking=False), publication.pipeline, before=publication.position
-                    )
-                    published = self._apply(transaction, publication)
+                    return self._apply(transaction, publication)
             except Conflict as conflict:
                 self._count(conflict)
                 raise self._in_the_way(conflict, times=1) from conflict
-            self._ride.note(publication)
-        return published
-
-    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect the spool files of dead attempts, and those of the last ride. Staging tables end with their transaction."""
-        with self._lock:
-            if self._ride.pending and not dry_run:
-                with self._database.reader() as connection:
-                    self._ride.discard(PostgresMarks(connection, self._schema, locking=False), cut.pipeline)
-        return self._spool.sweep(cut, dry_run=dry_run)
 
     # --- what is PostgreSQL's own
 

@@ -26,6 +26,11 @@ class DirectoryPlace:
         """A mount."""
         return "Put `spool:` on storage that is mounted at the same path on the driver and on every executor."
 
+    @property
+    def is_remote(self) -> bool:
+        """No."""
+        return False
+
     def identities(self) -> Sequence[str]:
         """As `Place.identities`."""
         Path(self.directory).mkdir(parents=True, exist_ok=True)

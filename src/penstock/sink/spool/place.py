@@ -77,6 +77,11 @@ class Place(Protocol):
         """Begin a file; FileExistsError at its end at the latest if there is one."""
         ...
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether each look takes a request, so that a file is to be read just once."""
+        ...
+
     def open(self, name: str) -> BinaryIO:
         """A finished file, seekable. Raises FileNotFoundError."""
         ...

@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from penstock.diskreason import trouble_of
@@ -11,6 +12,7 @@ from penstock.errors import Failed, Retryable
 from penstock.faults import FaultPoint
 from penstock.model import Attempt, PipelineName, SinkName, Staged, SweepCut, Waiting
 from penstock.sink.side_by_side import side_by_side
+from penstock.sink.spool.copies import AT_ONCE, copied
 from penstock.sink.spool.place import Claimed, Place, Spooled, claim
 from penstock.sink.spool.reader import read_piece
 from penstock.sink.spool.root import SpoolRoot, root_at
@@ -23,8 +25,6 @@ DISCARD = FaultPoint("spool.discard", "A sink removes a spool file whose rows it
 SWEEP = FaultPoint("spool.sweep", "The sweep removes a spool file of a dead attempt.")
 
 
-AT_ONCE = 4
-"""How many pieces are fetched or removed side by side."""
 _LEFT = (
     "sink %s: pieces whose rows are published stay in the spool: %s Nothing is kept back by them; `penstock sweep` and the next "
     "start remove them, once that works again."
@@ -42,6 +42,7 @@ class Spool:
         self.root, self._sink, self.inline_limit_bytes = root_at(root), sink, inline_limit_bytes
         self._claimed: Claimed | None = None
         self._is_stuck = False
+        self._fetched = threading.local()
 
     def prepare(self, pipeline: PipelineName) -> None:
         """Create the sink's place if it is missing. Raises Failed, Retryable. Once per generation, before anything else."""
@@ -59,9 +60,34 @@ class Spool:
 
         Close it where you stop early: the file of a piece is open while its rows are given.
         """
-        place = self._place(pipeline)
+        place, copies = self._place(pipeline), getattr(self._fetched, "copies", None)
         for piece in pieces:
-            yield from read_piece(piece, place)
+            if piece.inline is not None or not place.is_remote:
+                yield from read_piece(piece, place)
+                continue
+            with copied([piece], place) if copies is None else nullcontext(copies) as here:
+                yield from read_piece(piece, place, copy=here.open(piece))
+
+    def lies_remote(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> bool:
+        """Whether some of `pieces` must be fetched from a store."""
+        return self._place(pipeline).is_remote and any(piece.inline is None for piece in pieces)
+
+    @contextmanager
+    def fetched(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> Iterator[None]:
+        """Meanwhile `read` reads these, and only these, from this machine, if called by this thread.
+
+        For callers that others wait for while they read. Costs nothing where no piece lies in a store. Raises as `read`.
+        """
+        spilled, place = [piece for piece in pieces if piece.inline is None], self._place(pipeline)
+        if not spilled or not place.is_remote:
+            yield
+            return
+        with copied(spilled, place) as copies:
+            self._fetched.copies = copies
+            try:
+                yield
+            finally:
+                del self._fetched.copies
 
     def discard(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> None:
         """Remove published pieces, after their rows are durable in the target; those that are gone are fine.
