@@ -11,6 +11,7 @@ Who calls what:
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock.model import (
@@ -18,6 +19,8 @@ from penstock.model import (
     Attempt,
     Entry,
     Finding,
+    Generation,
+    Nonce,
     PipelineName,
     Position,
     Publication,
@@ -227,6 +230,35 @@ class Remembering(Protocol):
         """Up to where the marker of `account` says that it shows everything, None if there is no such marker. Changes nothing;
         called before `prepare`, once per account and start.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """An entry of the ledger for which a sink stages: no other ledger has one of this nonce at this position.
+
+    `place` and `name` are where it was found, for people.
+    """
+
+    place: str
+    name: str
+    generation: Generation
+    position: Position
+    nonce: Nonce
+
+
+@runtime_checkable
+class Signing(Protocol):
+    """A sink whose staging says for which ledger it is: what another ledger staged looks dead to this one's sweep."""
+
+    def signatures(self, *, pipeline: PipelineName) -> Sequence[Signature]:
+        """What is there; none where nothing was ever swept. Changes nothing; called before `prepare`, which the caller does not
+        call where one of them is another ledger's.
+        """
+        ...
+
+    def sign(self, entry: Entry) -> None:
+        """Sign with `entry` instead of what `signatures` gave. Raises Retryable, Failed. Called after `prepare`."""
         ...
 
 

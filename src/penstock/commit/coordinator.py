@@ -38,7 +38,7 @@ from penstock.model import (
     Totals,
     new_nonce,
 )
-from penstock.protocols import Ledger, Sink, Within, requesting, requests_since, requests_so_far
+from penstock.protocols import Ledger, Signing, Sink, Within, requesting, requests_since, requests_so_far
 
 Together = Callable[[Sequence[Callable[[], Published]]], Sequence["Published | PenstockError"]]
 Sleep = Callable[[float], None]
@@ -369,11 +369,14 @@ class Coordinator:
         return ()
 
     def _sweep_all(self, *, dry_run: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        cut = dead_staging(self._open_tail(), self._newest)
+        tail = self._open_tail()
+        cut = dead_staging(tail, self._newest)
         swept: list[str] = []
         warnings: list[str] = []
         for sink in self._sinks:
             try:
+                if isinstance(sink, Signing) and not dry_run:
+                    sink.sign(tail)
                 swept += sink.sweep(cut, dry_run=dry_run)
             except PenstockError as error:  # garbage that stays is no reason not to deliver
                 warnings.append(f"Sink {sink.name!r} could not be swept: {error}")

@@ -39,7 +39,7 @@ class DirectoryPlace:
     def identify(self, name: str) -> None:
         """As `Place.identify`."""
         path = Path(self.directory, name)
-        path.touch(exist_ok=False)
+        path.touch()
         for directory in list(path.parents)[:3]:
             _sync(directory)
 

@@ -4,6 +4,7 @@ The driver puts an empty file `<nonce>.id` there and tells its name to the tasks
 else: what it wrote would be decided and could never be published, so it fails instead.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
@@ -17,6 +18,7 @@ from penstock.model import PipelineName, SinkName, new_nonce
 CLAIM = FaultPoint("spool.claim", "The driver creates the spool of a sink and its identity.")
 
 ID_SUFFIX = ".id"
+_IDENTITY = re.compile(r"[0-9a-f]{16}" + re.escape(ID_SUFFIX))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +64,11 @@ class Place(Protocol):
         ...
 
     def identities(self) -> Sequence[str]:
-        """The names of identities that are there; creates the place durably if it is missing."""
+        """The names of files like an identity that are there; creates the place durably if it is missing."""
         ...
 
     def identify(self, name: str) -> None:
-        """Create an empty file `name`, durably."""
+        """Create an empty file `name`, durably; one that is there becomes a new one."""
         ...
 
     def holds(self, name: str) -> bool:
@@ -119,7 +121,8 @@ def claim(place: Place) -> Claimed:
     """Create the place durably if it is missing and give its identity. Raises Failed, or what a store raises."""
     try:
         with CLAIM.around(error=OSError, lost=OSError):
-            identity = min(place.identities(), default=None) or _identified(place)
+            there = [name for name in place.identities() if _IDENTITY.fullmatch(name)]
+            identity = min(there, default=None) or _identified(place)
     except OSError as cause:
         trouble = trouble_of(cause)
         raise Failed(

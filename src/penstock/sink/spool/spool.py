@@ -3,19 +3,21 @@
 import logging
 import os
 import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from penstock.diskreason import trouble_of
 from penstock.errors import Failed, Retryable
 from penstock.faults import FaultPoint
-from penstock.model import Attempt, PipelineName, SinkName, Staged, SweepCut, Waiting
+from penstock.model import Attempt, Entry, PipelineName, SinkName, Staged, SweepCut, Waiting
+from penstock.protocols import Signature
 from penstock.sink.side_by_side import side_by_side
 from penstock.sink.spool.copies import AT_ONCE, copied
 from penstock.sink.spool.place import Claimed, Place, Spooled, claim
 from penstock.sink.spool.reader import read_piece
 from penstock.sink.spool.root import SpoolRoot, root_at
+from penstock.sink.spool.signing import sign, signatures_in
 from penstock.sink.spool.writer import INLINE_LIMIT_BYTES, RowCheck, SpoolStager
 
 if TYPE_CHECKING:
@@ -41,12 +43,23 @@ class Spool:
     ) -> None:
         self.root, self._sink, self.inline_limit_bytes = root_at(root), sink, inline_limit_bytes
         self._claimed: Claimed | None = None
+        self._signed: Set[str] = frozenset()
         self._is_stuck = False
         self._fetched = threading.local()
 
     def prepare(self, pipeline: PipelineName) -> None:
         """Create the sink's place if it is missing. Raises Failed, Retryable. Once per generation, before anything else."""
         self._claimed = claim(self._place(pipeline))
+
+    def signatures(self, pipeline: PipelineName) -> Sequence[Signature]:
+        """What signs the sink's place, which may be another ledger's. Raises Retryable, Failed."""
+        found = signatures_in(self._place(pipeline))
+        self._signed = {signature.name for signature in found}
+        return found
+
+    def sign(self, entry: Entry) -> None:
+        """Name an entry of the ledger in the place, instead of those that `signatures` gave. Raises Retryable, Failed."""
+        self._signed = sign(self._prepared().place, entry, instead_of=self._signed)
 
     def stager(self, check: RowCheck | None = None) -> SpoolStager:
         """The recipe for the tasks. `check` raises StageFailed for rows that the sink could not publish."""
