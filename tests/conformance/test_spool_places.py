@@ -21,6 +21,7 @@ from penstock.sink.spool.writer import SpoolWriter
 from penstock.sink.sqlite import SqliteSink
 from penstock.testing.conformance import PIPELINE as BENCH_PIPELINE
 from penstock.testing.conformance import Bench, CrashContract, SinkContract, StagingLossContract
+from penstock.testing.entries import opened_entry
 
 PIPELINE, SINK = PipelineName("flights"), SinkName("warehouse")
 SCHEMA = pa.schema([("id", pa.int64()), ("noise", pa.binary())])
@@ -153,6 +154,40 @@ def test_a_task_that_reaches_another_place_fails(kept: Kept) -> None:
         write(stager.open(attempt(), SCHEMA), rows(1))
     assert "same endpoint" in failed.value.remedy
     assert kept.names() == []
+
+
+def test_what_names_the_spool_comes_back_when_a_rule_of_the_store_has_deleted_it(
+    monkeypatch: pytest.MonkeyPatch, kept: Kept
+) -> None:
+    """It is older than any batch that waits, so a rule that spares these may delete it under a run."""
+    spool, batch = kept.spool(), rows(1)
+
+    def expire() -> None:
+        for name in kept.outside.listing():
+            kept.outside.delete(name)
+        with pytest.raises(StageFailed, match="is not the one the driver uses"):
+            stage(spool, batch)
+
+    expire()
+    spool.sign(opened_entry())
+    assert stage(spool, batch).inline is None
+    names = [name for name in kept.outside.listing() if name.endswith(".id")]
+    assert len(names) == 2
+    expire()
+    monkeypatch.setattr("penstock.sink.spool.spool.REFRESH_S", 0.0)
+    stage(spool, batch)
+    assert [name for name in kept.outside.listing() if name.endswith(".id")] == names
+
+
+def test_every_start_writes_what_names_the_spool_anew() -> None:
+    """So that it is younger than what this run stages."""
+    kept = Kept("s3")
+    with before(kept.place.options["endpoint"]) as proxy:
+        kept.root = SpoolRoot(url=kept.place.url, options={**kept.place.options, "endpoint": proxy.endpoint})
+        for starts in (1, 2):
+            kept.spool()
+            assert len([path for method, path in proxy.seen if method == "PUT" and ".id" in path]) == starts
+        assert len(kept.outside.listing()) == 1
 
 
 def test_two_drivers_mean_the_same_spool(kept: Kept) -> None:

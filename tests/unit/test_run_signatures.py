@@ -71,7 +71,7 @@ def plan_at(shared: Any, tmp_path: Path) -> Callable[..., DeliveryPlan]:
 
 def decide_and_fail_to_publish(plan: DeliveryPlan) -> None:
     """The rows are too many to travel in the decision."""
-    noise = [random.randbytes(100_000).hex() for _ in range(2)]
+    noise = [random.Random(number).randbytes(100_000).hex() for number in range(2)]
     rows = pa.record_batch({"id": [1, 2], "noise": noise})
     with acting(plan) as parts:
         prepare(parts, schema=SCHEMA)

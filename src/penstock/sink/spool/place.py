@@ -118,11 +118,16 @@ class Claimed:
 
 
 def claim(place: Place) -> Claimed:
-    """Create the place durably if it is missing and give its identity. Raises Failed, or what a store raises."""
+    """Create the place durably if it is missing and give its identity, new in a store, which may delete what is old.
+
+    Raises Failed, or what a store raises.
+    """
     try:
         with CLAIM.around(error=OSError, lost=OSError):
             there = [name for name in place.identities() if _IDENTITY.fullmatch(name)]
-            identity = min(there, default=None) or _identified(place)
+            identity = min(there, default=new_nonce() + ID_SUFFIX)
+            if place.is_remote or not there:
+                place.identify(identity)
     except OSError as cause:
         trouble = trouble_of(cause)
         raise Failed(
@@ -139,9 +144,3 @@ def segments(pipeline: PipelineName, sink: SinkName) -> tuple[str, str]:
 
 def _segment(name: str) -> str:
     return quote(name, safe=" ").replace(".", "%2E") if name.startswith(".") else quote(name, safe=" ")
-
-
-def _identified(place: Place) -> str:
-    name = new_nonce() + ID_SUFFIX
-    place.identify(name)
-    return name

@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+import time
 from collections.abc import Generator, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ DISCARD = FaultPoint("spool.discard", "A sink removes a spool file whose rows it
 SWEEP = FaultPoint("spool.sweep", "The sweep removes a spool file of a dead attempt.")
 
 
+REFRESH_S = 86_400.0
+"""How old what names a place in a store may be: rules that delete objects count days."""
 _LEFT = (
     "sink %s: pieces whose rows are published stay in the spool: %s Nothing is kept back by them; `penstock sweep` and the next "
     "start remove them, once that works again."
@@ -43,6 +46,7 @@ class Spool:
     ) -> None:
         self.root, self._sink, self.inline_limit_bytes = root_at(root), sink, inline_limit_bytes
         self._claimed: Claimed | None = None
+        self._named_s = 0.0
         self._signed: Set[str] = frozenset()
         self._is_stuck = False
         self._fetched = threading.local()
@@ -50,6 +54,7 @@ class Spool:
     def prepare(self, pipeline: PipelineName) -> None:
         """Create the sink's place if it is missing. Raises Failed, Retryable. Once per generation, before anything else."""
         self._claimed = claim(self._place(pipeline))
+        self._named_s = time.monotonic()
 
     def signatures(self, pipeline: PipelineName) -> Sequence[Signature]:
         """What signs the sink's place, which may be another ledger's. Raises Retryable, Failed."""
@@ -59,11 +64,15 @@ class Spool:
 
     def sign(self, entry: Entry) -> None:
         """Name an entry of the ledger in the place, instead of those that `signatures` gave. Raises Retryable, Failed."""
-        self._signed = sign(self._prepared().place, entry, instead_of=self._signed)
+        claimed = self._prepared()
+        self._signed = sign(claimed.place, entry, instead_of=self._signed)
+        self._name_again(claimed)
 
     def stager(self, check: RowCheck | None = None) -> SpoolStager:
         """The recipe for the tasks. `check` raises StageFailed for rows that the sink could not publish."""
         claimed, limit = self._prepared(), self.inline_limit_bytes
+        if time.monotonic() - self._named_s > REFRESH_S:
+            self._name_again(claimed)
         if check is None:
             return SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit)
         return SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit, check=check)
@@ -133,6 +142,12 @@ class Spool:
 
     def _place(self, pipeline: PipelineName) -> Place:
         return self.root.place_of(pipeline, self._sink)
+
+    def _name_again(self, claimed: Claimed) -> None:
+        """A store may have deleted what names the place, or be about to."""
+        self._named_s = time.monotonic()
+        for name in (claimed.identity, *self._signed) if claimed.place.is_remote else ():
+            claimed.place.identify(name)
 
     def _prepared(self) -> Claimed:
         if self._claimed is None:
