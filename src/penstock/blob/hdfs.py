@@ -223,6 +223,11 @@ class HdfsStore(PlacedStore):
 def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:
     """The store at `place`. Raises Usage."""
     require_known(options, OPTIONS, place=place)
+    if not place.prefix:
+        raise Usage(
+            f"{place} is a whole file system, and what is staged must lie outside of the table.",
+            remedy=f"Give the table a place in it, such as {place}/table.",
+        )
     store = HdfsStore(place=place, options=dict(options))
     staging = options.get("staging")
     if staging is not None and (not staging.startswith("/") or _plain(staging).startswith(_plain(store._root))):
