@@ -129,6 +129,26 @@ def test_an_upload_that_a_task_began_is_ended_by_the_sweep(kept: Kept) -> None:
     assert kept.outside.uploads() == []
 
 
+def test_spools_with_one_staging_directory_keep_out_of_each_other() -> None:
+    """On HDFS, where uploads wait in it: each ledger would take those of the other for dead."""
+    kept = Kept("hdfs")
+    options = {**kept.place.options, "staging": f"/{unique('shared')}"}
+    one, other = (
+        Spool(root=SpoolRoot(url=f"{kept.place.url}/{root}/spool", options=options), sink=SINK, inline_limit_bytes=0)
+        for root in ("one", "other")
+    )
+    for spool in (one, other):
+        spool.prepare(PIPELINE)
+    batches = [rows(int(1.5 * one.root.store().part_bytes)), rows(1)]
+    writer = one.stager().open(attempt(), SCHEMA)
+    write(writer, batches[0])
+    cut = SweepCut(pipeline=PIPELINE, generation=Generation(2), batch_id=None, kept=frozenset())
+    assert other.sweep(cut, dry_run=False) == []
+    assert len(list(one.waiting(PIPELINE))) == 1
+    write(writer, batches[1])
+    assert read(one, list(writer.finish())) == batches
+
+
 def test_what_is_damaged_or_gone_is_told(kept: Kept) -> None:
     spool = kept.spool()
     piece = stage(spool, rows(1))
