@@ -157,6 +157,14 @@ MUTANTS_OF_SINKS = (
         ),
     ),
     Mutant(
+        bug=12,
+        name="a-second-ledger-sweeps-the-spool-of-the-first",
+        file="src/penstock/run/parts.py",
+        find="    require_own_staging(parts.ledger, parts.sinks, pipeline=parts.pipeline)\n",
+        replace="",
+        tests=("tests/unit/test_run_signatures.py::test_a_second_ledger_is_refused_and_takes_nothing[directory]",),
+    ),
+    Mutant(
         bug=13,
         name="an-abandoned-file-is-deleted",
         file="src/penstock/sink/parquet/directory/upload.py",
