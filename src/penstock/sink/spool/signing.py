@@ -22,7 +22,7 @@ _NAME = re.compile(r"ledger-g(\d+)-(\d+)-([0-9a-f]{16})" + re.escape(ID_SUFFIX))
 def signatures_in(place: Place) -> Sequence[Signature]:
     """Those that are there. Raises Retryable, and what a store raises."""
     try:
-        names = [spooled.name for spooled in place.spooled()]
+        names = [spooled.name for spooled in place.spooled() if spooled.upload is None]
     except OSError as cause:
         raise _failed(place, cause) from cause
     return [_signature(place, found) for found in map(_NAME.fullmatch, names) if found is not None]
