@@ -375,9 +375,9 @@ class Coordinator:
         warnings: list[str] = []
         for sink in self._sinks:
             try:
-                if isinstance(sink, Signing) and not dry_run:
-                    sink.sign(tail)
                 swept += sink.sweep(cut, dry_run=dry_run)
+                if isinstance(sink, Signing) and not dry_run:
+                    sink.sign(tail)  # after the sweep, which may have made the room for it
             except PenstockError as error:  # garbage that stays is no reason not to deliver
                 warnings.append(f"Sink {sink.name!r} could not be swept: {error}")
         return tuple(swept), tuple(warnings)
