@@ -83,7 +83,7 @@ class BatchForgotten(Refused):
 
 
 class LedgerMismatch(Refused):
-    """The ledger belongs to another pipeline, or is damaged."""
+    """The ledger belongs to another pipeline, or is damaged, or a spool is another ledger's."""
 
 
 class StoreIgnoresConditions(Refused):

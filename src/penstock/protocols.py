@@ -11,6 +11,7 @@ Who calls what:
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock.model import (
@@ -18,6 +19,8 @@ from penstock.model import (
     Attempt,
     Entry,
     Finding,
+    Generation,
+    Nonce,
     PipelineName,
     Position,
     Publication,
@@ -206,6 +209,14 @@ class Rider(Protocol):
         """Names the database; the coordinator compares it with `Ledger.home`."""
         ...
 
+    def riding(self, publication: Publication) -> AbstractContextManager[None]:
+        """Around the append in which `publish_within` may be called, again where the append is repeated.
+
+        Entered before the ledger's transaction begins: fetch here what `publish_within` reads. Left by an exception, nothing is
+        known; left without one, the ledger has committed.
+        """
+        ...
+
     def publish_within(self, transaction: object, publication: Publication) -> Published:
         """As `publish`, on the ledger's open transaction; must not COMMIT or ROLLBACK."""
         ...
@@ -219,6 +230,35 @@ class Remembering(Protocol):
         """Up to where the marker of `account` says that it shows everything, None if there is no such marker. Changes nothing;
         called before `prepare` and after it, at most twice per account and start.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """An entry of the ledger for which a sink stages: no other ledger has one of this nonce at this position.
+
+    `place` and `name` are where it was found, for people.
+    """
+
+    place: str
+    name: str
+    generation: Generation
+    position: Position
+    nonce: Nonce
+
+
+@runtime_checkable
+class Signing(Protocol):
+    """A sink whose staging says for which ledger it is: what another ledger staged looks dead to this one's sweep."""
+
+    def signatures(self, *, pipeline: PipelineName) -> Sequence[Signature]:
+        """What is there; none where nothing was ever swept. Changes nothing; called before `prepare`, which the caller does not
+        call where one of them is another ledger's.
+        """
+        ...
+
+    def sign(self, entry: Entry) -> None:
+        """Sign with `entry` instead of what `signatures` gave. Raises Retryable, Failed. Called after `prepare`."""
         ...
 
 

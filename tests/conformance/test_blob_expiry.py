@@ -135,13 +135,14 @@ def test_what_other_stores_say(kind: str, said: str) -> None:
         (rule(EXPIRE.format(3)), "deletes objects 3 days after they were written: rows that are decided"),
         (rule(EXPIRE.format(1), prefix="table/flights/"), "deletes objects 1 day after"),
         (rule(BY_DATE, prefix="table/"), "by date"),
-        (rule(EXPIRE.format(7)), ""),
+        (rule(EXPIRE.format(7)), "deletes objects 7 days after they were written: rows that are decided"),
+        (rule(EXPIRE.format(365), prefix="table/flights/db/"), "365 days after"),
         (rule(ABORT.format(1)), ""),
         (rule(EXPIRE.format(1), prefix="other/"), ""),
     ],
 )
 def test_rules_that_would_empty_a_spool_are_told(amazon: tuple[Proxy, Place], rules: str, said: str) -> None:
-    """It is empty between batches, so what is a week old may go."""
+    """However long they let a batch wait: the outage that is longer comes one day."""
     proxy, place = amazon
     bucket = place.url.split("/")[2]
     proxy.tell(lambda method, path: (method, path) == ("GET", f"/{bucket}?lifecycle"), XML.format(rules).encode())

@@ -13,6 +13,7 @@ from penstock.errors import Failed, StoreIgnoresConditions, Usage
 from penstock.ledger.blob import BlobLedgerStore
 from penstock.ledger.log import LogLedger
 from penstock.sink.parquet import object_account
+from penstock.sink.spool import SpoolRoot
 from penstock.testing.conformance.rig import PIPELINE
 
 
@@ -89,6 +90,14 @@ def test_an_option_that_a_store_does_not_have_is_told() -> None:
 def test_staging_where_readers_would_see_it_is_refused(staging: str) -> None:
     with pytest.raises(Usage, match="expected an absolute path outside of /lake/table"):
         object_account("hdfs://namenode/lake/table", options={"staging": staging})
+
+
+@pytest.mark.parametrize("url", ["hdfs://namenode:8020", "hdfs://namenode:8020/", "gs://bucket/"])
+def test_a_root_that_leaves_no_room_beside_it_is_refused(url: str) -> None:
+    for make in (object_account, lambda root: SpoolRoot(url=root).check()):
+        with pytest.raises(Usage, match=r"is a whole (file system|bucket), and what is staged must lie outside") as told:
+            make(url)
+        assert told.value.remedy.endswith("/table.")
 
 
 def test_staging_beside_a_table_is_fine() -> None:

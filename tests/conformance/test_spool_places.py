@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from tests.conformance.test_sqlite_conformance import TABLE, SpooledRig
 from tests.servers.fixtures import server, unique
+from tests.servers.proxy import before
 from tests.servers.server import Outside, Place
 
 from penstock.blob.azure import AzureStore
@@ -18,7 +19,9 @@ from penstock.rowhash import row_hashes
 from penstock.sink.spool import Spool, SpoolRoot
 from penstock.sink.spool.writer import SpoolWriter
 from penstock.sink.sqlite import SqliteSink
-from penstock.testing.conformance import CrashContract, SinkContract, StagingLossContract
+from penstock.testing.conformance import PIPELINE as BENCH_PIPELINE
+from penstock.testing.conformance import Bench, CrashContract, SinkContract, StagingLossContract
+from penstock.testing.entries import opened_entry
 
 PIPELINE, SINK = PipelineName("flights"), SinkName("warehouse")
 SCHEMA = pa.schema([("id", pa.int64()), ("noise", pa.binary())])
@@ -81,7 +84,7 @@ def read(spool: Spool, pieces: Sequence[Staged]) -> list[pa.RecordBatch]:
 def test_a_piece_comes_back_and_goes_when_it_is_discarded(kept: Kept, parts: float) -> None:
     spool = kept.spool()
     batches = [rows(int(parts * kept.root.store().part_bytes)), rows(1)]
-    before = spool.root.requests_sent()
+    sent = sum(spool.root.requests_sent().values())
     piece = stage(spool, *batches)
     assert kept.names() == [f"flights/warehouse/{piece.name}"]
     assert kept.outside.uploads() == []
@@ -91,7 +94,7 @@ def test_a_piece_comes_back_and_goes_when_it_is_discarded(kept: Kept, parts: flo
     for _ in range(2):
         spool.discard([piece], pipeline=PIPELINE)
         assert kept.names() == []
-    assert sum(spool.root.requests_sent().values()) > sum(before.values())
+    assert sum(spool.root.requests_sent().values()) > sent
 
 
 def test_the_sweep_takes_pieces_of_dead_attempts_of_its_own_pipeline_only(kept: Kept) -> None:
@@ -101,9 +104,9 @@ def test_the_sweep_takes_pieces_of_dead_attempts_of_its_own_pipeline_only(kept: 
     dead = stage(spool, batch, of=attempt(generation=1))
     other = stage(kept.spool(pipeline=PipelineName("other")), batch, of=attempt(generation=1))
     cut = SweepCut(pipeline=PIPELINE, generation=Generation(2), batch_id=None, kept=frozenset({decided.attempt}))
-    before = kept.names()
+    all_names = kept.names()
     named = spool.sweep(cut, dry_run=True)
-    assert kept.names() == before
+    assert kept.names() == all_names
     assert spool.sweep(cut, dry_run=False) == named
     assert named == [f"{kept.place.url}/flights/warehouse/{dead.name}"]
     assert sorted(name.rpartition("/")[2] for name in kept.names()) == sorted([decided.name, running.name, other.name])
@@ -124,6 +127,26 @@ def test_an_upload_that_a_task_began_is_ended_by_the_sweep(kept: Kept) -> None:
     assert [one.name for one in waiting] == named
     assert spool.sweep(cut, dry_run=False) == []
     assert kept.outside.uploads() == []
+
+
+def test_spools_with_one_staging_directory_keep_out_of_each_other() -> None:
+    """On HDFS, where uploads wait in it: each ledger would take those of the other for dead."""
+    kept = Kept("hdfs")
+    options = {**kept.place.options, "staging": f"/{unique('shared')}"}
+    one, other = (
+        Spool(root=SpoolRoot(url=f"{kept.place.url}/{root}/spool", options=options), sink=SINK, inline_limit_bytes=0)
+        for root in ("one", "other")
+    )
+    for spool in (one, other):
+        spool.prepare(PIPELINE)
+    batches = [rows(int(1.5 * one.root.store().part_bytes)), rows(1)]
+    writer = one.stager().open(attempt(), SCHEMA)
+    write(writer, batches[0])
+    cut = SweepCut(pipeline=PIPELINE, generation=Generation(2), batch_id=None, kept=frozenset())
+    assert other.sweep(cut, dry_run=False) == []
+    assert len(list(one.waiting(PIPELINE))) == 1
+    write(writer, batches[1])
+    assert read(one, list(writer.finish())) == batches
 
 
 def test_what_is_damaged_or_gone_is_told(kept: Kept) -> None:
@@ -151,6 +174,40 @@ def test_a_task_that_reaches_another_place_fails(kept: Kept) -> None:
         write(stager.open(attempt(), SCHEMA), rows(1))
     assert "same endpoint" in failed.value.remedy
     assert kept.names() == []
+
+
+def test_what_names_the_spool_comes_back_when_a_rule_of_the_store_has_deleted_it(
+    monkeypatch: pytest.MonkeyPatch, kept: Kept
+) -> None:
+    """It is older than any batch that waits, so a rule that spares these may delete it under a run."""
+    spool, batch = kept.spool(), rows(1)
+
+    def expire() -> None:
+        for name in kept.outside.listing():
+            kept.outside.delete(name)
+        with pytest.raises(StageFailed, match="is not the one the driver uses"):
+            stage(spool, batch)
+
+    expire()
+    spool.sign(opened_entry())
+    assert stage(spool, batch).inline is None
+    names = [name for name in kept.outside.listing() if name.endswith(".id")]
+    assert len(names) == 2
+    expire()
+    monkeypatch.setattr("penstock.sink.spool.spool.REFRESH_S", 0.0)
+    stage(spool, batch)
+    assert [name for name in kept.outside.listing() if name.endswith(".id")] == names
+
+
+def test_every_start_writes_what_names_the_spool_anew() -> None:
+    """So that it is younger than what this run stages."""
+    kept = Kept("s3")
+    with before(kept.place.options["endpoint"]) as proxy:
+        kept.root = SpoolRoot(url=kept.place.url, options={**kept.place.options, "endpoint": proxy.endpoint})
+        for starts in (1, 2):
+            kept.spool()
+            assert len([path for method, path in proxy.seen if method == "PUT" and ".id" in path]) == starts
+        assert len(kept.outside.listing()) == 1
 
 
 def test_two_drivers_mean_the_same_spool(kept: Kept) -> None:
@@ -198,6 +255,28 @@ def test_a_store_that_cannot_be_asked_is_told_as_it_says(monkeypatch: pytest.Mon
     with pytest.raises(StageFailed, match=r"Staging failed\. The store is busy\.") as failed:
         stage(spool, rows(1))
     assert failed.value.remedy == "Start again: nothing of the batch was decided."
+
+
+def test_pieces_that_the_store_does_not_let_go_keep_no_batch_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Their rows are durable in the table: what stays is garbage, told once and left to the sweep."""
+    kept = Kept("s3")
+    with before(kept.place.options["endpoint"]) as proxy:
+        kept.root = SpoolRoot(url=kept.place.url, options={**kept.place.options, "endpoint": proxy.endpoint, "attempts": "1"})
+        bench = Bench(StoreRig(tmp_path, kept))
+        sink = bench.sink()
+        proxy.arm("slow down", lambda method, _: method == "DELETE", times=-1)
+        shown = [bench.deliver(sink, bench.rows(range(number * 10, number * 10 + 10)), batch_id=number) for number in range(3)]
+        assert proxy.hits == 3
+        bench.require_shown(*shown)
+        [told] = [record.getMessage() for record in caplog.records if "stay in the spool" in record.getMessage()]
+        assert "sink db" in told
+        assert "penstock sweep" in told
+        assert len(kept.names()) == 3
+        proxy.arm("", lambda *_: False, times=0)
+        cut = SweepCut(pipeline=BENCH_PIPELINE, generation=Generation(1), batch_id=BatchId(2), kept=frozenset())
+        assert len(sink.sweep(cut, dry_run=False)) == 3
+        assert kept.names() == []
+        bench.close()
 
 
 def test_the_check_leaves_nothing_behind(kept: Kept) -> None:

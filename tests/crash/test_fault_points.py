@@ -49,7 +49,7 @@ PARQUET_POINTS = (
 )
 SQLITE_POINTS = ("sqlite.prepare", "sqlite.begin", "sqlite.move", "sqlite.mark", "sqlite.commit")
 SQLITE_LEDGER_POINTS = ("ledger.sqlite_insert", "ledger.sqlite_commit")
-SPOOL_POINTS = ("spool.claim", "spool.read", "spool.discard")
+SPOOL_POINTS = ("spool.claim", "spool.sign", "spool.read", "spool.discard")
 PROOF_PUTS, PROOF_WINNERS = 100, 20
 """How often the self-test of a ledger in a directory writes an object, and how often it creates one."""
 

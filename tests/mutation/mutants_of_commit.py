@@ -274,10 +274,10 @@ MUTANTS_OF_COMMIT = (
         bug=19,
         name="a-batch-is-shown-before-it-is-decided",
         file=COORDINATOR,
-        find="        self._append(entry, within=within if riders else None)\n",
+        find="            self._append(entry, within=riding.within)\n",
         replace="""\
-        self._publish(entry, self._sinks)
-        self._append(entry, within=within if riders else None)
+            self._publish(entry, self._sinks)
+            self._append(entry, within=riding.within)
 """,
     ),
     Mutant(

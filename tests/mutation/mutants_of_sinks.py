@@ -140,13 +140,29 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=12,
         name="the-spool-of-a-ride-is-emptied-before-its-commit-is-seen",
-        file="src/penstock/sink/table/ride.py",
-        find="if marker is not None and marker.position >= position and (before is None or position < before):",
-        replace="if marker is not None:",
+        file="src/penstock/sink/table/sink.py",
+        find="""\
+            yield
+        self._spool.discard(publication.staged, pipeline=publication.pipeline)
+""",
+        replace="""\
+            try:
+                yield
+            finally:
+                self._spool.discard(publication.staged, pipeline=publication.pipeline)
+""",
         tests=(
-            "tests/unit/test_sqlite_ride.py::test_the_files_of_a_ride_are_kept_until_its_commit_is_seen",
-            "tests/unit/test_postgres_ride.py::test_the_sweep_takes_the_files_of_the_last_ride_once_it_is_committed",
+            "tests/unit/test_sqlite_ride.py::test_the_files_of_a_ride_go_when_its_ledger_has_committed",
+            "tests/unit/test_postgres_ride.py::test_the_files_of_a_ride_go_when_its_ledger_has_committed",
         ),
+    ),
+    Mutant(
+        bug=12,
+        name="a-second-ledger-sweeps-the-spool-of-the-first",
+        file="src/penstock/run/parts.py",
+        find="    require_own_staging(parts.ledger, parts.sinks, pipeline=parts.pipeline)\n",
+        replace="",
+        tests=("tests/unit/test_run_signatures.py::test_a_second_ledger_is_refused_and_takes_nothing[directory]",),
     ),
     Mutant(
         bug=13,

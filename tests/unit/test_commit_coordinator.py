@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
@@ -326,6 +327,12 @@ def test_a_sink_in_the_ledgers_own_database_is_published_by_the_decision_itself(
     class Riding(TableSink):
         home = "here"
 
+        @contextmanager
+        def riding(self, publication: Publication) -> Iterator[None]:
+            published.append(f"before {publication.position}")
+            yield
+            published.append(f"after {publication.position}")
+
         def publish_within(self, transaction: object, publication: Publication) -> Published:
             published.append(f"{transaction} {publication.position}")
             self._target.raise_marker(publication.position)
@@ -338,13 +345,15 @@ def test_a_sink_in_the_ledgers_own_database_is_published_by_the_decision_itself(
             if within is not None:
                 within("transaction")
             super().append(entry)
+            published.append("committed")
 
     bench = Bench()
     rider = Riding(bench.targets.table, bench.history, bench.steps)
     coordinator = bench.coordinator(ledger=HomeLedger(bench.watched, pipeline=PIPELINE), sinks=(bench.sinks()[0], rider))
     coordinator.open(OPENED)
+    published.clear()
     delivered = bench.deliver(coordinator, 0)
-    assert published == ["transaction 2"]
+    assert published == ["before 2", "transaction 2", "committed", "after 2"]
     assert set(delivered.sinks) == {"files", "table"}
     assert "transact table" not in bench.steps.done
 

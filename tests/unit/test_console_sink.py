@@ -113,12 +113,23 @@ def test_a_repetition_prints_nothing_in_the_same_process(bench):
     assert bench.rig.printed == before
 
 
-def test_large_rows_go_through_the_spool_and_leave_nothing(bench):
+def test_large_rows_are_printed_again_after_a_restart(bench):
+    """A start publishes the newest batch again, and nothing remembers that it was printed."""
+    sink = shape(bench, name="string")
+    first = bench.deliver(sink, [{"name": LONG}], batch_id=0)
+    assert first.publication.staged[0].inline is None
+    second = bench.deliver(sink, [{"name": LONG}], batch_id=1)
+    again = bench.sink()
+    assert not again.publish(second.publication).already
+    assert bench.rig.printed.count("batch 1") == 2
+
+
+def test_large_rows_go_through_the_spool_and_leave_no_more_than_the_newest(bench):
     sink = shape(bench, text="string")
-    shown = bench.deliver(sink, [{"text": LONG}], batch_id=0)
-    assert shown.publication.staged[0].inline is None
-    assert LONG[:20] in bench.rig.printed
-    assert [path.suffix for path in bench.rig.directory.glob("spool/*/*/*")] == [".id"]
+    for number in range(3):
+        shown = bench.deliver(sink, [{"text": LONG}], batch_id=number)
+        assert LONG[:20] in bench.rig.printed
+        assert [path.name for path in bench.rig.directory.glob("spool/*/*/*.arrow")] == [shown.publication.staged[0].name]
 
 
 @pytest.mark.parametrize("kind", ["error", "lost"])

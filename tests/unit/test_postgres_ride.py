@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from tests.servers import cutting
 from tests.unit.postgres_target import targets
-from tests.unit.table_target import SINK, content
+from tests.unit.table_target import content
 
 from penstock.commit.append import append_once
 from penstock.errors import ContentConflict, Failed, Retryable
 from penstock.ledger.postgres import PostgresLedger
-from penstock.model import Position, SinkName, SweepCut
+from penstock.model import Position, SinkName
 from penstock.sink.postgres.sink import PostgresSink
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.entries import decided_entry, opened_entry
@@ -124,41 +124,29 @@ def test_rows_marker_and_decision_are_one_transaction(riding):
     assert (content(one.table), one.ledger_rows(), position(one.table)) == (Counter([(1, "a")]), 2, publication.position)
 
 
-def test_the_files_of_a_ride_are_kept_until_its_commit_is_seen(riding):
+def test_the_files_of_a_ride_go_when_its_ledger_has_committed(riding):
     one = riding(inline_limit_bytes=0)
-    first, append = one.decide([(0, "a")], batch_id=0)
-    append()
-    assert one.spooled() == [first.staged[0].name]
-    second, append = one.decide([(1, "a")], batch_id=1)
-    append()
-    assert one.spooled() == [second.staged[0].name]
-    assert one.sink.publish(second).already
+    publication, append = one.decide([(1, "a")], batch_id=0)
+    piece = publication.staged[0].name
+    with pytest.raises(ZeroDivisionError), one.sink.riding(publication):
+        raise ZeroDivisionError
+    assert one.spooled() == [piece]
+    with one.sink.riding(publication):
+        append()
+        assert one.spooled() == [piece]
     assert one.spooled() == []
-    assert content(one.table) == Counter([(0, "a"), (1, "a")])
+    assert one.sink.publish(publication).already
+    assert content(one.table) == Counter([(1, "a")])
 
 
-@pytest.mark.parametrize("end", ["ROLLBACK", "COMMIT"])
-def test_the_sweep_takes_the_files_of_the_last_ride_once_it_is_committed(target, end):
-    table = target(inline_limit_bytes=0)
-    sink = table.sink()
-    publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
-    with table.rig.session() as connection:
-        connection.execute("BEGIN")
-        sink.publish_within(connection, publication)
-        connection.execute(end)
-    spooled = [Path(table.rig.directory) / "spool" / PIPELINE / SINK / piece.name for piece in publication.staged]
-    cut = SweepCut(
-        pipeline=PIPELINE,
-        generation=publication.generation,
-        batch_id=publication.batch.batch_id,
-        kept=frozenset(piece.attempt for piece in publication.staged),
-    )
-    sink.sweep(cut, dry_run=True)
-    assert [path.exists() for path in spooled] == [True]
-    sink.sweep(cut, dry_run=False)
-    assert [path.exists() for path in spooled] == [end == "ROLLBACK"]
-    assert sink.publish(publication).already == (end == "COMMIT")
-    assert content(table) == Counter([(1, "a")])
+def test_the_files_of_a_ride_whose_driver_was_killed_go_at_the_next_start(riding):
+    one = riding(inline_limit_bytes=0)
+    publication, append = one.decide([(1, "a")], batch_id=0)
+    append()
+    assert len(one.spooled()) == 1
+    assert one.sink.publish(publication).already
+    assert one.spooled() == []
+    assert content(one.table) == Counter([(1, "a")])
 
 
 @pytest.mark.parametrize("write", ["append", "upsert", "insert_if_absent", "replace"])

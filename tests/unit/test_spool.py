@@ -282,14 +282,29 @@ def test_sweeping_a_spool_that_is_not_there_finds_nothing(tmp_path):
     assert Spool(root=str(tmp_path / "none"), sink=SINK).sweep(cut, dry_run=False) == []
 
 
-def test_discarding_again_is_fine_and_a_stuck_file_is_told(tmp_path, armed):
+def test_what_cannot_be_discarded_is_told_once_until_it_works_again(tmp_path, armed, caplog):
+    """It is garbage: whoever published is not kept back, and the sweep takes it."""
     spool = spool_in(tmp_path)
-    pieces = stage(spool, rows(5))
-    armed("spool.discard=lost")
-    with pytest.raises(Retryable):
+    pieces = [*stage(spool, rows(5)), *stage(spool, rows(5))]
+    for told in (1, 1):
+        armed("spool.discard=error")
+        spool.discard(pieces[:1], pipeline=PIPELINE)
+        assert len(caplog.records) == told
+    assert "stay in the spool" in caplog.text
+    assert "penstock sweep" in caplog.text
+    assert len(files(tmp_path)) == 3
+    for _ in range(2):
         spool.discard(pieces, pipeline=PIPELINE)
+        assert len(files(tmp_path)) == 1
+    armed("spool.discard=lost")
     spool.discard(pieces, pipeline=PIPELINE)
-    assert len(files(tmp_path)) == 1
+    assert len(caplog.records) == 2
+
+
+def test_a_mistake_while_discarding_is_no_garbage(tmp_path):
+    spool = spool_in(tmp_path)
+    with pytest.raises(AttributeError):
+        spool.discard([object()], pipeline=PIPELINE)
 
 
 def test_an_abandoned_attempt_is_left_to_the_sweep(tmp_path):

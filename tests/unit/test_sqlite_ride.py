@@ -9,7 +9,6 @@ from tests.unit.sqlite_target import targets
 from tests.unit.table_target import SINK, content
 
 from penstock.ledger.sqlite import SqliteLedger
-from penstock.model import SweepCut
 from penstock.sink.sqlite import SqliteSink
 from penstock.testing.conformance import PIPELINE
 
@@ -48,55 +47,23 @@ def test_a_ride_is_seen_only_if_its_driver_commits(target):
     assert content(table) == Counter([(1, "a")])
 
 
-def test_the_files_of_a_ride_are_kept_until_its_commit_is_seen(target):
-    table = target(inline_limit_bytes=0)
-    sink = table.sink()
-    connection = sqlite3.connect(table.rig.path, isolation_level=None)
-
-    def spooled():
-        return sorted(path.name for path in Path(table.rig.directory).glob("spool/*/*/*.arrow"))
-
-    publications = [table.decided_but_not_published(sink, [(at, "a")], batch_id=at) for at in range(2)]
-    first, second = (publication.staged[0].name for publication in publications)
-    connection.execute("BEGIN IMMEDIATE")
-    sink.publish_within(connection, publications[0])
-    connection.execute("ROLLBACK")
-    connection.execute("BEGIN IMMEDIATE")
-    sink.publish_within(connection, publications[0])
-    connection.execute("COMMIT")
-    assert spooled() == sorted([first, second])
-    connection.execute("BEGIN IMMEDIATE")
-    sink.publish_within(connection, publications[1])
-    connection.execute("COMMIT")
-    connection.close()
-    assert spooled() == [second]
-    assert sink.publish(publications[1]).already
-    assert spooled() == []
-    assert content(table) == Counter([(0, "a"), (1, "a")])
-
-
-@pytest.mark.parametrize("end", ["ROLLBACK", "COMMIT"])
-def test_the_sweep_takes_the_files_of_the_last_ride_once_it_is_committed(target, end):
+def test_the_files_of_a_ride_go_when_its_ledger_has_committed(target):
     table = target(inline_limit_bytes=0)
     sink = table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
     connection = sqlite3.connect(table.rig.path, isolation_level=None)
-    connection.execute("BEGIN IMMEDIATE")
-    sink.publish_within(connection, publication)
-    connection.execute(end)
+    [spooled] = Path(table.rig.directory).glob("spool/*/*/*.arrow")
+    with pytest.raises(ZeroDivisionError), sink.riding(publication):
+        raise ZeroDivisionError
+    assert spooled.exists()
+    with sink.riding(publication):
+        connection.execute("BEGIN IMMEDIATE")
+        sink.publish_within(connection, publication)
+        connection.execute("COMMIT")
+        assert spooled.exists()
     connection.close()
-    spooled = [Path(table.rig.directory) / "spool" / PIPELINE / SINK / piece.name for piece in publication.staged]
-    cut = SweepCut(
-        pipeline=PIPELINE,
-        generation=publication.generation,
-        batch_id=publication.batch.batch_id,
-        kept=frozenset(piece.attempt for piece in publication.staged),
-    )
-    sink.sweep(cut, dry_run=True)
-    assert [path.exists() for path in spooled] == [True]
-    sink.sweep(cut, dry_run=False)
-    assert [path.exists() for path in spooled] == [end == "ROLLBACK"]
-    assert sink.publish(publication).already == (end == "COMMIT")
+    assert not spooled.exists()
+    assert sink.publish(publication).already
     assert content(table) == Counter([(1, "a")])
 
 

@@ -13,6 +13,8 @@ from penstock.model import Finding
 OUTAGE_DAYS = 7
 """So long a decision may wait for an account: a week in which it cannot be reached, or nobody starts the pipeline."""
 
+_LOST = "rows that are decided and wait longer to be published are lost."
+
 _OF_OLD_VERSIONS = frozenset({"numNewerVersions", "daysSinceNoncurrentTime", "noncurrentTimeBefore"})
 _OF_CUSTOM_TIME = frozenset({"daysSinceCustomTime", "customTimeBefore"})
 
@@ -93,15 +95,14 @@ def expiry_finding(store: Expiring, *, kept: str, called: str, uploads: bool) ->
 
 
 def waiting_finding(store: Expiring, *, folder: str = "") -> Finding:
-    """Whether the store deletes too early what waits in `folder` as objects until it is published."""
+    """Whether the store deletes what waits in `folder` as objects until it is published, however long it is waited for."""
     subject = f"lifecycle of {store.url}"
     try:
         rules = [rule for rule in store.deletes_by_itself(folder) if not rule.of_uploads]
     except PenstockError as trouble:
         return Finding(subject=subject, ok=True, message=_untold(trouble))
-    short = [_too_short(rule) for rule in rules if _is_short(rule)]
-    if short:
-        return Finding(subject=subject, ok=True, warns=True, message=" ".join(short))
+    if rules:
+        return Finding(subject=subject, ok=True, warns=True, message=" ".join(_emptying(rule) for rule in rules))
     return Finding(subject=subject, ok=True, message="nothing is deleted while a batch waits to be published.")
 
 
@@ -127,11 +128,11 @@ def _complaint(rule: Expiry, called: str) -> str:
 
 
 def _too_short(rule: Expiry) -> str:
-    what = f"ends uploads {_when(rule)} they began" if rule.of_uploads else f"deletes objects {_when(rule)} they were written"
-    return (
-        f"Rule {rule.rule} {what}: rows that are decided and wait longer to be published are lost. "
-        f"Give them {OUTAGE_DAYS} days or more."
-    )
+    return f"Rule {rule.rule} ends uploads {_when(rule)} they began: {_LOST} Give them {OUTAGE_DAYS} days or more."
+
+
+def _emptying(rule: Expiry) -> str:
+    return f"Rule {rule.rule} deletes objects {_when(rule)} they were written: {_LOST} Except this place from it."
 
 
 def _when(rule: Expiry) -> str:

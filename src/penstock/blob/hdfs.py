@@ -5,6 +5,7 @@ NONE, which refuses to replace and consumes the staged file; without options REN
 directories. Source: Hadoop WebHDFS REST API; `FileContext.rename` with `Options.Rename.NONE`.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -142,9 +143,12 @@ class HdfsStore(PlacedStore):
 
     @property
     def _staging(self) -> str:
-        """Outside of the root, where no listing of the table shows it."""
+        """Outside of the root, where no listing of the table shows it, and of this root only: others sweep theirs."""
         above, _, name = self._root.rpartition("/")
-        return self.options.get("staging", f"{above}/{STAGING}/{name}")
+        given = self.options.get("staging")
+        if given is None:
+            return f"{above}/{STAGING}/{name}"
+        return f"{given.rstrip('/')}/{name}-{hashlib.sha256(self._root.encode()).hexdigest()[:16]}"
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}" if key else self._root
@@ -223,6 +227,11 @@ class HdfsStore(PlacedStore):
 def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:
     """The store at `place`. Raises Usage."""
     require_known(options, OPTIONS, place=place)
+    if not place.prefix:
+        raise Usage(
+            f"{place} is a whole file system, and what is staged must lie outside of the table.",
+            remedy=f"Give the table a place in it, such as {place}/table.",
+        )
     store = HdfsStore(place=place, options=dict(options))
     staging = options.get("staging")
     if staging is not None and (not staging.startswith("/") or _plain(staging).startswith(_plain(store._root))):

@@ -1,9 +1,13 @@
 """An object as a seekable file that reads what is asked for, and a little more."""
 
 import io
-from typing import BinaryIO, cast
+from collections.abc import Callable
+from typing import BinaryIO, TypeAlias, cast
 
 from penstock.blob.store import BlobStore
+
+Read: TypeAlias = Callable[[int, int], bytes]
+"""At most so many bytes from a place on: start and length."""
 
 _AHEAD_BYTES = 1 << 20
 
@@ -13,12 +17,17 @@ def open_object(store: BlobStore, key: str) -> BinaryIO:
     found = store.look(key)
     if found is None:
         raise FileNotFoundError(f"{store.url}/{key}")
-    return cast("BinaryIO", io.BufferedReader(_Ranged(store, key, found.size_bytes), _AHEAD_BYTES))
+    return open_ranged(lambda start, length: store.read(key, start=start, length=length), found.size_bytes)
+
+
+def open_ranged(read: Read, size_bytes: int) -> BinaryIO:
+    """What `read` reads, for reading; used by one thread."""
+    return cast("BinaryIO", io.BufferedReader(_Ranged(read, size_bytes), _AHEAD_BYTES))
 
 
 class _Ranged(io.RawIOBase):
-    def __init__(self, store: BlobStore, key: str, size_bytes: int) -> None:
-        self._store, self._key, self._size_bytes = store, key, size_bytes
+    def __init__(self, read: Read, size_bytes: int) -> None:
+        self._read, self._size_bytes = read, size_bytes
         self._position = 0
 
     def readable(self) -> bool:
@@ -39,7 +48,7 @@ class _Ranged(io.RawIOBase):
         length = min(len(buffer), self._size_bytes - self._position)
         if length <= 0:
             return 0
-        data = self._store.read(self._key, start=self._position, length=length)
+        data = self._read(self._position, length)
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)

@@ -15,6 +15,7 @@ from penstock.commit.append import Taken, append_once
 from penstock.commit.identity import recognise
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.publication import dead_staging, decision_in, decision_of, publication_of
+from penstock.commit.riding import Riding
 from penstock.commit.summary import after_adoption, after_decision
 from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
 from penstock.model import (
@@ -37,7 +38,7 @@ from penstock.model import (
     Totals,
     new_nonce,
 )
-from penstock.protocols import Ledger, Rider, Sink, Within, requesting, requests_since, requests_so_far
+from penstock.protocols import Ledger, Signing, Sink, Within, requesting, requests_since, requests_so_far
 
 Together = Callable[[Sequence[Callable[[], Published]]], Sequence["Published | PenstockError"]]
 Sleep = Callable[[float], None]
@@ -276,20 +277,11 @@ class Coordinator:
         tail = self._open_tail()
         summary = after_decision(tail.summary, decision, position=Position(tail.position + 1))
         entry = self._entry(Decided(decision=decision), summary=summary, after=tail)
-        rode: dict[SinkName, Published] = {}
-        riders = [sink for sink in self._sinks if self._rides(sink)]
-
-        def within(transaction: object) -> None:
-            for sink in riders:
-                assert isinstance(sink, Rider)
-                rode[sink.name] = sink.publish_within(transaction, publication_of(entry, sink.name))
-
-        self._append(entry, within=within if riders else None)
-        self._newest = entry
-        return rode
-
-    def _rides(self, sink: Sink) -> bool:
-        return self._ledger.home is not None and isinstance(sink, Rider) and sink.home == self._ledger.home
+        riding = Riding(self._sinks, entry, home=self._ledger.home)
+        with riding.aboard(self._retrying):
+            self._append(entry, within=riding.within)
+            self._newest = entry
+        return riding.published
 
     def _publish(self, entry: Entry, sinks: Sequence[Sink]) -> dict[SinkName, Published]:
         tasks = [partial(self._publish_one, sink, self._publication(entry, sink)) for sink in sinks]
@@ -377,12 +369,15 @@ class Coordinator:
         return ()
 
     def _sweep_all(self, *, dry_run: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        cut = dead_staging(self._open_tail(), self._newest)
+        tail = self._open_tail()
+        cut = dead_staging(tail, self._newest)
         swept: list[str] = []
         warnings: list[str] = []
         for sink in self._sinks:
             try:
                 swept += sink.sweep(cut, dry_run=dry_run)
+                if isinstance(sink, Signing) and not dry_run:
+                    sink.sign(tail)  # after the sweep, which may have made the room for it
             except PenstockError as error:  # garbage that stays is no reason not to deliver
                 warnings.append(f"Sink {sink.name!r} could not be swept: {error}")
         return tuple(swept), tuple(warnings)

@@ -14,6 +14,7 @@ from penstock.protocols import Ledger, Remembering, Sink
 from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_of, sinks_of
 from penstock.run.parts import Parts, coordinator_of, opened_by_this_process, prepare
 from penstock.run.preflight import position_of
+from penstock.run.signatures import require_own_staging
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +140,7 @@ def sweep(plan: DeliveryPlan, *, dry_run: bool) -> Sequence[str]:
         tail = parts.ledger.tail()
         if tail is None:
             return []
+        require_own_staging(parts.ledger, parts.sinks, pipeline=parts.pipeline)
         cut = dead_staging(tail, newest_decision(parts.ledger, tail))
         return [name for sink in parts.sinks for name in sink.sweep(cut, dry_run=dry_run)]
 

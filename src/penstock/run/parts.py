@@ -15,6 +15,7 @@ from penstock.errors import PenstockError
 from penstock.model import BatchId, Guarantee, Opened, PipelineName, Published, SourceName
 from penstock.protocols import Ledger, Sink
 from penstock.run.presence import require_decided, require_present
+from penstock.run.signatures import require_own_staging
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,7 @@ def prepare(parts: Parts, *, schema: str | None) -> None:
     """Prove ledger and places, then prepare every sink: what comes before any fence. Raises Refused, Usage, Failed, Retryable."""
     parts.ledger.prove()
     require_present(parts.ledger, parts.sinks, pipeline=parts.pipeline)
+    require_own_staging(parts.ledger, parts.sinks, pipeline=parts.pipeline)
     for sink in parts.sinks:
         sink.prepare(pipeline=parts.pipeline, schema=schema)
     require_decided(parts.ledger, parts.sinks, pipeline=parts.pipeline)

@@ -14,8 +14,8 @@ from penstock.model import AccountName, BatchId, Entry, Position, SinkName, Tota
 from penstock.run.assembly import quoted, table_of
 from penstock.run.operations import reading
 from penstock.run.presence import require_trace
-from penstock.sink.parquet.side_by_side import side_by_side
 from penstock.sink.parquet.table import Table, TableFile
+from penstock.sink.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -50,6 +50,7 @@ class ConsoleSink(SpooledSink):
         super().__init__(name=name, spool=Spool(root=spool, sink=name))
         self._rows, self._truncate, self._stream = rows, truncate, stream
         self._printed = 0
+        self._newest: tuple[Staged, ...] = ()
 
     @property
     def kind(self) -> SinkKind:
@@ -87,7 +88,8 @@ class ConsoleSink(SpooledSink):
         if publication.totals.rows:
             self._print(publication)
         self._printed = publication.position
-        self._spool.discard(publication.staged, pipeline=publication.pipeline)
+        self._spool.discard(self._newest, pipeline=publication.pipeline)
+        self._newest = publication.staged  # kept for the next start, which prints it again
         return Published(totals=publication.totals, already=False)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:

@@ -31,10 +31,10 @@ from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.part_file import stored_schema
 from penstock.sink.parquet.publishing import Share
 from penstock.sink.parquet.settings import WriteSettings
-from penstock.sink.parquet.side_by_side import side_by_side
 from penstock.sink.parquet.stager import ParquetStager
 from penstock.sink.parquet.table import Table
 from penstock.sink.parquet.verification import verify_accounts
+from penstock.sink.side_by_side import side_by_side
 from penstock.sparkschema import arrow_schema
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")

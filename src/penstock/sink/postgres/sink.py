@@ -1,6 +1,5 @@
 """The postgres sink: rows and marker in one transaction, and in the ledger's own where both are in one database."""
 
-from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -8,7 +7,7 @@ import psycopg
 
 from penstock.errors import Conflict
 from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Publication, Published, SweepCut, Totals
+from penstock.model import PipelineName, Publication, Published, Totals
 from penstock.postgres.database import LOCK_TIMEOUT_S, Connection, Database
 from penstock.postgres.names import split_name
 from penstock.postgres.trouble import cut_off
@@ -19,7 +18,6 @@ from penstock.sink.postgres.move import move
 from penstock.sink.postgres.preparation import content_of, prepare_table, require_admitted
 from penstock.sink.postgres.shape import require_fit, shape_of, statements_of
 from penstock.sink.table.publication import Moved
-from penstock.sink.table.ride import Ride
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
 from penstock.sparkschema import arrow_schema
@@ -44,7 +42,6 @@ class PostgresSink(ServerSink[Connection]):
         super().__init__(**filling, case_counts=True)
         self._schema, _ = split_name(self._target.table)
         self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
-        self._ride = Ride(self._spool, sink=self._name)
 
     @property
     def home(self) -> str | None:
@@ -58,23 +55,10 @@ class PostgresSink(ServerSink[Connection]):
         with self._lock:
             try:
                 with self._database.told(runs_again=True):
-                    self._ride.discard(
-                        PostgresMarks(transaction, self._schema, locking=False), publication.pipeline, before=publication.position
-                    )
-                    published = self._apply(transaction, publication)
+                    return self._apply(transaction, publication)
             except Conflict as conflict:
                 self._count(conflict)
                 raise self._in_the_way(conflict, times=1) from conflict
-            self._ride.note(publication)
-        return published
-
-    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect the spool files of dead attempts, and those of the last ride. Staging tables end with their transaction."""
-        with self._lock:
-            if self._ride.pending and not dry_run:
-                with self._database.reader() as connection:
-                    self._ride.discard(PostgresMarks(connection, self._schema, locking=False), cut.pipeline)
-        return self._spool.sweep(cut, dry_run=dry_run)
 
     # --- what is PostgreSQL's own
 

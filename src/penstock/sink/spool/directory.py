@@ -26,6 +26,11 @@ class DirectoryPlace:
         """A mount."""
         return "Put `spool:` on storage that is mounted at the same path on the driver and on every executor."
 
+    @property
+    def is_remote(self) -> bool:
+        """No."""
+        return False
+
     def identities(self) -> Sequence[str]:
         """As `Place.identities`."""
         Path(self.directory).mkdir(parents=True, exist_ok=True)
@@ -34,7 +39,7 @@ class DirectoryPlace:
     def identify(self, name: str) -> None:
         """As `Place.identify`."""
         path = Path(self.directory, name)
-        path.touch(exist_ok=False)
+        path.touch()
         for directory in list(path.parents)[:3]:
             _sync(directory)
 

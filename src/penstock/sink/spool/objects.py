@@ -1,11 +1,9 @@
 """A spool on an object store or HDFS: each piece is one object, which appears when its attempt has written all of it."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from penstock.blob import BlobStore, Pending
 from penstock.blob.counting import requests_to
@@ -13,9 +11,6 @@ from penstock.blob.ranged import open_object
 from penstock.blob.upload import PartedUpload
 from penstock.errors import OutcomeUnknown
 from penstock.sink.spool.place import ID_SUFFIX, Spooled
-
-_CHUNK_BYTES = 8 << 20
-_IN_MEMORY_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +30,11 @@ class ObjectPlace:
         """The same settings."""
         return "Let tasks reach the same store as the driver: with the same endpoint, and the same account."
 
+    @property
+    def is_remote(self) -> bool:
+        """Yes."""
+        return True
+
     def identities(self) -> Sequence[str]:
         """As `Place.identities`."""
         return [spooled.name for spooled in self._objects() if spooled.name.endswith(ID_SUFFIX)]
@@ -52,16 +52,8 @@ class ObjectPlace:
         return ObjectFile(self.store, self.folder + name)
 
     def open(self, name: str) -> BinaryIO:
-        """As `Place.open`: fetched once, for it is read twice, into memory while it is small."""
-        local = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - the caller closes it
-        try:
-            with open_object(self.store, self.folder + name) as remote:
-                shutil.copyfileobj(remote, local, _CHUNK_BYTES)
-            local.seek(0)
-        except BaseException:
-            local.close()
-            raise
-        return cast("BinaryIO", local)
+        """As `Place.open`."""
+        return open_object(self.store, self.folder + name)
 
     def spooled(self) -> Iterator[Spooled]:
         """As `Place.spooled`."""

@@ -4,6 +4,7 @@ The driver puts an empty file `<nonce>.id` there and tells its name to the tasks
 else: what it wrote would be decided and could never be published, so it fails instead.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
@@ -17,6 +18,7 @@ from penstock.model import PipelineName, SinkName, new_nonce
 CLAIM = FaultPoint("spool.claim", "The driver creates the spool of a sink and its identity.")
 
 ID_SUFFIX = ".id"
+_IDENTITY = re.compile(r"[0-9a-f]{16}" + re.escape(ID_SUFFIX))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +64,11 @@ class Place(Protocol):
         ...
 
     def identities(self) -> Sequence[str]:
-        """The names of identities that are there; creates the place durably if it is missing."""
+        """The names of files like an identity that are there; creates the place durably if it is missing."""
         ...
 
     def identify(self, name: str) -> None:
-        """Create an empty file `name`, durably."""
+        """Create an empty file `name`, durably; one that is there becomes a new one."""
         ...
 
     def holds(self, name: str) -> bool:
@@ -75,6 +77,11 @@ class Place(Protocol):
 
     def create(self, name: str) -> PieceFile:
         """Begin a file; FileExistsError at its end at the latest if there is one."""
+        ...
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether each look takes a request, so that a file is to be read just once."""
         ...
 
     def open(self, name: str) -> BinaryIO:
@@ -111,10 +118,16 @@ class Claimed:
 
 
 def claim(place: Place) -> Claimed:
-    """Create the place durably if it is missing and give its identity. Raises Failed, or what a store raises."""
+    """Create the place durably if it is missing and give its identity, new in a store, which may delete what is old.
+
+    Raises Failed, or what a store raises.
+    """
     try:
         with CLAIM.around(error=OSError, lost=OSError):
-            identity = min(place.identities(), default=None) or _identified(place)
+            there = [name for name in place.identities() if _IDENTITY.fullmatch(name)]
+            identity = min(there, default=new_nonce() + ID_SUFFIX)
+            if place.is_remote or not there:
+                place.identify(identity)
     except OSError as cause:
         trouble = trouble_of(cause)
         raise Failed(
@@ -131,9 +144,3 @@ def segments(pipeline: PipelineName, sink: SinkName) -> tuple[str, str]:
 
 def _segment(name: str) -> str:
     return quote(name, safe=" ").replace(".", "%2E") if name.startswith(".") else quote(name, safe=" ")
-
-
-def _identified(place: Place) -> str:
-    name = new_nonce() + ID_SUFFIX
-    place.identify(name)
-    return name

@@ -2,8 +2,8 @@
 
 import hashlib
 import io
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -18,20 +18,35 @@ from penstock.sink.spool.writer import FORMAT, VERSION
 
 READ = FaultPoint("spool.read", "The driver opens a decided spool piece.")
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 8 << 20
 
 
-def read_piece(piece: Staged, place: Place) -> Iterator["pa.RecordBatch"]:
-    """The piece's rows as they were written, verified as a whole before the first one.
+def read_piece(piece: Staged, place: Place, *, copy: BinaryIO | None = None) -> Iterator["pa.RecordBatch"]:
+    """The piece's rows as they were written, verified as a whole before the first one, or from a `copy` that was verified.
 
     Raises StagedDataLost if the piece is missing or other than staged, Retryable if it cannot be read now, FormatTooNew,
     and what a store raises.
     """
+    with _told(piece, place), _open(piece, place) if copy is None else copy as file:
+        if copy is None:
+            for _ in _verified(piece, file, place):
+                pass
+            file.seek(0)
+        decode_document(file.readline().rstrip(b"\n"), kind=FORMAT, newest=VERSION, where=f"Spool piece {piece.name}")
+        yield from _batches(piece, file, place)
+
+
+def copy_piece(piece: Staged, place: Place, write: Callable[[bytes], None]) -> None:
+    """Hand all bytes of the piece to `write`, in their order. Raises as `read_piece`, at the end at the latest."""
+    with _told(piece, place), _open(piece, place) as file:
+        for chunk in _verified(piece, file, place):
+            write(chunk)
+
+
+@contextmanager
+def _told(piece: Staged, place: Place) -> Iterator[None]:
     try:
-        with _open(piece, place) as file:
-            _verify(piece, file, place)
-            decode_document(file.readline().rstrip(b"\n"), kind=FORMAT, newest=VERSION, where=f"Spool piece {piece.name}")
-            yield from _batches(piece, file, place)
+        yield
     except FileNotFoundError:
         raise _lost(piece, place, "it is missing") from None
     except OSError as cause:
@@ -51,16 +66,19 @@ def _open(piece: Staged, place: Place) -> BinaryIO:
         return file
 
 
-def _verify(piece: Staged, file: BinaryIO, place: Place) -> None:
-    found, size_bytes = hashlib.sha256(), 0
+def _verified(piece: Staged, file: BinaryIO, place: Place) -> Iterator[bytes]:
+    """The bytes of `file`, never more than were staged; those that are others are told after the last one."""
+    found, size_bytes, expected = hashlib.sha256(), 0, int(str(piece.ref["size_bytes"]))
     while chunk := file.read(_CHUNK_BYTES):
         found.update(chunk)
         size_bytes += len(chunk)
-    if size_bytes != piece.ref["size_bytes"]:
-        raise _lost(piece, place, f"it has {size_bytes} bytes, expected {piece.ref['size_bytes']}")
+        if size_bytes > expected:
+            break
+        yield chunk
+    if size_bytes != expected:
+        raise _lost(piece, place, f"it has {size_bytes} bytes{' or more' * (size_bytes > expected)}, expected {expected}")
     if found.hexdigest() != piece.ref["sha256"]:
         raise _lost(piece, place, f"its checksum is {found.hexdigest()}, expected {piece.ref['sha256']}")
-    file.seek(0)
 
 
 def _batches(piece: Staged, file: BinaryIO, place: Place) -> Iterator["pa.RecordBatch"]:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from penstock.model import ONLY_ACCOUNT, AccountName, Finding, PipelineName, SinkName, Waiting
+from penstock.model import ONLY_ACCOUNT, AccountName, Entry, Finding, PipelineName, SinkName, Waiting
+from penstock.protocols import Signature
 from penstock.sink.spool.spool import Spool
 
 
@@ -30,6 +31,14 @@ class SpooledSink:
     def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:  # noqa: ARG002 - there is one
         """What the spool holds."""
         return self._spool.waiting(pipeline)
+
+    def signatures(self, *, pipeline: PipelineName) -> Sequence[Signature]:
+        """In the spool."""
+        return self._spool.signatures(pipeline)
+
+    def sign(self, entry: Entry) -> None:
+        """The spool."""
+        self._spool.sign(entry)
 
     def lifecycle(self) -> Sequence[Finding]:
         """Nothing: targets keep everything, and the spool is looked at once for all sinks."""

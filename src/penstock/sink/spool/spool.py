@@ -1,16 +1,24 @@
 """The spool as a sink uses it: one object from `prepare` to `sweep`."""
 
+import logging
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from penstock.diskreason import trouble_of
 from penstock.errors import Failed, Retryable
 from penstock.faults import FaultPoint
-from penstock.model import Attempt, PipelineName, SinkName, Staged, SweepCut, Waiting
+from penstock.model import Attempt, Entry, PipelineName, SinkName, Staged, SweepCut, Waiting
+from penstock.protocols import Signature
+from penstock.sink.side_by_side import side_by_side
+from penstock.sink.spool.copies import AT_ONCE, copied
 from penstock.sink.spool.place import Claimed, Place, Spooled, claim
 from penstock.sink.spool.reader import read_piece
 from penstock.sink.spool.root import SpoolRoot, root_at
+from penstock.sink.spool.signing import sign, signatures_in
 from penstock.sink.spool.writer import INLINE_LIMIT_BYTES, RowCheck, SpoolStager
 
 if TYPE_CHECKING:
@@ -18,6 +26,16 @@ if TYPE_CHECKING:
 
 DISCARD = FaultPoint("spool.discard", "A sink removes a spool file whose rows its target holds durably.")
 SWEEP = FaultPoint("spool.sweep", "The sweep removes a spool file of a dead attempt.")
+
+
+REFRESH_S = 86_400.0
+"""How old what names a place in a store may be: rules that delete objects count days."""
+_LEFT = (
+    "sink %s: pieces whose rows are published stay in the spool: %s Nothing is kept back by them; `penstock sweep` and the next "
+    "start remove them, once that works again."
+)
+
+_log = logging.getLogger(__name__)
 
 
 class Spool:
@@ -28,14 +46,33 @@ class Spool:
     ) -> None:
         self.root, self._sink, self.inline_limit_bytes = root_at(root), sink, inline_limit_bytes
         self._claimed: Claimed | None = None
+        self._named_s = 0.0
+        self._signed: Set[str] = frozenset()
+        self._is_stuck = False
+        self._fetched = threading.local()
 
     def prepare(self, pipeline: PipelineName) -> None:
         """Create the sink's place if it is missing. Raises Failed, Retryable. Once per generation, before anything else."""
         self._claimed = claim(self._place(pipeline))
+        self._named_s = time.monotonic()
+
+    def signatures(self, pipeline: PipelineName) -> Sequence[Signature]:
+        """What signs the sink's place, which may be another ledger's. Raises Retryable, Failed."""
+        found = signatures_in(self._place(pipeline))
+        self._signed = {signature.name for signature in found}
+        return found
+
+    def sign(self, entry: Entry) -> None:
+        """Name an entry of the ledger in the place, instead of those that `signatures` gave. Raises Retryable, Failed."""
+        claimed = self._prepared()
+        self._signed = sign(claimed.place, entry, instead_of=self._signed)
+        self._name_again(claimed)
 
     def stager(self, check: RowCheck | None = None) -> SpoolStager:
         """The recipe for the tasks. `check` raises StageFailed for rows that the sink could not publish."""
         claimed, limit = self._prepared(), self.inline_limit_bytes
+        if time.monotonic() - self._named_s > REFRESH_S:
+            self._name_again(claimed)
         if check is None:
             return SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit)
         return SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit, check=check)
@@ -45,17 +82,48 @@ class Spool:
 
         Close it where you stop early: the file of a piece is open while its rows are given.
         """
-        place = self._place(pipeline)
+        place, copies = self._place(pipeline), getattr(self._fetched, "copies", None)
         for piece in pieces:
-            yield from read_piece(piece, place)
+            if piece.inline is not None or not place.is_remote:
+                yield from read_piece(piece, place)
+                continue
+            with copied([piece], place) if copies is None else nullcontext(copies) as here:
+                yield from read_piece(piece, place, copy=here.open(piece))
+
+    def lies_remote(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> bool:
+        """Whether some of `pieces` must be fetched from a store."""
+        return self._place(pipeline).is_remote and any(piece.inline is None for piece in pieces)
+
+    @contextmanager
+    def fetched(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> Iterator[None]:
+        """Meanwhile `read` reads these, and only these, from this machine, if called by this thread.
+
+        For callers that others wait for while they read. Costs nothing where no piece lies in a store. Raises as `read`.
+        """
+        spilled, place = [piece for piece in pieces if piece.inline is None], self._place(pipeline)
+        if not spilled or not place.is_remote:
+            yield
+            return
+        with copied(spilled, place) as copies:
+            self._fetched.copies = copies
+            try:
+                yield
+            finally:
+                del self._fetched.copies
 
     def discard(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> None:
-        """Remove published pieces, after their rows are durable in the target; those that are gone are fine. Raises Retryable."""
-        place = self._place(pipeline)
-        for piece in pieces:
-            if piece.inline is None:
-                with DISCARD.around(error=_stuck, lost=_stuck):
-                    _remove(Spooled(name=piece.name), place)
+        """Remove published pieces, after their rows are durable in the target; those that are gone are fine.
+
+        One that cannot be removed is garbage and keeps nobody back: it is told once, and the rest is left to the sweep.
+        """
+        place, is_stuck = self._place(pipeline), threading.Event()
+        spilled = [piece for piece in pieces if piece.inline is None]
+        try:
+            side_by_side(lambda piece: _discard(piece, place, is_stuck), spilled, at_once=AT_ONCE)
+        except (Retryable, Failed) as trouble:
+            if not self._is_stuck:
+                _log.warning(_LEFT, self._sink, trouble)
+        self._is_stuck = is_stuck.is_set() or (self._is_stuck and not spilled)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """Remove what dead attempts left and give its names. Raises Retryable, Failed."""
@@ -75,6 +143,12 @@ class Spool:
     def _place(self, pipeline: PipelineName) -> Place:
         return self.root.place_of(pipeline, self._sink)
 
+    def _name_again(self, claimed: Claimed) -> None:
+        """A store may have deleted what names the place, or be about to."""
+        self._named_s = time.monotonic()
+        for name in (claimed.identity, *self._signed) if claimed.place.is_remote else ():
+            claimed.place.identify(name)
+
     def _prepared(self) -> Claimed:
         if self._claimed is None:
             raise Failed(f"Sink {self._sink!r} was not prepared.", remedy="Call prepare() first.")
@@ -86,6 +160,18 @@ def _of_attempts(place: Place) -> Iterator[tuple[Spooled, Attempt]]:
         attempt = Attempt.find(spooled.name)
         if attempt is not None:
             yield spooled, attempt
+
+
+def _discard(piece: Staged, place: Place, is_stuck: threading.Event) -> None:
+    """Remove it, unless another one could not be removed: each would be waited for."""
+    if is_stuck.is_set():
+        return
+    try:
+        with DISCARD.around(error=_stuck, lost=_stuck):
+            _remove(Spooled(name=piece.name), place)
+    except (Retryable, Failed):
+        is_stuck.set()
+        raise
 
 
 def _remove(spooled: Spooled, place: Place) -> None:

@@ -31,7 +31,6 @@ from penstock.sink.sqlite.table import shape_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.publication import apply
-from penstock.sink.table.ride import Ride
 from penstock.sink.table.sink import Filling, TableSink
 from penstock.sink.table.target import NotStoredError
 from penstock.sink.table.verification import compare, without_marker
@@ -57,7 +56,6 @@ class SqliteSink(TableSink):
         _require_lasting(os.fspath(path))
         super().__init__(**filling)
         self._database = Database(os.fspath(path), busy_timeout_s=busy_timeout_s)
-        self._ride = Ride(self._spool, sink=self._name)
 
     @property
     def home(self) -> str | None:
@@ -107,7 +105,7 @@ class SqliteSink(TableSink):
 
         Raises Retryable, OutcomeUnknown, PublishFailed, ContentConflict, StagedDataLost, LedgerMismatch.
         """
-        with self._lock, self._dropping_on_error():
+        with self._fetched(publication), self._lock, self._dropping_on_error():
             connection = self._database.writable()
             with self._database.told():
                 with BEGIN.around(error=_locked, lost=_locked):
@@ -122,17 +120,10 @@ class SqliteSink(TableSink):
         if not isinstance(transaction, sqlite3.Connection):
             raise TypeError(f"expected an sqlite3.Connection, found {type(transaction).__name__}")
         with self._lock, self._database.told():
-            self._ride.discard(SqliteMarks(transaction.cursor()), publication.pipeline, before=publication.position)
-            published = self._apply(transaction, publication)
-            self._ride.note(publication)
-        return published
+            return self._apply(transaction, publication)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect the spool files of dead attempts, and those of the last ride."""
-        with self._lock:
-            if self._ride.pending and not dry_run:
-                with self._database.reader() as cursor:
-                    self._ride.discard(SqliteMarks(cursor), cut.pipeline)
+        """Collect the spool files of dead attempts."""
         return self._spool.sweep(cut, dry_run=dry_run)
 
     def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:

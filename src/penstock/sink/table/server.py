@@ -146,7 +146,7 @@ class ServerSink(TableSink, Generic[C]):
 
         Raises Retryable, OutcomeUnknown, PublishFailed, ContentConflict, StagedDataLost, LedgerMismatch, Refused.
         """
-        with self._lock:
+        with self._fetched(publication), self._lock:
             published = self._publish(publication)
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
         return published

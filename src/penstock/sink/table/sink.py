@@ -1,12 +1,13 @@
 """What all sinks have in common that fill one table of a database by transactions."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from threading import RLock
 from typing import TypedDict
 
-from penstock.errors import Failed
-from penstock.model import SinkKind, SinkName
+from penstock.errors import Failed, StagedDataLost
+from penstock.model import ONLY_ACCOUNT, AccountName, PipelineName, Position, Publication, SinkKind, SinkName
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
 from penstock.sink.spool.writer import RowCheck
@@ -35,6 +36,9 @@ class TableSink(SpooledSink):
     or `replace` (each batch is the whole table). Several rows of one batch with one key count in their frozen order, pieces as
     decided and rows as written: `upsert` keeps the last, `insert_if_absent` the first, at every repetition the same. Spark
     promises no order between partitions, so aggregate by the key first where it matters.
+
+    No transaction is open while pieces are fetched from a store or removed there: that may take longer than a database lets one
+    stand idle, and others wait for its locks.
 
     `case_counts`: whether names of tables that differ in case only are two.
     """
@@ -86,3 +90,30 @@ class TableSink(SpooledSink):
         if self._admission is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
         return self._spool.stager(self._admission)
+
+    @abstractmethod
+    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
+        """Where the marker of this sink stands."""
+
+    @contextmanager
+    def riding(self, publication: Publication) -> Iterator[None]:
+        """As `Rider.riding`. A driver killed after the commit leaves the pieces to the next start, which publishes again."""
+        with self._spool.fetched(publication.staged, pipeline=publication.pipeline):
+            yield
+        self._spool.discard(publication.staged, pipeline=publication.pipeline)
+
+    @contextmanager
+    def _fetched(self, publication: Publication) -> Iterator[None]:
+        """Around the transaction that publishes. What the table shows already is not fetched: it may be gone."""
+        staged, pipeline = publication.staged, publication.pipeline
+        with ExitStack() as fetched:
+            if self._spool.lies_remote(staged, pipeline=pipeline) and not self._shows(publication):
+                try:
+                    fetched.enter_context(self._spool.fetched(staged, pipeline=pipeline))
+                except StagedDataLost:  # or published meanwhile by another driver, which then removes it
+                    if not self._shows(publication):
+                        raise
+            yield
+
+    def _shows(self, publication: Publication) -> bool:
+        return (self.remembers(ONLY_ACCOUNT, pipeline=publication.pipeline) or 0) >= publication.position

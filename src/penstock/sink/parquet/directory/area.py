@@ -24,7 +24,7 @@ from penstock.sink.parquet.directory.marker import raise_marker, read_marker, re
 from penstock.sink.parquet.directory.moving import Move, forget, state_of
 from penstock.sink.parquet.directory.upload import PIECES, SUFFIX, DirectoryUploads, staged_name
 from penstock.sink.parquet.layout import is_hidden
-from penstock.sink.parquet.side_by_side import side_by_side
+from penstock.sink.side_by_side import side_by_side
 
 PREPARE = FaultPoint("parquet.prepare", "The directories of an account and its staging are created.")
 MAKE = FaultPoint("parquet.publish.directory", "The partition directories of a batch are created.")

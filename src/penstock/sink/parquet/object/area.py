@@ -18,7 +18,7 @@ from penstock.sink.parquet.account import PieceState, StoredFile
 from penstock.sink.parquet.layout import attempt_of, is_hidden, is_owned
 from penstock.sink.parquet.object.layout import mark_key, tag_of
 from penstock.sink.parquet.object.upload import ObjectUploads
-from penstock.sink.parquet.side_by_side import side_by_side
+from penstock.sink.side_by_side import side_by_side
 
 PREPARE = FaultPoint("object.prepare", "The driver writes to an account to see whether it may.")
 PUT = FaultPoint("inline.put", "A small file that travelled inside the decision is put.")

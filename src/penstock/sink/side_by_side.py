@@ -6,13 +6,13 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
-_THREADS = 16
+_AT_ONCE = 16
 
 
-def side_by_side(operation: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
+def side_by_side(operation: Callable[[_T], _R], items: Sequence[_T], *, at_once: int = _AT_ONCE) -> list[_R]:
     """`operation` on all items, in threads where there are several; waits for all, then raises the first error."""
     if len(items) < 2:
         return [operation(item) for item in items]
-    with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="penstock-parquet") as pool:
+    with ThreadPoolExecutor(min(at_once, len(items)), thread_name_prefix="penstock-sink") as pool:
         futures = [pool.submit(operation, item) for item in items]
     return [future.result() for future in futures]

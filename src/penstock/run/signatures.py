@@ -1,0 +1,29 @@
+"""Is what the sinks stage into this ledger's? Another one would sweep it."""
+
+from collections.abc import Iterable
+
+from penstock.errors import LedgerMismatch
+from penstock.model import PipelineName
+from penstock.protocols import Ledger, Signature, Signing, Sink
+
+
+def require_own_staging(ledger: Ledger, sinks: Iterable[Sink], *, pipeline: PipelineName) -> None:
+    """Raise LedgerMismatch where a sink stages for another ledger. Costs a read of the ledger for each sink that signs."""
+    for sink in sinks:
+        for signature in sink.signatures(pipeline=pipeline) if isinstance(sink, Signing) else ():
+            _require_own(ledger, signature, sink)
+
+
+def _require_own(ledger: Ledger, signature: Signature, sink: Sink) -> None:
+    entry, tail = ledger.read(signature.position), ledger.tail()
+    if entry is None and tail is not None and tail.position > signature.position and tail.generation >= signature.generation:
+        return  # no longer retained
+    if entry is not None and entry.nonce == signature.nonce:
+        return
+    found = "nothing" if entry is None else f"entry {entry.nonce}"
+    raise LedgerMismatch(
+        f"Sink {sink.name!r} would stage into {signature.place}, which is in use by a ledger with entry {signature.nonce} at "
+        f"position {signature.position}, but the ledger at {ledger.location} has {found} there.",
+        remedy="One would sweep what the other stages: give each a `spool:` of its own. If that ledger is gone for good, remove "
+        f"{signature.place}/{signature.name} and start again.",
+    )

@@ -1,0 +1,80 @@
+"""Pieces that lie in a store, fetched and verified before a database waits for them."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import IO, BinaryIO
+
+from penstock.blob.ranged import open_ranged
+from penstock.diskreason import trouble_of
+from penstock.errors import Retryable
+from penstock.model import Staged
+from penstock.sink.side_by_side import side_by_side
+from penstock.sink.spool.place import Place
+from penstock.sink.spool.reader import copy_piece
+
+AT_ONCE = 4
+"""How many pieces are fetched side by side; each takes some megabytes of memory meanwhile."""
+
+
+@dataclass(slots=True)
+class Copies:
+    """Pieces one after the other in one file of this machine, which has no name: it goes with the process, however that ends."""
+
+    file: IO[bytes]
+    starts: dict[str, int]
+
+    def open(self, piece: Staged) -> BinaryIO:
+        """The copy of a piece. Raises KeyError."""
+        start = self.starts[piece.name]
+        return open_ranged(lambda at, length: os.pread(self.file.fileno(), length, start + at), _size_bytes(piece))
+
+    def add(self, piece: Staged, place: Place) -> None:
+        """Fetch it and verify it. Raises as `read_piece`."""
+        at = self.starts[piece.name]
+
+        def write(data: bytes) -> None:
+            nonlocal at
+            with _told():
+                _write_all(self.file.fileno(), data, at)
+            at += len(data)
+
+        copy_piece(piece, place, write)
+
+
+@contextmanager
+def copied(pieces: Sequence[Staged], place: Place) -> Iterator[Copies]:
+    """Copies of all `pieces`, none of which travelled inline, until the context ends. Raises as `read_piece`."""
+    starts = accumulate((_size_bytes(piece) for piece in pieces), initial=0)
+    with _told():
+        file = tempfile.TemporaryFile(prefix="penstock-spool-", buffering=0)  # noqa: SIM115 - closed below
+    with file:
+        copies = Copies(file, {piece.name: start for piece, start in zip(pieces, starts, strict=False)})
+        side_by_side(lambda piece: copies.add(piece, place), pieces, at_once=AT_ONCE)
+        yield copies
+
+
+def _size_bytes(piece: Staged) -> int:
+    return int(str(piece.ref["size_bytes"]))
+
+
+def _write_all(handle: int, data: bytes, at: int) -> None:
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(handle, rest, at)
+        rest, at = rest[written:], at + written
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except OSError as cause:
+        trouble = trouble_of(cause)
+        raise Retryable(
+            f"What is to be published cannot be fetched from the spool into {tempfile.gettempdir()}: {trouble.reason}.",
+            remedy=f"{trouble.advice}, or let TMPDIR name a directory with room for the largest batch; then try again.",
+        ) from cause

@@ -1,0 +1,186 @@
+"""Two ledgers of one pipeline name under one spool: neither may sweep what the other staged."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.conformance.test_spool_places import Kept
+from tests.unit.table_target import spark_schema
+
+import penstock
+from penstock.commit.outcome import StagedBatch
+from penstock.errors import LedgerMismatch, PublishFailed
+from penstock.ledger.log import LogLedger
+from penstock.ledger.memory import MemoryStore
+from penstock.model import (
+    Attempt,
+    Batch,
+    BatchId,
+    Generation,
+    Nonce,
+    OffsetRange,
+    Position,
+    Publication,
+    Published,
+    QueryId,
+    SourceName,
+    new_nonce,
+)
+from penstock.protocols import Signature
+from penstock.rowhash import row_hashes
+from penstock.run.assembly import DeliveryPlan
+from penstock.run.operations import acting, recover, sweep, verify
+from penstock.run.parts import coordinator_of, opened_by_this_process, prepare
+from penstock.run.signatures import require_own_staging
+from penstock.sink.spool import Spool
+from penstock.testing.entries import PIPELINE, chain
+
+SCHEMA = spark_schema(id="long", noise="string")
+BATCH = Batch(
+    query_id=QueryId("query"),
+    batch_id=BatchId(0),
+    offsets=(OffsetRange(source=SourceName("events"), start=None, end="3"),),
+)
+
+
+@pytest.fixture(params=["directory", "s3"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """A spool, as the pipeline file says it."""
+    if request.param == "directory":
+        return str(tmp_path / "spool")
+    kept = Kept("s3")
+    return {"url": kept.place.url, "options": kept.place.options}
+
+
+@pytest.fixture
+def plan_at(shared: Any, tmp_path: Path) -> Callable[..., DeliveryPlan]:
+    """A pipeline with that spool, and ledger and table in a home of its own."""
+
+    def made(home: str, *, spool: Any = shared) -> DeliveryPlan:
+        (tmp_path / home).mkdir(exist_ok=True)
+        table = penstock.Sqlite(url=f"sqlite:///{tmp_path / home}/data.db", table="t")
+        return penstock.Delivery("flights", home=tmp_path / home, spool=spool, sinks={"db": table}).plan
+
+    return made
+
+
+def decide_and_fail_to_publish(plan: DeliveryPlan) -> None:
+    """The rows are too many to travel in the decision."""
+    noise = [random.Random(number).randbytes(100_000).hex() for number in range(2)]
+    rows = pa.record_batch({"id": [1, 2], "noise": noise})
+    with acting(plan) as parts:
+        prepare(parts, schema=SCHEMA)
+        coordinator = coordinator_of(parts)
+        coordinator.open(opened_by_this_process(parts))
+
+        def stage(generation: Generation) -> StagedBatch:
+            attempt = Attempt(generation=generation, batch_id=BatchId(0), partition=0, task_attempt=0, nonce=new_nonce())
+            writer = parts.sinks[0].stager().open(attempt, rows.schema)
+            writer.write(rows, hashes=row_hashes(rows), accounts=None)
+            pieces = tuple(writer.finish())
+            assert pieces[0].inline is None
+            return StagedBatch(pieces=pieces, rows_in=2, schema=SCHEMA)
+
+        parts.sinks[0].publish = fail  # type: ignore[method-assign]
+        with pytest.raises(PublishFailed):
+            coordinator.deliver(BATCH, stage)
+
+
+def fail(_: Publication) -> Published:
+    raise PublishFailed("The table is locked.", remedy="Wait.")
+
+
+def test_a_second_ledger_is_refused_and_takes_nothing(plan_at: Callable[..., DeliveryPlan]) -> None:
+    first, second = plan_at("one"), plan_at("two")
+    decide_and_fail_to_publish(first)
+    for _ in range(2):
+        with pytest.raises(LedgerMismatch, match=r"in use by a ledger with entry \w{16} at position \d+, but") as told:
+            recover(second)
+        assert "has nothing there" in told.value.message
+        assert "`spool:` of its own" in told.value.remedy
+    assert recover(first).rolled_forward
+    assert verify(first).ok
+    assert not recover(first).rolled_forward
+
+
+def test_a_ledger_of_other_entries_is_refused_too(plan_at: Callable[..., DeliveryPlan], tmp_path: Path) -> None:
+    first, second = plan_at("one"), plan_at("two")
+    recover(first)
+    for _ in range(3):
+        recover(plan_at("two", spool=tmp_path / "other"))
+    for act in (recover, lambda plan: sweep(plan, dry_run=False)):
+        with pytest.raises(LedgerMismatch, match=r"but the ledger at .* has entry \w{16} there"):
+            act(second)
+
+
+def test_a_ledger_knows_its_spool_again_also_when_it_was_moved(plan_at: Callable[..., DeliveryPlan], tmp_path: Path) -> None:
+    first = plan_at("one")
+    decide_and_fail_to_publish(first)
+    (tmp_path / "one").rename(tmp_path / "moved")
+    moved = plan_at("moved")
+    assert recover(moved).rolled_forward
+    assert verify(moved).ok
+    assert len(signatures_of(moved)) == 1
+
+
+def test_whose_ledger_is_gone_goes_on_as_the_remedy_says(plan_at: Callable[..., DeliveryPlan]) -> None:
+    first, second = plan_at("one"), plan_at("two")
+    recover(first)
+    [signature] = signatures_of(first)
+    with pytest.raises(LedgerMismatch) as told:
+        recover(second)
+    assert f"remove {signature.place}/{signature.name}" in told.value.remedy
+    forget(first, signature.name)
+    recover(second)
+    with pytest.raises(LedgerMismatch):
+        recover(first)
+
+
+def signatures_of(plan: DeliveryPlan) -> Sequence[Signature]:
+    with acting(plan) as parts:
+        return parts.sinks[0].signatures(pipeline=plan.pipeline)  # type: ignore[attr-defined, no-any-return]
+
+
+def forget(plan: DeliveryPlan, name: str) -> None:
+    with acting(plan) as parts:
+        spool: Spool = parts.sinks[0]._spool  # type: ignore[attr-defined]
+        place = spool.root.place_of(plan.pipeline, parts.sinks[0].name)
+        [found] = [spooled for spooled in place.spooled() if spooled.name == name]
+        place.remove(found)
+
+
+class Signed:
+    """A sink that somebody signed."""
+
+    name = "db"
+
+    def __init__(self, **changes: Any) -> None:
+        self.signature = replace(
+            Signature(place="spool", name="x.id", generation=Generation(1), position=Position(2), nonce=Nonce("")), **changes
+        )
+
+    def signatures(self, *, pipeline: str) -> Sequence[Signature]:
+        return [self.signature]
+
+    def sign(self, entry: object) -> None: ...
+
+
+def test_an_entry_that_is_no_longer_retained_is_believed() -> None:
+    ledger = LogLedger(MemoryStore(), pipeline=PIPELINE)
+    entries = list(islice(chain(), 6))
+    for entry in entries:
+        ledger.append(entry)
+    own = Signed(nonce=entries[1].nonce)
+    require_own_staging(ledger, [own], pipeline=PIPELINE)  # type: ignore[list-item]
+    with pytest.raises(LedgerMismatch):
+        require_own_staging(ledger, [Signed(nonce=new_nonce())], pipeline=PIPELINE)  # type: ignore[list-item]
+    ledger.prune(below=Position(4))
+    require_own_staging(ledger, [own], pipeline=PIPELINE)  # type: ignore[list-item]
+    for wrong in (Signed(generation=Generation(2)), Signed(position=Position(7)), Signed(position=Position(5))):
+        with pytest.raises(LedgerMismatch):
+            require_own_staging(ledger, [wrong], pipeline=PIPELINE)  # type: ignore[list-item]
