@@ -191,6 +191,22 @@ MUTANTS_OF_COMMIT = (
         tests=(f"{OF_DELIVERY}::test_a_start_on_a_ledger_that_ignores_conditions_is_refused",),
     ),
     Mutant(
+        bug=1,
+        name="a-ledger-behind-its-sinks-goes-on",
+        file=PARTS,
+        find="    require_decided(parts.ledger, parts.sinks, pipeline=parts.pipeline)\n",
+        replace="",
+        tests=("tests/unit/test_presence.py",),
+    ),
+    Mutant(
+        bug=1,
+        name="what-another-driver-publishes-meanwhile-is-taken-for-a-loss",
+        file="src/penstock/run/presence.py",
+        find="            end = _end(ledger)  # a run",
+        replace="            pass  # a run",
+        tests=("tests/unit/test_presence.py",),
+    ),
+    Mutant(
         bug=12,
         name="staging-is-deleted-after-an-append-of-unknown-outcome",
         file=COORDINATOR,

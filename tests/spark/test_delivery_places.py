@@ -1,14 +1,15 @@
-"""Places that show something else than what was delivered into them: refused before anything is staged."""
+"""Places, or a ledger, that show something else than what was delivered: refused before anything is staged."""
 
 import shutil
 import sqlite3
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import penstock
-from penstock.errors import Refused
+from penstock.errors import LedgerMismatch, Refused
 from tests.spark.streams import put
 from tests.spark.target import Target
 
@@ -67,3 +68,18 @@ def test_accounts_whose_directories_were_swapped_are_refused(spark: SparkSession
     swapped = penstock.Parquet(accounts=places, route={"sql": "if(n % 2 = 0, 'even', 'odd')"})
     with pytest.raises(Refused, match="something else is mounted in its place"):
         target.deliver(numbers(spark, target.root), sinks={"lake": swapped, "table": target.table})
+
+
+def test_a_ledger_that_lost_its_newest_decision_is_refused(spark: SparkSession, target: Target) -> None:
+    """Restored from a copy, or a standby that lacked the entry took over: the batch would be decided and published again."""
+    settings = {"ledger": f"sqlite:///{target.root}/ledger/ledger.db", "sinks": {"table": target.table}}
+    target.deliver(numbers(spark, target.root), **settings)
+    shutil.copytree(target.root / "ledger", target.root / "copy")
+    put(target.root / "in", "3.csv", 4, 5)
+    target.deliver(numbers(spark, target.root), **settings)
+    shutil.rmtree(target.root / "ledger")
+    (target.root / "copy").rename(target.root / "ledger")
+    (target.checkpoint / "commits" / "2").unlink()  # as if the driver had died before Spark wrote down that it was done
+    with pytest.raises(LedgerMismatch, match="would be delivered a second time"):
+        target.deliver(numbers(spark, target.root), **settings)
+    assert target.rows() == Counter((n,) for n in range(6))

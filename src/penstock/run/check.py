@@ -17,8 +17,9 @@ from penstock.run.costs import Costs, costs_of
 from penstock.run.doctor import ledger_lifecycle
 from penstock.run.executors import executor_findings
 from penstock.run.operations import acting
+from penstock.run.parts import Parts
 from penstock.run.preflight import require_continuation
-from penstock.run.presence import require_present
+from penstock.run.presence import require_decided, require_present
 from penstock.source.guarantee import relevant_confs, source_claims
 from penstock.sparkerror import read_spark_error
 from penstock.transform.guarantee import operator_claims, output_mode_claim, require_mode, trigger_claim
@@ -132,12 +133,16 @@ def _findings(pipeline: "Pipeline", schema: str) -> Iterator[Finding]:
         yield _finding("ledger", parts.ledger.location, parts.ledger.prove)
         yield from ledger_lifecycle(pipeline.plan)
         yield from spool_of(pipeline.plan).check()
-        present = partial(require_present, parts.ledger, parts.sinks, pipeline=parts.pipeline)
-        yield _finding("places", "hold what was delivered into them", present)
+        yield _finding("places", "hold what was delivered into them", lambda: _require_together(parts))
         tail = parts.ledger.tail()
         summary = Summary() if tail is None else tail.summary
         continues = "continues what the ledger holds" if summary.query_id else "nothing was delivered yet"
         yield _finding("checkpoint", continues, lambda: require_continuation(summary, parts.checkpoint))
+
+
+def _require_together(parts: Parts) -> None:
+    require_present(parts.ledger, parts.sinks, pipeline=parts.pipeline)
+    require_decided(parts.ledger, parts.sinks, pipeline=parts.pipeline)
 
 
 def _finding(subject: str, fine: str, prove: Callable[[], None]) -> Finding:

@@ -14,7 +14,7 @@ from penstock.commit.coordinator import Coordinator
 from penstock.errors import PenstockError
 from penstock.model import BatchId, Guarantee, Opened, PipelineName, Published, SourceName
 from penstock.protocols import Ledger, Sink
-from penstock.run.presence import require_present
+from penstock.run.presence import require_decided, require_present
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +63,7 @@ def prepare(parts: Parts, *, schema: str | None) -> None:
     require_present(parts.ledger, parts.sinks, pipeline=parts.pipeline)
     for sink in parts.sinks:
         sink.prepare(pipeline=parts.pipeline, schema=schema)
+    require_decided(parts.ledger, parts.sinks, pipeline=parts.pipeline)
 
 
 def coordinator_of(parts: Parts) -> Coordinator:

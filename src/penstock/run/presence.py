@@ -1,15 +1,17 @@
-"""Are the places still there that were delivered into: neither an empty mount point nor an older copy in their stead."""
+"""Do ledger and places belong together: neither an empty mount point nor an older copy in the stead of either."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from penstock.commit.publication import decision_in
-from penstock.errors import Refused
+from penstock.errors import LedgerMismatch, Refused
 from penstock.model import AccountName, Decision, Entry, PipelineName, Position, SinkName, Summary, Totals
 from penstock.protocols import Ledger, Remembering, Sink
 
 _LOOKED_AT = 20
 """Published decisions that are read at most, to find the newest one with rows for every account. Mostly the first has them."""
+
+Place = tuple[SinkName, AccountName]
 
 
 def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: PipelineName) -> None:
@@ -22,13 +24,49 @@ def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
     if tail is None:
         return
     newest = _unsettled(ledger, tail)
-    shown: Mapping[tuple[SinkName, AccountName], Position] | None = None
+    shown: Mapping[Place, Position] | None = None
     for sink in sinks:
         for account, rows in _published(sink, tail.summary, newest):
             if isinstance(sink, Remembering):
                 shown = _shown(ledger, tail, sinks) if shown is None else shown
                 found = sink.remembers(account, pipeline=pipeline)
                 require_trace(found, rows, shown.get((sink.name, account)), sink=sink.name, account=account)
+
+
+def require_decided(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: PipelineName) -> None:
+    """Raise LedgerMismatch for an account that shows more than the ledger holds, which would be delivered there again.
+
+    Reads every account's marker. Called when all places are prepared, and before this run's own entry lengthens the ledger.
+    """
+    end = _end(ledger)
+    for sink in sinks:
+        shown = _markers(sink, pipeline)
+        if any(position > end for position in shown.values()):
+            end = _end(ledger)  # a run that is still alive may have decided and published since
+        for account, position in shown.items():
+            _require_reached(end, position, ledger, sink=sink.name, account=account)
+
+
+def _markers(sink: Sink, pipeline: PipelineName) -> Mapping[AccountName, Position]:
+    if not isinstance(sink, Remembering):
+        return {}
+    found = {account: sink.remembers(account, pipeline=pipeline) for account in sink.accounts}
+    return {account: position for account, position in found.items() if position is not None}
+
+
+def _require_reached(end: Position, position: Position, ledger: Ledger, *, sink: SinkName, account: AccountName) -> None:
+    if position > end:
+        raise LedgerMismatch(
+            f"Account {account!r} of sink {sink!r} shows batches up to position {position} of the ledger, but the ledger at "
+            f"{ledger.location} ends at position {end}: an older copy, or another ledger, is in its place.",
+            remedy="Put the newest ledger back and start again: what it lacks would be delivered a second time. If it is lost, "
+            "give the sink another name.",
+        )
+
+
+def _end(ledger: Ledger) -> Position:
+    tail = ledger.tail()
+    return Position(0) if tail is None else tail.position
 
 
 def require_trace(found: Position | None, rows: int, shown: Position | None, *, sink: SinkName, account: AccountName) -> None:
@@ -49,10 +87,10 @@ def require_trace(found: Position | None, rows: int, shown: Position | None, *, 
         )
 
 
-def _shown(ledger: Ledger, tail: Entry, sinks: tuple[Sink, ...]) -> Mapping[tuple[SinkName, AccountName], Position]:
+def _shown(ledger: Ledger, tail: Entry, sinks: tuple[Sink, ...]) -> Mapping[Place, Position]:
     """The newest position with rows for an account, of those that are certainly published there."""
     wanted = {(sink.name, account) for sink in sinks for account in sink.accounts}
-    found: dict[tuple[SinkName, AccountName], Position] = {}
+    found: dict[Place, Position] = {}
     for entry in islice(_settled(ledger, tail), _LOOKED_AT):
         for piece in decision_in(entry).staged:
             found.setdefault((piece.sink, piece.account), entry.position)
