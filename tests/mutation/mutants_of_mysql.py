@@ -83,4 +83,22 @@ MUTANTS_OF_MYSQL = (
         replace="        if connection is None:\n",
         tests=(f"{OF_PUBLISHING}::test_a_transaction_that_something_ended_is_not_taken_for_committed",),
     ),
+    Mutant(
+        bug=17,
+        name="staging-in-mysql-is-not-tried-before-the-start",
+        file="src/penstock/sink/mysql/preparation.py",
+        find="        rehearse(connection, rows, target, server)\n        _create_own_tables(connection)\n",
+        replace="        _create_own_tables(connection)\n",
+        tests=(
+            "tests/unit/test_mysql_refusals.py::test_rows_that_fit_the_table_and_not_its_staging_are_refused_before_the_start",
+        ),
+    ),
+    Mutant(
+        bug=17,
+        name="keys-of-mysql-are-grouped-by-how-they-begin",
+        file=STATEMENTS,
+        find=", max_sort_length = 4096",
+        replace="",
+        tests=(f"{OF_TABLES}::test_long_keys_that_end_differently_are_two_however_the_server_groups_them",),
+    ),
 )

@@ -4,6 +4,7 @@ import sqlite3
 
 from tests.unit.table_target import SINK, TableBench, spark_schema
 
+from penstock import faults
 from penstock.sink.sqlite import SqliteSink
 from penstock.testing.conformance import SinkRig
 
@@ -38,3 +39,17 @@ class Target(TableBench):
 
     def __init__(self, directory, **options):
         super().__init__(TableRig(directory, **options))
+
+
+def targets(tmp_path):
+    """A fixture: makes tables, all in one file, and closes them in the end."""
+    made = []
+
+    def make(**options):
+        made.append(Target(tmp_path, **options))
+        return made[-1]
+
+    yield make
+    faults.arm("")
+    for one in made:
+        one.close()

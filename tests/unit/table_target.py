@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections import Counter
 
 from penstock import faults
 from penstock.model import SinkName
@@ -13,6 +14,11 @@ SINK = SinkName("warehouse")
 def spark_schema(**columns):
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()]
     return json.dumps({"type": "struct", "fields": fields})
+
+
+def content(target, query="SELECT id, name FROM t"):
+    """Rows, however often each is there and in whatever order."""
+    return Counter(target.sql(query))
 
 
 class TableBench(Bench):

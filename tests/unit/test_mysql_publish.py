@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.unit.mysql_target import targets
+from tests.unit.table_target import content
 
 from penstock import faults
 from penstock.errors import PublishFailed, Refused, Retryable
@@ -14,13 +15,8 @@ from penstock.sink.mysql import move
 
 target = pytest.fixture(targets)
 
-NAMES = "SELECT id, name FROM t"
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "6"))
 SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
-
-
-def content(target, query=NAMES):
-    return Counter(target.sql(query))
 
 
 def position(target):

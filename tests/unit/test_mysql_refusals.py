@@ -2,12 +2,14 @@
 
 from contextlib import contextmanager
 
+import pymysql
 import pytest
 from tests.unit.mysql_target import targets
+from tests.unit.table_target import spark_schema
 
 from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable, StageFailed, Usage
 from penstock.sink.mysql.address import address_of
-from penstock.sink.mysql.database import require_durable
+from penstock.sink.mysql.database import Server, require_durable
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -125,6 +127,7 @@ def test_what_a_server_says_of_sessions_changes_nothing(target):
         "sql_mode": "",
         "completion_type": 1,
         "sql_safe_updates": 1,
+        "max_sort_length": 64,
         "sql_select_limit": 1,
         "time_zone": "+05:00",
         "autocommit": 0,
@@ -144,9 +147,65 @@ def test_a_server_without_local_infile_takes_rows_as_statements(target):
         assert "rows go there by INSERT" in sink.check()[0].message
         table.put(sink, [(number, "it's \\ so") for number in range(5000)], batch_id=0)
         assert table.verify(sink).ok
-        with pytest.raises(StageFailed, match="a row of more than"):
-            table.stage(sink, table.named([(1, "x" * 8_200)]), batch_id=1)
+        with pytest.raises(StageFailed, match="a row whose INSERT takes"):
+            table.stage(sink, table.named([(1, "'" * 16_400)]), batch_id=1)
     assert table.sql("SELECT DISTINCT name FROM t") == [("it's \\ so",)]
+
+
+FLAGS = {"type": "array", "elementType": "boolean", "containsNull": True}
+
+
+def test_a_row_that_no_statement_can_carry_is_refused_before_it_is_decided(target):
+    """Values of few bytes that are long texts: what counts is the statement, with its quotes and escapes."""
+    table = target(schema=spark_schema(id="long", flags=FLAGS))
+    fits, too_long = [False] * 5400, [False] * 5460
+    with set_globally(table, "local_infile", 0), set_globally(table, "max_allowed_packet", 32768):
+        sink = table.sink()
+        table.put(sink, [(1, fits), (2, fits)], batch_id=0)
+        with pytest.raises(StageFailed, match=r"a row whose INSERT takes \d+ bytes, where max_allowed_packet is 32768"):
+            table.stage(sink, table.named([(3, [True]), (4, too_long)]), batch_id=1)
+        for count in range(5440, 5460):
+            _is_staged_only_if_it_can_be_published(table, sink, [False] * count, batch_id=count)
+    table.put(table.sink(), [(5, too_long)], batch_id=6000)
+    assert table.verify(table.sink()).ok
+
+
+def _is_staged_only_if_it_can_be_published(table, sink, value, *, batch_id):
+    try:
+        table.stage(sink, table.named([(0, value)]), batch_id=batch_id)
+    except StageFailed:
+        return
+    table.put(sink, [(0, value)], batch_id=batch_id)
+
+
+def test_a_server_that_does_not_know_the_collation_of_staging_is_refused_before_the_start(target, monkeypatch):
+    """As a server that is too old."""
+    monkeypatch.setattr(Server, "exact_collation", "utf8mb4_of_tomorrow")
+    table = target()
+    _is_refused(table, "Rows cannot be staged .*Unknown collation: 'utf8mb4_of_tomorrow'")
+    assert table.sql("SHOW TABLES") == []
+
+
+@pytest.mark.parametrize("loads", [1, 0])
+def test_rows_that_fit_the_table_and_not_its_staging_are_refused_before_the_start(target, loads):
+    names = [f"c{number}" for number in range(500)]
+    table = target(schema=spark_schema(**dict.fromkeys(names, "string")))
+    table.sql(f"CREATE TABLE t ({', '.join(f'{name} varchar(1)' for name in names)}) CHARACTER SET utf8mb4")
+    with set_globally(table, "local_infile", loads):
+        _is_refused(table, "Rows cannot be staged .*Row size too large")
+
+
+def test_staging_that_was_tried_leaves_nothing_behind(target):
+    for write in ("append", "upsert"):
+        table = target(schema=spark_schema(id="long", flags=FLAGS, day="date", name="string"), write=write, key=["id"])
+        sink = table.sink()
+        table.rig.make().require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+        assert table.sql("SELECT COUNT(*) FROM t") == [(0,)]
+        connection = sink._database.writable()
+        assert not connection.in_transaction
+        for name in ("penstock_stage", "penstock_chosen"):
+            with pytest.raises(pymysql.err.ProgrammingError, match="doesn't exist"):
+                connection.execute(f"SELECT 1 FROM {name}")
 
 
 # --- rights

@@ -8,6 +8,7 @@ from tests.unit.table_target import spark_schema
 
 from penstock.errors import PublishFailed, Refused, StageFailed, Usage
 from penstock.sink.mysql.names import require_table_name
+from penstock.sink.mysql.table_statements import TableStatements
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -16,7 +17,8 @@ COLUMNS = (
     "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE FROM information_schema.COLUMNS "
     "WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 't'"
 )
-EXACT = "varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
+NOPAD = "CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
+EXACT = f"varchar(9) {NOPAD}"
 
 
 def test_a_table_is_created_with_its_key(target):
@@ -148,6 +150,23 @@ def test_a_partitioned_table_takes_rows_by_key_too(target):
 
 
 # --- by key
+
+
+@pytest.mark.parametrize(("declared", "head"), [("varbinary(2000)", b"x" * 1500), (f"varchar(700) {NOPAD}", "ä" * 690)])
+def test_long_keys_that_end_differently_are_two_however_the_server_groups_them(target, monkeypatch, declared, head):
+    """A server that groups by sorting compares the first max_sort_length bytes, and all of such keys would be one."""
+    sorting = TableStatements.choose
+    monkeypatch.setattr(
+        TableStatements, "choose", lambda self, *, last: sorting(self, last=last).replace("SELECT", "SELECT SQL_BIG_RESULT", 1)
+    )
+    kind = "binary" if isinstance(head, bytes) else "string"
+    table = target(schema=spark_schema(name=kind, id="long"), write="upsert", key=["name"])
+    table.sql(f"CREATE TABLE t (name {declared} NOT NULL PRIMARY KEY, id bigint)")
+    keys = [head + (b"%d" % number if kind == "binary" else str(number)) for number in range(300)]
+    sink = table.sink()
+    table.put(sink, [(key, number) for number, key in enumerate(keys * 2)], batch_id=0)
+    assert Counter(table.sql("SELECT name, id FROM t")) == Counter((key, number + 300) for number, key in enumerate(keys))
+    assert table.verify(sink).ok
 
 
 @pytest.mark.parametrize("write", ["upsert", "insert_if_absent"])

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.unit.postgres_target import targets
+from tests.unit.table_target import content
 
 from penstock import faults
 from penstock.errors import (
@@ -15,16 +16,13 @@ from penstock.errors import (
     Refused,
     Retryable,
 )
+from penstock.postgres.statements import where_known
 
 target = pytest.fixture(targets)
+WAITS = {"lock_timeout": "200ms", "idle_in_transaction_session_timeout": "1min"}
 
-NAMES = "SELECT id, name FROM t"
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "6"))
 SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
-
-
-def content(target, query=NAMES):
-    return Counter(target.sql(query))
 
 
 def position(target):
@@ -115,6 +113,30 @@ def test_a_marker_that_was_removed_is_not_made_anew_beside_its_batches(target):
 
 
 # --- who may publish
+
+
+@pytest.mark.parametrize(("setting", "found"), [("work_mem", "1MB"), ("statement_timeout_of_tomorrow", None)])
+def test_a_setting_is_made_only_where_the_server_knows_it(target, setting, found):
+    with target().rig.session() as session:
+        session.execute("BEGIN")
+        session.execute(f"SELECT {where_known(setting, '1MB')}")
+        assert session.execute("SELECT current_setting(%s, true)", (setting,)).fetchone() == (found,)
+
+
+def test_what_a_role_says_of_waits_does_not_end_a_publication(target):
+    """The limit for a whole transaction is PostgreSQL 17's."""
+    table = target()
+    database = table.sink()._database
+    with table.rig.running.admin(table.rig.name) as admin:
+        limits = {"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"}
+        limits |= {"transaction_timeout"} if admin.info.server_version >= 170_000 else set()
+        for limit in limits:
+            admin.execute(f"ALTER DATABASE {table.rig.name} SET {limit} = '7s'")
+    database.drop()
+    connection = database.writable()
+    database.begin(connection)
+    pinned = {limit: connection.execute("SELECT current_setting(%s)", (limit,)).fetchone()[0] for limit in limits}
+    assert pinned == {limit: WAITS.get(limit, "0") for limit in limits}
 
 
 def test_a_driver_that_stands_still_in_its_transaction_loses_it(target, monkeypatch):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.servers import cutting
 from tests.unit.postgres_target import targets
-from tests.unit.table_target import SINK
+from tests.unit.table_target import SINK, content
 
 from penstock.commit.append import append_once
 from penstock.errors import ContentConflict, Failed, Retryable
@@ -62,10 +62,6 @@ def riding(target):
     yield make
     for one in made:
         one.ledger.close()
-
-
-def content(table, query="SELECT id, name FROM t"):
-    return Counter(table.sql(query))
 
 
 def position(table):

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from tests.servers import cutting
 from tests.unit.served_target import every_target
+from tests.unit.table_target import content
 
 from penstock import faults
 from penstock.errors import LedgerMismatch, OutcomeUnknown, PublishFailed, Refused, Retryable
@@ -20,10 +21,6 @@ target = pytest.fixture(every_target, params=["mysql", "postgres"])
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "6"))
 SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
-
-
-def content(target):
-    return Counter(target.sql("SELECT id, name FROM t"))
 
 
 def test_a_table_that_was_dropped_is_told(target):

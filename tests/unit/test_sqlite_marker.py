@@ -4,10 +4,9 @@ import json
 from collections import Counter
 
 import pytest
-from tests.unit.sqlite_target import Target
-from tests.unit.table_target import SINK, spark_schema
+from tests.unit.sqlite_target import targets
+from tests.unit.table_target import SINK, content, spark_schema
 
-from penstock import faults
 from penstock.errors import (
     FormatTooNew,
     LedgerMismatch,
@@ -21,22 +20,7 @@ from penstock.testing.conformance import PIPELINE
 NAMES = "SELECT id, name FROM t"
 
 
-@pytest.fixture
-def target(tmp_path):
-    made = []
-
-    def make(**options):
-        made.append(Target(tmp_path, **options))
-        return made[-1]
-
-    yield make
-    faults.arm("")
-    for one in made:
-        one.close()
-
-
-def content(target, query=NAMES):
-    return Counter(target.sql(query))
+target = pytest.fixture(targets)
 
 
 def test_the_marker_can_be_read_with_sql(target):

@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.unit.sqlite_target import Target
-from tests.unit.table_target import SINK, spark_schema
+from tests.unit.sqlite_target import targets
+from tests.unit.table_target import SINK, content, spark_schema
 
 from penstock import faults
 from penstock.errors import (
@@ -22,25 +22,7 @@ from penstock.errors import (
 from penstock.sink.sqlite import SqliteSink
 from penstock.testing.conformance import PIPELINE
 
-NAMES = "SELECT id, name FROM t"
-
-
-@pytest.fixture
-def target(tmp_path):
-    made = []
-
-    def make(**options):
-        made.append(Target(tmp_path, **options))
-        return made[-1]
-
-    yield make
-    faults.arm("")
-    for one in made:
-        one.close()
-
-
-def content(target, query=NAMES):
-    return Counter(target.sql(query))
+target = pytest.fixture(targets)
 
 
 def test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown(target):

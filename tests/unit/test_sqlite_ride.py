@@ -5,34 +5,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.unit.sqlite_target import Target
-from tests.unit.table_target import SINK
+from tests.unit.sqlite_target import targets
+from tests.unit.table_target import SINK, content
 
-from penstock import faults
 from penstock.ledger.sqlite import SqliteLedger
 from penstock.model import SweepCut
 from penstock.sink.sqlite import SqliteSink
 from penstock.testing.conformance import PIPELINE
 
-NAMES = "SELECT id, name FROM t"
-
-
-@pytest.fixture
-def target(tmp_path):
-    made = []
-
-    def make(**options):
-        made.append(Target(tmp_path, **options))
-        return made[-1]
-
-    yield make
-    faults.arm("")
-    for one in made:
-        one.close()
-
-
-def content(target, query=NAMES):
-    return Counter(target.sql(query))
+target = pytest.fixture(targets)
 
 
 def ledger_of(table):

@@ -1,33 +1,13 @@
 """`verify` and `check` of the sqlite sink say what is different, and change nothing."""
 
 import threading
-from collections import Counter
 
 import pytest
-from tests.unit.sqlite_target import Target
+from tests.unit.sqlite_target import targets
 
-from penstock import faults
 from penstock.model import ONLY_ACCOUNT, Totals
 
-NAMES = "SELECT id, name FROM t"
-
-
-@pytest.fixture
-def target(tmp_path):
-    made = []
-
-    def make(**options):
-        made.append(Target(tmp_path, **options))
-        return made[-1]
-
-    yield make
-    faults.arm("")
-    for one in made:
-        one.close()
-
-
-def content(target, query=NAMES):
-    return Counter(target.sql(query))
+target = pytest.fixture(targets)
 
 
 def test_verify_names_a_batch_that_is_missing_or_twice(target):

@@ -5,35 +5,16 @@ import sqlite3
 from collections import Counter
 
 import pytest
-from tests.unit.sqlite_target import Target
-from tests.unit.table_target import spark_schema
+from tests.unit.sqlite_target import targets
+from tests.unit.table_target import content, spark_schema
 
-from penstock import faults
 from penstock.errors import (
     PublishFailed,
 )
 from penstock.rowhash import digest, row_hashes
 from penstock.testing.conformance import as_batch
 
-NAMES = "SELECT id, name FROM t"
-
-
-@pytest.fixture
-def target(tmp_path):
-    made = []
-
-    def make(**options):
-        made.append(Target(tmp_path, **options))
-        return made[-1]
-
-    yield make
-    faults.arm("")
-    for one in made:
-        one.close()
-
-
-def content(target, query=NAMES):
-    return Counter(target.sql(query))
+target = pytest.fixture(targets)
 
 
 def test_upsert_replaces_the_row_with_the_key(target):

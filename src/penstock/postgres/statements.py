@@ -1,13 +1,21 @@
 """All SQL that sink and ledger have in common: about transactions, the server and its catalog."""
 
 from psycopg.sql import SQL
+from typing_extensions import LiteralString
 
 BEGIN = SQL("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 BEGIN_READ = SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 COMMIT = SQL("COMMIT")
 
-GUARD = SQL("""
+
+def where_known(setting: LiteralString, value: LiteralString) -> LiteralString:
+    """An expression that sets one for the transaction on servers that have it."""
+    return f"CASE WHEN current_setting('{setting}', true) IS NOT NULL THEN set_config('{setting}', '{value}', true) END"
+
+
+GUARD = SQL(f"""
 SELECT set_config('lock_timeout', %(lock_timeout)s, true), set_config('statement_timeout', '0', true),
+       {where_known("transaction_timeout", "0")},
        set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, true), set_config('timezone', 'UTC', true),
        set_config('row_security', 'off', true),
        CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sink.mysql.storage import encoded
+from penstock.sink.mysql.wire import longest_insert
 from penstock.sink.table.admission import Limits, TableAdmission
 
 _YEARS = "the years 0001 to 9999"
@@ -21,13 +22,24 @@ class Admission(TableAdmission):
     """As `TableAdmission`, with names in lower case.
 
     `characters` and `octets`: how many of them some columns take. `since_1970`: the columns of type timestamp.
-    `max_value_bytes`: what the server takes of one value.
+    `max_value_bytes`: what the server takes of one value. `max_insert_bytes`: what of a statement with one row, None where rows
+    are loaded.
     """
 
     characters: Mapping[str, int]
     octets: Mapping[str, int]
     since_1970: frozenset[str]
     max_value_bytes: int
+    max_insert_bytes: int | None
+
+    def __call__(self, rows: "pa.RecordBatch") -> None:
+        """As `TableAdmission`, and for a row that no statement can carry: its text may be far longer than its values."""
+        super(Admission, self).__call__(rows)
+        if self.max_insert_bytes is not None and (needed := longest_insert(rows)) > self.max_insert_bytes:
+            raise self.refusal(
+                f"a row whose INSERT takes {needed} bytes, where max_allowed_packet is {self.max_insert_bytes}",
+                "Filter such rows, or have the server set local_infile or a greater max_allowed_packet.",
+            )
 
     def folded(self, name: str) -> str:
         """In lower case."""

@@ -12,7 +12,6 @@ from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.address import address_of
 from penstock.sink.mysql.connection import Connection
 from penstock.sink.mysql.trouble import trouble
-from penstock.sink.table.admission import MAX_ROW_BYTES
 
 LOCK_TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 60
@@ -33,9 +32,9 @@ class Server:
         return self.max_packet
 
     @property
-    def max_row_bytes(self) -> int:
-        """The longest row. Where rows go as statements, with every byte escaped, one has to fit into a packet."""
-        return MAX_ROW_BYTES if self.loads else self.max_packet // 4
+    def max_insert_bytes(self) -> int | None:
+        """The longest statement with one row, None where rows do not go as statements."""
+        return None if self.loads else self.max_packet
 
     @property
     def exact_collation(self) -> str:

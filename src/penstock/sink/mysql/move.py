@@ -61,16 +61,21 @@ def move(
         read=tuple(storage_of(field.type).read for field in schema),
         key_indexes=shape.tells_apart_by(target.key),
     )
-    connection.execute(stage.DROP_STAGE)
-    declared = [storage_of(field.type).declared(field.type) for field in schema]
-    connection.execute(columns.statements.create_stage(declared, server.exact_collation))
+    create_stage(connection, columns.statements, schema, server)
     with LOAD.around(error=cut_off, lost=cut_off):
-        staged = _load(connection, columns.statements, batches, server)
+        staged = fill_stage(connection, columns.statements, batches, server)
     with MOVE.around(error=cut_off, lost=cut_off):
         return _move(connection, columns, target.write, staged)
 
 
-def _load(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], server: Server) -> int:
+def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema", server: Server) -> None:
+    """An empty staging table for rows of `schema`."""
+    connection.execute(stage.DROP_STAGE)
+    declared = [storage_of(field.type).declared(field.type) for field in schema]
+    connection.execute(statements.create_stage(declared, server.exact_collation))
+
+
+def fill_stage(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], server: Server) -> int:
     """Fill the staging table and give the number of rows."""
     staged = 0
     for batch in batches:

@@ -17,6 +17,7 @@ from penstock.sink.mysql.admission import Admission
 from penstock.sink.mysql.connection import Connection
 from penstock.sink.mysql.database import LOCK_TIMEOUT_S, Server
 from penstock.sink.mysql.marks import MysqlMarks
+from penstock.sink.mysql.rehearsal import rehearse
 from penstock.sink.mysql.scan import scan
 from penstock.sink.mysql.shape import (
     ENGINE,
@@ -28,14 +29,11 @@ from penstock.sink.mysql.shape import (
     statements_of,
 )
 from penstock.sink.mysql.storage import most_bytes, most_characters, storage_of
-from penstock.sink.mysql.table_statements import CREATE_CHOSEN, DROP_CHOSEN
-from penstock.sink.mysql.trouble import reason_of
+from penstock.sink.mysql.trouble import DENIED, reason_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.target import PRIVILEGES, Target, no_table
 from penstock.sparkschema import arrow_schema
-
-_DENIED = frozenset({1044, 1142, 1143, 1227})
 
 
 def prepare_table(
@@ -53,6 +51,7 @@ def prepare_table(
     with settings_of(sink):
         require_storable(rows, target)
     with _one_at_a_time(connection):
+        rehearse(connection, rows, target, server)
         _create_own_tables(connection)
         shape, marks = shape_of(connection, target.table), MysqlMarks(connection, locking=True)
         marker = MysqlMarks(connection, locking=False).read(pipeline, sink)
@@ -85,12 +84,14 @@ def require_admitted(
     if shape_of(connection, sql.MARKER_TABLE) is not None:
         marker = MysqlMarks(connection, locking=False).read(pipeline, sink)
         require_not_lost(marker, target, exists=shape is not None)
+    if shape is None and not create:
+        raise no_table(target.table)
     if shape is not None:
         require_fit(shape, rows, target, server)
-        connection.execute(sql.COMMIT)  # a transaction that cannot write explains no writing either
+    connection.execute(sql.COMMIT)  # a transaction that cannot write explains no writing either
+    rehearse(connection, rows, target, server)
+    if shape is not None:
         require_allowed(connection, rows, target)
-    elif not create:
-        raise no_table(target.table)
 
 
 def require_allowed(connection: Connection, rows: "pa.Schema", target: Target) -> None:
@@ -99,9 +100,6 @@ def require_allowed(connection: Connection, rows: "pa.Schema", target: Target) -
     for right in PRIVILEGES[target.write]:
         with _granted(f"{right} ON {target.table}"):
             connection.execute(tries[right])
-    with _granted("CREATE TEMPORARY TABLES on the database"):
-        connection.execute(DROP_CHOSEN)
-        connection.execute(CREATE_CHOSEN)
 
 
 def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
@@ -124,7 +122,7 @@ def _granted(right: str) -> Iterator[None]:
     try:
         yield
     except pymysql.err.Error as cause:
-        if not cause.args or cause.args[0] not in _DENIED:
+        if not cause.args or cause.args[0] not in DENIED:
             raise
         raise Refused(f"The user lacks {right}: {reason_of(cause)}.", remedy=f"GRANT {right} to it.") from cause
 
@@ -162,5 +160,5 @@ def _admission(sink: SinkName, target: Target, shape: Shape, server: Server) -> 
         octets={name: length for name, length in octets.items() if length is not None},
         since_1970=frozenset(name for name, kind in declared.items() if kind.startswith("timestamp")),
         max_value_bytes=server.max_value_bytes,
-        max_row_bytes=server.max_row_bytes,
+        max_insert_bytes=server.max_insert_bytes,
     )

@@ -21,9 +21,12 @@ SESSION = """
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,\
 NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO',
     time_zone = '+00:00', completion_type = 'NO_CHAIN', unique_checks = 1, foreign_key_checks = 1, sql_safe_updates = 0,
-    sql_select_limit = 18446744073709551615, sql_big_selects = 1, max_error_count = 64
+    sql_select_limit = 18446744073709551615, sql_big_selects = 1, max_error_count = 64, max_sort_length = 4096
 """
-"""What server, user and init_connect say otherwise would change values, rows or the moment of a commit."""
+"""What server, user and init_connect say otherwise would change values, rows or the moment of a commit.
+
+A server that groups by sorting takes texts for one that begin with the same `max_sort_length` bytes. Keys have 3072 at the most.
+"""
 
 NO_STATEMENT_TIMEOUT = "SET SESSION max_statement_time = 0"
 """MariaDB's."""

@@ -7,6 +7,8 @@ import pymysql
 from penstock.errors import Conflict, Failed, PenstockError, Retryable
 
 DUPLICATE = 1062
+DENIED = frozenset({1044, 1142, 1143, 1227})
+"""A right that the user lacks."""
 _ABSENT_TABLE = 1146
 _CONFLICTS = frozenset({1213, 1020})
 """A deadlock, and a record that changed since a snapshot was taken."""

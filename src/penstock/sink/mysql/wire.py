@@ -13,6 +13,9 @@ _NOTHING = pa.scalar(b"", _BYTES)
 _TAB, _LINE_FEED, _COMMA = (pa.scalar(sign, _BYTES) for sign in (b"\t", b"\n", b","))
 _ESCAPES_OF_LINES = ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"))
 _ESCAPES_OF_QUOTES = ((b"\\", b"\\\\"), (b"'", b"\\'"), (b"\0", b"\\0"))
+_LARGE_NUMBER = 10**18
+_AROUND_ROWS = 64
+"""Bytes of an INSERT into the staging table without its rows, and of what the protocol puts before it; rather more."""
 
 LOAD_OPTIONS = r"CHARACTER SET binary FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n'"
 """How `lines` are to be read. Bytes are taken as they are: Arrow's texts are UTF-8, as the columns they go to."""
@@ -27,15 +30,26 @@ def lines(batch: "pa.RecordBatch", start: int) -> memoryview:
 
 def rows_of_insert(batch: "pa.RecordBatch", start: int, size_bytes: int) -> Iterator[bytes]:
     """`(number, column, …),(…` for as many statements as it takes with about `size_bytes` each, and one row at least."""
-    columns = [_literal(column) for column in batch.columns]
-    joined = _join(_numbers(batch, start), *columns, _COMMA, null="NULL")
-    rows = _join(pa.scalar(b",(", _BYTES), joined, pa.scalar(b")", _BYTES), _NOTHING)
+    rows = _rows(batch, start)
     ends = np.frombuffer(rows.buffers()[1], dtype=np.int64)[rows.offset :][: len(rows) + 1]
     data, first = memoryview(rows.buffers()[2]), 0
     while first < len(rows):
         last = max(first + 1, int(np.searchsorted(ends, ends[first] + size_bytes, side="right")) - 1)
         yield bytes(data[ends[first] + 1 : ends[last]])
         first = last
+
+
+def longest_insert(batch: "pa.RecordBatch") -> int:
+    """The bytes of the longest statement that inserts one row alone, whatever the row's number is."""
+    longest = pc.max(pc.binary_length(_rows(batch, _LARGE_NUMBER))).as_py() or 0
+    return int(longest) + _AROUND_ROWS
+
+
+def _rows(batch: "pa.RecordBatch", start: int) -> "pa.Array":
+    """`,(number, column, …)` for each row."""
+    columns = [_literal(column) for column in batch.columns]
+    joined = _join(_numbers(batch, start), *columns, _COMMA, null="NULL")
+    return _join(pa.scalar(b",(", _BYTES), joined, pa.scalar(b")", _BYTES), _NOTHING)
 
 
 def _numbers(batch: "pa.RecordBatch", start: int) -> "pa.Array":

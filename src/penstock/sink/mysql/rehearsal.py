@@ -1,0 +1,53 @@
+"""Staging tried with one row before the start: what a server refuses then would be refused for ever after a decision."""
+
+import pyarrow as pa
+import pymysql
+
+from penstock.errors import Conflict, Failed, PublishFailed, Refused, Retryable
+from penstock.sink.mysql import statements as sql
+from penstock.sink.mysql.connection import Connection
+from penstock.sink.mysql.database import Server
+from penstock.sink.mysql.move import create_stage, fill_stage
+from penstock.sink.mysql.shape import statements_of
+from penstock.sink.mysql.table_statements import CREATE_CHOSEN, DROP_CHOSEN, DROP_STAGE, TableStatements
+from penstock.sink.mysql.trouble import DENIED, code_of, reason_of, trouble
+from penstock.sink.table.target import BY_KEY, Target
+
+
+def rehearse(connection: Connection, rows: "pa.Schema", target: Target, server: Server) -> None:
+    """Do in a transaction what publishing does before it touches the table. Raises Refused; leaves nothing.
+
+    A server may be too old for the collation, keep temporary tables out of transactions (GTIDs), find the rows too wide for its
+    pages, or stand behind a proxy that lets no LOAD DATA through.
+    """
+    try:
+        connection.execute(sql.BEGIN)
+        _stage_one_row(connection, rows, statements_of(rows, target), server, by_key=target.write in BY_KEY)
+        connection.execute(sql.COMMIT)
+        connection.execute(DROP_CHOSEN)
+        connection.execute(DROP_STAGE)
+    except PublishFailed as cause:
+        raise _refused(target, cause.message.rstrip("."), "Mend that, and start again.") from cause
+    except pymysql.err.Error as cause:
+        if isinstance(trouble(cause, target.table, Failed), Retryable | Conflict):
+            raise
+        right = "CREATE TEMPORARY TABLES on the database"
+        remedy = f"GRANT {right} to the user." if code_of(cause) in DENIED else "Change the server, or the rows in the transform."
+        lacking = f"the user lacks {right}: " if code_of(cause) in DENIED else ""
+        raise _refused(target, lacking + reason_of(cause), remedy) from cause
+
+
+def _stage_one_row(
+    connection: Connection, rows: "pa.Schema", statements: TableStatements, server: Server, *, by_key: bool
+) -> None:
+    nothing = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in rows], schema=rows)
+    create_stage(connection, statements, rows, server)
+    fill_stage(connection, statements, iter([nothing]), server)
+    connection.execute(DROP_CHOSEN)
+    connection.execute(CREATE_CHOSEN)
+    if by_key:
+        connection.execute(statements.choose(last=True))
+
+
+def _refused(target: Target, why: str, remedy: str) -> Refused:
+    return Refused(f"Rows cannot be staged for table {target.table!r}: {why}.", remedy=remedy)
