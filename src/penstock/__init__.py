@@ -9,6 +9,7 @@ _HOMES = {
     "Console": "penstock.spec.sink",
     "Delivery": "penstock.run.delivery",
     "Memory": "penstock.spec.sink",
+    "Duckdb": "penstock.spec.sink",
     "MySQL": "penstock.spec.sink",
     "Parquet": "penstock.spec.sink",
     "PenstockError": "penstock.errors",
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
     from penstock.run.pipeline import Pipeline
     from penstock.run.query import Query
     from penstock.run.reading import Reading, read
-    from penstock.spec.sink import Console, Memory, MySQL, Parquet, Postgres, PythonSink, Sqlite
+    from penstock.spec.sink import Console, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sqlite
 
 __all__ = [
     "Console",
     "Delivery",
+    "Duckdb",
     "Memory",
     "MySQL",
     "Parquet",

@@ -154,6 +154,12 @@ def _sqlite(name: SinkName, settings: settings_of.Sqlite, plan: DeliveryPlan) ->
     return SqliteSink(path=str(settings.file), **_filling(name, settings, plan))
 
 
+def _duckdb(name: SinkName, settings: settings_of.Duckdb, plan: DeliveryPlan) -> Sink:
+    with _installed_by(name, "duckdb"):
+        from penstock.sink.duckdb.sink import DuckdbSink
+    return DuckdbSink(path=str(settings.file), **_filling(name, settings, plan))
+
+
 def _postgres(name: SinkName, settings: settings_of.Postgres, plan: DeliveryPlan) -> Sink:
     with _installed_by(name, "postgres"):
         from penstock.sink.postgres.sink import PostgresSink
@@ -217,6 +223,7 @@ def _user_written(name: SinkName, settings: settings_of.PythonSink, plan: Delive
 _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     settings_of.Parquet: _parquet,
     settings_of.Sqlite: _sqlite,
+    settings_of.Duckdb: _duckdb,
     settings_of.Postgres: _postgres,
     settings_of.MySQL: _mysql,
     settings_of.Console: _console,

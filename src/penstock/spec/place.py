@@ -22,7 +22,7 @@ _SUPPORTED = "This version supports directories on this machine or mounted on it
 _STORES = ", and stores: s3://bucket/prefix, az://container@account/prefix, gs://bucket/prefix or hdfs://namenode:8020/prefix"
 _HALF_A_SCHEME = re.compile(r"(?i)(s3a?|gs|az|abfss?|wasbs|hdfs|https?)(:|//)")
 """A URL with a slip of the pen, which would be a directory of that name."""
-_SQLITE = "sqlite:///"
+_SQLITE, _DUCKDB = "sqlite:///", "duckdb:///"
 _POSTGRES = ("postgresql://", "postgres://")
 _MYSQL = ("mysql://", "mariadb://")
 
@@ -34,8 +34,8 @@ def scheme(place: str) -> str:
 
 
 def local_path(place: str) -> Path | None:
-    """The directory or file that an absolute path, `file://` or `sqlite://` URL names; None if it is elsewhere."""
-    if place.startswith(_SQLITE):
+    """The directory or file that an absolute path, `file://`, `sqlite://` or `duckdb://` URL names; None if it is elsewhere."""
+    if place.startswith((_SQLITE, _DUCKDB)):
         return Path(place[len(_SQLITE) :])
     if scheme(place) == "file":
         return Path(place[len("file://") :])
@@ -124,12 +124,20 @@ def _spool_url(value: str, info: ValidationInfo) -> str:
 
 
 def _sqlite_url(value: str, info: ValidationInfo) -> str:
-    if not value.startswith(_SQLITE) or not value[len(_SQLITE) :].strip("/"):
+    return _file_url(value, info, prefix=_SQLITE, database="SQLite")
+
+
+def _duckdb_url(value: str, info: ValidationInfo) -> str:
+    return _file_url(value, info, prefix=_DUCKDB, database="DuckDB")
+
+
+def _file_url(value: str, info: ValidationInfo, *, prefix: str, database: str) -> str:
+    if not value.startswith(prefix) or not value[len(prefix) :].strip("/"):
         raise wrong(
-            f"should be a SQLite URL, found {described(value)}",
-            remedy="Write sqlite:///state/data.db (relative to the pipeline file) or sqlite:////data/data.db (absolute).",
+            f"should be a {database} URL, found {described(value)}",
+            remedy=f"Write {prefix}state/data.db (relative to the pipeline file) or {prefix}/data/data.db (absolute).",
         )
-    return _SQLITE + _absolute(value[len(_SQLITE) :], info)
+    return prefix + _absolute(value[len(prefix) :], info)
 
 
 def is_postgres(place: str) -> bool:
@@ -196,6 +204,9 @@ AccountUrl = Annotated[str, _TEXT, AfterValidator(_account_url), _kind("file:///
 
 SqliteUrl = Annotated[str, _TEXT, AfterValidator(_sqlite_url), _kind("sqlite:///state/flights.db")]
 """A SQLite file: always `sqlite:///` and an absolute path (so four slashes)."""
+
+DuckdbUrl = Annotated[str, _TEXT, AfterValidator(_duckdb_url), _kind("duckdb:///state/flights.duckdb")]
+"""A DuckDB file: always `duckdb:///` and an absolute path (so four slashes)."""
 
 PostgresUrl = Annotated[str, AfterValidator(_postgres_url), _kind("postgresql://user:${PASSWORD}@db.example.com:5432/shop")]
 """A PostgreSQL database, as libpq takes it."""

@@ -13,7 +13,7 @@ from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, Route, Sho
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 from penstock.spec.name import AccountKey, PythonName
-from penstock.spec.place import MysqlUrl, PostgresUrl, SqliteUrl, local_path, same_or_nested
+from penstock.spec.place import DuckdbUrl, MysqlUrl, PostgresUrl, SqliteUrl, local_path, same_or_nested
 from penstock.spec.quantity import Size
 from penstock.spec.settings import Settings, nearest
 
@@ -22,7 +22,7 @@ Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "non
 
 PLANNED: Final = (
     *("delta", "iceberg", "redshift", "sqlserver"),
-    *("duckdb", "cassandra", "kafka", "http"),
+    *("cassandra", "kafka", "http"),
 )
 """Sink types of later versions."""
 
@@ -122,11 +122,8 @@ class Table(Settings):
         raise NotImplementedError
 
 
-class Sqlite(Table):
-    """A table of a SQLite file: rows, marker and, in the same file, the ledger commit in one transaction."""
-
-    type: Literal["sqlite"] = Field(default="sqlite", description="`sqlite`: a table of a SQLite file.")
-    url: SqliteUrl = Field(description="`sqlite:///path` relative to the pipeline file, `sqlite:////path` absolute.")
+class FileTable(Table):
+    """A table of a database that is one file."""
 
     if TYPE_CHECKING:
 
@@ -149,13 +146,27 @@ class Sqlite(Table):
         return path
 
     def is_table_of(self, other: "Table") -> bool:
-        """Whether both sinks fill one table; SQLite does not tell upper from lower case."""
-        return isinstance(other, Sqlite) and same_or_nested(self.url, other.url) and self.table.lower() == other.table.lower()
+        """Whether both sinks fill one table; such databases do not tell upper from lower case."""
+        return type(other) is type(self) and same_or_nested(self.url, other.url) and self.table.lower() == other.table.lower()
 
     @property
     def where(self) -> str:
         """The database, for people."""
         return str(self.file)
+
+
+class Sqlite(FileTable):
+    """A table of a SQLite file: rows, marker and, in the same file, the ledger commit in one transaction."""
+
+    type: Literal["sqlite"] = Field(default="sqlite", description="`sqlite`: a table of a SQLite file.")
+    url: SqliteUrl = Field(description="`sqlite:///path` relative to the pipeline file, `sqlite:////path` absolute.")
+
+
+class Duckdb(FileTable):
+    """A table of a DuckDB file: rows and marker commit in one transaction, and the file is closed in between."""
+
+    type: Literal["duckdb"] = Field(default="duckdb", description="`duckdb`: a table of a DuckDB file.")
+    url: DuckdbUrl = Field(description="`duckdb:///path` relative to the pipeline file, `duckdb:////path` absolute.")
 
 
 class ServedTable(Table):
@@ -265,7 +276,7 @@ class PythonSink(Settings):
         return self.model_extra or {}
 
 
-SUPPORTED: Final = ("parquet", "postgres", "mysql", "sqlite", "console", "memory")
+SUPPORTED: Final = ("parquet", "postgres", "mysql", "sqlite", "duckdb", "console", "memory")
 
 
 def _tag(value: Any) -> str | None:
@@ -298,6 +309,7 @@ def _check_type(value: Any) -> Any:
 Sink = Annotated[
     Annotated[Parquet, Tag("parquet")]
     | Annotated[Sqlite, Tag("sqlite")]
+    | Annotated[Duckdb, Tag("duckdb")]
     | Annotated[Postgres, Tag("postgres")]
     | Annotated[MySQL, Tag("mysql")]
     | Annotated[Console, Tag("console")]

@@ -47,8 +47,10 @@ class RaceContract(Examined):
 
         with ThreadPoolExecutor(1) as pool:
             reader = pool.submit(look)
-            shown = [bench.deliver(sink, *attempts, batch_id=at) for at, attempts in enumerate(staged)]
-            stop.set()
+            try:
+                shown = [bench.deliver(sink, *attempts, batch_id=at) for at, attempts in enumerate(staged)]
+            finally:
+                stop.set()
             reader.result()
         bench.require_shown(*shown)
         _require_whole(bench.rig, seen, shown)

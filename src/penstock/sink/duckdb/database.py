@@ -1,0 +1,97 @@
+"""The database file: open for one publication at a time, so that other programs may read it in between."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from threading import RLock
+
+import duckdb
+
+from penstock.errors import Conflict, Failed, PublishFailed, Retryable
+from penstock.sink.duckdb import statements as sql
+from penstock.sink.duckdb.trouble import trouble
+
+
+@cache
+def lock_of(path: str) -> RLock:  # noqa: ARG001 - what the cache goes by
+    """The lock of that file in this process, held while it is written to, opened or closed.
+
+    DuckDB lets a second writer fail instead of wait, and so an opening that meets a closing.
+    """
+    return RLock()
+
+
+class Database:
+    """The file at `path`. DuckDB commits durably, and lets one process in at a time. Not thread-safe by itself."""
+
+    def __init__(self, path: str) -> None:
+        self.path = self.place = os.path.realpath(path)
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return Path(self.path).exists()
+
+    def create(self) -> None:
+        """Make the file if it is missing. Raises Failed."""
+        if not self.exists:
+            with self.told(Failed):
+                duckdb.connect(self.path).close()
+
+    def writable(self, kind: type[Failed] = PublishFailed) -> "duckdb.DuckDBPyConnection":
+        """The open connection, or a new one to the file that is there. Raises Retryable, `kind`."""
+        if self._connection is None:
+            if not self.exists:
+                raise kind(
+                    f"The database {self.path} is gone.",
+                    remedy="Put it back and start again: what was decided is published then.",
+                )
+            with self.told(kind):
+                self._connection = _in_utc(duckdb.connect(self.path))
+        return self._connection
+
+    def drop(self) -> None:
+        """Close, which rolls back what is open."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            with suppress(duckdb.Error):  # the file decides what happened, not the answer to a close
+                connection.close()
+
+    @contextmanager
+    def reader(self) -> Iterator["duckdb.DuckDBPyConnection"]:
+        """A connection of its own to one snapshot, which writes nothing; to an empty database where there is no file."""
+        with self.told(Failed):
+            with lock_of(self.path):
+                connection = self._opened_to_read() if self.exists else duckdb.connect()
+            try:
+                _in_utc(connection).execute(sql.BEGIN)
+                yield connection
+            finally:
+                with lock_of(self.path):
+                    connection.close()
+
+    @contextmanager
+    def told(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
+        """Raise DuckDB's errors as Retryable or as `kind`; a lost race as Conflict for a caller that runs it again at once."""
+        try:
+            yield
+        except duckdb.TransactionException as lost:
+            if runs_again:
+                raise Conflict(str(lost)) from lost
+            raise Retryable(f"Another transaction was in the way in {self.path}: {lost}.", remedy="Try again.") from lost
+        except duckdb.Error as cause:
+            raise trouble(cause, self.path, kind) from cause
+
+    def _opened_to_read(self) -> "duckdb.DuckDBPyConnection":
+        try:
+            return duckdb.connect(self.path, read_only=True)
+        except duckdb.ConnectionException:  # this process has it open for writing, and DuckDB wants all alike
+            return duckdb.connect(self.path)
+
+
+def _in_utc(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
+    connection.execute(sql.IN_UTC)
+    return connection

@@ -1,0 +1,157 @@
+"""Getting the table ready: created or checked, and its marker made, in one transaction."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import duckdb
+import pyarrow as pa
+
+from penstock.errors import Refused, Usage
+from penstock.model import PipelineName, SinkName, Totals
+from penstock.sink.duckdb import statements as sql
+from penstock.sink.duckdb.admission import Admission
+from penstock.sink.duckdb.marks import DuckdbMarks
+from penstock.sink.duckdb.move import move, scan
+from penstock.sink.duckdb.statements import TableStatements
+from penstock.sink.duckdb.storage import stored_schema
+from penstock.sink.table.content import totals_of
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
+from penstock.sink.table.target import Target, no_table, require_key_in
+from penstock.sparkschema import arrow_schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the catalog says about an existing table or view: its columns' declared types, and which hold no NULL."""
+
+    kind: str
+    columns: dict[str, str]
+    required: frozenset[str]
+
+
+def shape_of(connection: "duckdb.DuckDBPyConnection", table: str) -> Shape | None:
+    """The table as it is, None if there is none."""
+    found = connection.execute(sql.TABLE_KIND, {"name": table}).fetchone()
+    if found is None:
+        return None
+    columns = connection.execute(sql.TABLE_COLUMNS, {"name": table}).fetchall()
+    return Shape(
+        kind=found[0],
+        columns={name: declared for name, declared, _ in columns},
+        required=frozenset(name.lower() for name, _, required in columns if required),
+    )
+
+
+def prepare_table(
+    connection: "duckdb.DuckDBPyConnection", *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
+) -> Admission:
+    """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
+    rows = arrow_schema(schema)
+    with settings_of(sink):
+        declared = require_storable(connection, rows, target)
+    for statement in sql.CREATE_OWN:
+        connection.execute(statement)
+    marks, shape = DuckdbMarks(connection), shape_of(connection, target.table)
+    require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
+    shape = shape or _created(connection, rows, target, declared, create=create)
+    require_fit(shape, rows, target, declared)
+    _rehearse(connection, rows, target)
+    content = partial(content_of, connection, rows, target)
+    prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
+    required = shape.required | {name.lower() for name in target.key}
+    return Admission(sink=sink, table=target.table, required=required)
+
+
+def require_admitted(
+    connection: "duckdb.DuckDBPyConnection", *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
+) -> None:
+    """Raise what `prepare_table` would, as far as the catalog tells it, changing nothing."""
+    rows, shape = arrow_schema(schema), shape_of(connection, target.table)
+    with settings_of(sink):
+        declared = require_storable(connection, rows, target)
+    if shape_of(connection, sql.MARKER_TABLE) is not None:
+        require_not_lost(DuckdbMarks(connection).read(pipeline, sink), target, exists=shape is not None)
+    if shape is not None:
+        require_fit(shape, rows, target, declared)
+    elif not create:
+        raise no_table(target.table)
+
+
+def content_of(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> Totals:
+    """Every row of the table, counted and hashed. Raises NotStoredError."""
+    return totals_of(scan(connection, TableStatements(target.table, tuple(rows.names)).read, rows))
+
+
+def require_storable(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> list[str]:
+    """The types of the columns of a table that is created. Raises Usage for what no table could have."""
+    if target.table.lower() in sql.OWN_TABLES:
+        raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
+    folded = [name.lower() for name in rows.names]
+    twice = sorted({name for name in folded if folded.count(name) > 1})
+    if twice:
+        raise Usage(f"The rows have column {twice[0]!r} twice.", remedy="Rename one of them in the transform.")
+    if not all(rows.names):
+        raise Usage("The rows have a column without a name.", remedy="Name it in the transform.")
+    require_key_in(rows, target.key, [*rows.names, *folded, *(name for name in target.key if name.lower() in folded)])
+    return [_declared(connection, field) for field in stored_schema(rows)]
+
+
+def _declared(connection: "duckdb.DuckDBPyConnection", field: "pa.Field") -> str:
+    connection.register(sql.INCOMING, pa.table([pa.nulls(0, field.type)], names=["value"]))
+    try:
+        row = connection.execute(sql.DESCRIBE_INCOMING).fetchone()
+    except duckdb.Error as cause:
+        raise Usage(
+            f"Column {field.name!r} has a type that DuckDB lacks: {cause}.", remedy="Cast it in the transform."
+        ) from cause
+    finally:
+        connection.unregister(sql.INCOMING)
+    assert row is not None
+    return str(row[1])
+
+
+def require_fit(shape: Shape, rows: "pa.Schema", target: Target, declared: list[str]) -> None:
+    """Raise Refused unless an existing table has the rows' columns, of the very types."""
+    if shape.kind != "table":
+        raise Refused(f"{target.table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
+    found = {name.lower(): kind for name, kind in shape.columns.items()}
+    for name, kind in zip(rows.names, declared, strict=True):
+        if found.get(name.lower()) != kind:
+            raise Refused(
+                f"The rows have column {name!r} of type {kind}, table {target.table!r} has "
+                f"{', '.join(f'{column} {kind}' for column, kind in shape.columns.items())}.",
+                remedy="Change the transform, or the table with ALTER TABLE; new columns are NULL in the rows that are there.",
+            )
+
+
+def _created(
+    connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target, declared: list[str], *, create: bool
+) -> Shape:
+    if not create:
+        raise no_table(target.table)
+    with _refused(target):
+        connection.execute(TableStatements(target.table, tuple(rows.names), target.key).create(declared))
+    shape = shape_of(connection, target.table)
+    assert shape is not None
+    return shape
+
+
+def _rehearse(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
+    """The statements of a publication without rows: a key that is not unique, say, is told before anything is decided."""
+    tried = Target(table=target.table, write="append" if target.write == "replace" else target.write, key=target.key)
+    with _refused(target):
+        move(connection, iter(()), rows, tried)
+
+
+@contextmanager
+def _refused(target: Target) -> Iterator[None]:
+    try:
+        yield
+    except (duckdb.BinderException, duckdb.InvalidTypeException, duckdb.CatalogException, duckdb.ParserException) as cause:
+        raise Refused(
+            f"Rows cannot be written into table {target.table!r}: {str(cause).partition(chr(10))[0]}.",
+            remedy="Change the table, `write:` or `key:`; a key needs a primary key, a UNIQUE constraint or a unique index on "
+            "exactly its columns.",
+        ) from cause

@@ -1,0 +1,122 @@
+"""The duckdb sink: rows and marker in one transaction on a file, which is open only as long as that takes."""
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from penstock.errors import Conflict, OutcomeUnknown, Usage
+from penstock.faults import FaultPoint
+from penstock.model import Finding, PipelineName, Publication, Totals
+from penstock.sink.duckdb import statements as sql
+from penstock.sink.duckdb.admission import Admission
+from penstock.sink.duckdb.database import Database, lock_of
+from penstock.sink.duckdb.marks import DuckdbMarks
+from penstock.sink.duckdb.move import move
+from penstock.sink.duckdb.preparation import content_of, prepare_table, require_admitted, shape_of
+from penstock.sink.duckdb.trouble import broken_disk, seen_by
+from penstock.sink.table.publication import Moved
+from penstock.sink.table.server import ServerSink
+from penstock.sink.table.sink import Filling
+from penstock.sparkschema import arrow_schema
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+BEGIN = FaultPoint("duckdb.begin", "The file is open and a transaction begun.")
+COMMIT = FaultPoint("duckdb.commit", "Rows and marker are committed.")
+PREPARE = FaultPoint("duckdb.prepare", "Table and marker are created and committed.")
+
+
+class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
+    """Delivers into one table of a DuckDB file, as `TableSink`.
+
+    Between publications the file is closed: DuckDB lets one process in at a time. Publishing while another process has it open
+    raises Retryable.
+    """
+
+    _database: Database
+
+    def __init__(self, *, path: "str | os.PathLike[str]", **filling: "Unpack[Filling]") -> None:
+        if os.fspath(path) in {"", ":memory:"}:
+            raise Usage("A database in memory is lost at exit.", remedy="Name a file, or use a sink of type memory.")
+        super().__init__(**filling)
+        self._database = Database(os.fspath(path))
+        self._lock = lock_of(self._database.path)
+
+    def check(self) -> Sequence[Finding]:
+        """Look at the file, or at the directory where it would be created."""
+        directory = Path(self._database.path).parent
+        if self._database.exists or (directory.is_dir() and os.access(directory, os.W_OK)):
+            return super().check()
+        message = f"{self._database.path} is missing and cannot be created in {directory}"
+        return [Finding(subject=f"sink {self._name}", ok=False, message=message)]
+
+    def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
+        """Create or check file, table and marker. Raises Usage, Refused, Failed, Retryable."""
+        if not self._database.exists:
+            if schema is None:
+                self._spool.prepare(pipeline)
+                return
+            if self._create:
+                self._database.create()
+        super().prepare(pipeline=pipeline, schema=schema)
+        self.close()
+
+    # --- what is DuckDB's own
+
+    def _described(self, rows: str) -> str:
+        table = f"table {self._target.table} of {self._database.path}"
+        return f"one transaction: Arrow into a temporary table, {rows} {table}; the file is closed in between"
+
+    def _look(self, connection: "duckdb.DuckDBPyConnection") -> tuple[str, bool] | None:
+        shape = shape_of(connection, self._target.table)
+        if shape is None:
+            return None
+        return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns", shape.kind == "table"
+
+    def _prepare_table(self, connection: "duckdb.DuckDBPyConnection", pipeline: PipelineName, schema: str) -> Admission:
+        with PREPARE.around(error=broken_disk, lost=broken_disk):
+            connection.execute(sql.BEGIN)
+            admission = prepare_table(
+                connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
+            )
+            connection.execute(sql.COMMIT)
+        return admission
+
+    def _require_admitted(self, connection: "duckdb.DuckDBPyConnection", pipeline: PipelineName, schema: str) -> None:
+        require_admitted(connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create)
+
+    def _marks(self, connection: "duckdb.DuckDBPyConnection") -> DuckdbMarks:
+        return DuckdbMarks(connection)
+
+    def _readable_marks(self, connection: "duckdb.DuckDBPyConnection") -> DuckdbMarks | None:
+        return None if shape_of(connection, sql.MARKER_TABLE) is None else DuckdbMarks(connection)
+
+    def _begin(self, connection: "duckdb.DuckDBPyConnection") -> None:
+        with BEGIN.around(error=broken_disk, lost=broken_disk):
+            connection.execute(sql.BEGIN)
+
+    def _move(self, connection: "duckdb.DuckDBPyConnection", publication: Publication) -> Moved:
+        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
+            return move(connection, rows, arrow_schema(publication.schema), self._target)
+
+    def _commit(self, connection: "duckdb.DuckDBPyConnection") -> None:
+        try:
+            with COMMIT.around(error=broken_disk, lost=broken_disk):
+                connection.execute(sql.COMMIT)
+        except duckdb.TransactionException as lost:
+            raise Conflict(str(lost)) from lost
+        except duckdb.Error as cause:
+            seen = seen_by(cause, self._database.path)
+            raise OutcomeUnknown(
+                f"The COMMIT of table {self._target.table!r} in {self._database.path} gave no answer: {seen.reason}.",
+                remedy=f"{seen.advice} and try again: the marker in the database says whether it happened.",
+            ) from cause
+        self._database.drop()
+
+    def _content(self, connection: "duckdb.DuckDBPyConnection", schema: str) -> Totals:
+        return content_of(connection, arrow_schema(schema), self._target)

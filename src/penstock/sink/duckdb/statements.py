@@ -1,0 +1,191 @@
+"""All SQL of the duckdb sink: what it says and nothing about when.
+
+Two tables of Penstock's own lie beside the user's: `penstock_marker` with one row per pipeline and sink, and `penstock_batch`
+with one row for each of the last batches; a view, `penstock_offsets`, has the marker's offsets one by one. All are meant to be
+read with the user's own SQL. Every user-given name goes through `quoted`. DuckDB's names are the same in upper and lower case.
+"""
+
+# ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.sink.table.marks import MarkStatements
+
+MARKER_TABLE = "penstock_marker"
+OWN_TABLES = frozenset({MARKER_TABLE, "penstock_batch", "penstock_offsets"})
+STAGE, INCOMING = "penstock_stage", "penstock_incoming"
+
+BEGIN = "BEGIN TRANSACTION"
+COMMIT = "COMMIT"
+IN_UTC = "SET TimeZone = 'UTC'"
+
+TABLE_KIND = """
+SELECT 'table' FROM duckdb_tables()
+WHERE database_name = current_database() AND schema_name = 'main' AND lower(table_name) = lower($name)
+UNION ALL
+SELECT 'view' FROM duckdb_views()
+WHERE database_name = current_database() AND schema_name = 'main' AND lower(view_name) = lower($name)
+"""
+TABLE_COLUMNS = """
+SELECT column_name, data_type, NOT is_nullable FROM duckdb_columns()
+WHERE database_name = current_database() AND schema_name = 'main' AND lower(table_name) = lower($name) ORDER BY column_index
+"""
+
+_CREATE_MARKER_TABLE = """
+CREATE TABLE IF NOT EXISTS penstock_marker (
+    pipeline VARCHAR NOT NULL, sink VARCHAR NOT NULL, table_name VARCHAR NOT NULL, write VARCHAR NOT NULL,
+    format_version INTEGER NOT NULL,
+    position BIGINT NOT NULL, generation BIGINT, query_id VARCHAR, batch_id BIGINT, offsets VARCHAR, schema VARCHAR,
+    rows_decided BIGINT NOT NULL, digest_decided VARCHAR NOT NULL,
+    rows_before BIGINT NOT NULL, digest_before VARCHAR NOT NULL,
+    rows_after BIGINT NOT NULL, digest_after VARCHAR NOT NULL,
+    published_at TIMESTAMPTZ NOT NULL DEFAULT now(),
+    PRIMARY KEY (pipeline, sink)
+)
+"""
+_CREATE_BATCH_TABLE = """
+CREATE TABLE IF NOT EXISTS penstock_batch (
+    pipeline VARCHAR NOT NULL, sink VARCHAR NOT NULL, position BIGINT NOT NULL,
+    generation BIGINT NOT NULL, query_id VARCHAR NOT NULL, batch_id BIGINT NOT NULL, offsets VARCHAR NOT NULL,
+    rows BIGINT NOT NULL, digest VARCHAR NOT NULL, published_at TIMESTAMPTZ NOT NULL DEFAULT now(),
+    PRIMARY KEY (pipeline, sink, position)
+)
+"""
+_CREATE_OFFSETS_VIEW = """
+CREATE VIEW IF NOT EXISTS penstock_offsets AS
+SELECT table_name, pipeline, sink, source ->> 'source' AS source, source -> 'end' AS end_offset, batch_id, position, published_at
+FROM (SELECT * EXCLUDE (offsets), unnest(offsets::JSON[]) AS source FROM penstock_marker)
+"""
+CREATE_OWN = (_CREATE_MARKER_TABLE, _CREATE_BATCH_TABLE, _CREATE_OFFSETS_VIEW)
+
+_READ_MARKER = """
+SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
+       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after
+FROM penstock_marker WHERE pipeline = $pipeline AND sink = $sink
+"""
+_WRITE_MARKER = """
+INSERT OR REPLACE INTO penstock_marker (
+    pipeline, sink, table_name, write, format_version, position, generation, query_id, batch_id, offsets, schema,
+    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at
+) VALUES (
+    $pipeline, $sink, $table_name, $write, $format_version, $position, $generation, $query_id, $batch_id, $offsets, $schema,
+    $rows_decided, $digest_decided, $rows_before, $digest_before, $rows_after, $digest_after, now()
+)
+"""
+_OWNERS = "SELECT pipeline, sink FROM penstock_marker WHERE lower(table_name) = lower($table) ORDER BY pipeline, sink"
+_NEWEST_BATCH = "SELECT max(position) FROM penstock_batch WHERE pipeline = $pipeline AND sink = $sink"
+_READ_BATCH = """
+SELECT query_id, batch_id, offsets, rows, digest FROM penstock_batch
+WHERE pipeline = $pipeline AND sink = $sink AND position = $position
+"""
+_WRITE_BATCH = """
+INSERT INTO penstock_batch (pipeline, sink, position, generation, query_id, batch_id, offsets, rows, digest)
+VALUES ($pipeline, $sink, $position, $generation, $query_id, $batch_id, $offsets, $rows, $digest)
+"""
+_FORGET_BATCHES = "DELETE FROM penstock_batch WHERE pipeline = $pipeline AND sink = $sink AND position <= $position"
+OF_MARKS = MarkStatements(
+    read_marker=_READ_MARKER,
+    lock_marker=_READ_MARKER,
+    write_marker=_WRITE_MARKER,
+    owners=_OWNERS,
+    newest_batch=_NEWEST_BATCH,
+    read_batch=_READ_BATCH,
+    write_batch=_WRITE_BATCH,
+    forget_batches=_FORGET_BATCHES,
+)
+
+DESCRIBE_INCOMING = f"DESCRIBE SELECT * FROM {INCOMING}"
+DROP_STAGE = f"DROP TABLE {STAGE}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatements:
+    """The statements about the user's table, whose rows have `columns`; the staging table has them too, and `ordinal`."""
+
+    table: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...] = ()
+
+    @property
+    def ordinal(self) -> str:
+        """The staging table's column that counts its rows: a name that no column has."""
+        name, taken = "penstock_row", {column.lower() for column in self.columns}
+        while name in taken:
+            name += "_"
+        return name
+
+    def create(self, declared: Sequence[str]) -> str:
+        """Create the table; `declared` are the columns' types. The key becomes the primary key."""
+        parts = [f"{quoted(name)} {kind}" for name, kind in zip(self.columns, declared, strict=True)]
+        if self.key:
+            parts.append(f"PRIMARY KEY ({_list(self.key)})")
+        return f"CREATE TABLE {quoted(self.table)} ({', '.join(parts)})"
+
+    @property
+    def stage(self) -> str:
+        """Fill the staging table, which nobody else sees and which goes with the transaction."""
+        return f"CREATE TEMPORARY TABLE {STAGE} AS SELECT * FROM {INCOMING}"
+
+    @property
+    def insert(self) -> str:
+        """Move all staged rows."""
+        return f"INSERT INTO {quoted(self.table)} ({self._names}) SELECT {self._names} FROM {STAGE}"
+
+    @property
+    def upsert(self) -> str:
+        """Move the last staged row of each key; it replaces the other columns of a row whose key is there."""
+        key = {name.lower() for name in self.key}
+        others = [quoted(name) for name in self.columns if name.lower() not in key]
+        changes = ", ".join(f"{name} = excluded.{name}" for name in others)
+        action = f"UPDATE SET {changes}" if others else "NOTHING"
+        return f"{self.insert} WHERE {self._chosen('max')} ON CONFLICT ({_list(self.key)}) DO {action}"
+
+    @property
+    def insert_if_absent(self) -> str:
+        """Move the first staged row of each key that is not there."""
+        return f"{self.insert} WHERE {self._chosen('min')} ON CONFLICT ({_list(self.key)}) DO NOTHING"
+
+    @property
+    def clear(self) -> str:
+        """Delete all rows."""
+        return f"DELETE FROM {quoted(self.table)}"
+
+    @property
+    def read(self) -> str:
+        """All rows."""
+        return f"SELECT {self._names} FROM {quoted(self.table)}"
+
+    @property
+    def read_replaced(self) -> str:
+        """The rows of the table that an upsert will replace."""
+        return f"{self.read} SEMI JOIN {STAGE} USING ({_list(self.key)})"
+
+    @property
+    def read_superseded(self) -> str:
+        """The staged rows that are not the last of their key."""
+        return f"SELECT {self._names} FROM {STAGE} WHERE NOT {self._chosen('max')}"
+
+    @property
+    def read_skipped(self) -> str:
+        """The staged rows that are not the first of their key, and those of the others whose key is there."""
+        first, staged = self._chosen("min"), f"SELECT {self._names} FROM {STAGE}"
+        there = f"({staged} WHERE {first}) SEMI JOIN {quoted(self.table)} USING ({_list(self.key)})"
+        return f"{staged} WHERE NOT {first} UNION ALL SELECT {self._names} FROM {there}"
+
+    @property
+    def _names(self) -> str:
+        return _list(self.columns)
+
+    def _chosen(self, which: str) -> str:
+        ordinal = quoted(self.ordinal)
+        return f"{ordinal} IN (SELECT {which}({ordinal}) FROM {STAGE} GROUP BY {_list(self.key)})"
+
+
+def quoted(name: str) -> str:
+    """The name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names))

@@ -1,0 +1,52 @@
+"""DuckDB's errors as Penstock's."""
+
+import duckdb
+
+from penstock.diskreason import FULL, Trouble, trouble_with_file
+from penstock.errors import Failed, PenstockError, Retryable
+
+_OPEN_ELSEWHERE = ("Could not set lock on file", "Unique file handle conflict")
+_DAMAGED = ("not a valid DuckDB database file", "Corrupt", "checksum")
+
+
+def trouble(cause: "duckdb.Error", path: str, kind: type[Failed]) -> PenstockError:
+    """What to tell about an error before COMMIT: nothing was written."""
+    said = _first_line(cause)
+    if isinstance(cause, duckdb.ConnectionException) or any(sign in said for sign in _OPEN_ELSEWHERE):
+        return Retryable(
+            f"The database {path} is open elsewhere: {said}.",
+            remedy="Close it there: DuckDB lets one process in at a time, and one way of opening in a process. Then try again.",
+        )
+    if isinstance(cause, duckdb.ConstraintException):
+        return kind(
+            f"The table in {path} refused a row: {said}.",
+            remedy="Drop the constraint or correct the table's rows, then start again: what was decided is published then.",
+        )
+    if any(sign in said for sign in _DAMAGED):
+        return kind(
+            f"The file {path} cannot be used as a database: {said}.",
+            remedy="Restore it from a backup and start again: what was decided is published then.",
+        )
+    seen = seen_by(cause, path)
+    return kind(
+        f"The database {path} cannot be used: {seen.reason}.",
+        remedy=f"{seen.advice} and start again: what was decided is published then.",
+    )
+
+
+def seen_by(cause: "duckdb.Error", path: str) -> Trouble:
+    """What `cause` and a look at the file say together."""
+    said = _first_line(cause)
+    seen = trouble_with_file(path) or (FULL if "No space left" in said else None)
+    if seen is None:
+        return Trouble(reason=said, advice="Mend that")
+    return Trouble(reason=f"{seen.reason} ({said})", advice=seen.advice)
+
+
+def broken_disk(point: str) -> "duckdb.Error":
+    """What DuckDB would raise at a fault point where the disk fails."""
+    return duckdb.IOException(f"IO Error: Could not write to file ({point})")
+
+
+def _first_line(cause: "duckdb.Error") -> str:
+    return str(cause).partition("\n")[0].rstrip(".")

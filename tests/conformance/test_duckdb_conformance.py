@@ -1,0 +1,153 @@
+"""The duckdb sink passes the suite: inline, from spool files, and with every way of writing."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from tests.conformance.table_rig import (
+    DamagedSpool,
+    ForgottenSpool,
+    InsertingIfAbsent,
+    Replacing,
+    Spooled,
+    TableRig,
+    TruncatedSpool,
+    Upserting,
+    named,
+)
+
+from penstock.model import SinkName
+from penstock.sink.duckdb.database import lock_of
+from penstock.sink.duckdb.sink import DuckdbSink
+from penstock.sink.duckdb.storage import restored
+from penstock.sparkschema import arrow_schema
+from penstock.testing.conformance import CrashContract, Row, SinkContract, StagingLossContract
+
+TABLE = 'a "table" of -- order'
+QUOTED = '"a ""table"" of -- order"'
+
+
+class DuckdbRig(TableRig):
+    """Small pieces inline."""
+
+    quoted = QUOTED
+
+    def make(self) -> DuckdbSink:
+        return DuckdbSink(
+            name=SinkName("db"),
+            path=self.database,
+            table=TABLE,
+            spool=str(self.directory / "spool"),
+            write=self.write,
+            key=self.key,
+            inline_limit_bytes=self.inline_limit_bytes,
+        )
+
+    @property
+    def database(self) -> Path:
+        return self.directory / "data base%20?.duckdb"
+
+    def read_back(self) -> Iterable[Row]:
+        if not self.database.exists():
+            return []
+        with self.opened() as connection:
+            if not connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [TABLE]).fetchone():
+                return []
+            schema = arrow_schema(self.schema)
+            names = ", ".join(f'"{name}"' for name in schema.names)
+            found = connection.execute(f"SELECT {names} FROM {QUOTED}").to_arrow_table().combine_chunks()
+        columns = [restored(_one(column), field.type).to_pylist() for field, column in zip(schema, found.columns, strict=True)]
+        return [dict(zip(schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    @contextmanager
+    def opened(self) -> Iterator["duckdb.DuckDBPyConnection"]:
+        """By another program's part of this process, which goes on reading while the sink writes."""
+        with lock_of(str(self.database)):
+            connection = duckdb.connect(self.database)
+        try:
+            yield connection
+        finally:
+            with lock_of(str(self.database)):
+                connection.close()
+
+    def execute(self, statement: str) -> int:
+        with duckdb.connect(self.database) as connection:
+            row = connection.execute(statement).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def _one(column: "pa.ChunkedArray") -> "pa.Array":
+    return pa.concat_arrays(column.chunks) if column.chunks else pa.nulls(0, column.type)
+
+
+class SpooledRig(Spooled, DuckdbRig):
+    pass
+
+
+class DamagedSpoolRig(DamagedSpool, DuckdbRig):
+    pass
+
+
+class TruncatedSpoolRig(TruncatedSpool, DuckdbRig):
+    pass
+
+
+class ForgottenSpoolRig(ForgottenSpool, DuckdbRig):
+    pass
+
+
+class UpsertRig(Upserting, DuckdbRig):
+    key = ("id", "PLACE")
+
+
+class InsertIfAbsentRig(InsertingIfAbsent, DuckdbRig):
+    key = ("id", "PLACE")
+
+
+class ReplaceRig(Replacing, DuckdbRig):
+    pass
+
+
+class TestDuckdb(SinkContract):
+    @pytest.fixture(params=[DuckdbRig, SpooledRig, ReplaceRig], ids=named)
+    def rig(self, request, tmp_path):
+        return request.param(tmp_path)
+
+
+class TestDuckdbByKey(SinkContract):
+    damages = ("lost", "changed", "foreign")
+
+    @pytest.fixture(params=[UpsertRig, InsertIfAbsentRig], ids=named)
+    def rig(self, request, tmp_path):
+        return request.param(tmp_path)
+
+
+class TestDuckdbStagingLost(StagingLossContract):
+    @pytest.fixture(params=[SpooledRig, DamagedSpoolRig, TruncatedSpoolRig, ForgottenSpoolRig], ids=named)
+    def rig(self, request, tmp_path):
+        return request.param(tmp_path)
+
+
+class TestDuckdbCrashes(CrashContract):
+    fault_parts = ("duckdb", "spool")
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return rig_below(SpooledRig, tmp_path)
+
+
+class TestDuckdbUpsertCrashes(CrashContract):
+    fault_parts = ("duckdb",)
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return rig_below(UpsertRig, tmp_path)
+
+
+def rig_below(rig, directory):
+    (directory / "rig").mkdir()
+    return rig(directory / "rig")
