@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import duckdb
 import psycopg
 import pymysql
 import pytest
@@ -171,6 +172,11 @@ VARIANTS: Mapping[str, Variant] = {
         at=dict.fromkeys((f"mysql.{step}" for step in ("begin", "fence", "load", "move", "mark", "commit")), (1, 2)),
         database="mysql",
     ),
+    "duckdb": Variant(
+        points=tuple(f"duckdb.{step}" for step in ("prepare", "begin", "stage", "move", "mark", "commit")),
+        at=dict.fromkeys((f"duckdb.{step}" for step in ("begin", "stage", "move", "mark", "commit")), (1, 2)),
+        database="duckdb",
+    ),
     "riding in postgres": Variant(
         points=(
             *("ledger.postgres_create", "ledger.postgres_insert", "ledger.postgres_commit", "postgres.fence", "postgres.copy"),
@@ -233,7 +239,7 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
 ) -> None:
     print(f"PENSTOCK_SEED={SEED} {case}")
     variant, once = VARIANTS[case.variant], tmp_path / "once"
-    shop = shop_of(variant)
+    shop = shop_of(variant, tmp_path)
     world = world_of(tmp_path / "world", variant, shop)
     once.mkdir()
     monkeypatch.setenv("PENSTOCK_FAULTS_ONCE", str(once))
@@ -255,8 +261,10 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
     assert verified.code == 0, str(verified)
 
 
-def shop_of(variant: Variant) -> str | None:
+def shop_of(variant: Variant, directory: Path) -> str | None:
     """The URL of an empty database."""
+    if variant.database == "duckdb":
+        return f"duckdb:///{directory}/shop.duckdb"
     return str(server(variant.database).database(unique("faults"))) if variant.database else None
 
 
@@ -268,6 +276,8 @@ def rows_of_shop(url: str) -> "Counter[Row]":
 
 def connected(url: str) -> Any:
     """Another client than the product's settings make."""
+    if url.startswith("duckdb"):
+        return duckdb.connect(url.removeprefix("duckdb:///"))
     if url.startswith("postgresql"):
         return psycopg.connect(url)
     parts = urlsplit(url)

@@ -13,6 +13,7 @@ class ServedRig(SinkRig):
     """What differs: `kind` of server, how the sink is made, what its own sessions and SQL are, and what the server says."""
 
     kind: str
+    where = "127.0.0.1"
     sink: type
     lock_timeout_s: float
     loading: str

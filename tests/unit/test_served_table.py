@@ -1,4 +1,4 @@
-"""What each way of writing leaves in the user's table, and what is remembered of it: the same on every server."""
+"""What each way of writing leaves in the user's table, and what is remembered of it: the same in every such database."""
 
 import itertools
 import random
@@ -11,7 +11,7 @@ from tests.unit.table_target import spark_schema
 from penstock.errors import Refused, StageFailed
 from penstock.testing.conformance import PIPELINE
 
-target = pytest.fixture(every_target, params=["mysql", "postgres"])
+target = pytest.fixture(every_target, params=["duckdb", "mysql", "postgres"])
 
 
 def test_rows_that_were_there_before_are_left_alone_and_do_not_count(target):
@@ -109,7 +109,7 @@ def test_check_says_what_will_happen(target):
     table.sink()
     [finding] = table.rig.make().check()
     assert finding.ok
-    assert "table t with 2 columns in 127.0.0.1" in finding.message
+    assert f"table t with 2 columns in {table.rig.where}" in finding.message
 
 
 def test_bad_rows_fail_before_anything_is_decided(target):

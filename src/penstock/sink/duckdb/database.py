@@ -8,10 +8,14 @@ from pathlib import Path
 from threading import RLock
 
 import duckdb
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from penstock.errors import Conflict, Failed, PublishFailed, Retryable
 from penstock.sink.duckdb import statements as sql
-from penstock.sink.duckdb.trouble import trouble
+from penstock.sink.duckdb.trouble import is_open_elsewhere, trouble
+
+BUSY_TIMEOUT_S = 10.0
+_LOOKS_EVERY_S = 0.1
 
 
 @cache
@@ -24,10 +28,19 @@ def lock_of(path: str) -> RLock:  # noqa: ARG001 - what the cache goes by
 
 
 class Database:
-    """The file at `path`. DuckDB commits durably, and lets one process in at a time. Not thread-safe by itself."""
+    """The file at `path`. DuckDB commits durably, and lets one process in at a time: another is waited for `busy_timeout_s` long.
 
-    def __init__(self, path: str) -> None:
+    Not thread-safe by itself.
+    """
+
+    def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self.path = self.place = os.path.realpath(path)
+        self._waiting = Retrying(
+            retry=retry_if_exception(is_open_elsewhere),
+            stop=stop_after_delay(busy_timeout_s),
+            wait=wait_random(0, _LOOKS_EVERY_S),
+            reraise=True,
+        )
         self._connection: duckdb.DuckDBPyConnection | None = None
 
     @property
@@ -50,7 +63,7 @@ class Database:
                     remedy="Put it back and start again: what was decided is published then.",
                 )
             with self.told(kind):
-                self._connection = _in_utc(duckdb.connect(self.path))
+                self._connection = _in_utc(self._waiting(duckdb.connect, self.path))
         return self._connection
 
     def drop(self) -> None:
@@ -87,7 +100,7 @@ class Database:
 
     def _opened_to_read(self) -> "duckdb.DuckDBPyConnection":
         try:
-            return duckdb.connect(self.path, read_only=True)
+            return self._waiting(duckdb.connect, self.path, read_only=True)
         except duckdb.ConnectionException:  # this process has it open for writing, and DuckDB wants all alike
             return duckdb.connect(self.path)
 

@@ -82,7 +82,8 @@ def _move(connection: "duckdb.DuckDBPyConnection", statements: TableStatements, 
     replaced = displaced(statements.read_replaced)
     superseded = displaced(statements.read_superseded)
     upserted = _count(connection, statements.upsert)
-    return Moved(rows=upserted + superseded.rows, displaced=replaced + superseded)
+    left = 0 if statements.others else replaced.rows  # where the key is all of a row, it replaces itself
+    return Moved(rows=upserted + left + superseded.rows, displaced=replaced + superseded)
 
 
 def _count(connection: "duckdb.DuckDBPyConnection", statement: str) -> int:

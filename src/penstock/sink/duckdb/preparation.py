@@ -24,11 +24,15 @@ from penstock.sparkschema import arrow_schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What the catalog says about an existing table or view: its columns' declared types, and which hold no NULL."""
+    """What the catalog says about an existing table or view: its columns' declared types, and which hold no NULL.
+
+    `empty`: those of them that nothing fills if the rows do not have them.
+    """
 
     kind: str
     columns: dict[str, str]
     required: frozenset[str]
+    empty: frozenset[str]
 
 
 def shape_of(connection: "duckdb.DuckDBPyConnection", table: str) -> Shape | None:
@@ -39,8 +43,9 @@ def shape_of(connection: "duckdb.DuckDBPyConnection", table: str) -> Shape | Non
     columns = connection.execute(sql.TABLE_COLUMNS, {"name": table}).fetchall()
     return Shape(
         kind=found[0],
-        columns={name: declared for name, declared, _ in columns},
-        required=frozenset(name.lower() for name, _, required in columns if required),
+        columns={name: declared for name, declared, _, _ in columns},
+        required=frozenset(name.lower() for name, _, required, _ in columns if required),
+        empty=frozenset(name.lower() for name, _, required, filled in columns if required and not filled),
     )
 
 
@@ -99,8 +104,8 @@ def require_storable(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema",
 
 
 def _declared(connection: "duckdb.DuckDBPyConnection", field: "pa.Field") -> str:
-    connection.register(sql.INCOMING, pa.table([pa.nulls(0, field.type)], names=["value"]))
     try:
+        connection.register(sql.INCOMING, pa.table([pa.nulls(0, field.type)], names=["value"]))
         row = connection.execute(sql.DESCRIBE_INCOMING).fetchone()
     except duckdb.Error as cause:
         raise Usage(
@@ -116,6 +121,12 @@ def require_fit(shape: Shape, rows: "pa.Schema", target: Target, declared: list[
     """Raise Refused unless an existing table has the rows' columns, of the very types."""
     if shape.kind != "table":
         raise Refused(f"{target.table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
+    empty = sorted(shape.empty - {name.lower() for name in rows.names})
+    if empty:
+        raise Refused(
+            f"Table {target.table!r} has a column {empty[0]!r}, which allows no NULL and has no default, and the rows lack it.",
+            remedy="Add it in the transform, or give it a default.",
+        )
     found = {name.lower(): kind for name, kind in shape.columns.items()}
     for name, kind in zip(rows.names, declared, strict=True):
         if found.get(name.lower()) != kind:

@@ -13,7 +13,7 @@ from penstock.faults import FaultPoint
 from penstock.model import Finding, PipelineName, Publication, Totals
 from penstock.sink.duckdb import statements as sql
 from penstock.sink.duckdb.admission import Admission
-from penstock.sink.duckdb.database import Database, lock_of
+from penstock.sink.duckdb.database import BUSY_TIMEOUT_S, Database, lock_of
 from penstock.sink.duckdb.marks import DuckdbMarks
 from penstock.sink.duckdb.move import move
 from penstock.sink.duckdb.preparation import content_of, prepare_table, require_admitted, shape_of
@@ -34,17 +34,19 @@ PREPARE = FaultPoint("duckdb.prepare", "Table and marker are created and committ
 class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
     """Delivers into one table of a DuckDB file, as `TableSink`.
 
-    Between publications the file is closed: DuckDB lets one process in at a time. Publishing while another process has it open
-    raises Retryable.
+    Between publications the file is closed: DuckDB lets one process in at a time. Another process that has it open is waited for
+    `busy_timeout_s` long, then Retryable is raised.
     """
 
     _database: Database
 
-    def __init__(self, *, path: "str | os.PathLike[str]", **filling: "Unpack[Filling]") -> None:
+    def __init__(
+        self, *, path: "str | os.PathLike[str]", busy_timeout_s: float = BUSY_TIMEOUT_S, **filling: "Unpack[Filling]"
+    ) -> None:
         if os.fspath(path) in {"", ":memory:"}:
             raise Usage("A database in memory is lost at exit.", remedy="Name a file, or use a sink of type memory.")
         super().__init__(**filling)
-        self._database = Database(os.fspath(path))
+        self._database = Database(os.fspath(path), busy_timeout_s=busy_timeout_s)
         self._lock = lock_of(self._database.path)
 
     def check(self) -> Sequence[Finding]:

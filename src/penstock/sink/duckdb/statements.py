@@ -28,7 +28,7 @@ SELECT 'view' FROM duckdb_views()
 WHERE database_name = current_database() AND schema_name = 'main' AND lower(view_name) = lower($name)
 """
 TABLE_COLUMNS = """
-SELECT column_name, data_type, NOT is_nullable FROM duckdb_columns()
+SELECT column_name, data_type, NOT is_nullable, column_default IS NOT NULL FROM duckdb_columns()
 WHERE database_name = current_database() AND schema_name = 'main' AND lower(table_name) = lower($name) ORDER BY column_index
 """
 
@@ -115,6 +115,12 @@ class TableStatements:
             name += "_"
         return name
 
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The columns that are not in the key."""
+        key = {name.lower() for name in self.key}
+        return tuple(name for name in self.columns if name.lower() not in key)
+
     def create(self, declared: Sequence[str]) -> str:
         """Create the table; `declared` are the columns' types. The key becomes the primary key."""
         parts = [f"{quoted(name)} {kind}" for name, kind in zip(self.columns, declared, strict=True)]
@@ -135,10 +141,8 @@ class TableStatements:
     @property
     def upsert(self) -> str:
         """Move the last staged row of each key; it replaces the other columns of a row whose key is there."""
-        key = {name.lower() for name in self.key}
-        others = [quoted(name) for name in self.columns if name.lower() not in key]
-        changes = ", ".join(f"{name} = excluded.{name}" for name in others)
-        action = f"UPDATE SET {changes}" if others else "NOTHING"
+        changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in self.others)
+        action = f"UPDATE SET {changes}" if changes else "NOTHING"
         return f"{self.insert} WHERE {self._chosen('max')} ON CONFLICT ({_list(self.key)}) DO {action}"
 
     @property

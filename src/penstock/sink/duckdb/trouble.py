@@ -12,7 +12,7 @@ _DAMAGED = ("not a valid DuckDB database file", "Corrupt", "checksum")
 def trouble(cause: "duckdb.Error", path: str, kind: type[Failed]) -> PenstockError:
     """What to tell about an error before COMMIT: nothing was written."""
     said = _first_line(cause)
-    if isinstance(cause, duckdb.ConnectionException) or any(sign in said for sign in _OPEN_ELSEWHERE):
+    if is_open_elsewhere(cause) or isinstance(cause, duckdb.ConnectionException):
         return Retryable(
             f"The database {path} is open elsewhere: {said}.",
             remedy="Close it there: DuckDB lets one process in at a time, and one way of opening in a process. Then try again.",
@@ -32,6 +32,11 @@ def trouble(cause: "duckdb.Error", path: str, kind: type[Failed]) -> PenstockErr
         f"The database {path} cannot be used: {seen.reason}.",
         remedy=f"{seen.advice} and start again: what was decided is published then.",
     )
+
+
+def is_open_elsewhere(cause: BaseException) -> bool:
+    """Whether another process, or another thread at this very moment, keeps the file from being opened."""
+    return isinstance(cause, duckdb.Error) and any(sign in str(cause) for sign in _OPEN_ELSEWHERE)
 
 
 def seen_by(cause: "duckdb.Error", path: str) -> Trouble:
