@@ -11,7 +11,7 @@ import pytest
 from tests.unit.duckdb_target import TableRig, targets
 from tests.unit.table_target import spark_schema
 
-from penstock.errors import LedgerMismatch, PublishFailed, Refused, Retryable, StageFailed, Usage
+from penstock.errors import PublishFailed, Refused, Retryable, StageFailed, Usage
 from penstock.rowhash import row_hashes
 from penstock.sink.duckdb.storage import restored, stored
 from penstock.testing.conformance import PIPELINE
@@ -219,19 +219,6 @@ def test_a_null_where_none_may_be(target):
     table = target(write="upsert", key=["ID"])
     with pytest.raises(StageFailed, match="NULL in column 'id'"):
         table.put(table.sink(), [(None, "a")], batch_id=0)
-
-
-def test_an_older_file_under_a_running_driver_is_noticed(target):
-    """Restored from a copy in mid-run: the batches in between would be missing for ever."""
-    table = target()
-    sink = table.sink()
-    table.put(sink, [(1, "a")], batch_id=0)
-    copy = table.rig.path.read_bytes()
-    table.put(sink, [(2, "b")], batch_id=1)
-    publication = table.decided_but_not_published(sink, [(3, "c")], batch_id=2)
-    table.rig.path.write_bytes(copy)
-    with pytest.raises(LedgerMismatch, match="an older copy"):
-        sink.publish(publication)
 
 
 def test_a_memory_database_is_refused(tmp_path):

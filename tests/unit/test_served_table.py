@@ -117,3 +117,16 @@ def test_bad_rows_fail_before_anything_is_decided(target):
     with pytest.raises(StageFailed, match="NULL in column 'id'"):
         table.stage(table.sink(), table.named([(1, "a"), (None, "b")]), batch_id=0)
     assert Counter(table.sql("SELECT id, name FROM t")) == Counter()
+
+
+def test_an_older_copy_under_a_run_that_goes_on_is_noticed(target):
+    """Restored, or taken over by a standby that lacked the newest batch: the next one would hide what is missing for ever."""
+    table = target()
+    sink = table.sink()
+    table.put(sink, [(1, "a")], batch_id=0)
+    table.sql("CREATE TABLE copy AS SELECT * FROM penstock_marker")
+    table.put(sink, [(2, "b")], batch_id=1)
+    table.sql("DELETE FROM t WHERE id = 2", "DELETE FROM penstock_marker", "INSERT INTO penstock_marker SELECT * FROM copy")
+    with pytest.raises(Refused, match="stands at position 2 of the ledger, but this run published there up to position 3"):
+        table.put(sink, [(3, "c")], batch_id=2)
+    assert Counter(table.sql("SELECT id, name FROM t")) == Counter([(1, "a")])

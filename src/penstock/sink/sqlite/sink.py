@@ -112,6 +112,7 @@ class SqliteSink(TableSink):
                     connection.execute(sql.BEGIN)
                 published = self._apply(connection, publication)
             self._commit(connection)
+            self._note(publication)
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
         return published
 
@@ -165,7 +166,8 @@ class SqliteSink(TableSink):
     def _apply(self, connection: sqlite3.Connection, publication: Publication) -> Published:
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
             cursor = connection.cursor()
-            return apply(SqliteMarks(cursor), publication, self._target, move=lambda: move(cursor, rows, self._target))
+            marks, since = SqliteMarks(cursor), self._committed
+            return apply(marks, publication, self._target, since=since, move=lambda: move(cursor, rows, self._target))
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed
-from penstock.model import Publication, Published, Totals
-from penstock.sink.table.marker import Marks, TableMarker, minus, offsets_json, require_same
+from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
+from penstock.model import Position, Publication, Published, Totals
+from penstock.sink.table.marker import NOTHING_YET, Marks, TableMarker, minus, offsets_json, require_same
 from penstock.sink.table.target import Target
 
 
@@ -17,14 +17,18 @@ class Moved:
     displaced: Totals
 
 
-def apply(marks: Marks, publication: Publication, target: Target, *, move: Callable[[], Moved]) -> Published:
+def apply(
+    marks: Marks, publication: Publication, target: Target, *, since: Position = NOTHING_YET, move: Callable[[], Moved]
+) -> Published:
     """Show `publication` unless the table shows it already. The caller commits; `marks` keep other publishers out until then.
 
-    Raises ContentConflict if another number of rows than decided was moved, LedgerMismatch for another ledger's position.
+    `since`: the last position that the caller saw committed. Raises ContentConflict if another number of rows than decided was
+    moved, LedgerMismatch for another ledger's position, Refused for a table that lost what it showed.
     """
-    if not publication.staged and target.write != "replace":
+    if not moves(publication, target):
         return Published(totals=publication.totals, already=True)
     marker = _marker(marks, publication, target)
+    _require_no_older_copy(marker, since)
     if marker.position >= publication.position:
         require_same(marks.batch_at(publication), publication, marker)
         return Published(totals=publication.totals, already=True)
@@ -33,6 +37,11 @@ def apply(marks: Marks, publication: Publication, target: Target, *, move: Calla
     _require_all(moved, publication, target)
     marks.advance(_advanced(marker, publication, moved, write=target.write), publication)
     return Published(totals=publication.totals, already=False)
+
+
+def moves(publication: Publication, target: Target) -> bool:
+    """Whether publishing it changes the table; else its marker stays where it is."""
+    return bool(publication.staged) or target.write == "replace"
 
 
 def _marker(marks: Marks, publication: Publication, target: Target) -> TableMarker:
@@ -45,6 +54,17 @@ def _marker(marks: Marks, publication: Publication, target: Target) -> TableMark
     if not target.is_table(marker.table_name):
         raise other_table(marker, target.table)
     return marker
+
+
+def _require_no_older_copy(marker: TableMarker, since: Position) -> None:
+    """The database was restored, or a standby took over, under a run that goes on: the next batch would hide what is missing."""
+    if marker.position < since:
+        raise Refused(
+            f"Table {marker.table_name!r} stands at position {marker.position} of the ledger, but this run published there up to "
+            f"position {since}: an older copy is in its place.",
+            remedy="Put the newest copy back and start again. To go on without the rows that are missing, "
+            "give the sink another name.",
+        )
 
 
 def _require_no_older_generation(marker: TableMarker, publication: Publication) -> None:

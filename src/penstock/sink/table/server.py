@@ -201,10 +201,12 @@ class ServerSink(TableSink, Generic[C]):
                 self._begin(connection)
                 published = self._apply(connection, publication)
             self._commit(connection)
+        self._note(publication)
         return published
 
     def _apply(self, connection: C, publication: Publication) -> Published:
-        return apply(self._marks(connection), publication, self._target, move=lambda: self._move(connection, publication))
+        marks, since = self._marks(connection), self._committed
+        return apply(marks, publication, self._target, since=since, move=lambda: self._move(connection, publication))
 
     def _marker_of_table(self, connection: C) -> TableMarker | None:
         marks = self._readable_marks(connection)

@@ -11,6 +11,8 @@ from penstock.model import ONLY_ACCOUNT, AccountName, PipelineName, Position, Pu
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
 from penstock.sink.spool.writer import RowCheck
+from penstock.sink.table.marker import NOTHING_YET
+from penstock.sink.table.publication import moves
 from penstock.sink.table.target import BY_KEY, Target, require_write
 
 
@@ -61,6 +63,7 @@ class TableSink(SpooledSink):
         self._create = create
         self._admission: RowCheck | None = None
         self._lock = RLock()
+        self._committed = NOTHING_YET
 
     @property
     def kind(self) -> SinkKind:
@@ -90,6 +93,11 @@ class TableSink(SpooledSink):
         if self._admission is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
         return self._spool.stager(self._admission)
+
+    def _note(self, publication: Publication) -> None:
+        """It is committed, seen by this object."""
+        if moves(publication, self._target):
+            self._committed = publication.position
 
     @abstractmethod
     def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
