@@ -129,6 +129,7 @@ MUTANTS_OF_SINKS = (
         file=SQLITE_SINK,
         find="""\
             self._commit(connection)
+            self._note(publication)
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
 """,
         replace="""\
@@ -215,11 +216,11 @@ MUTANTS_OF_SINKS = (
         name="published-spool-files-are-kept",
         file=SQLITE_SINK,
         find="""\
-            self._commit(connection)
+            self._note(publication)
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
 """,
         replace="""\
-            self._commit(connection)
+            self._note(publication)
 """,
         tests=(f"{OF_SQLITE}::test_a_decided_batch_survives_the_sweep_of_a_newer_generation",),
     ),
