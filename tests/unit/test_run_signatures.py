@@ -101,7 +101,7 @@ def test_a_second_ledger_is_refused_and_takes_nothing(plan_at: Callable[..., Del
     for _ in range(2):
         with pytest.raises(LedgerMismatch, match=r"in use by a ledger with entry \w{16} at position \d+, but") as told:
             recover(second)
-        assert "has nothing there" in told.value.message
+        assert "ends at position 0" in told.value.message
         assert "`spool:` of its own" in told.value.remedy
     assert recover(first).rolled_forward
     assert verify(first).ok

@@ -58,7 +58,7 @@ def _require_reached(end: Position, position: Position, ledger: Ledger, *, sink:
     if position > end:
         raise LedgerMismatch(
             f"Account {account!r} of sink {sink!r} shows batches up to position {position} of the ledger, but the ledger at "
-            f"{ledger.location} ends at position {end}: an older copy, or another ledger, is in its place.",
+            f"{ledger.location} ends at position {end}: another ledger, or an older copy, is in its place.",
             remedy="Put the newest ledger back and start again: what it lacks would be delivered a second time. If it is lost, "
             "give the sink another name.",
         )

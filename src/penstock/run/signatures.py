@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from penstock.errors import LedgerMismatch
-from penstock.model import PipelineName
+from penstock.model import Entry, PipelineName
 from penstock.protocols import Ledger, Signature, Signing, Sink
 
 
@@ -20,10 +20,16 @@ def _require_own(ledger: Ledger, signature: Signature, sink: Sink) -> None:
         return  # no longer retained
     if entry is not None and entry.nonce == signature.nonce:
         return
-    found = "nothing" if entry is None else f"entry {entry.nonce}"
     raise LedgerMismatch(
         f"Sink {sink.name!r} would stage into {signature.place}, which is in use by a ledger with entry {signature.nonce} at "
-        f"position {signature.position}, but the ledger at {ledger.location} has {found} there.",
-        remedy="One would sweep what the other stages: give each a `spool:` of its own. If that ledger is gone for good, remove "
-        f"{signature.place}/{signature.name} and start again.",
+        f"position {signature.position}, but the ledger at {ledger.location} {_found(entry, tail)}: another ledger, or an older "
+        "copy, is in its place.",
+        remedy="Put the newest ledger back. Where there are two, one would sweep what the other stages: give each a `spool:` of "
+        f"its own. If that ledger is gone for good, remove {signature.place}/{signature.name} and start again.",
     )
+
+
+def _found(entry: Entry | None, tail: Entry | None) -> str:
+    if entry is not None:
+        return f"has entry {entry.nonce} there"
+    return f"ends at position {0 if tail is None else tail.position}"
