@@ -228,7 +228,7 @@ class Remembering(Protocol):
 
     def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
         """Up to where the marker of `account` says that it shows everything, None if there is no such marker. Changes nothing;
-        called before `prepare` and after it, at most twice per account and start.
+        called before `prepare`, or after it, once per account and start.
         """
         ...
 

@@ -54,4 +54,4 @@ def test_what_another_driver_publishes_meanwhile_is_not_taken_for_a_loss(tmp_pat
     lake = Lake(tmp_path / "shop")
     lake.run([0])
     with acting(lake.pipeline.plan) as parts:
-        require_decided(Behind(parts.ledger), parts.sinks, pipeline=parts.pipeline)  # type: ignore[arg-type]
+        require_decided(Behind(parts.ledger), parts.sinks, pipeline=parts.pipeline, markers={})  # type: ignore[arg-type]

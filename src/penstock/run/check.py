@@ -141,8 +141,8 @@ def _findings(pipeline: "Pipeline", schema: str) -> Iterator[Finding]:
 
 
 def _require_together(parts: Parts) -> None:
-    require_present(parts.ledger, parts.sinks, pipeline=parts.pipeline)
-    require_decided(parts.ledger, parts.sinks, pipeline=parts.pipeline)
+    markers = require_present(parts.ledger, parts.sinks, pipeline=parts.pipeline)
+    require_decided(parts.ledger, parts.sinks, pipeline=parts.pipeline, markers=markers)
 
 
 def _finding(subject: str, fine: str, prove: Callable[[], None]) -> Finding:

@@ -61,11 +61,11 @@ def _outcome(task: Callable[[], Published]) -> Published | PenstockError:
 def prepare(parts: Parts, *, schema: str | None) -> None:
     """Prove ledger and places, then prepare every sink: what comes before any fence. Raises Refused, Usage, Failed, Retryable."""
     parts.ledger.prove()
-    require_present(parts.ledger, parts.sinks, pipeline=parts.pipeline)
+    markers = require_present(parts.ledger, parts.sinks, pipeline=parts.pipeline)
     require_own_staging(parts.ledger, parts.sinks, pipeline=parts.pipeline)
     for sink in parts.sinks:
         sink.prepare(pipeline=parts.pipeline, schema=schema)
-    require_decided(parts.ledger, parts.sinks, pipeline=parts.pipeline)
+    require_decided(parts.ledger, parts.sinks, pipeline=parts.pipeline, markers=markers)
 
 
 def coordinator_of(parts: Parts) -> Coordinator:

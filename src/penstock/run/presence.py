@@ -12,46 +12,53 @@ _LOOKED_AT = 20
 """Published decisions that are read at most, to find the newest one with rows for every account. Mostly the first has them."""
 
 Place = tuple[SinkName, AccountName]
+Markers = Mapping[Place, Position | None]
 
 
-def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: PipelineName) -> None:
-    """Raise Refused for an account that remembers nothing, or not the newest rows that were published there.
+def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: PipelineName) -> Markers:
+    """Where the markers of accounts with rows stand.
+
+    Raises Refused for an account that remembers nothing, or not the newest rows that were published there.
 
     Costs a few reads of the ledger. Called before anything is prepared, so that nothing is created below a mount point. The
     newest decision is left out: it may not have been published yet.
     """
-    tail = ledger.tail()
+    tail, markers = ledger.tail(), dict[Place, Position | None]()
     if tail is None:
-        return
+        return {}
     newest = _unsettled(ledger, tail)
     shown: Mapping[Place, Position] | None = None
     for sink in sinks:
         for account, rows in _published(sink, tail.summary, newest):
             if isinstance(sink, Remembering):
                 shown = _shown(ledger, tail, sinks) if shown is None else shown
-                found = sink.remembers(account, pipeline=pipeline)
+                found = markers[sink.name, account] = sink.remembers(account, pipeline=pipeline)
                 require_trace(found, rows, shown.get((sink.name, account)), sink=sink.name, account=account)
+    return markers
 
 
-def require_decided(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: PipelineName) -> None:
+def require_decided(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: PipelineName, markers: Markers) -> None:
     """Raise LedgerMismatch for an account that shows more than the ledger holds, which would be delivered there again.
 
-    Reads every account's marker. Called when all places are prepared, and before this run's own entry lengthens the ledger.
+    Reads the markers that are not among `markers`, which `require_present` gave. Called when all places are prepared, and before
+    this run's own entry lengthens the ledger.
     """
     end = _end(ledger)
     for sink in sinks:
-        shown = _markers(sink, pipeline)
-        if any(position > end for position in shown.values()):
-            end = _end(ledger)  # a run that is still alive may have decided and published since
-        for account, position in shown.items():
+        for account, position in _standing(sink, pipeline, markers):
+            if position > end:
+                end = _end(ledger)  # a run that is still alive may have decided and published since
             _require_reached(end, position, ledger, sink=sink.name, account=account)
 
 
-def _markers(sink: Sink, pipeline: PipelineName) -> Mapping[AccountName, Position]:
+def _standing(sink: Sink, pipeline: PipelineName, markers: Markers) -> Iterator[tuple[AccountName, Position]]:
     if not isinstance(sink, Remembering):
-        return {}
-    found = {account: sink.remembers(account, pipeline=pipeline) for account in sink.accounts}
-    return {account: position for account, position in found.items() if position is not None}
+        return
+    for account in sink.accounts:
+        place = (sink.name, account)
+        found = markers[place] if place in markers else sink.remembers(account, pipeline=pipeline)
+        if found is not None:
+            yield account, found
 
 
 def _require_reached(end: Position, position: Position, ledger: Ledger, *, sink: SinkName, account: AccountName) -> None:
