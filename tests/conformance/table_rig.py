@@ -6,16 +6,33 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from penstock.model import SinkName
+from penstock.sink.table.sink import Filling
 from penstock.testing.conformance import Row, SinkRig
 
 
 class TableRig(SinkRig):
-    """The plainest one: append, small pieces inline. `quoted` is the table as SQL takes it."""
+    """The plainest one: append, small pieces inline. `quoted` is the table as SQL takes it, `newest` its highest id."""
 
     write = "append"
     key: tuple[str, ...] = ()
     inline_limit_bytes = 100_000
     quoted: str
+
+    @property
+    def newest(self) -> str:
+        return f"(SELECT max(id) FROM {self.quoted})"
+
+    def filling(self, table: str) -> Filling:
+        """What the sink is made with, whatever its database."""
+        return {
+            "name": SinkName("db"),
+            "table": table,
+            "spool": str(self.directory / "spool"),
+            "write": self.write,
+            "key": self.key,
+            "inline_limit_bytes": self.inline_limit_bytes,
+        }
 
     @abstractmethod
     def execute(self, statement: str) -> int:
@@ -25,7 +42,7 @@ class TableRig(SinkRig):
         return [str(path) for path in self.directory.glob("spool/**/*") if path.is_file() and path.suffix != ".id"]
 
     def damage(self, kind: str) -> None:
-        one = f"id = (SELECT max(id) FROM {self.quoted})"
+        one = f"id = {self.newest}"
         statement = {
             "lost": f"DELETE FROM {self.quoted} WHERE {one}",
             "doubled": f"INSERT INTO {self.quoted} SELECT * FROM {self.quoted} WHERE {one}",
@@ -78,6 +95,12 @@ class Replacing(Spooled):
 
     def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
         return batches[-1] if batches else []
+
+
+def rig_below(rig: type[TableRig], directory: Path) -> TableRig:
+    """Of a rig that needs nothing but a directory: in one of its own, which the tests of crashes look at from beside."""
+    (directory / "rig").mkdir()
+    return rig(directory / "rig")
 
 
 def named(rig: type[TableRig]) -> str:

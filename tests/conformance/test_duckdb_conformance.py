@@ -17,9 +17,9 @@ from tests.conformance.table_rig import (
     TruncatedSpool,
     Upserting,
     named,
+    rig_below,
 )
 
-from penstock.model import SinkName
 from penstock.sink.duckdb.database import lock_of
 from penstock.sink.duckdb.sink import DuckdbSink
 from penstock.sink.duckdb.storage import restored
@@ -36,15 +36,7 @@ class DuckdbRig(TableRig):
     quoted = QUOTED
 
     def make(self) -> DuckdbSink:
-        return DuckdbSink(
-            name=SinkName("db"),
-            path=self.database,
-            table=TABLE,
-            spool=str(self.directory / "spool"),
-            write=self.write,
-            key=self.key,
-            inline_limit_bytes=self.inline_limit_bytes,
-        )
+        return DuckdbSink(path=self.database, **self.filling(TABLE))
 
     @property
     def database(self) -> Path:
@@ -146,8 +138,3 @@ class TestDuckdbUpsertCrashes(CrashContract):
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_below(UpsertRig, tmp_path)
-
-
-def rig_below(rig, directory):
-    (directory / "rig").mkdir()
-    return rig(directory / "rig")

@@ -1,46 +1,44 @@
 """The mysql sink passes the suite on a real server: inline, from spool files, and with every way of writing."""
 
 import math
-import os
-import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import timezone
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pymysql
 import pytest
+from tests.conformance.table_rig import (
+    ForgottenSpool,
+    InsertingIfAbsent,
+    Replacing,
+    Spooled,
+    TableRig,
+    TruncatedSpool,
+    Upserting,
+    named,
+)
 from tests.servers.fixtures import server, unique
 
-from penstock.model import SinkName
 from penstock.sink.mysql.sink import MysqlSink
-from penstock.testing.conformance import CrashContract, Row, SinkContract, SinkRig, StagingLossContract, make_rows
+from penstock.testing.conformance import CrashContract, Row, SinkContract, StagingLossContract, make_rows
 
 TABLE = 'a `table` of 100% -- "order"'
 QUOTED = '`a ``table`` of 100% -- "order"`'
 
 
-class MysqlRig(SinkRig):
-    """The plainest one: append, small pieces inline. MySQL has no NaN and no infinities."""
+class MysqlRig(TableRig):
+    """MySQL has no NaN and no infinities, and changes no table that a subquery reads, unless that has a table of its own."""
 
-    write = "append"
-    key: tuple[str, ...] = ()
-    inline_limit_bytes = 100_000
+    quoted = QUOTED
+    newest = f"(SELECT * FROM (SELECT max(id) FROM {QUOTED}) AS last)"
 
     def __init__(self, directory: Path, url: str) -> None:
         super().__init__(directory)
         self.url = url
 
     def make(self) -> MysqlSink:
-        return MysqlSink(
-            name=SinkName("db"),
-            url=self.url,
-            table=TABLE,
-            spool=str(self.directory / "spool"),
-            write=self.write,
-            key=self.key,
-            inline_limit_bytes=self.inline_limit_bytes,
-        )
+        return MysqlSink(url=self.url, **self.filling(TABLE))
 
     def rows(self, ids: Iterable[int]) -> list[Row]:
         return [{name: None if has_no_number(value) else value for name, value in row.items()} for row in make_rows(ids)]
@@ -54,58 +52,33 @@ class MysqlRig(SinkRig):
             cursor.execute(f"SELECT * FROM {QUOTED}")
             return [as_written(row) for row in cursor.fetchall()]
 
-    def leftovers(self) -> Sequence[str]:
-        return [str(path) for path in self.directory.glob("spool/**/*") if path.is_file() and path.suffix != ".id"]
-
-    def damage(self, kind: str) -> None:
-        last = "id = (SELECT * FROM (SELECT max(id) FROM " + QUOTED + ") AS last)"
-        statement = {
-            "lost": f"DELETE FROM {QUOTED} WHERE {last}",
-            "doubled": f"INSERT INTO {QUOTED} SELECT * FROM {QUOTED} WHERE {last}",
-            "changed": f"UPDATE {QUOTED} SET name = 'other' WHERE {last}",
-            "foreign": f"INSERT INTO {QUOTED} (id, place) VALUES (-1, 'foreign')",
-        }[kind]
+    def execute(self, statement: str) -> int:
         with connected(self.url) as connection, connection.cursor() as cursor:
-            assert cursor.execute(statement) == 1
+            return int(cursor.execute(statement))
 
 
-class SpooledRig(MysqlRig):
-    inline_limit_bytes = 0
-
-    def lose_staging(self) -> None:
-        for path in self.leftovers():
-            Path(path).unlink()
+class SpooledRig(Spooled, MysqlRig):
+    pass
 
 
-class TruncatedSpoolRig(SpooledRig):
-    def lose_staging(self) -> None:
-        for path in self.leftovers():
-            os.truncate(path, 1000)
+class TruncatedSpoolRig(TruncatedSpool, MysqlRig):
+    pass
 
 
-class ForgottenSpoolRig(SpooledRig):
-    def lose_staging(self) -> None:
-        shutil.rmtree(self.directory / "spool")
+class ForgottenSpoolRig(ForgottenSpool, MysqlRig):
+    pass
 
 
-class UpsertRig(SpooledRig):
-    write = "upsert"
-    key = ("id", "place")
+class UpsertRig(Upserting, MysqlRig):
+    pass
 
 
-class InsertIfAbsentRig(UpsertRig):
-    write = "insert_if_absent"
+class InsertIfAbsentRig(InsertingIfAbsent, MysqlRig):
+    pass
 
 
-class ReplaceRig(SpooledRig):
-    write = "replace"
-
-    def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
-        return batches[-1] if batches else []
-
-
-def named(rig):
-    return rig.__name__
+class ReplaceRig(Replacing, MysqlRig):
+    pass
 
 
 def as_written(row):

@@ -17,7 +17,6 @@ from tests.conformance.table_rig import (
 from tests.servers.fixtures import server, unique
 
 from penstock.ledger.postgres import PostgresLedger
-from penstock.model import SinkName
 from penstock.sink.postgres.sink import PostgresSink
 from penstock.testing.conformance import PIPELINE, CrashContract, Row, SinkContract, StagingLossContract, make_rows
 
@@ -35,15 +34,7 @@ class PostgresRig(TableRig):
         self.url = url
 
     def make(self) -> PostgresSink:
-        return PostgresSink(
-            name=SinkName("db"),
-            url=self.url,
-            table=QUOTED,
-            spool=str(self.directory / "spool"),
-            write=self.write,
-            key=self.key,
-            inline_limit_bytes=self.inline_limit_bytes,
-        )
+        return PostgresSink(url=self.url, **self.filling(QUOTED))
 
     def rows(self, ids: Iterable[int]) -> list[Row]:
         return [

@@ -15,10 +15,10 @@ from tests.conformance.table_rig import (
     TruncatedSpool,
     Upserting,
     named,
+    rig_below,
 )
 
 from penstock.ledger.sqlite import SqliteLedger
-from penstock.model import SinkName
 from penstock.sink.sqlite import SqliteSink
 from penstock.sink.sqlite.storage import restored
 from penstock.sparkschema import arrow_schema
@@ -34,15 +34,7 @@ class SqliteRig(TableRig):
     quoted = QUOTED
 
     def make(self) -> SqliteSink:
-        return SqliteSink(
-            name=SinkName("db"),
-            path=self.database,
-            table=TABLE,
-            spool=str(self.directory / "spool"),
-            write=self.write,
-            key=self.key,
-            inline_limit_bytes=self.inline_limit_bytes,
-        )
+        return SqliteSink(path=self.database, **self.filling(TABLE))
 
     @property
     def database(self) -> Path:
@@ -149,8 +141,3 @@ class TestSqliteUpsertCrashes(CrashContract):
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_below(UpsertRig, tmp_path)
-
-
-def rig_below(rig, directory):
-    (directory / "rig").mkdir()
-    return rig(directory / "rig")
