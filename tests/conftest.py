@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import fast_spark
+from tests.seed import SEED
 
 LAYERS = ("unit", "architecture", "simulation", "conformance", "upgrade", "spark", "crash", "mutation")
 START_SPARK = {"spark", "crash"}
@@ -13,6 +14,10 @@ HANGS_AFTER_S = {"unit": 120, "architecture": 120}
 """Where a test takes milliseconds, a hang shall not cost the ten minutes that the other layers are given."""
 
 IN_CI = os.environ.get("CI") == "true"
+
+
+def pytest_report_header() -> str:
+    return f"PENSTOCK_SEED={SEED}"
 
 
 def layer_of(path: Path) -> str:

@@ -4,6 +4,7 @@ Tests start Spark hundreds of times for a few seconds each. The first compiler t
 does an archive of loaded classes, which is dumped once per Java and PySpark and kept in pytest's cache.
 """
 
+import fcntl
 import hashlib
 import os
 import shlex
@@ -64,11 +65,17 @@ def _archive(cache: Path) -> Path | None:
         return None
     of = f"{java.home.resolve()} {java.version} {pyspark.__version__} {pyspark.__file__}"
     archive = cache / f"classes-{hashlib.sha256(of.encode()).hexdigest()[:16]}.jsa"
-    if not archive.exists():
-        unfinished = archive.with_suffix(f".{os.getpid()}")
-        env = {"JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable}
-        env["PYSPARK_SUBMIT_ARGS"] = _args(*JVM, f"-XX:ArchiveClassesAtExit={unfinished}")
-        subprocess.run([sys.executable, "-c", WARM_UP], env={**os.environ, **env}, capture_output=True, check=False)
-        if unfinished.exists():
-            unfinished.replace(archive)
+    with archive.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the processes of a run all want it, and one of them makes it
+        if not archive.exists():
+            _dump(archive, java.home)
     return archive if archive.exists() else None
+
+
+def _dump(archive: Path, java_home: Path) -> None:
+    unfinished = archive.with_suffix(f".{os.getpid()}")
+    env = {"JAVA_HOME": str(java_home), "PYSPARK_PYTHON": sys.executable}
+    env["PYSPARK_SUBMIT_ARGS"] = _args(*JVM, f"-XX:ArchiveClassesAtExit={unfinished}")
+    subprocess.run([sys.executable, "-c", WARM_UP], env={**os.environ, **env}, capture_output=True, check=False)
+    if unfinished.exists():
+        unfinished.replace(archive)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.object_rig import InlineRig, ObjectRig
+from tests.seed import SEED
 from tests.servers.fixtures import accounts_on, server
 from tests.servers.proxy import KINDS, NOT_FOUND, Proxy, before
 
@@ -45,7 +46,6 @@ CASES = [f"{kind}: {step}: {fault}" for kind, steps in STEPS.items() for step in
 
 EVERYTHING = os.environ.get("PENSTOCK_SOAK_FAULTS") == "all"
 SLICE = 8
-SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 
 
 @contextmanager

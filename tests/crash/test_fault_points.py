@@ -31,11 +31,11 @@ from tests.crash.commandline import penstock
 from tests.crash.killing import await_session_end
 from tests.crash.probe import Probe
 from tests.crash.world import Row, World, assert_same, make_world
+from tests.seed import SEED
 from tests.servers.fixtures import accounts_on, server, unique
 
 EVERYTHING = os.environ.get("PENSTOCK_SOAK_FAULTS") == "all"
 SLICE = 6
-SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(300)]

@@ -12,10 +12,10 @@ import pytest
 from tests.crash.killing import kill_often
 from tests.crash.probe import Probe
 from tests.crash.world import make_world
+from tests.seed import SEED
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "6"))
 KILLS_PER_WORLD = 10
-SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 
 DRIVER, DISTRIBUTED = (20, 200, 2), (6, 110_000, 1)
 """Files, rows a file and files a batch: batches that the driver stages, and batches that tasks stage."""

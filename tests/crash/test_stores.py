@@ -23,11 +23,11 @@ from tests.crash.killing import kill_often
 from tests.crash.probe import Probe
 from tests.crash.stopping import started
 from tests.crash.world import Row, World, account_rows, assert_same, make_world, parquet_rows
+from tests.seed import SEED
 from tests.servers.fixtures import accounts_on
 from tests.servers.server import Outside
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
-SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 
 SMALL, LARGE = (20, 200, 2), (6, 60_000, 1)
 """Files, rows a file and files a batch: files that travel inside the decision, and files that tasks upload."""

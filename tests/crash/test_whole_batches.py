@@ -17,10 +17,10 @@ from penstock import Pipeline
 from tests.crash.killing import kill_often
 from tests.crash.polling import Poller
 from tests.crash.world import Row, World, assert_same, make_world, rows_of
+from tests.seed import SEED
 from tests.servers.fixtures import accounts_on
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
-SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
 

@@ -1,6 +1,5 @@
 """What a batch costs in requests is what a proxy before the real servers sees of it, request by request."""
 
-import os
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from penstock.observe.history import HistoryRow, PieceCounts
 from penstock.observe.progress import BatchProgress
 from penstock.run.pipeline import Pipeline
 from tests.crash.world import World, make_world
+from tests.seed import SEED
 from tests.servers import s3 as s3_server
 from tests.servers.fixtures import accounts_on, server, unique
 from tests.servers.proxy import Proxy, before
@@ -24,7 +24,6 @@ from tests.servers.proxy import Proxy, before
 pytestmark = pytest.mark.spark
 
 ENDPOINTS = {"az": "endpoint", "gs": "endpoint", "hdfs": "webhdfs", "s3": "endpoint"}
-SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 LARGE, SMALL = 8_000, 100
 SIZES = (LARGE, LARGE, SMALL, SMALL, SMALL)
 """Rows of each batch: the first is staged by tasks, since nothing is known of the size, the others by the driver."""

@@ -14,8 +14,8 @@ import pyarrow.dataset
 import pytest
 
 from tests.architecture.reading import ROOT
+from tests.seed import SEED
 
-SEED = random.SystemRandom().randrange(10**6)
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 AROUND_PYTHON = """
 from pyspark.sql import SparkSession

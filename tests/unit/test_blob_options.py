@@ -1,12 +1,17 @@
 """Options and URLs of stores that cannot work, as they are told before anything is asked; and what no message may show."""
 
+import re
+import socket
 from collections.abc import Mapping
 
+import google.api_core.exceptions as google
 import pytest
+import requests
 
+from penstock.blob.gcs import GcsStore
 from penstock.blob.open import open_store
 from penstock.blob.trouble import Trouble, told
-from penstock.errors import PenstockError, Usage
+from penstock.errors import PenstockError, Retryable, Usage
 
 PLACES = {
     "s3": "s3://bucket/table",
@@ -73,3 +78,24 @@ def test_a_token_never_gets_into_a_message() -> None:
         open_store(PLACES["hdfs"], options=options).get("x")
     assert "127.0.0.1" in caught.value.message
     assert "GEHEIM" not in str(caught.value)
+
+
+def closed_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_an_hdfs_that_is_not_there_is_told_in_plain_words_and_nothing_was_changed() -> None:
+    store = open_store(PLACES["hdfs"], options={"webhdfs": closed_port(), "attempts": "1"})
+    with pytest.raises(Retryable) as caught:
+        store.put_if_absent("name", b"content", tag="t")
+    assert re.search(r"name: 127\.0\.0\.1:\d+: [^()]*Connection refused\.$", caught.value.message), caught.value.message
+
+
+def test_what_google_asked_in_vain_is_told_in_plain_words() -> None:
+    """Its client asks again for two minutes, and tells of that and of the last answer."""
+    with pytest.raises(requests.ConnectionError) as caught:
+        requests.get(f"{closed_port()}/storage", timeout=5)
+    gave_up = google.RetryError("Timeout of 120.0s exceeded", cause=caught.value)
+    reason = GcsStore._trouble_of(gave_up).reason
+    assert re.search(r"^127\.0\.0\.1:\d+: [^()]*Connection refused$", reason), reason

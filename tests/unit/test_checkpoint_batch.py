@@ -1,12 +1,12 @@
 """The reader against what Spark itself said about every batch of the golden checkpoints."""
 
 import json
-import os
 import random
 import shutil
 from pathlib import Path
 
 import pytest
+from tests.seed import SEED
 
 from penstock.checkpoint.entries import parse_offsets
 from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, lines_backwards
@@ -310,9 +310,8 @@ def test_a_large_compacted_log_is_read_from_its_end_only() -> None:
 
 
 def test_lines_backwards_at_every_size_of_part() -> None:
-    seed = int(os.environ.get("PENSTOCK_SEED", random.SystemRandom().randrange(2**32)))
-    print(f"PENSTOCK_SEED={seed}")
-    chance = random.Random(seed)
+    print(f"PENSTOCK_SEED={SEED}")
+    chance = random.Random(SEED)
     for _ in range(200):
         lines = [b"x" * chance.randrange(6) for _ in range(chance.randrange(1, 8))]
         text = b"\n".join(lines)

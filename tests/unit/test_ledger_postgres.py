@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
+from tests.seed import SEED
 from tests.servers import cutting, postgres
 from tests.servers.fixtures import server, unique
 
@@ -32,7 +33,6 @@ from penstock.model import PipelineName, Position
 from penstock.testing.entries import PIPELINE, chain, decided_entry, opened_entry
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
-SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 ENTRIES = "SELECT position, pipeline FROM penstock_ledger ORDER BY position"
 
 

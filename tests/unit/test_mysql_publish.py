@@ -1,7 +1,6 @@
 """What goes wrong at publish, on a real server: told in one sentence, nothing half-shown, and the next try goes on."""
 
 import os
-import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +15,6 @@ from penstock.sink.mysql import move
 target = pytest.fixture(targets)
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "6"))
-SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 
 
 def position(target):

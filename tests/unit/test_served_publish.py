@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from tests.seed import SEED
 from tests.servers import cutting
 from tests.unit.served_target import every_target
 from tests.unit.table_target import content
@@ -20,7 +21,6 @@ from penstock.model import Generation
 target = pytest.fixture(every_target, params=["mysql", "postgres"])
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "6"))
-SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 
 
 def test_a_table_that_was_dropped_is_told(target):

@@ -19,7 +19,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import storage
 
 from penstock.blob.expiry import Expiry, expiries_of_gcs
-from penstock.blob.http import CountedRequests
+from penstock.blob.http import CountedRequests, never_sent, words_of
 from penstock.blob.options import require_known
 from penstock.blob.placed import STAGING, TAG, PlacedStore, unix_ms
 from penstock.blob.store import Found, Pending, RequestsEach
@@ -206,14 +206,14 @@ class GcsStore(PlacedStore):
 
     @staticmethod
     def _trouble_of(cause: Exception) -> Trouble:
-        reason = (str(cause).splitlines() or [type(cause).__name__])[0]
+        reason = words_of(cause.cause if isinstance(cause, google.RetryError) else cause)
         if isinstance(cause, google.Forbidden | google.Unauthorized):
             return Trouble.credentials(reason)
         if isinstance(cause, GoogleAuthError) and not isinstance(cause, TransportError):
             return Trouble.credentials(reason)
         if isinstance(cause, google.NotFound):
             return Trouble.missing(reason)
-        busy = isinstance(cause, google.TooManyRequests | google.ServiceUnavailable | TransportError)
+        busy = isinstance(cause, google.TooManyRequests | google.ServiceUnavailable | TransportError) or never_sent(cause)
         return Trouble.unchanged(reason) if busy else Trouble.unknown(reason)
 
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import requests
 
 from penstock.blob.expiry import Expiry
+from penstock.blob.http import never_sent, words_of
 from penstock.blob.options import require_known
 from penstock.blob.placed import STAGING, TAG, PlacedStore
 from penstock.blob.store import Found, Pending, RequestsEach
@@ -220,8 +221,7 @@ class HdfsStore(PlacedStore):
             if cause.exception in _FORBIDDEN or cause.status in {401, 403}:
                 return Trouble.credentials(cause.reason)
             return Trouble.unchanged(cause.reason) if cause.exception in _UNCHANGED else Trouble.unknown(cause.reason)
-        sent = not isinstance(cause, requests.ConnectTimeout)
-        return Trouble.unknown(str(cause)) if sent else Trouble.unchanged(str(cause))
+        return Trouble.unchanged(words_of(cause)) if never_sent(cause) else Trouble.unknown(words_of(cause))
 
 
 def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:

@@ -1,9 +1,11 @@
-"""Plain HTTP connections whose requests are counted, for the clients that are built upon `requests`."""
+"""Plain HTTP connections for the clients that are built upon `requests`: counted, and their failures in a person's words."""
 
+import re
 from typing import Any
 
-from requests import PreparedRequest, Response
+from requests import PreparedRequest, RequestException, Response
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from penstock.blob.counting import sent
 
@@ -15,3 +17,23 @@ class CountedRequests(HTTPAdapter):
         """As `HTTPAdapter.send`."""
         sent()
         return super().send(request, *args, **settings)
+
+
+_SPEAKER = re.compile(r"^HTTPS?Connection(?:Pool)?\(host='(?P<host>[^']*)', port=(?P<port>\d+)\): ")
+
+
+def never_sent(failure: BaseException) -> bool:
+    """Whether there was no connection at all, so that nothing can have been changed."""
+    return isinstance(_reason(failure), NewConnectionError | ConnectTimeoutError)
+
+
+def words_of(failure: BaseException) -> str:
+    """The first line of what went wrong, with the server's name in front; `requests` wraps it in what its pool did about it."""
+    found = _reason(failure) if isinstance(failure, RequestException) else failure
+    first = (str(found).splitlines() or [type(found).__name__])[0]
+    return _SPEAKER.sub(lambda speaker: f"{speaker['host']}:{speaker['port']}: ", first)
+
+
+def _reason(failure: BaseException) -> BaseException:
+    wrapped = failure.args[0] if failure.args else None
+    return getattr(wrapped, "reason", None) or failure

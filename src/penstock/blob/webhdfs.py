@@ -5,10 +5,9 @@ from typing import Any
 from urllib.parse import quote
 
 import requests
-from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 from urllib3.util.retry import Retry
 
-from penstock.blob.http import CountedRequests
+from penstock.blob.http import CountedRequests, never_sent
 
 _REDIRECT = 307
 _STANDBY = frozenset({"StandbyException", "RetriableException"})
@@ -52,7 +51,7 @@ class WebHdfs:
                 if refused.exception not in _STANDBY or number == len(self._endpoints):
                     raise
             except requests.ConnectionError as broken:
-                if number == len(self._endpoints) or (method != "GET" and _may_have_been_sent(broken)):
+                if number == len(self._endpoints) or (method != "GET" and not never_sent(broken)):
                     raise
         raise AssertionError("there is at least one endpoint")
 
@@ -68,11 +67,6 @@ class WebHdfs:
 
     def _send(self, method: str, url: str, **what: Any) -> "requests.Response":
         return self._session.request(method, url, timeout=self._timeout_s, allow_redirects=False, **what)
-
-
-def _may_have_been_sent(broken: "requests.ConnectionError") -> bool:
-    reason = getattr(broken.args[0] if broken.args else None, "reason", None)
-    return not isinstance(reason, NewConnectionError | ConnectTimeoutError)
 
 
 def connect(endpoints: tuple[str, ...], options: Mapping[str, str]) -> WebHdfs:

@@ -97,7 +97,7 @@ class TableSink(SpooledSink):
     def _note(self, publication: Publication) -> None:
         """It is committed, seen by this object."""
         if moves(publication, self._target):
-            self._committed = publication.position
+            self._committed = max(self._committed, publication.position)
 
     @abstractmethod
     def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
