@@ -207,8 +207,8 @@ def _small(spark: SparkSession, scratch: Path, kinds: Sequence[str]) -> Table:
         f"{BATCH_ROWS:,} rows a batch to three accounts in a store, milliseconds per batch (median of whole triggers)",
         ["store", "in the decision", "requests a batch", "uploaded", "requests a batch", "three Arrow files, at-least-once"],
         [_small_row(spark, kind, scratch) for kind in kinds],
-        "The ledger is a local file. On Azure and S3 small files travel in the decision and are put once, which is switched off for "
-        "`uploaded`, the only way elsewhere. Requests are those that the ledger has, tasks included. The peer "
+        "The ledger is a local file. On Azure and S3 small files travel in the decision and are put once, which is switched off "
+        "for `uploaded`, the only way elsewhere. Requests are those that the ledger has, tasks included. The peer "
         "writes with Arrow's file systems, which has none for the others.",
     )
 
