@@ -161,7 +161,8 @@ def test_the_page_for_the_night_shows_what_is_said(capsys: pytest.CaptureFixture
 
 
 def shape(text: str) -> list[str]:
-    """Numbers, sizes, places and processes differ from one machine to another."""
-    plain = re.sub(r"opened by .*", "opened by …", re.sub(r"/\S+/ledger.db", "ledger.db", text))
+    """Word for word: numbers, sizes, places and processes differ from one machine to another, and with them where a line ends."""
+    plain = re.sub(r"/[^,]+?ledger\.db", "ledger.db", text, count=1)
+    plain = re.sub(r"opened\s+by\s+.*?(?=─|\n\s*\n)", "opened by … ", plain, flags=re.DOTALL)
     plain = re.sub(r"[\d,.]+ (k?B)\b|\d+", "#", plain)
-    return [" ".join(re.sub("─+", "─", line).split()) for line in plain.splitlines() if line.strip()]
+    return re.sub("─+", "─", plain).split()
