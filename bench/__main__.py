@@ -1,4 +1,4 @@
-"""`python -m bench [passes|tax|ledger|restart|stores …]`: measures and writes docs/benchmarks.md."""
+"""`python -m bench [passes|tax|ledger|restart|stores|databases …]`: measures and writes docs/benchmarks.md."""
 
 import argparse
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 
-from bench import ledger, passes, restart, stores, tax
+from bench import databases, ledger, passes, restart, stores, tax
 from bench.session import session
 from bench.table import Table
 
@@ -32,7 +32,10 @@ def main() -> None:
     parser.add_argument("--print-only", action="store_true", help="do not write docs/benchmarks.md")
     arguments = parser.parse_args()
     tables = []
-    for name in arguments.what or list(_WHAT):
+    what = arguments.what or list(_WHAT)
+    if "databases" in what:
+        session(databases.PACKAGES)
+    for name in what:
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
             for table in _WHAT[name](Path(scratch)):
                 print(table.markdown(), flush=True)
@@ -55,6 +58,7 @@ _WHAT: dict[str, Callable[[Path], list[Table]]] = {
     "tax": lambda scratch: tax.measure(session(), scratch),
     "passes": lambda scratch: passes.measure(session(), scratch),
     "stores": lambda scratch: stores.measure(session(), scratch),
+    "databases": lambda scratch: databases.measure(session(), scratch),
 }
 
 if __name__ == "__main__":

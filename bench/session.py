@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,8 +12,8 @@ from penstock.run.java import use_java
 COLUMNS = "id BIGINT, account STRING, name STRING, amount DOUBLE, price DECIMAL(12,2), at TIMESTAMP, k INT"
 
 
-def session() -> SparkSession:
-    """Two cores, quiet, the defaults otherwise."""
+def session(packages: Sequence[str] = ()) -> SparkSession:
+    """Two cores, quiet, the defaults otherwise. `packages` of Maven's are fetched for the first session of a process only."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     use_java()
     spark = (
@@ -26,6 +27,7 @@ def session() -> SparkSession:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.streaming.numRecentProgressUpdates", "5000")
         .config("spark.sql.parquet.compression.codec", "zstd")
+        .config("spark.jars.packages", ",".join(packages))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
@@ -34,7 +36,12 @@ def session() -> SparkSession:
 
 def write_input(spark: SparkSession, root: Path, *, rows: int, accounts: int, files: int) -> None:
     """`rows` rows of seven mixed columns in `files` Parquet files, spread over `accounts` accounts."""
-    frame = spark.range(0, rows, 1, files).selectExpr(
+    numbers(spark.range(0, rows, 1, files), accounts=accounts).write.mode("overwrite").parquet(str(root))
+
+
+def numbers(ids: DataFrame, *, accounts: int = 3) -> DataFrame:
+    """A row of seven mixed columns for each `id`."""
+    return ids.selectExpr(
         "id",
         f"concat('account', CAST(xxhash64(id) & 65535 AS INT) % {accounts}) AS account",
         "concat('name-', id % 1000) AS name",
@@ -43,12 +50,11 @@ def write_input(spark: SparkSession, root: Path, *, rows: int, accounts: int, fi
         "timestamp_micros(1700000000000000 + id * 1000) AS at",
         "CAST(id % 97 AS INT) AS k",
     )
-    frame.write.mode("overwrite").parquet(str(root))
 
 
-def stream(spark: SparkSession, root: Path) -> DataFrame:
-    """The input as one batch."""
-    return spark.readStream.schema(COLUMNS).parquet(str(root))
+def stream(spark: SparkSession, root: Path, *, files_per_batch: int = 1_000) -> DataFrame:
+    """The input, by default as one batch."""
+    return spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", files_per_batch).parquet(str(root))
 
 
 def counted(spark: SparkSession, rows_per_batch: int, *, partitions: int = 2) -> DataFrame:
