@@ -1,7 +1,8 @@
 """Tables in databases: the postgres and mysql sinks against Spark's own JDBC writer, which is at-least-once.
 
-The JDBC drivers come from Maven, for this bench only; for MariaDB it is its own, since MySQL's stores no parts of a second there. Peers write each micro-batch by `foreachBatch`, as Spark's documentation
-shows it. The servers are those of the tests: on this machine, with fsync, sharing its cores.
+The JDBC drivers come from Maven, for this bench only; for MariaDB it is its own, since MySQL's stores no parts of a second there.
+Peers write each micro-batch by `foreachBatch`, as Spark's documentation shows it. The servers are those of the tests: on this
+machine, with fsync, sharing its cores.
 """
 
 import os
