@@ -51,7 +51,7 @@ def kill_at_random(process: "subprocess.Popen[str]", generator: random.Random) -
         assert process.stdout is not None
         process.stdout.readline()
     victims = _await_workers(process) if aim == "worker" else []
-    _let_pass(process, generator.uniform(0, {"start": 9.0, "batches": 2.0, "worker": 0.5}[aim]))
+    let_pass(process, generator.uniform(0, {"start": 9.0, "batches": 2.0, "worker": 0.5}[aim]))
     if process.poll() is not None:
         return None
     alive = [pid for pid in victims if pid in workers_of(process.pid)]
@@ -72,7 +72,8 @@ def _await_workers(process: "subprocess.Popen[str]") -> Sequence[int]:
     return []
 
 
-def _let_pass(process: "subprocess.Popen[str]", seconds: float) -> None:
+def let_pass(process: "subprocess.Popen[str]", seconds: float) -> None:
+    """Wait, unless the process ends before."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.005)

@@ -14,12 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
 
-import duckdb
 import psycopg
-import pymysql
 import pytest
 from pyspark.sql import SparkSession
 
@@ -30,9 +26,10 @@ from penstock.testing.entries import opened_entry
 from tests.crash.commandline import penstock
 from tests.crash.killing import await_session_end
 from tests.crash.probe import Probe
-from tests.crash.world import Row, World, assert_same, make_world
+from tests.crash.shop import new_shop, rows_of_shop, written
+from tests.crash.world import World, assert_same, make_world
 from tests.seed import SEED
-from tests.servers.fixtures import accounts_on, server, unique
+from tests.servers.fixtures import accounts_on
 
 EVERYTHING = os.environ.get("PENSTOCK_SOAK_FAULTS") == "all"
 SLICE = 6
@@ -239,7 +236,7 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
 ) -> None:
     print(f"PENSTOCK_SEED={SEED} {case}")
     variant, once = VARIANTS[case.variant], tmp_path / "once"
-    shop = shop_of(variant, tmp_path)
+    shop = new_shop(variant.database, tmp_path) if variant.database else None
     world = world_of(tmp_path / "world", variant, shop)
     once.mkdir()
     monkeypatch.setenv("PENSTOCK_FAULTS_ONCE", str(once))
@@ -261,35 +258,6 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
     assert verified.code == 0, str(verified)
 
 
-def shop_of(variant: Variant, directory: Path) -> str | None:
-    """The URL of an empty database."""
-    if variant.database == "duckdb":
-        return f"duckdb:///{directory}/shop.duckdb"
-    return str(server(variant.database).database(unique("faults"))) if variant.database else None
-
-
-def rows_of_shop(url: str) -> "Counter[Row]":
-    with connected(url) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT id, origin, month, payload, amount FROM flights")
-        return Counter(cursor.fetchall())
-
-
-def connected(url: str) -> Any:
-    """Another client than the product's settings make."""
-    if url.startswith("duckdb"):
-        return duckdb.connect(url.removeprefix("duckdb:///"))
-    if url.startswith("postgresql"):
-        return psycopg.connect(url)
-    parts = urlsplit(url)
-    return pymysql.connect(
-        host=parts.hostname,
-        port=parts.port or 3306,
-        user=parts.username,
-        password=unquote(parts.password or ""),
-        database=parts.path[1:],
-    )
-
-
 def world_of(root: Path, variant: Variant, shop: str | None) -> World:
     stores = accounts_on(**variant.stores)
     spool = accounts_on(spool=variant.spool)["spool"] if variant.spool else None
@@ -298,7 +266,7 @@ def world_of(root: Path, variant: Variant, shop: str | None) -> World:
     )
     world.rewrite(*variant.changes)
     if shop is not None:
-        world.rewrite(("sinks:\n", f"sinks:\n  shop: {{type: {variant.database}, url: {json.dumps(shop)}, table: flights}}\n"))
+        world.rewrite(("sinks:\n", f"sinks:\n  shop: {written(shop)}\n"))
         world.rewrite(*(ledger(json.dumps(shop)) if variant.ledger_too else ()))
     if variant.old_ledger:
         write_old_ledger(root / "state", variant.old_ledger, shop)

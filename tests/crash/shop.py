@@ -1,0 +1,50 @@
+"""A table of every row in some database, beside the accounts: made for a test, and read by another client than the product's."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import duckdb
+import psycopg
+import pymysql
+
+from tests.crash.world import Row
+from tests.servers.fixtures import server, unique
+
+
+def new_shop(kind: str, directory: Path) -> str:
+    """The URL of an empty database."""
+    if kind == "duckdb":
+        return f"duckdb:///{directory}/shop.duckdb"
+    return str(server(kind).database(unique("shop")))
+
+
+def written(url: str) -> str:
+    """A sink into it, as the pipeline file has it."""
+    kind = {"postgresql": "postgres"}.get(urlsplit(url).scheme, urlsplit(url).scheme)
+    return f"{{type: {kind}, url: {json.dumps(url)}, table: flights}}"
+
+
+def rows_of_shop(url: str) -> "Counter[Row]":
+    """What is in the table."""
+    with connected(url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT id, origin, month, payload, amount FROM flights")
+        return Counter(cursor.fetchall())
+
+
+def connected(url: str) -> Any:
+    """Another client than the product's settings make."""
+    if url.startswith("duckdb"):
+        return duckdb.connect(url.removeprefix("duckdb:///"))
+    if url.startswith("postgresql"):
+        return psycopg.connect(url)
+    parts = urlsplit(url)
+    return pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=parts.username,
+        password=unquote(parts.password or ""),
+        database=parts.path[1:],
+    )

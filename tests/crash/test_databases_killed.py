@@ -1,0 +1,88 @@
+"""One pipeline into accounts and every database, and SIGKILL at random moments: of the driver, of its workers, of each server.
+
+CI runs a slice; `make soak` kills each of them PENSTOCK_SOAK_KILLS times. The seed is printed; PENSTOCK_SEED replays it.
+"""
+
+import os
+import random
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.killing import await_session_end, kill_at_random, let_pass
+from tests.crash.probe import Probe
+from tests.crash.shop import new_shop, rows_of_shop, written
+from tests.crash.world import Row, World, assert_same, make_world
+from tests.seed import SEED
+from tests.servers.fixtures import server
+
+KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "2"))
+FILES, ROWS_PER_FILE = 12, 200
+SERVERS = ("postgres", "mysql")
+DATABASES = (*SERVERS, "duckdb")
+TOLD = {0, 1, 75}
+"""Done, failed, or told to try again: nothing is refused, and nothing is said to be lost or doubled."""
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+
+
+@pytest.mark.parametrize("victim", ["driver", *SERVERS])
+def test_kills_lose_nothing_and_double_nothing_in_any_database(tmp_path: Path, victim: str) -> None:
+    generator = random.Random(f"{SEED} {victim}")
+    world = make_world(tmp_path, files=FILES, rows_per_file=ROWS_PER_FILE, seed=SEED, per_trigger=1)
+    shops = {kind: new_shop(kind, tmp_path) for kind in DATABASES}
+    world.rewrite(("sinks:\n", "sinks:\n" + "".join(f"  {kind}: {written(url)}\n" for kind, url in shops.items())))
+    with Probe(world) as probe:
+        ends = _kill_often(world, victim, generator)
+    print(f"PENSTOCK_SEED={SEED}: {victim} was killed {KILLS} times, the runs ended with {ends}")
+    assert probe.violations == []
+    _assert_exact(world, shops)
+
+
+def _kill_often(world: World, victim: str, generator: random.Random) -> "Counter[int]":
+    """How the runs ended under which something was killed; then one more to the end."""
+    ends = Counter[int]()
+    while ends.total() < KILLS:
+        process = world.start("run", str(world.file), "--available-now", "--json")
+        if victim == "driver":
+            hit, allowed = kill_at_random(process, generator) is not None, {*TOLD, -signal.SIGKILL}
+        else:
+            hit, allowed = _kill_server(process, server(victim), generator), TOLD
+        out, err = process.communicate(timeout=300)
+        assert process.returncode in (allowed if hit else {0}), out + err
+        if hit:
+            ends[process.returncode] += 1
+            await_session_end(process.pid)
+        else:
+            world.feed(generator, files=FILES, rows_per_file=ROWS_PER_FILE)
+    for command in (("run", "--available-now"), ("sweep", "--yes")):
+        done = world.run(command[0], str(world.file), *command[1:], "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+    return ends
+
+
+def _kill_server(process: "subprocess.Popen[str]", running: Any, generator: random.Random) -> bool:
+    """SIGKILL the server soon after the first batch was told; it is back at once, or when the run has ended. False: too late."""
+    assert process.stdout is not None
+    process.stdout.readline()
+    let_pass(process, generator.uniform(0, 2))
+    if process.poll() is not None:
+        return False
+    running.kill()
+    if generator.random() < 0.5:
+        process.wait(timeout=300)
+    running.start()
+    return True
+
+
+def _assert_exact(world: World, shops: Mapping[str, str]) -> None:
+    world.assert_exact()
+    everything = sum(world.expected.values(), Counter[Row]())
+    for kind, url in shops.items():
+        assert_same(kind, found=rows_of_shop(url), expected=everything)
+    world.assert_verified()
