@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from tests.servers.fixtures import accounts_on, server, unique
 
-import penstock.ledger.postgres  # noqa: F401 - declares its fault points
+import penstock.ledger.mysql  # its fault points, as those of the next one
+import penstock.ledger.postgres  # noqa: F401
 from penstock.commit.append import append_once
 from penstock.errors import LedgerMismatch, PositionTaken
 from penstock.faults import FaultKind, points
@@ -28,20 +29,20 @@ CHILD = Path(__file__).with_name("ledger_child.py")
 Open = Callable[..., Ledger]
 
 
-OWN_PLACES, STORES, SHARED_PLACES = ("sqlite", "directory", "memory"), ("az", "gs", "hdfs", "s3"), ("postgres",)
+OWN_PLACES, STORES, SHARED_PLACES = ("sqlite", "directory", "memory"), ("az", "gs", "hdfs", "s3"), ("mysql", "postgres")
 """A shared place holds the ledgers of many pipelines."""
 
 
 def place_of(home: str, directory: Path) -> str:
-    if home == "postgres":
-        return database_for(directory)
+    if home in SHARED_PLACES:
+        return database_for(home, directory)
     return f"sqlite:///{directory}/ledger.db" if home == "sqlite" else f"{directory}/ledger"
 
 
 @cache
-def database_for(directory: Path) -> str:
+def database_for(kind: str, directory: Path) -> str:
     """The URL of an empty database, always the same one for a directory."""
-    return str(server("postgres").database(unique("ledger")))
+    return str(server(kind).database(unique("ledger")))
 
 
 @pytest.fixture(params=[*OWN_PLACES, *STORES, *SHARED_PLACES])
@@ -255,7 +256,7 @@ def acknowledged(output: str) -> list[tuple[int, str]]:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("home", ["sqlite", "directory", "postgres"])
+@pytest.mark.parametrize("home", ["sqlite", "directory", *SHARED_PLACES])
 def test_racing_processes_take_every_position_once(home: str, tmp_path: Path) -> None:
     place = place_of(home, tmp_path)
     children = [start(place, 25) for _ in range(4)]
@@ -278,6 +279,10 @@ POINTS = (
     "ledger.directory_write",
     "ledger.forget",
     "ledger.hint",
+    "ledger.mysql_commit",
+    "ledger.mysql_create",
+    "ledger.mysql_insert",
+    "ledger.mysql_prune",
     "ledger.postgres_commit",
     "ledger.postgres_create",
     "ledger.postgres_insert",
@@ -288,7 +293,10 @@ POINTS = (
     "ledger.sqlite_prune",
     "ledger.write_floor",
 )
-RARE = {"ledger.hint", "ledger.postgres_create", "ledger.postgres_prune", "ledger.sqlite_prune", "ledger.write_floor"}
+RARE = {
+    *("ledger.hint", "ledger.sqlite_prune", "ledger.write_floor"),
+    *(f"ledger.{kind}_{step}" for kind in SHARED_PLACES for step in ("create", "prune")),
+}
 """Points that the child reaches less than nine times."""
 
 
@@ -304,7 +312,7 @@ def _armed(kind: FaultKind) -> str:
 
 def _home_of(point: str) -> str:
     kind = point.removeprefix("ledger.").partition("_")[0]
-    return kind if kind in {"postgres", "sqlite"} else "directory"
+    return kind if kind in {*SHARED_PLACES, "sqlite"} else "directory"
 
 
 @pytest.mark.crash

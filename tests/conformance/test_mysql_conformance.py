@@ -1,4 +1,4 @@
-"""The mysql sink passes the suite on a real server: inline, from spool files, and with every way of writing."""
+"""The mysql sink passes the suite on a real server: inline, from spool files, in the ledger's transaction, in every way."""
 
 import math
 from collections.abc import Iterable
@@ -20,8 +20,9 @@ from tests.conformance.table_rig import (
 )
 from tests.servers.fixtures import server, unique
 
+from penstock.ledger.mysql import MysqlLedger
 from penstock.sink.mysql.sink import MysqlSink
-from penstock.testing.conformance import CrashContract, Row, SinkContract, StagingLossContract, make_rows
+from penstock.testing.conformance import PIPELINE, CrashContract, Row, SinkContract, StagingLossContract, make_rows
 
 TABLE = 'a `table` of 100% -- "order"'
 QUOTED = '`a ``table`` of 100% -- "order"`'
@@ -81,6 +82,13 @@ class ReplaceRig(Replacing, MysqlRig):
     pass
 
 
+class RidingRig(SpooledRig):
+    """The ledger is in the sink's own database, so that every decision takes the rows along."""
+
+    def ledger(self) -> MysqlLedger:
+        return MysqlLedger(self.url, pipeline=PIPELINE)
+
+
 def as_written(row):
     """MySQL has no type of its own for booleans, and none for moments that reaches beyond 2038: they are told in UTC."""
     flag, seen = row["flag"], row["seen"]
@@ -113,7 +121,7 @@ def rig_on_server(rig, directory):
 
 
 class TestMysql(SinkContract):
-    @pytest.fixture(params=[MysqlRig, SpooledRig, ReplaceRig], ids=named)
+    @pytest.fixture(params=[MysqlRig, SpooledRig, ReplaceRig, RidingRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
@@ -140,3 +148,11 @@ class TestMysqlCrashes(CrashContract):
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_on_server(UpsertRig, tmp_path)
+
+
+class TestMysqlRidingCrashes(CrashContract):
+    fault_parts = ("mysql",)
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return rig_on_server(RidingRig, tmp_path)

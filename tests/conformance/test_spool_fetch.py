@@ -19,6 +19,7 @@ from penstock.commit.outcome import StagedBatch
 from penstock.errors import PublishFailed, Retryable
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
+from penstock.ledger.mysql import MysqlLedger
 from penstock.ledger.postgres import PostgresLedger
 from penstock.ledger.sqlite import SqliteLedger
 from penstock.model import Batch, BatchId, Generation, Opened
@@ -57,6 +58,9 @@ class Mysql(mysql_target.TableRig):
     def on(self, root: SpoolRoot) -> TableSink:
         return MysqlSink(name=SINK, url=self.url, table="t", spool=root, inline_limit_bytes=0)
 
+    def ledger(self) -> Ledger:
+        return MysqlLedger(self.url, pipeline=PIPELINE)
+
     def open_transactions(self) -> int:
         return int(self.sql(OPEN_IN_MYSQL)[0][0])
 
@@ -93,7 +97,7 @@ class Delivering:
         rig.make = lambda: self.sink  # type: ignore[assignment, method-assign]
         self.bench = TableBench(rig)
         self.bench.sink()
-        self.ledger = rig.ledger() if rides else LogLedger(MemoryStore(), pipeline=PIPELINE)  # type: ignore[union-attr]
+        self.ledger = rig.ledger() if rides else LogLedger(MemoryStore(), pipeline=PIPELINE)
         self.coordinator = self.opened()
 
     def opened(self) -> Coordinator:
@@ -130,7 +134,7 @@ def proxied() -> Iterator[tuple[Kept, Proxy]]:
         yield kept, proxy
 
 
-@pytest.fixture(params=["mysql", "postgres", "sqlite", "riding postgres", "riding sqlite"])
+@pytest.fixture(params=["mysql", "postgres", "sqlite", "riding mysql", "riding postgres", "riding sqlite"])
 def delivering(request: pytest.FixtureRequest, tmp_path: Path, proxied: tuple[Kept, Proxy]) -> Iterator[Delivering]:
     kind = request.param.rpartition(" ")[2]
     made = Delivering(RIGS[kind](tmp_path), proxied[0], rides=request.param != kind)

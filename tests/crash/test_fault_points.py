@@ -8,23 +8,19 @@ import json
 import os
 import random
 import signal
-import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 
-import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
 from penstock.cli.crashtest import fault_list
-from penstock.codec import encode_document, encode_entry
-from penstock.model import Entry, Generation, PipelineName, Position
-from penstock.testing.entries import opened_entry
 from tests.crash.commandline import penstock
 from tests.crash.killing import await_session_end
+from tests.crash.oldledgers import write_old_ledger
 from tests.crash.probe import Probe
 from tests.crash.shop import new_shop, rows_of_shop, written
 from tests.crash.world import World, assert_same, make_world
@@ -50,9 +46,6 @@ SQLITE_LEDGER_POINTS = ("ledger.sqlite_insert", "ledger.sqlite_commit")
 SPOOL_POINTS = ("spool.claim", "spool.sign", "spool.read", "spool.discard")
 PROOF_PUTS, PROOF_WINNERS = 100, 20
 """How often the self-test of a ledger in a directory writes an object, and how often it creates one."""
-
-OLD_ENTRIES = 20_998
-"""The next run opens at position 20,999 and decides at 21,000, where entries below 1,000 are pruned."""
 
 
 @dataclass(frozen=True)
@@ -189,6 +182,19 @@ VARIANTS: Mapping[str, Variant] = {
     "old ledger in postgres": Variant(
         points=("ledger.postgres_prune",), old_ledger="postgres", database="postgres", ledger_too=True
     ),
+    "riding in mysql": Variant(
+        points=(
+            *("ledger.mysql_create", "ledger.mysql_insert", "ledger.mysql_commit", "mysql.fence", "mysql.load"),
+            *("mysql.move", "mysql.mark", "spool.read", "spool.discard"),
+        ),
+        at={
+            **dict.fromkeys(("ledger.mysql_insert", "ledger.mysql_commit"), (1, 2, 3)),
+            **dict.fromkeys(("mysql.fence", "mysql.load", "mysql.move", "mysql.mark"), (1, 2)),
+        },
+        database="mysql",
+        ledger_too=True,
+    ),
+    "old ledger in mysql": Variant(points=("ledger.mysql_prune",), old_ledger="mysql", database="mysql", ledger_too=True),
     "at least once": Variant(points=("console.print",), rows_per_file=100, changes=(("sinks:\n", SHOWN),)),
 }
 
@@ -304,57 +310,3 @@ def second_fault(case: Case) -> str:
     generator = random.Random(f"{SEED} {case}")
     points = [point for point in VARIANTS[case.variant].points if point != case.point]
     return f"{generator.choice(points)}={generator.choice(['error', 'lost'])}" if points else ""
-
-
-# --- ledgers that have seen many batches
-
-
-def write_old_ledger(state: Path, kind: str, shop: str | None) -> None:
-    """The first and the last entries of a ledger of runs that delivered nothing."""
-    entries = [*old_entries(range(1, 6)), *old_entries(range(OLD_ENTRIES - 8, OLD_ENTRIES + 1))]
-    state.mkdir(parents=True)
-    if kind == "postgres":
-        write_old_table(str(shop), entries)
-        return
-    if kind == "sqlite":
-        write_old_database(state / "ledger.db", entries)
-        return
-    for entry in entries:
-        path = state / "ledger" / "entries" / f"{entry.position // 1000:09d}" / f"{entry.position:012d}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encode_entry(entry))
-    hint = encode_document("penstock.ledger.hint", 1, {"position": OLD_ENTRIES - 6})
-    (state / "ledger" / "hint").write_bytes(hint)
-
-
-def old_entries(positions: range) -> Iterator[Entry]:
-    first = opened_entry(pipeline=PipelineName("crash"))
-    for position in positions:
-        yield Entry(
-            pipeline=first.pipeline,
-            position=Position(position),
-            generation=Generation(position),
-            nonce=first.nonce,
-            written_at_ms=0,
-            body=first.body,
-            summary=first.summary,
-        )
-
-
-def write_old_table(url: str, entries: Sequence[Entry]) -> None:
-    with psycopg.connect(url) as connection:
-        connection.execute(
-            "CREATE TABLE penstock_ledger (pipeline text, position bigint, entry text NOT NULL, PRIMARY KEY (pipeline, position))"
-        )
-        rows = [(entry.pipeline, entry.position, encode_entry(entry).decode()) for entry in entries]
-        connection.cursor().executemany("INSERT INTO penstock_ledger VALUES (%s, %s, %s)", rows)
-
-
-def write_old_database(path: Path, entries: Sequence[Entry]) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            "CREATE TABLE penstock_ledger (position INTEGER PRIMARY KEY, pipeline TEXT NOT NULL, entry TEXT NOT NULL)"
-        )
-        rows = [(entry.position, entry.pipeline, encode_entry(entry).decode()) for entry in entries]
-        connection.executemany("INSERT INTO penstock_ledger VALUES (?, ?, ?)", rows)
-    connection.close()

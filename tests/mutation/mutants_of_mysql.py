@@ -1,14 +1,19 @@
-"""Bugs planted in the sink of MySQL."""
+"""Bugs planted in the sink and in the ledger of MySQL."""
 
 from tests.mutation.mutant import Mutant
 
+DATABASE = "src/penstock/mysql/database.py"
+LEDGER = "src/penstock/ledger/mysql.py"
 MARKS = "src/penstock/sink/table/marks.py"
 MOVE = "src/penstock/sink/mysql/move.py"
 SHAPE = "src/penstock/sink/mysql/shape.py"
+SESSION_STATEMENTS = "src/penstock/mysql/statements.py"
 SINK = "src/penstock/sink/mysql/sink.py"
 STATEMENTS = "src/penstock/sink/mysql/statements.py"
 TABLE_STATEMENTS = "src/penstock/sink/mysql/table_statements.py"
 
+OF_LEDGER = "tests/unit/test_ledger_mysql.py"
+OF_LEDGERS = "tests/conformance/test_ledger_conformance.py"
 OF_PUBLISHING = "tests/unit/test_mysql_publish.py"
 OF_STORAGE = "tests/unit/test_mysql_storage.py"
 OF_SERVED = "tests/unit/test_served"
@@ -38,7 +43,7 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=15,
         name="a-commit-of-mysql-without-an-answer-is-taken-for-done",
-        file=SINK,
+        file=DATABASE,
         find="        except pymysql.err.Error as cause:\n            raise OutcomeUnknown(",
         replace="        except pymysql.err.Error as cause:\n            return\n            raise OutcomeUnknown(",
         tests=(f"{OF_SERVED}_publish.py::test_after_a_commit_without_an_answer_the_marker_decides[mysql-append-after]",),
@@ -70,7 +75,7 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=17,
         name="texts-that-differ-in-case-are-one-key",
-        file="src/penstock/sink/mysql/database.py",
+        file="src/penstock/mysql/server.py",
         find='"utf8mb4_nopad_bin"',
         replace='"utf8mb4_general_ci"',
         tests=(f"{OF_TABLES}::test_keys_that_most_collations_would_take_for_one",),
@@ -78,7 +83,7 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=15,
         name="a-transaction-of-mysql-that-ended-early-is-committed",
-        file=SINK,
+        file=DATABASE,
         find="        if not connection.in_transaction:\n",
         replace="        if connection is None:\n",
         tests=(f"{OF_PUBLISHING}::test_a_transaction_that_something_ended_is_not_taken_for_committed",),
@@ -96,9 +101,33 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=17,
         name="keys-of-mysql-are-grouped-by-how-they-begin",
-        file=STATEMENTS,
-        find=", max_sort_length = 4096",
+        file=SESSION_STATEMENTS,
+        find=",\n    max_sort_length = 4096",
         replace="",
         tests=(f"{OF_TABLES}::test_long_keys_that_end_differently_are_two_however_the_server_groups_them",),
+    ),
+    Mutant(
+        bug=16,
+        name="an-occupied-position-is-overwritten-in-mysql",
+        file="src/penstock/ledger/mysql_statements.py",
+        find='"INSERT INTO penstock_ledger',
+        replace='"REPLACE INTO penstock_ledger',
+        tests=(f"{OF_LEDGERS}::test_an_occupied_position_is_taken_and_keeps_its_first_entry[mysql]",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-server-of-mysql-says-whether-statements-commit",
+        file=SESSION_STATEMENTS,
+        find="    autocommit = 1, ",
+        replace="    ",
+        tests=(f"{OF_LEDGER}::test_what_a_server_says_of_sessions_changes_nothing",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-ledger-that-no-transaction-covers",
+        file=LEDGER,
+        find='        if kind == "table" and engine.lower() != ENGINE.lower():\n',
+        replace='        if engine == "none":\n',
+        tests=("tests/unit/test_ledger_served.py::test_a_table_that_loses_entries_is_refused[mysql-MyISAM]",),
     ),
 )

@@ -1,9 +1,9 @@
-"""Bugs planted in the sink and in the ledger of PostgreSQL."""
+"""Bugs planted in the sink and in the ledger of PostgreSQL, and in what it shares with that of MySQL."""
 
 from tests.mutation.mutant import Mutant
 
 DATABASE = "src/penstock/postgres/database.py"
-LEDGER = "src/penstock/ledger/postgres.py"
+SERVED_LEDGER = "src/penstock/ledger/served.py"
 LEDGER_STATEMENTS = "src/penstock/ledger/postgres_statements.py"
 MARKS = "src/penstock/sink/table/marks.py"
 MOVE = "src/penstock/sink/postgres/move.py"
@@ -12,9 +12,9 @@ STATEMENTS = "src/penstock/sink/postgres/statements.py"
 TABLE_STATEMENTS = "src/penstock/sink/postgres/table_statements.py"
 
 OF_LEDGER = "tests/conformance/test_ledger_conformance.py"
-OF_POSTGRES_LEDGER = "tests/unit/test_ledger_postgres.py"
+OF_SERVED_LEDGER = "tests/unit/test_ledger_served.py"
 OF_PUBLISHING = "tests/unit/test_postgres_publish.py"
-OF_RIDING = "tests/unit/test_postgres_ride.py"
+OF_RIDING = "tests/unit/test_served_ride.py"
 OF_SERVED = "tests/unit/test_served"
 OF_TABLES = "tests/unit/test_postgres_table.py"
 
@@ -90,32 +90,26 @@ MUTANTS_OF_POSTGRES = (
     ),
     Mutant(
         bug=1,
-        name="rows-ride-after-the-decision-in-postgres",
-        file=LEDGER,
+        name="rows-ride-after-the-decision-on-a-server",
+        file=SERVED_LEDGER,
         find="""\
             if within is not None:
                 within(connection)
-            with (
-                self._database.unknown_if_cut("the newest entry", read="the ledger", kind=Failed),
-                COMMIT.around(error=cut_off, lost=cut_off),
-            ):
-                self._database.commit(connection)
+            with self._settling(), self._committing():
+                self._commit(connection)
 """,
         replace="""\
-            with (
-                self._database.unknown_if_cut("the newest entry", read="the ledger", kind=Failed),
-                COMMIT.around(error=cut_off, lost=cut_off),
-            ):
-                self._database.commit(connection)
+            with self._settling(), self._committing():
+                self._commit(connection)
             if within is not None:
                 within(connection)
 """,
-        tests=(f"{OF_RIDING}::test_rows_marker_and_decision_are_one_transaction",),
+        tests=(f"{OF_RIDING}::test_rows_marker_and_decision_are_one_transaction[mysql]",),
     ),
     Mutant(
         bug=7,
-        name="a-pruned-position-is-free-again-in-postgres",
-        file=LEDGER,
+        name="a-pruned-position-is-free-again-on-a-server",
+        file=SERVED_LEDGER,
         find="        if newest[0] != entry.position:",
         replace="        if not newest:",
         tests=(f"{OF_LEDGER}::test_pruned_entries_are_gone_and_their_positions_stay_taken[postgres]",),
@@ -126,7 +120,7 @@ MUTANTS_OF_POSTGRES = (
         file=DATABASE,
         find="            raise OutcomeUnknown(\n",
         replace="            raise Failed(\n",
-        tests=(f"{OF_POSTGRES_LEDGER}::test_a_commit_without_an_answer_is_unknown_and_then_read_back",),
+        tests=(f"{OF_SERVED_LEDGER}::test_a_commit_without_an_answer_is_unknown_and_then_read_back[postgres-before]",),
     ),
     Mutant(
         bug=16,
@@ -142,14 +136,14 @@ MUTANTS_OF_POSTGRES = (
         file=DATABASE,
         find="        except BaseException:\n            self.drop()\n            raise\n",
         replace="        except BaseException:\n            raise\n",
-        tests=(f"{OF_POSTGRES_LEDGER}::test_a_rider_that_fails_leaves_neither_rows_nor_entry",),
+        tests=(f"{OF_SERVED_LEDGER}::test_a_rider_that_fails_leaves_neither_rows_nor_entry[postgres]",),
     ),
     Mutant(
         bug=11,
-        name="nobody-races-for-a-position-in-postgres",
-        file=LEDGER,
+        name="nobody-races-for-a-position-on-a-server",
+        file=SERVED_LEDGER,
         find="            prove_writers(self._database,",
         replace="            (lambda *_, **__: None)(self._database,",
-        tests=(f"{OF_POSTGRES_LEDGER}::test_a_table_that_loses_entries_is_refused",),
+        tests=(f"{OF_SERVED_LEDGER}::test_a_table_that_loses_entries_is_refused[postgres-a trigger]",),
     ),
 )

@@ -16,7 +16,9 @@ from tests.spark.test_postgres_pipeline import NOTHING_SECRET, assert_told
 from tests.spark.test_readme import feed, lake
 
 PAGE = (ROOT / "docs" / "howto" / "mysql.md").read_text()
-PIPELINE, QUERIES = (re.search(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[1] for kind in ("yaml", "sql"))  # type: ignore[index]
+(PIPELINE, LEDGER), (QUERIES, QUERIES_OF_LEDGER) = (
+    re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) for kind in ("yaml", "sql")
+)
 COMMANDS = [line.split("#")[0] for line in re.findall(r"^penstock .*$", PAGE, re.MULTILINE)]
 _numbers = count()
 
@@ -24,14 +26,14 @@ _numbers = count()
 class Place:
     """A directory with the page's pipeline in it, and a database of its own."""
 
-    def __init__(self, directory: Path, **changes: str) -> None:
+    def __init__(self, directory: Path, *, more: str = "", **changes: str) -> None:
         self.directory, self.running = directory, server("mysql")
         self.database = f"pipeline{next(_numbers)}"
         self.url = self.running.database(self.database).partition("?")[0]
         text = PIPELINE
         for old, new in changes.items():
             text = text.replace(f"{old}:", f"{new}\n    {old}:")
-        (directory / "mysql.yaml").write_text(text)
+        (directory / "mysql.yaml").write_text(text + more)
 
     def run(self, command: str, *, url: str | None = None, faults: str = "") -> "subprocess.CompletedProcess[str]":
         done = subprocess.run(
@@ -68,10 +70,7 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     assert place.rows() == sent
     assert lake(tmp_path / "lake") == sent
-    for query in QUERIES.split(";\n"):
-        if query.strip():
-            [(_, *found), *_] = place.sql(query)
-            assert found
+    assert_answered(place, QUERIES)
     again = place.run("penstock run mysql.yaml --json")
     assert json.loads(again.stdout.splitlines()[-1])["sinks"]["warehouse"]["rows"] == 0
     assert place.rows() == sent
@@ -79,6 +78,29 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
     verified = place.run("penstock verify mysql.yaml --json")
     assert verified.returncode == 5
     assert not json.loads(verified.stdout)["sinks"]["warehouse"]["ok"]
+
+
+def assert_answered(place: Place, queries: str) -> None:
+    for query in filter(str.strip, queries.split(";\n")):
+        [(_, *found), *_] = place.sql(query)
+        assert found
+
+
+def test_with_the_ledger_in_the_same_database_decision_and_rows_are_one_transaction(tmp_path: Path) -> None:
+    place = Place(tmp_path, more=LEDGER)
+    sent = feed(tmp_path / "incoming")
+    assert place.run("penstock run mysql.yaml", faults="ledger.mysql_commit=kill@2").returncode != 0
+    assert place.rows() == Counter()
+    assert place.sql("SELECT kind FROM penstock_history") == [("opened",)]
+    assert place.run("penstock run mysql.yaml", faults="ledger.mysql_commit=lost@2").returncode == 0
+    assert place.run("penstock verify mysql.yaml").returncode == 0
+    assert place.rows() == sent
+    assert_answered(place, QUERIES + QUERIES_OF_LEDGER)
+    explained = place.run("penstock explain mysql.yaml")
+    assert "one append per batch: mysql://penstock:***@" in " ".join(explained.stdout.split()), explained.stdout
+    for command in ("penstock history mysql.yaml --json", "penstock status mysql.yaml --json"):
+        assert place.run(command).returncode == 0
+    assert not (tmp_path / "state" / "mysql" / "ledger.db").exists()
 
 
 def test_what_is_wrong_is_told_in_one_sentence(tmp_path: Path) -> None:

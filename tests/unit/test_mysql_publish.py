@@ -6,11 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.unit.mysql_target import targets
-from tests.unit.table_target import content
+from tests.unit.table_target import SINK, content
 
 from penstock import faults
 from penstock.errors import PublishFailed, Refused, Retryable
 from penstock.sink.mysql import move
+from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
 
@@ -26,12 +27,14 @@ def test_rows_and_offsets_are_in_the_database_for_people_to_read(target):
     table.put(table.sink(), [(1, "a")], [(2, "b")], batch_id=7)
     assert table.sql("SELECT JSON_VALUE(offsets, '$[0].end'), rows_after FROM penstock_marker") == [("8", 2)]
     assert table.sql("SELECT batch_id, `rows` FROM penstock_batch") == [(7, 2)]
+    columns = "table_name, pipeline, sink, JSON_UNQUOTE(end_offset), batch_id, position"
+    assert table.sql(f"SELECT {columns} FROM penstock_offsets") == [("t", PIPELINE, SINK, "8", 7, 2)]
 
 
 def test_no_staging_is_left_and_nobody_saw_it(target):
     table = target(inline_limit_bytes=0)
     table.put(table.sink(), [(1, "a")], batch_id=0)
-    assert table.sql("SHOW TABLES") == [("penstock_batch",), ("penstock_marker",), ("t",)]
+    assert table.sql("SHOW TABLES") == [("penstock_batch",), ("penstock_marker",), ("penstock_offsets",), ("t",)]
     assert [path.suffix for path in table.rig.directory.glob("spool/*/*/*")] == [".id"]
 
 
@@ -112,7 +115,7 @@ def test_a_transaction_that_something_ended_is_not_taken_for_committed(target, m
 
 
 def test_a_driver_that_stands_still_in_its_transaction_loses_it(target, monkeypatch):
-    monkeypatch.setattr("penstock.sink.mysql.database.IDLE_TIMEOUT_S", 1)
+    monkeypatch.setattr("penstock.mysql.database.IDLE_TIMEOUT_S", 1)
     table = target()
     zombie, sink = table.sink(), table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)

@@ -1,15 +1,14 @@
 """Settings, servers, users and rows that will not do: refused before anything is decided, and no password in the text."""
 
-from contextlib import contextmanager
-
 import pymysql
 import pytest
+from tests.servers.settings import set_globally
 from tests.unit.mysql_target import targets
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable, StageFailed, Usage
-from penstock.sink.mysql.address import address_of
-from penstock.sink.mysql.database import Server, require_durable
+from penstock.mysql.address import address_of
+from penstock.mysql.server import Server, require_durable
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -65,23 +64,11 @@ def test_a_server_that_will_not_let_us_in_is_told_without_the_password(target):
         assert not [secret for secret in ("geheimes-wort", "s3cret") if secret in str(told.value) + finding.message]
 
 
-@contextmanager
-def set_globally(table, name, value):
-    with table.rig.session() as admin:
-        admin.execute(f"SELECT @@GLOBAL.{name}")
-        [before] = admin.fetchone()
-        admin.execute(f"SET GLOBAL {name} = %s", (value,))
-        try:
-            yield
-        finally:
-            admin.execute(f"SET GLOBAL {name} = %s", (before,))
-
-
 def test_a_server_that_loses_what_it_acknowledged_is_refused(target):
     table = target()
     for value in (0, 2):
         with (
-            set_globally(table, "innodb_flush_log_at_trx_commit", value),
+            set_globally(table.rig, "innodb_flush_log_at_trx_commit", value),
             pytest.raises(GuaranteeTooWeak, match=f"runs with innodb_flush_log_at_trx_commit = {value}"),
         ):
             table.sink()
@@ -92,7 +79,7 @@ def test_a_server_that_nothing_can_be_written_to_is_refused(target):
     table = target()
     sink = table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
-    with set_globally(table, "read_only", 1):
+    with set_globally(table.rig, "read_only", 1):
         with pytest.raises(Retryable, match="--read-only"):
             sink.publish(publication)
         with pytest.raises(Refused, match="has read_only = ON, as replicas have"):
@@ -133,7 +120,7 @@ def test_what_a_server_says_of_sessions_changes_nothing(target):
         "autocommit": 0,
     }
     for name, value in settings.items():
-        with set_globally(table, name, value):
+        with set_globally(table.rig, name, value):
             sink = table.sink()
             table.put(sink, [(1, "a"), (2, "b")], batch_id=list(settings).index(name))
             assert table.verify(sink).ok
@@ -142,7 +129,7 @@ def test_what_a_server_says_of_sessions_changes_nothing(target):
 
 def test_a_server_without_local_infile_takes_rows_as_statements(target):
     table = target()
-    with set_globally(table, "local_infile", 0), set_globally(table, "max_allowed_packet", 32768):
+    with set_globally(table.rig, "local_infile", 0), set_globally(table.rig, "max_allowed_packet", 32768):
         sink = table.sink()
         assert "rows go there by INSERT" in sink.check()[0].message
         table.put(sink, [(number, "it's \\ so") for number in range(5000)], batch_id=0)
@@ -159,7 +146,7 @@ def test_a_row_that_no_statement_can_carry_is_refused_before_it_is_decided(targe
     """Values of few bytes that are long texts: what counts is the statement, with its quotes and escapes."""
     table = target(schema=spark_schema(id="long", flags=FLAGS))
     fits, too_long = [False] * 5400, [False] * 5460
-    with set_globally(table, "local_infile", 0), set_globally(table, "max_allowed_packet", 32768):
+    with set_globally(table.rig, "local_infile", 0), set_globally(table.rig, "max_allowed_packet", 32768):
         sink = table.sink()
         table.put(sink, [(1, fits), (2, fits)], batch_id=0)
         with pytest.raises(StageFailed, match=r"a row whose INSERT takes \d+ bytes, where max_allowed_packet is 32768"):
@@ -191,7 +178,7 @@ def test_rows_that_fit_the_table_and_not_its_staging_are_refused_before_the_star
     names = [f"c{number}" for number in range(500)]
     table = target(schema=spark_schema(**dict.fromkeys(names, "string")))
     table.sql(f"CREATE TABLE t ({', '.join(f'{name} varchar(1)' for name in names)}) CHARACTER SET utf8mb4")
-    with set_globally(table, "local_infile", loads):
+    with set_globally(table.rig, "local_infile", loads):
         _is_refused(table, "Rows cannot be staged .*Row size too large")
 
 

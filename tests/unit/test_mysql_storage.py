@@ -20,9 +20,9 @@ from tests.unit.test_sqlite_storage import COLUMNS as SHARED
 
 from penstock.errors import PublishFailed, StageFailed
 from penstock.model import SinkName
+from penstock.mysql.database import Database
 from penstock.rowhash import row_hashes
 from penstock.sink.mysql.admission import Admission
-from penstock.sink.mysql.database import Database
 from penstock.sink.mysql.move import move
 from penstock.sink.mysql.scan import scan
 from penstock.sink.mysql.shape import shape_of, statements_of

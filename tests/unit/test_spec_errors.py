@@ -317,9 +317,9 @@ OTHER_MISTAKES = [
         "Use one of exactly_once or at_least_once.",
     ),
     (
-        TOP + SOURCES + SINKS + "ledger: mysql://ann:geheim@host/db\n",
-        "f.yaml:10: ledger is at mysql://, which is not supported by this version.",
-        "This version keeps the ledger in a SQLite file (sqlite:///path), a directory, or at postgresql://, s3://, az://, gs://, hdfs://.",
+        TOP + SOURCES + SINKS + "ledger: redis://host/db\n",
+        "f.yaml:10: ledger is at redis://, which is not supported by this version.",
+        "Keep the ledger in a SQLite file (sqlite:///path), a directory, or at postgresql://, mysql://, s3://, az://, gs://, hdfs://.",
     ),
     (
         TOP + SOURCES + SINKS + "ledger: ./state\n",

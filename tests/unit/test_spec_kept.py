@@ -39,6 +39,15 @@ def test_options_are_texts_and_never_shown(key: str) -> None:
     assert pickle.loads(pickle.dumps(made)) == made
 
 
+def test_a_ledger_in_mysql_has_a_password_that_is_never_shown() -> None:
+    for scheme in ("mysql", "mariadb"):
+        url = f"{scheme}://ann:geheim-wort@host:3306/shop"
+        made = settings(ledger=url)
+        assert (made.ledger.url, made.ledger.options) == (url, {})
+        for text in (repr(made), json.dumps(made.shown()), scrub("the word geheim-wort is wrong")):
+            assert "geheim" not in text
+
+
 def test_a_ledger_in_postgres_has_a_schema_and_a_password_that_is_never_shown() -> None:
     url = "postgresql://ann:geheim-wort@host:5432/shop"
     made = settings(ledger={"url": url, "options": {"schema": "ops"}})
@@ -80,6 +89,11 @@ def test_azure_has_another_scheme_in_spark(url: str, spark: str) -> None:
         (
             {"ledger": "postgresql://ann:geheim@h"},
             "should be a PostgreSQL URL with a database, found the text 'postgresql://ann:***@h'",
+        ),
+        ({"ledger": "mysql://ann:geheim@h"}, "should be a MySQL URL with a database, found the text 'mysql://ann:***@h'"),
+        (
+            {"ledger": {"url": "mysql://h/db", "options": {"schema": "x"}}},
+            "ledger.options are given, but the place is in no store",
         ),
         ({"ledger": {"options": {}}}, "ledger.url is missing"),
         ({"ledger": {"url": "s3://b/x", "region": "eu"}}, "ledger.region is not a known key"),

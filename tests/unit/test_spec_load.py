@@ -124,7 +124,7 @@ def test_secrets_are_in_no_error_and_no_representation(loaded: Loader, monkeypat
         "output_mode: ${SECRET}",
         "guarantee: ${SECRET}",
         "spark: {master: ['${SECRET}']}",
-        "ledger: mysql://u:${SECRET}@h/d",
+        "ledger: redis://u:${SECRET}@h/d",
     ):
         with pytest.raises(Usage) as caught:
             loaded(FILE.replace("guarantee: exactly_once\n", "").replace("spark:\n  master", "spark_:\n  master") + wrong + "\n")

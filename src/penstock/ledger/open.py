@@ -1,6 +1,7 @@
 """From the pipeline file's `ledger:` to a ledger."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from penstock.ledger.sqlite import SqliteLedger
 from penstock.model import PipelineName
 from penstock.protocols import Ledger
 
-SUPPORTED = "sqlite:///FILE, postgresql://…, file:///DIRECTORY, the path of a directory, or a URL of s3, az, gs or hdfs"
-_SQLITE, _FILE, _POSTGRES = "sqlite:///", "file:///", ("postgresql://", "postgres://")
+SUPPORTED = "sqlite:///FILE, postgresql://…, mysql://…, file:///DIRECTORY, the path of a directory or a URL of s3, az, gs or hdfs"
+_SQLITE, _FILE = "sqlite:///", "file:///"
+_POSTGRES, _MYSQL = ("postgresql://", "postgres://"), ("mysql://", "mariadb://")
 
 
 def open_ledger(place: str, *, pipeline: PipelineName, options: Mapping[str, Any] | None = None) -> Ledger:
@@ -30,6 +32,8 @@ def open_ledger(place: str, *, pipeline: PipelineName, options: Mapping[str, Any
         return LogLedger(BlobLedgerStore(open_store(place, options=options)), pipeline=pipeline)
     if place.startswith(_POSTGRES):
         return _in_postgres(place, pipeline, options or {})
+    if place.startswith(_MYSQL):
+        return _in_mysql(place, pipeline)
     path = place.removeprefix(_SQLITE)
     if place.startswith(_SQLITE) and path.strip("/"):
         return SqliteLedger(Path(path), pipeline=pipeline)
@@ -42,11 +46,23 @@ def open_ledger(place: str, *, pipeline: PipelineName, options: Mapping[str, Any
 
 
 def _in_postgres(url: str, pipeline: PipelineName, options: Mapping[str, Any]) -> Ledger:
-    try:
+    with _installed_by("postgres", "PostgreSQL"):
         from penstock.ledger.postgres import PostgresLedger  # noqa: PLC0415 - its client is an extra
+    return PostgresLedger(url, pipeline=pipeline, **options)
+
+
+def _in_mysql(url: str, pipeline: PipelineName) -> Ledger:
+    with _installed_by("mysql", "MySQL"):
+        from penstock.ledger.mysql import MysqlLedger  # noqa: PLC0415 - its client is an extra
+    return MysqlLedger(url, pipeline=pipeline)
+
+
+@contextmanager
+def _installed_by(extra: str, database: str) -> Iterator[None]:
+    try:
+        yield
     except ImportError as cause:
         raise DependencyMissing(
-            f"A ledger in PostgreSQL needs the package {cause.name}, which is not installed.",
-            remedy="Install it on the driver: pip install 'penstock[postgres]'.",
+            f"A ledger in {database} needs the package {cause.name}, which is not installed.",
+            remedy=f"Install it on the driver: pip install 'penstock[{extra}]'.",
         ) from cause
-    return PostgresLedger(url, pipeline=pipeline, **options)

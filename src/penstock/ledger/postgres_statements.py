@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 from psycopg.sql import SQL, Composed, Identifier
 
-LEDGER_TABLE = "penstock_ledger"
-HISTORY_VIEW = "penstock_history"
-KEY = frozenset({"pipeline", "position"})
+from penstock.ledger.served_database import HISTORY_VIEW, LEDGER_TABLE
 
 _HISTORY = """
 CREATE VIEW {history} AS
@@ -29,8 +27,8 @@ WHERE read.entry -> 'body' IS NOT NULL
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerStatements:
-    """The statements about the ledger's table in `schema`."""
+class PostgresStatements:
+    """As `LedgerStatements`, about the table in `schema`."""
 
     schema: str
 
@@ -81,4 +79,4 @@ class LedgerStatements:
     @property
     def prune_proofs(self) -> Composed:
         """What self-tests left behind that were killed when the ledger ended below a position."""
-        return self._of("DELETE FROM {ledger} WHERE starts_with(pipeline, %s) AND position < %s")
+        return self._of("DELETE FROM {ledger} WHERE starts_with(pipeline, %(prefix)s) AND position < %(below)s")

@@ -55,7 +55,8 @@ class LedgerPlace(Kept):
 
     url: LedgerUrl = Field(
         description="A SQLite file (`sqlite:///path`), a directory, `postgresql://user:password@host:5432/database` (its only "
-        "option is the `schema` of its table, `public` unless said otherwise), or `s3://`, `az://`, `gs://`, `hdfs://`."
+        "option is the `schema` of its table, `public` unless said otherwise), `mysql://user:password@host:3306/database`, or "
+        "`s3://`, `az://`, `gs://`, `hdfs://`."
     )
 
 

@@ -82,8 +82,8 @@ class DeliverySettings(Settings):
     )
     ledger: ShortLedger = Field(
         default_factory=_ledger,
-        description="The ledger: a SQLite file (`sqlite:///path`), a directory, `postgresql://…` or a URL of a store; or a "
-        "mapping as below.",
+        description="The ledger: a SQLite file (`sqlite:///path`), a directory, `postgresql://…`, `mysql://…` or a URL of a "
+        "store; or a mapping as below.",
         json_schema_extra={"x-default": "sqlite:///<home>/ledger.db"},
     )
     spool: ShortSpool = Field(

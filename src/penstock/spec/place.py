@@ -174,11 +174,13 @@ def _ledger(value: str, info: ValidationInfo) -> str:
         return _blob_url(value)
     if is_postgres(value):
         return _postgres_url(value)
+    if value.startswith(_MYSQL):
+        return _mysql_url(value)
     if scheme(value) not in {"", "file"}:
         raise wrong(
             f"is at {scheme(value)}://, which is not supported by this version",
-            remedy="This version keeps the ledger in a SQLite file (sqlite:///path), a directory, or at postgresql://, s3://, "
-            "az://, gs://, hdfs://.",
+            remedy="Keep the ledger in a SQLite file (sqlite:///path), a directory, or at postgresql://, mysql://, s3://, az://, "
+            "gs://, hdfs://.",
         )
     return _directory(value, info)
 
@@ -218,7 +220,7 @@ CheckpointUrl = Annotated[str, _TEXT, AfterValidator(_checkpoint_url), _kind("./
 """Spark's checkpoint: an absolute plain path, or a URL of a store as it was given."""
 
 LedgerUrl = Annotated[str, _TEXT, AfterValidator(_ledger), _kind("sqlite:///state/flights/ledger.db")]
-"""Where the ledger is: an absolute `sqlite:////path`, an absolute directory, a PostgreSQL database, or a URL of a store."""
+"""Where the ledger is: an absolute `sqlite:////path`, an absolute directory, a URL of PostgreSQL, MySQL or of a store."""
 
 SpoolUrl = Annotated[str, _TEXT, AfterValidator(_spool_url), _kind("./state/flights/spool")]
 """Where the spool is: an absolute directory, or a URL of a store."""

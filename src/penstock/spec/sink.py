@@ -213,7 +213,7 @@ class Postgres(ServedTable):
 
 
 class MySQL(ServedTable):
-    """A table of a MySQL or MariaDB database: rows and marker commit in one transaction."""
+    """A table of a MySQL or MariaDB database: rows, marker and, with the same URL, the ledger commit in one transaction."""
 
     type: Literal["mysql"] = Field(default="mysql", description="`mysql`: a table of a MySQL or MariaDB database.")
     url: MysqlUrl = Field(

@@ -2,12 +2,10 @@
 
 from contextlib import AbstractContextManager
 
-import pymysql
-from pymysql.constants import CR
-
 from penstock.faults import FaultPoint
+from penstock.mysql.connection import Connection
+from penstock.mysql.trouble import cut_off
 from penstock.sink.mysql import statements as sql
-from penstock.sink.mysql.connection import Connection
 from penstock.sink.table.marker import TableMarker, marker_values
 from penstock.sink.table.marks import DatabaseMarks
 
@@ -32,8 +30,3 @@ class MysqlMarks(DatabaseMarks[str]):
         values = marker_values(marker)
         if not self._execute(self._sql.write_marker, values).rowcount:
             self._execute(sql.MAKE_MARKER, values)
-
-
-def cut_off(point: str) -> pymysql.err.Error:
-    """What PyMySQL would raise at a fault point where the connection breaks."""
-    return pymysql.err.OperationalError(CR.CR_SERVER_LOST, f"Lost connection to MySQL server during query ({point})")

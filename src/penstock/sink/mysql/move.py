@@ -10,16 +10,15 @@ import pymysql
 from penstock.errors import Conflict, PublishFailed
 from penstock.faults import FaultPoint
 from penstock.model import Totals
+from penstock.mysql.connection import Connection
+from penstock.mysql.server import Server
+from penstock.mysql.trouble import DUPLICATE, code_of, cut_off, index_of, reason_of, without_values
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql import table_statements as stage
-from penstock.sink.mysql.connection import Connection
-from penstock.sink.mysql.database import Server
-from penstock.sink.mysql.marks import cut_off
 from penstock.sink.mysql.scan import scan
 from penstock.sink.mysql.shape import Shape, statements_of
 from penstock.sink.mysql.storage import storage_of
 from penstock.sink.mysql.table_statements import TableStatements
-from penstock.sink.mysql.trouble import DUPLICATE, code_of, index_of, reason_of, without_values
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, rows_of_insert
 from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Moved

@@ -10,17 +10,20 @@ from functools import partial
 import pyarrow as pa
 import pymysql
 
-from penstock.errors import Refused, Retryable
+from penstock.errors import Refused
 from penstock.model import PipelineName, SinkName, Totals
+from penstock.mysql import statements as of_session
+from penstock.mysql.catalog import ENGINE, kind_of
+from penstock.mysql.connection import Connection
+from penstock.mysql.database import one_at_a_time
+from penstock.mysql.server import Server
+from penstock.mysql.trouble import DENIED, reason_of, without_view
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.admission import Admission
-from penstock.sink.mysql.connection import Connection
-from penstock.sink.mysql.database import LOCK_TIMEOUT_S, Server
 from penstock.sink.mysql.marks import MysqlMarks
 from penstock.sink.mysql.rehearsal import rehearse
 from penstock.sink.mysql.scan import scan
 from penstock.sink.mysql.shape import (
-    ENGINE,
     Shape,
     declared_for,
     require_fit,
@@ -29,7 +32,6 @@ from penstock.sink.mysql.shape import (
     statements_of,
 )
 from penstock.sink.mysql.storage import most_bytes, most_characters, storage_of
-from penstock.sink.mysql.trouble import DENIED, reason_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.target import PRIVILEGES, Target, no_table
@@ -50,7 +52,7 @@ def prepare_table(
     rows = arrow_schema(schema)
     with settings_of(sink):
         require_storable(rows, target)
-    with _one_at_a_time(connection):
+    with one_at_a_time(connection):
         rehearse(connection, rows, target, server)
         _create_own_tables(connection)
         shape, marks = shape_of(connection, target.table), MysqlMarks(connection, locking=True)
@@ -59,10 +61,10 @@ def prepare_table(
         shape = shape or _created(connection, rows, target, server, create=create)
         require_fit(shape, rows, target, server)
         require_allowed(connection, rows, target)
-        connection.execute(sql.BEGIN)
+        connection.execute(of_session.BEGIN)
         content = partial(content_of, connection, rows, target)
         prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
-        connection.execute(sql.COMMIT)
+        connection.execute(of_session.COMMIT)
     return _admission(sink, target, shape, server)
 
 
@@ -88,7 +90,7 @@ def require_admitted(
         raise no_table(target.table)
     if shape is not None:
         require_fit(shape, rows, target, server)
-    connection.execute(sql.COMMIT)  # a transaction that cannot write explains no writing either
+    connection.execute(of_session.COMMIT)  # a transaction that cannot write explains no writing either
     rehearse(connection, rows, target, server)
     if shape is not None:
         require_allowed(connection, rows, target)
@@ -106,15 +108,6 @@ def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Tot
     """Every row of the table, counted and hashed. Raises NotStoredError."""
     query = statements_of(rows, target).read([storage_of(field.type).read for field in rows])
     return totals_of(scan(connection, query, rows))
-
-
-@contextmanager
-def _one_at_a_time(connection: Connection) -> Iterator[None]:
-    [taken] = connection.execute(sql.ONE_AT_A_TIME, (LOCK_TIMEOUT_S,)).fetchone()
-    if taken != 1:
-        raise Retryable("Another run is getting its tables ready in this database.", remedy="Try again.")
-    yield
-    connection.execute(sql.NEXT_ONE)  # after an error, the connection is dropped, and the lock with it
 
 
 @contextmanager
@@ -137,6 +130,9 @@ def _create_own_tables(connection: Connection) -> None:
                 f"Table {table!r} is of the engine {shape.engine}, expected {ENGINE}.",
                 remedy=f"ALTER TABLE {table} ENGINE = {ENGINE}.",
             )
+    if kind_of(connection, sql.OFFSETS_VIEW) is None:
+        with without_view():
+            connection.execute(sql.CREATE_OFFSETS)
 
 
 def _created(connection: Connection, rows: "pa.Schema", target: Target, server: Server, *, create: bool) -> Shape:

@@ -4,13 +4,13 @@ import pyarrow as pa
 import pymysql
 
 from penstock.errors import Conflict, Failed, PublishFailed, Refused, Retryable
-from penstock.sink.mysql import statements as sql
-from penstock.sink.mysql.connection import Connection
-from penstock.sink.mysql.database import Server
+from penstock.mysql import statements as sql
+from penstock.mysql.connection import Connection
+from penstock.mysql.server import Server
+from penstock.mysql.trouble import DENIED, code_of, reason_of, trouble
 from penstock.sink.mysql.move import create_stage, fill_stage
 from penstock.sink.mysql.shape import statements_of
 from penstock.sink.mysql.table_statements import CREATE_CHOSEN, DROP_CHOSEN, DROP_STAGE, TableStatements
-from penstock.sink.mysql.trouble import DENIED, code_of, reason_of, trouble
 from penstock.sink.table.target import BY_KEY, Target
 
 

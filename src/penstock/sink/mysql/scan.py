@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from penstock.sink.mysql.connection import Connection
+from penstock.mysql.connection import Connection
 from penstock.sink.mysql.storage import restored
 from penstock.sink.table.storage import batch_of
 

@@ -1,25 +1,23 @@
 """The user's table: created from the rows' schema, or checked that it takes every row and gives it back."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import Refused, Usage
+from penstock.mysql.catalog import ENGINE, kind_of, uniques_of
+from penstock.mysql.connection import CHARSET, Connection
+from penstock.mysql.names import require_name, require_table_name
+from penstock.mysql.server import Server
 from penstock.sink.mysql import statements as sql
-from penstock.sink.mysql.connection import CHARSET, Connection
-from penstock.sink.mysql.database import Server
-from penstock.sink.mysql.names import require_name, require_table_name
 from penstock.sink.mysql.storage import declared_as_key, storage_of
 from penstock.sink.mysql.table_statements import TableStatements
 from penstock.sink.table.columns import TableColumn, require_columns, require_keyed
 from penstock.sink.table.target import Target
 
-ENGINE = "InnoDB"
 MAX_COLUMNS = 1016
 """One less than InnoDB's own: the staging table has one more."""
 _WIDTH = re.compile(r"(?!tinyint\(1\))(tinyint|smallint|mediumint|int|bigint)\(\d+\)")
@@ -58,15 +56,14 @@ class Shape:
 
 def shape_of(connection: Connection, table: str) -> Shape | None:
     """The table as it is, None if there is none."""
-    found = connection.execute(sql.TABLE_KIND, (table,)).fetchone()
+    found = kind_of(connection, table)
     if found is None:
         return None
-    kind, engine = found
     return Shape(
-        kind="table" if kind == "BASE TABLE" else str(kind).lower(),
-        engine=str(engine),
+        kind=found[0],
+        engine=found[1],
         columns=tuple(_column(row) for row in connection.execute(sql.TABLE_COLUMNS, (table,)).fetchall()),
-        uniques=_uniques(connection.execute(sql.TABLE_UNIQUES, (table,)).fetchall()),
+        uniques=uniques_of(connection, table),
     )
 
 
@@ -82,16 +79,6 @@ def _column(row: Sequence[Any]) -> Column:
         generated=generated,
         fills_itself=generated or default not in {None, "NULL"} or "auto_increment" in extra,
     )
-
-
-def _uniques(rows: Iterable[Sequence[Any]]) -> dict[str, frozenset[str]]:
-    """Without indexes on parts of columns and on expressions."""
-    whole = {}
-    for index, parts in groupby(rows, key=itemgetter(0)):
-        columns = [(name, part) for _, name, part in parts]
-        if all(name is not None and part is None for name, part in columns):
-            whole[index] = frozenset(name.lower() for name, _ in columns)
-    return whole
 
 
 # --- what the rows and the settings must be

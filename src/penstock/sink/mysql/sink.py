@@ -1,23 +1,20 @@
-"""The mysql sink: rows and marker in one transaction of MySQL or MariaDB."""
+"""The mysql sink: rows and marker in one transaction, and in the ledger's own where both are in one database."""
 
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-import pymysql
-
-from penstock.errors import OutcomeUnknown, PublishFailed
 from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Publication, Totals
+from penstock.model import PipelineName, Publication, Published, Totals
+from penstock.mysql.connection import Connection
+from penstock.mysql.database import LOCK_TIMEOUT_S, Database
+from penstock.mysql.names import require_table_name
+from penstock.mysql.trouble import cut_off
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.admission import Admission
-from penstock.sink.mysql.connection import Connection
-from penstock.sink.mysql.database import LOCK_TIMEOUT_S, Database
-from penstock.sink.mysql.marks import MysqlMarks, cut_off
+from penstock.sink.mysql.marks import MysqlMarks
 from penstock.sink.mysql.move import move
-from penstock.sink.mysql.names import require_table_name
 from penstock.sink.mysql.preparation import content_of, prepare_table, require_admitted
 from penstock.sink.mysql.shape import require_fit, shape_of, statements_of
-from penstock.sink.mysql.trouble import reason_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
@@ -44,12 +41,24 @@ class MysqlSink(ServerSink[Connection]):
         require_table_name(self._target.table)
         self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
 
+    @property
+    def home(self) -> str | None:
+        """As `Database.home`, which is also that of a ledger there."""
+        return self._database.home
+
+    def publish_within(self, transaction: object, publication: Publication) -> Published:
+        """As `publish`, in the ledger's transaction on the same database; the ledger rolls back what raised, and repeats."""
+        if not isinstance(transaction, Connection):
+            raise TypeError(f"expected a connection of Penstock's own, found {type(transaction).__name__}")
+        return self._ride(transaction, publication)
+
     # --- what is MySQL's own
 
     def _described(self, rows: str) -> str:
         return (
             "one transaction on one connection: LOAD DATA LOCAL, or INSERT where the server has local_infile off, "
-            f"into a temporary table, {rows} table {self._target.table} of {self._database.place}"
+            f"into a temporary table, {rows} table {self._target.table} of {self._database.place}; "
+            "the ledger's own if it has the same URL"
         )
 
     def _look(self, connection: Connection) -> tuple[str, bool] | None:
@@ -104,19 +113,11 @@ class MysqlSink(ServerSink[Connection]):
 
     def _commit(self, connection: Connection) -> None:
         """After an error nobody knows whether it happened: the next try locks the marker on a new connection, and reads it."""
-        if not connection.in_transaction:
-            raise PublishFailed(
-                f"The transaction on table {self._target.table!r} in {self._database.place} ended before its COMMIT.",
-                remedy="Look for a proxy or trigger that commits, then compare: penstock verify.",
-            )
-        try:
-            with COMMIT.around(error=cut_off, lost=cut_off):
-                connection.execute(sql.COMMIT)
-        except pymysql.err.Error as cause:
-            raise OutcomeUnknown(
-                f"The COMMIT of table {self._target.table!r} in {self._database.place} gave no answer: {reason_of(cause)}.",
-                remedy="Try again: the marker in the database says whether it happened.",
-            ) from cause
+        with (
+            self._database.unknown_if_cut(f"table {self._target.table!r}", read="the marker"),
+            COMMIT.around(error=cut_off, lost=cut_off),
+        ):
+            self._database.commit(connection)
 
     def _content(self, connection: Connection, schema: str) -> Totals:
         return content_of(connection, arrow_schema(schema), self._target)

@@ -1,76 +1,27 @@
-"""All SQL of the mysql sink about the session, the catalog and its own tables: what it says and nothing about when.
+"""All SQL of the mysql sink about columns and its own tables: what it says and nothing about when.
 
 Two tables of Penstock's own lie in the database of the user's table: `penstock_marker` with one row per pipeline and sink, and
-`penstock_batch` with one row for each of the last batches. Both are meant to be read with the user's own SQL. Digests are 16
+`penstock_batch` with one row for each of the last batches; a view beside them, `penstock_offsets`, has the marker's offsets one
+by one. All are meant to be read with the user's own SQL. Digests are 16
 hexadecimal digits, because they do not fit a bigint. Some of the columns' names are words of SQL, hence the backticks.
 """
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
+from penstock.mysql.statements import OWN_OPTIONS
 from penstock.sink.table.marks import MarkStatements
 
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
-OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger"})
-
-BEGIN = "START TRANSACTION READ WRITE"
-BEGIN_READ = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
-COMMIT = "COMMIT"
-
-SESSION = """
-SET SESSION sql_mode = 'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,\
-NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO',
-    time_zone = '+00:00', completion_type = 'NO_CHAIN', unique_checks = 1, foreign_key_checks = 1, sql_safe_updates = 0,
-    sql_select_limit = 18446744073709551615, sql_big_selects = 1, max_error_count = 64, max_sort_length = 4096
-"""
-"""What server, user and init_connect say otherwise would change values, rows or the moment of a commit.
-
-A server that groups by sorting takes texts for one that begin with the same `max_sort_length` bytes. Keys have 3072 at the most.
-"""
-
-NO_STATEMENT_TIMEOUT = "SET SESSION max_statement_time = 0"
-"""MariaDB's."""
-
-READ_COMMITTED = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
-REPEATABLE_READ = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
-
-WAITS = """
-SET SESSION innodb_lock_wait_timeout = %(lock_timeout)s, lock_wait_timeout = %(lock_timeout)s,
-    wait_timeout = %(idle_timeout)s, net_read_timeout = %(idle_timeout)s
-"""
-"""Waits for locks end; a driver that stalls loses its session, and its locks with it."""
-
-PATIENT = "SET SESSION net_write_timeout = 600"
-"""For a reader that counts and hashes while the server waits to send more."""
-
-VARIABLES = """
-SHOW GLOBAL VARIABLES WHERE Variable_name IN (
-    'version', 'read_only', 'innodb_read_only', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format',
-    'local_infile', 'max_allowed_packet'
-)
-"""
-
-ONE_AT_A_TIME = "SELECT GET_LOCK(CONCAT('penstock.', MD5(DATABASE())), %s)"
-"""Two that prepare at once would collide in the catalog. No fence: it only keeps one waiting."""
-NEXT_ONE = "SELECT RELEASE_LOCK(CONCAT('penstock.', MD5(DATABASE())))"
-
-TABLE_KIND = """
-SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s
-"""
+OFFSETS_VIEW = "penstock_offsets"
+OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", OFFSETS_VIEW})
 
 TABLE_COLUMNS = """
 SELECT COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, IS_NULLABLE, COLUMN_DEFAULT, EXTRA
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION
 """
 
-TABLE_UNIQUES = """
-SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
-WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s AND NON_UNIQUE = 0 ORDER BY INDEX_NAME, SEQ_IN_INDEX
-"""
-
 WARNINGS = "SHOW WARNINGS"
-
-_OPTIONS = "ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
 CREATE_MARKER = f"""
 CREATE TABLE IF NOT EXISTS penstock_marker (
@@ -82,7 +33,7 @@ CREATE TABLE IF NOT EXISTS penstock_marker (
     rows_after bigint NOT NULL, digest_after char(16) NOT NULL,
     published_at datetime(6) NOT NULL,
     PRIMARY KEY (pipeline, sink)
-) {_OPTIONS}
+) {OWN_OPTIONS}
 """
 
 CREATE_BATCH = f"""
@@ -91,7 +42,16 @@ CREATE TABLE IF NOT EXISTS penstock_batch (
     generation bigint NOT NULL, query_id varchar(255) NOT NULL, batch_id bigint NOT NULL, offsets longtext NOT NULL,
     `rows` bigint NOT NULL, digest char(16) NOT NULL, published_at datetime(6) NOT NULL,
     PRIMARY KEY (pipeline, sink, position)
-) {_OPTIONS}
+) {OWN_OPTIONS}
+"""
+
+CREATE_OFFSETS = """
+CREATE SQL SECURITY INVOKER VIEW penstock_offsets AS
+SELECT marker.table_name, marker.pipeline, marker.sink, source.source,
+       JSON_EXTRACT(marker.offsets, CONCAT('$[', source.number - 1, '].end')) AS end_offset,
+       marker.batch_id, marker.position, marker.published_at
+FROM penstock_marker AS marker
+JOIN JSON_TABLE(marker.offsets, '$[*]' COLUMNS (number FOR ORDINALITY, source varchar(255) PATH '$.source')) AS source
 """
 
 _WHICH = "pipeline = %(pipeline)s AND sink = %(sink)s"

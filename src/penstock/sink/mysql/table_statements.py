@@ -9,7 +9,7 @@ tells it. STRAIGHT_JOIN keeps the order of the joins: from the few staged rows b
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.sink.mysql.names import quoted
+from penstock.mysql.names import quoted
 
 STAGE, CHOSEN = "penstock_stage", "penstock_chosen"
 DROP_STAGE = f"DROP TEMPORARY TABLE IF EXISTS {STAGE}"

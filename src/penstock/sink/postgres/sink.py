@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from penstock.errors import Conflict
 from penstock.faults import FaultPoint
 from penstock.model import PipelineName, Publication, Published, Totals
 from penstock.postgres.database import LOCK_TIMEOUT_S, Connection, Database
@@ -52,13 +51,7 @@ class PostgresSink(ServerSink[Connection]):
         """As `publish`, in the ledger's transaction on the same database; the ledger rolls back what raised, and repeats."""
         if not isinstance(transaction, psycopg.Connection):
             raise TypeError(f"expected a psycopg.Connection, found {type(transaction).__name__}")
-        with self._lock:
-            try:
-                with self._database.told(runs_again=True):
-                    return self._apply(transaction, publication)
-            except Conflict as conflict:
-                self._count(conflict)
-                raise self._in_the_way(conflict, times=1) from conflict
+        return self._ride(transaction, publication)
 
     # --- what is PostgreSQL's own
 

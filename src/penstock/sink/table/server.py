@@ -204,6 +204,16 @@ class ServerSink(TableSink, Generic[C]):
         self._note(publication)
         return published
 
+    def _ride(self, connection: C, publication: Publication) -> Published:
+        """In a transaction that is not ours, and that whoever began it runs again."""
+        with self._lock:
+            try:
+                with self._database.told(runs_again=True):
+                    return self._apply(connection, publication)
+            except Conflict as conflict:
+                self._count(conflict)
+                raise self._in_the_way(conflict, times=1) from conflict
+
     def _apply(self, connection: C, publication: Publication) -> Published:
         marks, since = self._marks(connection), self._committed
         return apply(marks, publication, self._target, since=since, move=lambda: self._move(connection, publication))

@@ -1,15 +1,20 @@
 """What MySQL and MariaDB say, said to people. Messages name the server and never the password, nor values of rows."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pymysql
+from pymysql.constants import CR
 
 from penstock.errors import Conflict, Failed, PenstockError, Retryable
 
 DUPLICATE = 1062
 DENIED = frozenset({1044, 1142, 1143, 1227})
 """A right that the user lacks."""
-_ABSENT_TABLE = 1146
+ABSENT_TABLE = 1146
+_NO_VIEW = DENIED | {1050, 1064}
+"""A right that the user lacks, a name that is taken by what the user must not see, a server that knows no JSON_TABLE."""
 _CONFLICTS = frozenset({1213, 1020})
 """A deadlock, and a record that changed since a snapshot was taken."""
 _LOCKED = frozenset({1205, 3572})
@@ -23,19 +28,24 @@ _UNAVAILABLE = frozenset(
 _READ_ONLY = frozenset({1290, 1836})
 _ENTRY = {
     1044: "GRANT the role its rights on the database.",
-    1045: "Correct user and password in the sink's `url`.",
-    1049: "Create it, or correct the sink's `url`.",
+    1045: "Correct user and password in the URL.",
+    1049: "Create it, or correct the URL.",
     1130: "Let the server admit this user from this machine.",
     1698: "Use a user with a password.",
-    1820: "Set a new password for the user, and correct the sink's `url`.",
-    1862: "Set a new password for the user, and correct the sink's `url`.",
+    1820: "Set a new password for the user, and correct the URL.",
+    1862: "Set a new password for the user, and correct the URL.",
     3118: "Unlock the account of the user.",
-    3159: "Add ?ssl_mode=required to the sink's `url`.",
+    3159: "Add ?ssl_mode=required to the URL.",
 }
 """What a server says that will not let us in, however often we ask."""
 _INDEX = re.compile(r"for key '(?:.*\.)?([^']*)'\Z")
 _VALUES = re.compile(r"(entry|value:?) '.*' for", re.DOTALL)
 _STARTS = "and start again: what was decided is published then."
+
+
+def cut_off(point: str) -> pymysql.err.Error:
+    """What PyMySQL would raise at a fault point where the connection breaks."""
+    return pymysql.err.OperationalError(CR.CR_SERVER_LOST, f"Lost connection to MySQL server during query ({point})")
 
 
 def code_of(cause: pymysql.err.Error) -> int:
@@ -47,6 +57,16 @@ def reason_of(cause: pymysql.err.Error) -> str:
     """The server's own sentence, without the values of rows that it would show."""
     said = str(cause.args[1]) if len(cause.args) > 1 and cause.args[1] else "the connection is closed"
     return without_values(said)
+
+
+@contextmanager
+def without_view() -> Iterator[None]:
+    """Around making a view for people: where the server or the user's rights do not allow it, there is none."""
+    try:
+        yield
+    except pymysql.err.Error as cause:
+        if code_of(cause) not in _NO_VIEW:
+            raise
 
 
 def index_of(cause: pymysql.err.Error) -> str | None:
@@ -86,6 +106,6 @@ def _told(code: int, said: str, place: str) -> tuple[str, str]:
         return f"The table in {place} refused a row: {said}.", f"Drop the constraint or correct the table's rows, {_STARTS}"
     if code in _FORBIDDEN:
         return f"The user may not do that in {place}: {said}.", f"GRANT it {_STARTS}"
-    if code == _ABSENT_TABLE:
+    if code == ABSENT_TABLE:
         return f"{place} has no such table: {said}.", f"Rename it back or restore it from a backup {_STARTS}"
     return f"{place} cannot be used: {said}.", f"Mend that {_STARTS}"

@@ -13,7 +13,7 @@ from pymysql.constants import CLIENT, CR, FIELD_TYPE, SERVER_STATUS
 from pymysql.converters import encoders
 from pymysql.cursors import SSCursor
 
-from penstock.sink.mysql.address import Address
+from penstock.mysql.address import Address
 
 CHARSET = "utf8mb4"
 _FETCHED_ROWS = 20_000
@@ -61,6 +61,10 @@ class Connection:
         cursor = self._client.cursor()
         cursor.execute(statement, values)
         return cursor
+
+    def size_of(self, statement: str, values: Sequence[Any]) -> int:
+        """The bytes of a statement as it is sent."""
+        return len(self._client.cursor().mogrify(statement, values).encode())
 
     def stream(self, statement: str) -> Iterator[Sequence[tuple[Any, ...]]]:
         """The rows of a query, some thousands at a time; nothing else can run on the connection meanwhile."""

@@ -1,0 +1,117 @@
+"""A ledger in MySQL or MariaDB, as `ServedLedger`.
+
+Source: the manual of MySQL, "Locks Set by Different SQL Statements in InnoDB": an insert waits for whoever inserts the same
+key, and then finds it there or free; "Consistent Nonlocking Reads": with READ COMMITTED each statement sees what was committed
+before it.
+"""
+
+from contextlib import AbstractContextManager
+
+import pymysql
+
+from penstock.errors import Failed, GuaranteeTooWeak, LedgerMismatch
+from penstock.faults import FaultPoint
+from penstock.ledger.mysql_statements import MysqlStatements
+from penstock.ledger.served import ServedLedger
+from penstock.ledger.served_database import HISTORY_VIEW, KEY, LEDGER_TABLE
+from penstock.model import PipelineName
+from penstock.mysql.catalog import ENGINE, kind_of, uniques_of
+from penstock.mysql.connection import Connection
+from penstock.mysql.database import LOCK_TIMEOUT_S, Database, one_at_a_time
+from penstock.mysql.trouble import ABSENT_TABLE, DUPLICATE, code_of, cut_off, without_view
+
+CREATE = FaultPoint("ledger.mysql_create", "The ledger's table and its view are created, each committed by itself.")
+INSERT = FaultPoint("ledger.mysql_insert", "The entry is inserted at its position, in an open transaction.")
+COMMIT = FaultPoint("ledger.mysql_commit", "The entry's transaction is committed.")
+PRUNE = FaultPoint("ledger.mysql_prune", "Old entries are deleted in one transaction.")
+
+_AROUND_ENTRY = 1_000
+"""More than the bytes of the statement that inserts an entry, without the entry."""
+
+
+class MysqlLedger(ServedLedger[Connection]):
+    """A `ServedLedger` in the database at `url`. `within` gets the `penstock.mysql.connection.Connection`.
+
+    Waits `lock_timeout_s` (whole seconds) for another session's lock.
+    """
+
+    _database: Database
+    _sql: MysqlStatements
+
+    def __init__(self, url: str, *, pipeline: PipelineName, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
+        database = Database(url, application=f"penstock:{pipeline}", lock_timeout_s=lock_timeout_s)
+        super().__init__(database, MysqlStatements(), pipeline=pipeline, location=f"mysql://{database.place}")
+
+    def _fetch(self, connection: Connection, statement: str, values: tuple[str | int, ...]) -> tuple[int, str] | None:
+        try:
+            found: tuple[int, str] | None = connection.execute(statement, values).fetchone()
+        except pymysql.err.ProgrammingError as cause:
+            if code_of(cause) != ABSENT_TABLE:
+                raise
+            return None
+        return found
+
+    def _put(self, connection: Connection, pipeline: str, position: int, text: str) -> bool:
+        values = (pipeline, position, text)
+        self._require_carried(connection, values)
+        try:
+            connection.execute(self._sql.insert, values)
+        except pymysql.err.IntegrityError as cause:
+            if code_of(cause) != DUPLICATE:
+                raise
+            return False
+        return True
+
+    def _require_carried(self, connection: Connection, values: tuple[str, int, str]) -> None:
+        """A server that gets more than it takes closes the connection, which would look like a network that fails."""
+        most = self._database.server.max_packet
+        if 2 * len(values[2]) + _AROUND_ENTRY <= most:  # every sign escaped
+            return
+        size = connection.size_of(self._sql.insert, values)
+        if size >= most:
+            raise Failed(
+                f"Entry {values[1]} takes a statement of {size} bytes, but max_allowed_packet of {self._database.place} "
+                f"is {most}.",
+                remedy=f"SET GLOBAL max_allowed_packet to more than {size}, and in the server's configuration, too.",
+            )
+
+    def _commit(self, connection: Connection) -> None:
+        self._database.commit(connection, Failed)
+
+    def _settling(self) -> AbstractContextManager[None]:
+        return self._database.unknown_if_cut("the newest entry", read="the ledger")
+
+    def _inserting(self) -> AbstractContextManager[None]:
+        return INSERT.around(error=cut_off, lost=cut_off)
+
+    def _committing(self) -> AbstractContextManager[None]:
+        return COMMIT.around(error=cut_off, lost=cut_off)
+
+    def _pruning(self) -> AbstractContextManager[None]:
+        return PRUNE.around(error=cut_off, lost=cut_off)
+
+    def _require_table(self, connection: Connection) -> None:
+        if None in {kind_of(connection, LEDGER_TABLE), kind_of(connection, HISTORY_VIEW)}:
+            self._create(connection)
+        found = kind_of(connection, LEDGER_TABLE)
+        assert found is not None
+        kind, engine = found
+        if kind == "table" and engine.lower() != ENGINE.lower():
+            raise GuaranteeTooWeak(
+                f"The table {LEDGER_TABLE} of the ledger {self.location} is of the engine {engine}, expected {ENGINE}: a "
+                "transaction does not cover it.",
+                remedy=f"ALTER TABLE {LEDGER_TABLE} ENGINE = {ENGINE}.",
+            )
+        if kind != "table" or KEY not in uniques_of(connection, LEDGER_TABLE).values():
+            raise LedgerMismatch(
+                f"{LEDGER_TABLE} of the ledger {self.location} is no table with the primary key (pipeline, position).",
+                remedy="Restore the table from a backup, with its key.",
+            )
+
+    def _create(self, connection: Connection) -> None:
+        with CREATE.around(error=cut_off, lost=cut_off), one_at_a_time(connection):
+            if kind_of(connection, LEDGER_TABLE) is None:
+                connection.execute(self._sql.create_ledger)
+            if kind_of(connection, HISTORY_VIEW) is None:
+                with without_view():
+                    connection.execute(self._sql.create_history)

@@ -1,0 +1,48 @@
+"""All SQL of the ledger in MySQL: what it says and nothing about when.
+
+One table holds the ledgers of many pipelines, told apart by the first column of its key. `entry` is text, so that its bytes stay
+as they were written: the server's own type for JSON would sort its keys.
+"""
+
+# ruff: noqa: S608 - every name in a statement is our own, every value is bound
+
+from dataclasses import dataclass
+
+from penstock.mysql.statements import OWN_OPTIONS
+
+_TEXT = "JSON_VALUE(ledger.entry, '$.{}')"
+_BY_WHOM = f"COALESCE({_TEXT.format('body.owner')}, {_TEXT.format('body.operator')})"
+_QUERY = f"COALESCE({_TEXT.format('body.decision.query_id')}, {_TEXT.format('body.query_id')})"
+_MICROSECONDS = f"CAST({_TEXT.format('written_at_ms')} AS SIGNED) * 1000"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MysqlStatements:
+    """As `LedgerStatements`."""
+
+    create_ledger: str = (
+        "CREATE TABLE penstock_ledger (pipeline varchar(255) NOT NULL, position bigint NOT NULL, entry longtext NOT NULL, "
+        f"PRIMARY KEY (pipeline, position)) {OWN_OPTIONS}"
+    )
+    create_history: str = f"""
+CREATE SQL SECURITY INVOKER VIEW penstock_history AS
+SELECT ledger.pipeline, ledger.position, CAST({_TEXT.format("generation")} AS SIGNED) AS generation,
+       TIMESTAMPADD(MICROSECOND, {_MICROSECONDS}, TIMESTAMP '1970-01-01 00:00:00') AS written_at,
+       {_TEXT.format("body.kind")} AS kind, {_BY_WHOM} AS by_whom, {_QUERY} AS query_id,
+       CAST({_TEXT.format("body.decision.batch_id")} AS SIGNED) AS batch_id,
+       CAST({_TEXT.format("body.decision.rows_in")} AS SIGNED) AS rows_in,
+       JSON_EXTRACT(ledger.entry, '$.body.decision.offsets') AS offsets
+FROM penstock_ledger AS ledger
+WHERE ledger.pipeline NOT LIKE '%/%'
+"""
+    """For people. A name with a slash is a self-test's."""
+    tail: str = "SELECT position, entry FROM penstock_ledger WHERE pipeline = %s ORDER BY position DESC LIMIT 1"
+    at: str = "SELECT position, entry FROM penstock_ledger WHERE pipeline = %s AND position = %s"
+    newest_positions: str = "SELECT position FROM penstock_ledger WHERE pipeline = %s ORDER BY position DESC LIMIT 2"
+    insert: str = "INSERT INTO penstock_ledger (pipeline, position, entry) VALUES (%s, %s, %s)"
+    """Waits for whoever puts one there at the same time; raises where there is one."""
+    prune: str = "DELETE FROM penstock_ledger WHERE pipeline = %s AND position < %s"
+    prune_proofs: str = (
+        "DELETE FROM penstock_ledger WHERE pipeline > %(prefix)s AND pipeline < CONCAT(%(prefix)s, 'g') AND position < %(below)s"
+    )
+    """By the range of the key, which locks nobody else's rows: the rest of a name is hexadecimal."""

@@ -1,0 +1,29 @@
+"""The ledger's table in PostgreSQL: whether it is there, and whether it keeps rows."""
+
+from penstock.errors import GuaranteeTooWeak, LedgerMismatch
+from penstock.ledger.served_database import KEY, LEDGER_TABLE
+from penstock.postgres.database import Connection
+from penstock.postgres.statements import TABLE_KIND, TABLE_UNIQUES
+
+
+def has_table(connection: Connection, schema: str) -> bool:
+    """Whether the ledger's table, or anything of its name, is there."""
+    return connection.execute(TABLE_KIND, (schema, LEDGER_TABLE)).fetchone() is not None
+
+
+def require_table(connection: Connection, schema: str, *, location: str) -> None:
+    """Raise LedgerMismatch or GuaranteeTooWeak unless it is a table that keeps its rows and each position once."""
+    row = connection.execute(TABLE_KIND, (schema, LEDGER_TABLE)).fetchone()
+    assert row is not None
+    oid, kind, persistence, _ = row
+    if kind == "r" and persistence != "p":
+        raise GuaranteeTooWeak(
+            f"The table {LEDGER_TABLE} of the ledger {location} is unlogged, so a crash of the server empties it.",
+            remedy=f"ALTER TABLE {LEDGER_TABLE} SET LOGGED.",
+        )
+    uniques = [frozenset(names) for (names,) in connection.execute(TABLE_UNIQUES, (oid,)).fetchall()]
+    if kind != "r" or KEY not in uniques:
+        raise LedgerMismatch(
+            f"{LEDGER_TABLE} of the ledger {location} is no table with the primary key (pipeline, position).",
+            remedy="Restore the table from a backup, with its key.",
+        )

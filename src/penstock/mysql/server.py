@@ -1,0 +1,64 @@
+"""What a server is, and whether it keeps what it acknowledges."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.errors import GuaranteeTooWeak, Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What a server is. `loads`: whether it takes LOAD DATA LOCAL. `max_packet`: the longest statement, in bytes."""
+
+    is_mariadb: bool
+    loads: bool
+    max_packet: int
+
+    @property
+    def max_value_bytes(self) -> int:
+        """The longest value that a client can be sure to read again."""
+        return self.max_packet
+
+    @property
+    def max_insert_bytes(self) -> int | None:
+        """The longest statement with one row, None where rows do not go as statements."""
+        return None if self.loads else self.max_packet
+
+    @property
+    def exact_collation(self) -> str:
+        """The one that takes no two texts for equal: others ignore case, or blanks at the end."""
+        return "utf8mb4_nopad_bin" if self.is_mariadb else "utf8mb4_0900_bin"
+
+
+def server_of(variables: Mapping[str, str]) -> Server:
+    """What the server's variables say."""
+    return Server(
+        is_mariadb="mariadb" in variables["version"].lower(),
+        loads=variables.get("local_infile") == "ON",
+        max_packet=int(variables["max_allowed_packet"]),
+    )
+
+
+def require_durable(variables: Mapping[str, str], place: str) -> None:
+    """Raise Refused for a server that cannot be written, or that could lose what it acknowledged."""
+    locked = [name for name in ("read_only", "innodb_read_only") if variables.get(name, "OFF") != "OFF"]
+    if locked:
+        raise Refused(
+            f"{place} has {locked[0]} = {variables[locked[0]]}, as replicas have, and nothing can be written to it.",
+            remedy="Name the primary server in `url`.",
+        )
+    _require_variable(variables, place, "innodb_flush_log_at_trx_commit", ("1", "3"), "a crash could lose what it committed")
+    if variables.get("log_bin") != "ON":
+        return
+    _require_variable(variables, place, "sync_binlog", ("1",), "a crash could lose what it committed")
+    if variables.get("binlog_format") == "STATEMENT":
+        raise Refused(
+            f"{place} has binlog_format = STATEMENT, with which it refuses transactions that read what is committed.",
+            remedy="Set binlog_format = ROW or MIXED.",
+        )
+
+
+def _require_variable(variables: Mapping[str, str], place: str, name: str, good: tuple[str, ...], risk: str) -> None:
+    found = variables.get(name, good[0])
+    if found not in good:
+        raise GuaranteeTooWeak(f"{place} runs with {name} = {found}, so {risk}.", remedy=f"SET GLOBAL {name} = {good[0]}.")

@@ -1,0 +1,56 @@
+"""All SQL that sink and ledger have in common: about the session, transactions, the server and its catalog."""
+
+BEGIN = "START TRANSACTION READ WRITE"
+BEGIN_READ = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+COMMIT = "COMMIT"
+
+SESSION = """
+SET SESSION sql_mode = 'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,\
+NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO',
+    autocommit = 1, time_zone = '+00:00', completion_type = 'NO_CHAIN', unique_checks = 1, foreign_key_checks = 1,
+    sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, max_error_count = 64,
+    max_sort_length = 4096
+"""
+"""What server, user and init_connect say otherwise would change values, rows or the moment of a commit.
+
+The client asks for autocommit before `init_connect` has been run. A server that groups by sorting takes texts for one that begin
+with the same `max_sort_length` bytes; keys have 3072 at the most.
+"""
+
+NO_STATEMENT_TIMEOUT = "SET SESSION max_statement_time = 0"
+"""MariaDB's."""
+
+READ_COMMITTED = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+REPEATABLE_READ = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+
+WAITS = """
+SET SESSION innodb_lock_wait_timeout = %(lock_timeout)s, lock_wait_timeout = %(lock_timeout)s,
+    wait_timeout = %(idle_timeout)s, net_read_timeout = %(idle_timeout)s
+"""
+"""Waits for locks end; a driver that stalls loses its session, and its locks with it."""
+
+PATIENT = "SET SESSION net_write_timeout = 600"
+"""For a reader that counts and hashes while the server waits to send more."""
+
+VARIABLES = """
+SHOW GLOBAL VARIABLES WHERE Variable_name IN (
+    'version', 'read_only', 'innodb_read_only', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format',
+    'local_infile', 'max_allowed_packet'
+)
+"""
+
+ONE_AT_A_TIME = "SELECT GET_LOCK(CONCAT('penstock.', MD5(DATABASE())), %s)"
+"""Two that prepare at once would collide in the catalog. No fence: it only keeps one waiting."""
+NEXT_ONE = "SELECT RELEASE_LOCK(CONCAT('penstock.', MD5(DATABASE())))"
+
+TABLE_KIND = """
+SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s
+"""
+
+TABLE_UNIQUES = """
+SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
+WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s AND NON_UNIQUE = 0 ORDER BY INDEX_NAME, SEQ_IN_INDEX
+"""
+
+OWN_OPTIONS = "ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+"""Of a table of Penstock's own."""
