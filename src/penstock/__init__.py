@@ -11,6 +11,8 @@ _HOMES = {
     "Memory": "penstock.spec.sink",
     "Duckdb": "penstock.spec.sink",
     "MySQL": "penstock.spec.sink",
+    "OwnBatch": "penstock.sink.own",
+    "OwnSink": "penstock.sink.own",
     "Parquet": "penstock.spec.sink",
     "PenstockError": "penstock.errors",
     "Pipeline": "penstock.run.pipeline",
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.run.pipeline import Pipeline
     from penstock.run.query import Query
     from penstock.run.reading import Reading, read
+    from penstock.sink.own import OwnBatch, OwnSink
     from penstock.spec.sink import Console, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sqlite
 
 __all__ = [
@@ -36,6 +39,8 @@ __all__ = [
     "Duckdb",
     "Memory",
     "MySQL",
+    "OwnBatch",
+    "OwnSink",
     "Parquet",
     "PenstockError",
     "Pipeline",

@@ -34,6 +34,8 @@ from penstock.model import (
     Summary,
     Totals,
 )
+from penstock.sink.own.mark import Mark, decode_mark, encode_mark
+from penstock.sink.table.marker import TableMarker
 from penstock.testing.entries import chain
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -122,6 +124,23 @@ MARKERS = {
     "marker-2": replace(MARKER, files=(MarkedFile(name=f"origin=EWR/part-{TOKEN}.parquet", rows=1000, size_bytes=54_321),)),
     "marker-2-no-files": replace(MARKER, files=()),
 }
+OWN_MARK = Mark(
+    marker=TableMarker(
+        pipeline=FLIGHTS,
+        sink=LAKE,
+        table_name="lake",
+        write="append",
+        position=Position(12),
+        generation=2,
+        query_id=QUERY,
+        batch_id=7,
+        offsets='[{"source":"flights","start":null,"end":{"logOffset":7}}]',
+        schema='{"type":"struct","fields":[]}',
+        decided=Totals(rows=1000, digest=0xFEDC_BA98_7654_3210),
+        after=Totals(rows=1000, digest=0xFEDC_BA98_7654_3210),
+    ),
+    batches={Position(12): (QUERY, 7, "9f86d081884c7d65", 1000, "fedcba9876543210")},
+)
 ENTRIES = {
     "entry-1-opened": entry(OPENED_BODY, Summary()),
     "entry-1-decided": entry(DECIDED_BODY, SUMMARY),
@@ -145,6 +164,12 @@ def test_an_entry_of_any_version_is_read_and_written_as_ever(name: str) -> None:
 def test_a_marker_of_any_version_is_read_and_written_as_ever(name: str) -> None:
     assert decode_marker(golden(name)) == MARKERS[name]
     assert encode_marker(MARKERS[name]) == golden(name)
+
+
+def test_an_own_mark_of_version_1_is_read_and_written_as_ever() -> None:
+    text = golden("own-mark-1").decode()
+    assert decode_mark(text, pipeline=FLIGHTS, sink=LAKE) == OWN_MARK
+    assert encode_mark(OWN_MARK) == text
 
 
 @pytest.mark.parametrize(
@@ -173,5 +198,5 @@ def test_the_log_lays_its_objects_out_as_ever() -> None:
 
 
 def test_every_golden_file_is_looked_at() -> None:
-    names = {*ENTRIES, *MARKERS, "ledger-hint-1", "ledger-floor-1"}
+    names = {*ENTRIES, *MARKERS, "own-mark-1", "ledger-hint-1", "ledger-floor-1"}
     assert {path.stem for path in GOLDEN.iterdir()} == names

@@ -1,11 +1,11 @@
 """From settings to the real ledger, sinks and checkpoint. The only place that knows every kind of sink."""
 
 import hashlib
-import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.bloburl import hadoop_url
@@ -16,6 +16,7 @@ from penstock.model import AccountName, Guarantee, PipelineName, SinkName, Sourc
 from penstock.protocols import Ledger, Sink
 from penstock.run.fault_points import require_known
 from penstock.run.parts import Parts
+from penstock.run.userwritten import user_written
 from penstock.spec import sink as settings_of
 from penstock.spec.account import FAIL, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings
@@ -29,10 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryPlan:
-    """All a delivery is configured by: picklable, no handles. `sources` are in the order of the query's plan; empty: unnamed."""
+    """All a delivery is configured by: picklable, no handles. `sources` are in the order of the query's plan; empty: unnamed.
+
+    `modules`: where modules of the user's are looked for besides the search path; the directory of a pipeline file.
+    """
 
     settings: DeliverySettings
     sources: tuple[SourceName, ...] = ()
+    modules: Path | None = None
 
     @property
     def pipeline(self) -> PipelineName:
@@ -208,16 +213,7 @@ def _memory(name: SinkName, settings: settings_of.Memory, plan: DeliveryPlan) ->
 
 
 def _user_written(name: SinkName, settings: settings_of.PythonSink, plan: DeliveryPlan) -> Sink:
-    module, _, attribute = settings.python.partition(":")
-    try:
-        made = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as missing:
-        raise Usage(
-            f"Sink {name!r} names {settings.python}, which cannot be imported: {missing}.",
-            remedy="Correct the name, or put the module on PYTHONPATH.",
-        ) from missing
-    sink: Sink = made(name=name, spool=spool_of(plan), **settings.options)
-    return sink
+    return user_written(name, settings, pipeline=plan.pipeline, spool=spool_of(plan), modules=plan.modules)
 
 
 _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {

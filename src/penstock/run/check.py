@@ -34,6 +34,8 @@ _WHY: Mapping[SinkKind, str] = {
     SinkKind.IDEMPOTENT: "The same batch writes the same keys with the same values, however often.",
 }
 
+_AS_WRITTEN = " So its author says: the suite of penstock.testing shows whether it is true."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
@@ -120,7 +122,8 @@ def _sink_claim(sink: Sink, kind: str) -> Claim:
             why="It may show a batch again after a crash.",
             remedy="Take it out.",
         )
-    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=_WHY[sink.kind])
+    whose = _AS_WRITTEN if kind == "python" else ""
+    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=_WHY[sink.kind] + whose)
 
 
 def _findings(pipeline: "Pipeline", schema: str) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ import penstock
 from penstock.model import Finding
 from penstock.protocols import TaskCheck, TaskChecked
 from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
+from penstock.run.userwritten import import_checks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,9 +38,10 @@ def executor_findings(plan: DeliveryPlan, spark: "SparkSession") -> Iterator[Fin
     if not importing.ok:
         return
     with ExitStack() as stack:
-        sinks = [sink for sink in sinks_of(plan) if isinstance(sink, TaskChecked)]
-        checks = [check for sink in sinks for check in stack.enter_context(sink.task_checks())]
-        checks += spool_of(plan).task_checks()
+        sinks = sinks_of(plan)
+        checked = [sink for sink in sinks if isinstance(sink, TaskChecked)]
+        checks = [check for sink in checked for check in stack.enter_context(sink.task_checks())]
+        checks += [*spool_of(plan).task_checks(), *import_checks({sink.name: sink for sink in sinks}, plan.settings.sinks)]
         if checks:
             yield from _gathered(_seen_by_tasks(checks, spark))
 

@@ -41,7 +41,8 @@ class Pipeline:
     @property
     def plan(self) -> DeliveryPlan:
         """What its delivery is configured by. Sources are in the order of the file; `start` takes the order of the plan."""
-        return DeliveryPlan(settings=self.settings, sources=tuple(SourceName(name) for name in self.settings.sources))
+        sources = tuple(SourceName(name) for name in self.settings.sources)
+        return DeliveryPlan(settings=self.settings, sources=sources, modules=self._modules)
 
     def start(
         self, spark: "SparkSession | None" = None, *, observers: "Sequence[Observer]" = (), batches: int | None = None

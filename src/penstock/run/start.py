@@ -1,6 +1,7 @@
 """Starting a pipeline on Spark: frame, guarantee, recovery, query."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +18,7 @@ from penstock.run.query import Query, start_streaming
 from penstock.source.guarantee import source_claims
 from penstock.spec.sink import Console
 from penstock.transform.plan import plan_of, source_order
+from penstock.transform.python import travel_by_value
 
 if TYPE_CHECKING:
     from penstock.run.pipeline import Pipeline
@@ -26,6 +28,7 @@ def start(pipeline: "Pipeline", spark: SparkSession, *, observers: Sequence[Obse
     """Called by `Pipeline.start`. Everything that can be refused is refused before Spark plans a batch."""
     frame, sources = pipeline.frame(spark)
     require_demanded(pipeline, frame, spark)
+    travel_by_value()
     delivery = Delivery.of_plan(_plan(pipeline, tuple(source_order(plan_of(frame), tuple(sources)))))
     writer = _writer(pipeline, frame)
     if not pipeline.settings.trigger.batches_have_identity:
@@ -46,7 +49,7 @@ def _plan(pipeline: "Pipeline", sources: tuple[SourceName, ...]) -> DeliveryPlan
         place = settings.checkpoint
         own = place.model_copy(update={"url": f"{place.url}/run-{new_nonce()}"})
         settings = settings.model_copy(update={"checkpoint": own})
-    return DeliveryPlan(settings=settings, sources=sources)
+    return replace(pipeline.plan, settings=settings, sources=sources)
 
 
 def _start_unprotected(pipeline: "Pipeline", writer: DataStreamWriter, delivery: Delivery) -> Query:

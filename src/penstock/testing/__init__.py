@@ -1,1 +1,28 @@
-"""What tests are made of: for Penstock itself and for people who write sinks or run pipelines."""
+"""What tests are made of: for Penstock itself and for people who write sinks or run pipelines.
+
+`from penstock.testing import OwnSinkContract, OwnSinkRig` is how a user-written sink is examined (docs/howto/own_sink.md);
+`penstock.testing.conformance` says more. It needs pytest, which is imported with the first of these names.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.testing.conformance import (
+        CrashContract,
+        OwnSinkContract,
+        OwnSinkRig,
+        Row,
+        SinkContract,
+        SinkRig,
+        StagingLossContract,
+    )
+
+__all__ = ["CrashContract", "OwnSinkContract", "OwnSinkRig", "Row", "SinkContract", "SinkRig", "StagingLossContract"]
+
+
+def __getattr__(name: str) -> object:
+    """The public names of the conformance suite."""
+    if name not in __all__:
+        raise AttributeError(f"module 'penstock.testing' has no attribute {name!r}")
+    return getattr(import_module("penstock.testing.conformance"), name)

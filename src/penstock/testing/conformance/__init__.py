@@ -1,29 +1,23 @@
 """The conformance suite: every sink of Penstock passes it, and a user-written sink can in a few lines.
 
     # test_my_sink.py
-    import pytest
-    from penstock.testing.conformance import CrashContract, SinkContract, SinkRig
-    from mypkg.sink import MySink
+    from my_sink import MySink
+    from penstock.testing import OwnSinkContract, OwnSinkRig
 
-    class MyRig(SinkRig):                       # must be importable: it travels to other processes
-        def make(self):
-            return MySink(name="out", target=self.directory / "target", spool=self.directory / "spool")
+    class MyRig(OwnSinkRig):                    # must be importable: it travels to other processes
+        sink_type = MySink
 
-        def read_back(self):                    # what a reader sees now, as mappings from column to value
-            return my_reader(self.directory / "target")
+        def options(self):
+            return {"directory": str(self.directory / "target")}
 
         def damage(self, kind):                 # "lost", "doubled", "changed", "foreign": what `verify` must find
             ...
 
-    @pytest.fixture
-    def rig(tmp_path):
-        return MyRig(tmp_path)
+    class TestMySink(OwnSinkContract):          # with every fault point of `penstock.OwnSink`, and every kind of fault
+        rig_type = MyRig
 
-    class TestMySink(SinkContract):
-        pass
-
-    class TestMySinkKilled(CrashContract):      # staging on disk, a target that outlives the process
-        fault_parts = ("mysink",)               # every fault point whose name begins so, with every kind
+A sink that is not derived from `penstock.OwnSink` brings a rig that says `make` and `read_back`, a fixture `rig` that gives it,
+and a class for each part:
 
 The parts: `SinkContract` for every sink; `CrashContract` for every sink whose target outlives the process; `StagingLossContract`
 for every sink whose staging can be lost or damaged apart from the decision (give the rig a `lose_staging`). What a sink promises
@@ -38,12 +32,13 @@ crashes: there the real coordinator delivers over a real ledger, a process is ki
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{part}" for part in ("crashes", "publishing", "racing", "staging", "sweeping", "verifying"))
+    *(f"{__name__}.{part}" for part in ("crashes", "own", "publishing", "racing", "staging", "sweeping", "verifying"))
 )
 
 from penstock.testing.conformance.bench import Bench, Shown  # noqa: E402 - after the assertions are made to tell more
 from penstock.testing.conformance.contract import SinkContract  # noqa: E402
 from penstock.testing.conformance.crashes import CrashContract  # noqa: E402
+from penstock.testing.conformance.own import OwnSinkContract, OwnSinkRig  # noqa: E402
 from penstock.testing.conformance.publishing import StagingLossContract  # noqa: E402
 from penstock.testing.conformance.rig import DAMAGES, PIPELINE, SinkRig  # noqa: E402
 from penstock.testing.conformance.rows import SCHEMA, Row, as_batch, content, make_rows, require_equal  # noqa: E402
@@ -54,6 +49,8 @@ __all__ = [
     "SCHEMA",
     "Bench",
     "CrashContract",
+    "OwnSinkContract",
+    "OwnSinkRig",
     "Row",
     "Shown",
     "SinkContract",

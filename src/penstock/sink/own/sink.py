@@ -1,0 +1,219 @@
+"""`OwnSink`: the base of sinks that users write. Staging, recognition, verification and fault points are done here."""
+
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Generic
+
+from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed
+from penstock.faults import FaultPoint
+from penstock.model import (
+    ONLY_ACCOUNT,
+    AccountName,
+    Finding,
+    PipelineName,
+    Position,
+    Publication,
+    Published,
+    SinkKind,
+    SinkName,
+    SinkReport,
+    SweepCut,
+    Totals,
+)
+from penstock.sink.own.author import Author, T
+from penstock.sink.own.batch import OwnBatch, batch_key
+from penstock.sink.own.mark import OwnMarks
+from penstock.sink.spool import INLINE_LIMIT_BYTES, SpoolRoot, SpoolStager
+from penstock.sink.table.content import totals_of
+from penstock.sink.table.preparation import prepare_marker, settings_of
+from penstock.sink.table.publication import Moved, apply
+from penstock.sink.table.sink import TableSink
+from penstock.sink.table.target import NotStoredError, require_distinct_fields
+from penstock.sink.table.verification import compare, without_marker
+from penstock.sparkschema import arrow_schema
+from penstock.usercode import raised
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PREPARE = FaultPoint("own.prepare", "A user-written sink gets its target ready.")
+BEGIN = FaultPoint("own.begin", "A user-written sink begins a transaction.")
+ROWS = FaultPoint("own.rows", "A user-written sink writes the rows of a decided batch.")
+COMMIT = FaultPoint("own.commit", "A user-written sink commits.")
+
+
+class OwnSink(TableSink, Author[T], Generic[T]):
+    """A sink that adds every batch to one target. Write the methods of `Author`; T is what `transaction` gives, yours alone.
+
+    Its class is called with its options from the pipeline file and with `name`, `pipeline` and `spool`, to be handed on:
+    `def __init__(self, directory: str, **given): super().__init__(**given)`. All of it runs on the driver, but for `row_check`.
+
+    What makes it exactly once is yours: either `transaction` holds rows and mark together, so that both become visible and
+    durable or neither; or, with `idempotent = True`, writing the rows of one `batch.key` again changes nothing, and they are
+    durable before the mark is. `penstock.testing` holds the suite that shows whether it does.
+
+    What raises is told with file and line, and done again: raise `penstock.errors.Failed` where that cannot help.
+    """
+
+    def __init__(
+        self, *, name: str, pipeline: str, spool: "SpoolRoot | str", inline_limit_bytes: int = INLINE_LIMIT_BYTES
+    ) -> None:
+        super().__init__(name=SinkName(name), table=name, spool=spool, inline_limit_bytes=inline_limit_bytes)
+        self._pipeline = PipelineName(pipeline)
+
+    # --- what is done with that
+
+    @property
+    def kind(self) -> SinkKind:
+        """As its author says."""
+        return SinkKind.IDEMPOTENT if self.idempotent else SinkKind.TRANSACTIONAL
+
+    def _described(self, rows: str) -> str:  # noqa: ARG002 - it says nothing about a user's target
+        how = "rows under the batch's own key, then the mark" if self.idempotent else "one transaction: rows and mark"
+        return f"{how}, into {self.where} by {type(self).__module__}.{type(self).__qualname__}"
+
+    def check(self) -> Sequence[Finding]:
+        """Whether the target is there."""
+        subject = f"sink {self._name}"
+        try:
+            with self._told(Failed):
+                message = f"{self.where} {'is there' if self.exists() else 'will be created'}"
+        except PenstockError as trouble:
+            return [Finding(subject=subject, ok=False, message=str(trouble))]
+        return [Finding(subject=subject, ok=True, message=message)]
+
+    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
+        """Where the mark stands. Raises Failed."""
+        with self._told(Failed), self._lock:
+            if account != ONLY_ACCOUNT or not self.exists():
+                return None
+            with self._transaction() as transaction:
+                marker = OwnMarks(self, transaction).read(pipeline, self._name)
+        return None if marker is None else marker.position
+
+    def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
+        """Make target and mark, or check them. Raises Usage, Refused, Failed."""
+        self._spool.prepare(pipeline)
+        if schema is None:
+            return
+        rows = arrow_schema(schema)
+        with settings_of(self._name):
+            require_distinct_fields(rows)
+        with self._lock, self._told(Failed):
+            with PREPARE.around():
+                self.create(rows)
+            with self._transaction() as transaction:
+                marks = OwnMarks(self, transaction)
+
+                def content() -> Totals:
+                    return self._content(transaction, schema)
+
+                prepare_marker(marks, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, content=content)
+
+    def stager(self) -> SpoolStager:
+        """The spool's."""
+        return self._spool.stager(self.row_check())
+
+    def publish(self, publication: Publication) -> Published:
+        """In one transaction of its author's, unless the mark says that it was. Raises what `apply` does, and OutcomeUnknown."""
+        with self._fetched(publication), self._lock, self._told(OutcomeUnknown):
+            with self._transaction() as transaction:
+                marks, since = OwnMarks(self, transaction), self._committed
+                marks.require(publication.pipeline, self._name)
+                published = apply(
+                    marks, publication, self._target, since=since, move=lambda: self._write(transaction, publication)
+                )
+            self._note(publication)
+        self._spool.discard(publication.staged, pipeline=publication.pipeline)
+        return published
+
+    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+        """Collect the spool files of dead attempts."""
+        return self._spool.sweep(cut, dry_run=dry_run)
+
+    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+        """Compare the target with its mark and the mark with the ledger."""
+        wanted = expected.get(ONLY_ACCOUNT, Totals())
+        with self._told(Failed), self._lock:
+            if not self.exists():
+                return without_marker(wanted, f"There is no {self.where}.")
+            with self._transaction() as transaction:
+                return compare(
+                    OwnMarks(self, transaction).read(self._pipeline, self._name),
+                    sink=self._name,
+                    table=self._target.table,
+                    expected=wanted,
+                    known=known,
+                    content=lambda marker: self._content(transaction, marker.schema),
+                )
+
+    def close(self) -> None:
+        """Nothing, unless its author has something to close."""
+
+    # --- steps
+
+    def _write(self, transaction: T, publication: Publication) -> Moved:
+        given = 0
+
+        def counted(rows: "Generator[pa.RecordBatch, None, None]") -> "Iterator[pa.RecordBatch]":
+            nonlocal given
+            for batch in rows:
+                given += batch.num_rows
+                yield batch
+
+        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows, ROWS.around():
+            batch = OwnBatch(
+                key=batch_key(publication),
+                rows=counted(rows),
+                count=publication.totals.rows,
+                schema=arrow_schema(publication.schema),
+                batch=publication.batch,
+            )
+            self.write_rows(transaction, batch)
+        if given < batch.count:
+            raise PublishFailed(
+                f"Sink {self._name!r} read {given} of the {batch.count} rows of {batch.key}.",
+                remedy="Let `write_rows` read `batch.rows` to the end; the next start publishes the batch.",
+            )
+        return Moved(rows=given, displaced=Totals())
+
+    def _content(self, transaction: T, schema: str | None) -> Totals:
+        if schema is None:
+            return Totals()
+        try:
+            return totals_of(iter(self.read_rows(transaction, arrow_schema(schema))))
+        except (PenstockError, NotStoredError):
+            raise
+        except Exception as damage:
+            raise NotStoredError(f"reading it raised {raised(damage)}".rstrip(".")) from damage
+
+    @contextmanager
+    def _transaction(self) -> Iterator[T]:
+        """The author's, ended in any case; what is raised inside comes out, whatever the author's code makes of it."""
+        manager, is_open = self.transaction(), False
+        try:
+            with BEGIN.around():
+                transaction = manager.__enter__()
+                is_open = True
+            yield transaction
+            with COMMIT.around():
+                is_open = False
+                manager.__exit__(None, None, None)
+        except BaseException:
+            if is_open:
+                manager.__exit__(*sys.exc_info())
+            raise
+
+    @contextmanager
+    def _told(self, kind: type[PenstockError]) -> Iterator[None]:
+        """Raise what the author's code raises as `kind`: nothing is known then but what the mark says."""
+        try:
+            yield
+        except (PenstockError, NotStoredError):
+            raise
+        except Exception as cause:
+            raise kind(
+                f"Sink {self._name!r} raised {raised(cause)}",
+                remedy="Mend that; what was decided is published by the next start.",
+            ) from cause

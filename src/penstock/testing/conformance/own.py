@@ -1,0 +1,77 @@
+"""All of the suite for a sink that is derived from `penstock.OwnSink`, in one class."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from penstock.protocols import Sink
+from penstock.sink.own import OwnSink
+from penstock.sparkschema import arrow_schema
+from penstock.testing.conformance.contract import SinkContract
+from penstock.testing.conformance.crashes import CrashContract
+from penstock.testing.conformance.publishing import StagingLossContract
+from penstock.testing.conformance.rig import PIPELINE, SinkRig
+from penstock.testing.conformance.rows import Row
+
+
+class OwnSinkRig(SinkRig):
+    """Give it the class as `sink_type`, its `options`, and a `damage`; every batch goes through files of the spool.
+
+    `read_back` asks the sink's own `read_rows`: override it where another program can read the target.
+    """
+
+    sink_type: ClassVar[type[OwnSink[Any]]]
+
+    def options(self) -> Mapping[str, Any]:
+        """The options of a sink whose target is below `self.directory`."""
+        return {}
+
+    def make(self) -> Sink:
+        """As `SinkRig.make`."""
+        return self._made()
+
+    def read_back(self) -> Iterable[Row]:
+        """As `SinkRig.read_back`."""
+        sink = self._made()
+        try:
+            if not sink.exists():
+                return []
+            with sink.transaction() as transaction:
+                found = sink.read_rows(transaction, arrow_schema(self.schema))
+                return [row for batch in found for row in batch.to_pylist()]
+        finally:
+            sink.close()
+
+    def leftovers(self) -> Sequence[str]:
+        """What lies in the spool."""
+        return [str(path) for path in self.directory.glob("spool/**/*") if path.is_file() and path.suffix != ".id"]
+
+    def lose_staging(self) -> None:
+        """All of it."""
+        for path in self.leftovers():
+            Path(path).unlink()
+
+    def _made(self) -> OwnSink[Any]:
+        spool = str(self.directory / "spool")
+        return self.sink_type(name="own", pipeline=PIPELINE, spool=spool, inline_limit_bytes=0, **self.options())
+
+
+class OwnSinkContract(SinkContract, StagingLossContract, CrashContract):
+    """Subclass it as `Test…` with `rig_type`. `fault_parts` may name points of the sink's own module, too."""
+
+    rig_type: ClassVar[type[OwnSinkRig]]
+    fault_parts = ("own",)
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """For each damage; for each point and kind."""
+        SinkContract.pytest_generate_tests(self, metafunc)
+        CrashContract.pytest_generate_tests(self, metafunc)
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> SinkRig:
+        """Beside what the tests of crashes keep in `tmp_path`."""
+        directory = tmp_path / "rig"
+        directory.mkdir()
+        return self.rig_type(directory)

@@ -1,0 +1,189 @@
+"""Sinks as users write them, over sqlite3: a right one, and one for each mistake that is easily made."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock import OwnSink
+from penstock.model import new_nonce
+from penstock.sink.own import from_json_lines, require_json, to_json_lines
+from penstock.sparkschema import arrow_schema
+from penstock.testing import OwnSinkRig, Row
+
+
+class Lines(OwnSink[sqlite3.Connection]):
+    """Rows and mark in one transaction."""
+
+    reading = "SELECT line FROM line ORDER BY rowid"
+
+    def __init__(self, path: str, **given: Any) -> None:
+        super().__init__(**given)
+        self.path = path
+
+    @property
+    def where(self) -> str:
+        return self.path
+
+    def exists(self) -> bool:
+        return Path(self.path).exists()
+
+    def create(self, schema):
+        with closing(sqlite3.connect(self.path)) as connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS line (batch TEXT, line TEXT)")
+            connection.execute("CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, mark TEXT)")
+
+    @contextmanager
+    def transaction(self):
+        with closing(sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+
+    def write_rows(self, transaction, batch):
+        for rows in batch.rows:
+            transaction.executemany("INSERT INTO line VALUES (?, ?)", [(batch.key, line) for line in to_json_lines(rows)])
+
+    def write_mark(self, transaction, key, mark):
+        transaction.execute("INSERT OR REPLACE INTO mark VALUES (?, ?)", [key, mark])
+
+    def read_mark(self, transaction, key):
+        found = transaction.execute("SELECT mark FROM mark WHERE name = ?", [key]).fetchone()
+        return found and found[0]
+
+    def read_rows(self, transaction, schema):
+        yield from_json_lines([line for (line,) in transaction.execute(self.reading)], schema)
+
+    def row_check(self):
+        return require_json
+
+
+class MarkApart(Lines):
+    """The mark is written in another transaction than the rows."""
+
+    def write_rows(self, transaction, batch):
+        super().write_rows(transaction, batch)
+        transaction.execute("COMMIT")
+        transaction.execute("BEGIN IMMEDIATE")
+
+
+class MarkElsewhere(Lines):
+    """The mark is in a file, and there before the rows are committed."""
+
+    def write_mark(self, transaction, key, mark):
+        Path(self.path + ".mark").write_text(mark)
+
+    def read_mark(self, transaction, key):
+        file = Path(self.path + ".mark")
+        return file.read_text() if file.exists() else None
+
+
+class AlwaysCommitting(Lines):
+    """What failed half-way is committed, too."""
+
+    @contextmanager
+    def transaction(self):
+        with closing(sqlite3.connect(self.path, timeout=30, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            finally:
+                connection.execute("COMMIT")
+
+
+class WithoutTransaction(Lines):
+    """Every row commits by itself."""
+
+    @contextmanager
+    def transaction(self):
+        with closing(sqlite3.connect(self.path, timeout=30, isolation_level=None)) as connection:
+            yield connection
+
+
+class NotIdempotent(MarkApart):
+    """Says that writing a batch again changes nothing, and gives it another name each time."""
+
+    idempotent = True
+
+    def write_rows(self, transaction, batch):
+        transaction.execute("DELETE FROM line WHERE batch = ?", [batch.key + new_nonce()])
+        super().write_rows(transaction, batch)
+
+
+class Forgetful(Lines):
+    """Never finds its mark again."""
+
+    def read_mark(self, transaction, key):
+        return None
+
+
+class Distinct(Lines):
+    """Tells `verify` each row just once."""
+
+    reading = "SELECT line FROM line GROUP BY line"
+
+
+class HalfRead(Lines):
+    """Leaves the second half of a batch."""
+
+    def write_rows(self, transaction, batch):
+        transaction.executemany("INSERT INTO line VALUES (?, ?)", [(batch.key, line) for line in to_json_lines(next(batch.rows))])
+
+
+class LinesRig(OwnSinkRig):
+    sink_type = Lines
+
+    def options(self) -> Mapping[str, Any]:
+        return {"path": str(self.directory / "lines.db")}
+
+    def read_back(self) -> Sequence[Row]:
+        if not (self.directory / "lines.db").exists():
+            return []
+        sink = self._made()
+        with closing(sqlite3.connect(self.directory / "lines.db")) as connection:
+            rows = Lines.read_rows(sink, connection, arrow_schema(self.schema))
+            return [row for batch in rows for row in batch.to_pylist()]
+
+    def damage(self, kind: str) -> None:
+        newest = "(SELECT max(rowid) FROM line)"
+        statement = {
+            "lost": f"DELETE FROM line WHERE rowid = {newest}",
+            "doubled": f"INSERT INTO line SELECT * FROM line WHERE rowid = {newest}",
+            "changed": f"UPDATE line SET line = json_set(line, '$.name', 'other') WHERE rowid = {newest}",
+            "foreign": f"INSERT INTO line SELECT batch, json_set(line, '$.id', -1) FROM line WHERE rowid = {newest}",
+        }[kind]
+        with closing(sqlite3.connect(self.directory / "lines.db")) as connection, connection:
+            assert connection.execute(statement).rowcount == 1
+
+
+class MarkApartRig(LinesRig):
+    sink_type = MarkApart
+
+
+class MarkElsewhereRig(LinesRig):
+    sink_type = MarkElsewhere
+
+
+class AlwaysCommittingRig(LinesRig):
+    sink_type = AlwaysCommitting
+
+
+class WithoutTransactionRig(LinesRig):
+    sink_type = WithoutTransaction
+
+
+class NotIdempotentRig(LinesRig):
+    sink_type = NotIdempotent
+
+
+class ForgetfulRig(LinesRig):
+    sink_type = Forgetful
+
+
+class DistinctRig(LinesRig):
+    sink_type = Distinct
+
+
+class HalfReadRig(LinesRig):
+    sink_type = HalfRead
