@@ -31,6 +31,8 @@ from tests.crash.commandline import penstock
 from tests.crash.killing import await_session_end
 from tests.crash.probe import Probe
 from tests.crash.world import Row, World, assert_same, make_world
+from tests.servers.cassandra import PASSWORD, ROLE
+from tests.servers.cassandra import connected as keyspace_at
 from tests.servers.fixtures import accounts_on, server, unique
 
 EVERYTHING = os.environ.get("PENSTOCK_SOAK_FAULTS") == "all"
@@ -177,6 +179,11 @@ VARIANTS: Mapping[str, Variant] = {
         at=dict.fromkeys((f"duckdb.{step}" for step in ("begin", "stage", "move", "mark", "commit")), (1, 2)),
         database="duckdb",
     ),
+    "cassandra": Variant(
+        points=tuple(f"cassandra.{step}" for step in ("prepare", "read", "stamp", "write", "mark")),
+        at=dict.fromkeys((f"cassandra.{step}" for step in ("read", "stamp", "write", "mark")), (1, 2)),
+        database="cassandra",
+    ),
     "riding in postgres": Variant(
         points=(
             *("ledger.postgres_create", "ledger.postgres_insert", "ledger.postgres_commit", "postgres.fence", "postgres.copy"),
@@ -269,6 +276,10 @@ def shop_of(variant: Variant, directory: Path) -> str | None:
 
 
 def rows_of_shop(url: str) -> "Counter[Row]":
+    if url.startswith("cassandra"):
+        parts = urlsplit(url)
+        with keyspace_at(parts.port or 0, ROLE, PASSWORD, parts.path[1:]) as session:
+            return Counter(tuple(row) for row in session.execute("SELECT id, origin, month, payload, amount FROM flights"))
     with connected(url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id, origin, month, payload, amount FROM flights")
         return Counter(cursor.fetchall())
@@ -298,7 +309,10 @@ def world_of(root: Path, variant: Variant, shop: str | None) -> World:
     )
     world.rewrite(*variant.changes)
     if shop is not None:
-        world.rewrite(("sinks:\n", f"sinks:\n  shop: {{type: {variant.database}, url: {json.dumps(shop)}, table: flights}}\n"))
+        key = ", key: [id]" if variant.database == "cassandra" else ""
+        world.rewrite(
+            ("sinks:\n", f"sinks:\n  shop: {{type: {variant.database}, url: {json.dumps(shop)}, table: flights{key}}}\n")
+        )
         world.rewrite(*(ledger(json.dumps(shop)) if variant.ledger_too else ()))
     if variant.old_ledger:
         write_old_ledger(root / "state", variant.old_ledger, shop)

@@ -40,8 +40,7 @@ authenticator: PasswordAuthenticator
 authorizer: CassandraAuthorizer
 role_manager: CassandraRoleManager
 permissions_validity: 0ms
-commitlog_sync: periodic
-commitlog_sync_period: 10000ms
+commitlog_sync: batch
 data_file_directories: [{directory}/data]
 commitlog_directory: {directory}/commitlog
 hints_directory: {directory}/hints

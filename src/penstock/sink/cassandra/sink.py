@@ -18,7 +18,7 @@ from penstock.sink.cassandra.target import target_of
 from penstock.sink.cassandra.trouble import cut_off
 from penstock.sink.cassandra.writing import Writer, content_of
 from penstock.sink.table.publication import Moved, apply
-from penstock.sink.table.server import ServerSink
+from penstock.sink.table.server import DatabaseSink
 from penstock.sink.table.sink import Filling
 from penstock.sparkschema import arrow_schema
 
@@ -31,7 +31,7 @@ PREPARE = FaultPoint("cassandra.prepare", "Table and marker are created.")
 WAIT_S = 300.0
 
 
-class CassandraSink(ServerSink[Connection]):
+class CassandraSink(DatabaseSink[Connection]):
     """Delivers into one table of Cassandra by keyed writes, which come to the same however often they are repeated.
 
     `write` is `upsert` (a row replaces the one with its key; of several rows of one batch the last one counts) or `append` (no
@@ -83,9 +83,6 @@ class CassandraSink(ServerSink[Connection]):
 
     def _require_admitted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
         require_admitted(connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._keyed, create=self._create)
-
-    def _marks(self, connection: Connection) -> CassandraMarks:
-        return CassandraMarks(connection.execute)
 
     def _readable_marks(self, connection: Connection) -> CassandraMarks | None:
         return None if shape_of(connection, sql.MARKER_TABLE) is None else CassandraMarks(connection.execute)

@@ -103,9 +103,21 @@ def _cut(rows: Sequence[Row], length: int) -> list[Sequence[Row]]:
 
 
 def _waves(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+    gathered: list[pa.RecordBatch] = []
     for batch in batches:
         for start in range(0, batch.num_rows, WAVE_ROWS):
-            yield batch.slice(start, WAVE_ROWS)
+            part = batch.slice(start, WAVE_ROWS)
+            if sum(other.num_rows for other in gathered) + part.num_rows > WAVE_ROWS:
+                yield _joined(gathered)
+                gathered = []
+            gathered.append(part)
+    if gathered:
+        yield _joined(gathered)
+
+
+def _joined(batches: Sequence["pa.RecordBatch"]) -> "pa.RecordBatch":
+    [joined] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
 
 
 def _stamped(wave: "pa.RecordBatch", at_us: int) -> list[Row]:
