@@ -7,14 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.sink.cassandra import storage as cassandra
 from penstock.sink.mysql import storage as mysql
 from penstock.sink.postgres import storage as postgres
 from penstock.sink.table.storage import Storages
 
 EXAMPLES = (
-    *(pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.bool_(), pa.decimal128(12, 2), pa.string(), pa.binary()),
-    *(pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.time64("ns"), pa.duration("us"), pa.list_(pa.int64())),
-    pa.null(),
+    *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.bool_(), pa.decimal128(12, 2), pa.string()),
+    *(pa.binary(), pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.time64("ns"), pa.duration("us")),
+    *(pa.list_(pa.int64()), pa.null()),
 )
 HEAD = """# Types in {database}
 
@@ -74,6 +75,16 @@ PAGES = (
         "`varchar(255)`, bytes in one\nare `varbinary(255)`. No value may be longer than the server's `max_allowed_packet`. A "
         "negative zero becomes zero, which counts\nas the same number; intervals are microseconds. ",
         storages=mysql.STORAGES,
+    ),
+    Page(
+        name="cassandra",
+        database="Cassandra",
+        because="`double` in `float` is rounded, `bigint` in `int` may\nnot fit, and a `list` that is not frozen grows "
+        "whenever a write is repeated",
+        tail="A `timestamp` has milliseconds and no zone: one without a zone is kept as if it were UTC. Intervals are "
+        "microseconds. Columns of the\nkey are neither null nor floating nor nested. No row may have more than 8 MB, no key "
+        "more than 64 KiB.\n",
+        storages=cassandra.STORAGES,
     ),
 )
 

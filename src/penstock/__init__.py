@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Cassandra": "penstock.spec.sink",
     "Console": "penstock.spec.sink",
     "Delivery": "penstock.run.delivery",
     "Memory": "penstock.spec.sink",
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
     from penstock.run.query import Query
     from penstock.run.reading import Reading, read
     from penstock.sink.own import OwnBatch, OwnSink
-    from penstock.spec.sink import Console, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sqlite
+    from penstock.spec.sink import Cassandra, Console, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sqlite
 
 __all__ = [
+    "Cassandra",
     "Console",
     "Delivery",
     "Duckdb",

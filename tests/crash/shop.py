@@ -11,6 +11,8 @@ import psycopg
 import pymysql
 
 from tests.crash.world import Row
+from tests.servers import cassandra
+from tests.servers.cassandra import connected as keyspace_at
 from tests.servers.fixtures import server, unique
 
 
@@ -24,11 +26,16 @@ def new_shop(kind: str, directory: Path) -> str:
 def written(url: str) -> str:
     """A sink into it, as the pipeline file has it."""
     kind = {"postgresql": "postgres"}.get(urlsplit(url).scheme, urlsplit(url).scheme)
-    return f"{{type: {kind}, url: {json.dumps(url)}, table: flights}}"
+    key = ", key: [id]" if kind == "cassandra" else ""
+    return f"{{type: {kind}, url: {json.dumps(url)}, table: flights{key}}}"
 
 
 def rows_of_shop(url: str) -> "Counter[Row]":
     """What is in the table."""
+    if url.startswith("cassandra"):
+        parts = urlsplit(url)
+        with keyspace_at(parts.port or 0, cassandra.ROLE, cassandra.PASSWORD, parts.path[1:]) as session:
+            return Counter(tuple(row) for row in session.execute("SELECT id, origin, month, payload, amount FROM flights"))
     with connected(url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id, origin, month, payload, amount FROM flights")
         return Counter(cursor.fetchall())

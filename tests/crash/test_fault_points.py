@@ -167,6 +167,11 @@ VARIANTS: Mapping[str, Variant] = {
         at=dict.fromkeys((f"duckdb.{step}" for step in ("begin", "stage", "move", "mark", "commit")), (1, 2)),
         database="duckdb",
     ),
+    "cassandra": Variant(
+        points=tuple(f"cassandra.{step}" for step in ("prepare", "read", "stamp", "write", "mark")),
+        at=dict.fromkeys((f"cassandra.{step}" for step in ("read", "stamp", "write", "mark")), (1, 2)),
+        database="cassandra",
+    ),
     "riding in postgres": Variant(
         points=(
             *("ledger.postgres_create", "ledger.postgres_insert", "ledger.postgres_commit", "postgres.fence", "postgres.copy"),

@@ -4,7 +4,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 _RESET = struct.pack("ii", 1, 0)
@@ -15,10 +15,13 @@ KINDS = ("before", "after")
 
 
 class Cutter:
-    """Takes connections at `port` and hands them on to `target`. Once armed, it cuts the next connection that commits."""
+    """Takes connections at `port` and hands them on to `target`. Once armed, it cuts the next connection that commits.
 
-    def __init__(self, target: int) -> None:
-        self._target, self._kind = target, ""
+    `commits`: what a client sends that does.
+    """
+
+    def __init__(self, target: int, commits: Sequence[bytes]) -> None:
+        self._target, self._kind, self._commits = target, "", commits
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -62,7 +65,7 @@ class Cutter:
 
     def _due(self, data: bytes) -> str:
         with self._lock:
-            if not self._kind or not any(commit in data for commit in _COMMITS):
+            if not self._kind or not any(commit in data for commit in self._commits):
                 return ""
             kind, self._kind = self._kind, ""
             self.cuts += 1
@@ -76,9 +79,9 @@ def _reset(one: socket.socket) -> None:
 
 
 @contextmanager
-def before(port: int) -> Iterator[Cutter]:
+def before(port: int, commits: Sequence[bytes] = _COMMITS) -> Iterator[Cutter]:
     """A cutter before the server at `port`."""
-    cutter = Cutter(port)
+    cutter = Cutter(port, commits)
     try:
         yield cutter
     finally:

@@ -177,6 +177,17 @@ def _mysql(name: SinkName, settings: settings_of.MySQL, plan: DeliveryPlan) -> S
     return MysqlSink(url=settings.url, **_filling(name, settings, plan))
 
 
+def _cassandra(name: SinkName, settings: settings_of.Cassandra, plan: DeliveryPlan) -> Sink:
+    with _installed_by(name, "cassandra"):
+        from penstock.sink.cassandra.sink import CassandraSink
+    return CassandraSink(
+        url=settings.url,
+        partition_by=settings.partition_by,
+        wait_s=settings.wait / 1000,
+        **_filling(name, settings, plan),
+    )
+
+
 def _filling(name: SinkName, settings: settings_of.Table, plan: DeliveryPlan) -> "Filling":
     return {
         "name": name,
@@ -222,6 +233,7 @@ _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     settings_of.Duckdb: _duckdb,
     settings_of.Postgres: _postgres,
     settings_of.MySQL: _mysql,
+    settings_of.Cassandra: _cassandra,
     settings_of.Console: _console,
     settings_of.Memory: _memory,
     settings_of.PythonSink: _user_written,

@@ -25,6 +25,7 @@ _HALF_A_SCHEME = re.compile(r"(?i)(s3a?|gs|az|abfss?|wasbs|hdfs|https?)(:|//)")
 _SQLITE, _DUCKDB = "sqlite:///", "duckdb:///"
 _POSTGRES = ("postgresql://", "postgres://")
 _MYSQL = ("mysql://", "mariadb://")
+_CASSANDRA = "cassandra://"
 
 
 def scheme(place: str) -> str:
@@ -167,6 +168,17 @@ def _mysql_url(value: str) -> str:
     return value
 
 
+def _cassandra_url(value: str) -> str:
+    remember(value)
+    nodes, _, keyspace = value.removeprefix(_CASSANDRA).partition("?")[0].rpartition("/")
+    if not value.startswith(_CASSANDRA) or not nodes or not keyspace:
+        raise wrong(
+            f"should be a Cassandra URL with a keyspace, found {described(redact(value))}",
+            remedy="Write cassandra://user:password@host:9042,otherhost:9042/keyspace, the password best as ${VARIABLE}.",
+        )
+    return value
+
+
 def _ledger(value: str, info: ValidationInfo) -> str:
     if scheme(value) == "sqlite":
         return _sqlite_url(value, info)
@@ -215,6 +227,9 @@ PostgresUrl = Annotated[str, AfterValidator(_postgres_url), _kind("postgresql://
 
 MysqlUrl = Annotated[str, AfterValidator(_mysql_url), _kind("mysql://user:${PASSWORD}@db.example.com:3306/shop")]
 """A database of MySQL or MariaDB."""
+
+CassandraUrl = Annotated[str, AfterValidator(_cassandra_url), _kind("cassandra://user:${PASSWORD}@node1:9042,node2/shop")]
+"""A keyspace of Cassandra."""
 
 CheckpointUrl = Annotated[str, _TEXT, AfterValidator(_checkpoint_url), _kind("./state/flights/checkpoint")]
 """Spark's checkpoint: an absolute plain path, or a URL of a store as it was given."""

@@ -13,8 +13,8 @@ from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, Route, Sho
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 from penstock.spec.name import AccountKey, PythonName
-from penstock.spec.place import DuckdbUrl, MysqlUrl, PostgresUrl, SqliteUrl, local_path, same_or_nested
-from penstock.spec.quantity import Size
+from penstock.spec.place import CassandraUrl, DuckdbUrl, MysqlUrl, PostgresUrl, SqliteUrl, local_path, same_or_nested
+from penstock.spec.quantity import Duration, Size
 from penstock.spec.settings import Settings, nearest
 
 Write: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"]
@@ -22,7 +22,7 @@ Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "non
 
 PLANNED: Final = (
     *("delta", "iceberg", "redshift", "sqlserver"),
-    *("cassandra", "kafka", "http"),
+    *("kafka", "http"),
 )
 """Sink types of later versions."""
 
@@ -231,6 +231,64 @@ class MySQL(ServedTable):
         return self.url.partition("://")[2]
 
 
+class Cassandra(Table):
+    """A table of Cassandra: keyed writes at one time stamp a batch, which may be repeated; readers may see a part of a batch."""
+
+    type: Literal["cassandra"] = Field(default="cassandra", description="`cassandra`: a table of Cassandra.")
+    url: CassandraUrl = Field(
+        description="`cassandra://user:password@host:9042,otherhost:9042/keyspace`, best as `${VARIABLE}`; takes `local_dc`, "
+        "`consistency` (`local_quorum`, `quorum`, `each_quorum`, `all`), `ssl_mode`, `ssl_ca`, `ssl_cert` and `ssl_key`."
+    )
+    table: str = Field(min_length=1, description="The name of a table in that keyspace, letters kept, without quotes.")
+    write: Literal["append", "upsert"] = Field(
+        default="upsert",
+        description="`upsert`: a row replaces the one with its key; or `append`, where no key ever comes twice: nothing is read "
+        "before it is written.",
+    )
+    key: Columns = Field(min_length=1, description="All columns of the primary key.")
+    partition_by: Columns = Field(
+        default=(), description="The first columns of `key` that are the partition key; without it, the first one alone."
+    )
+    wait: Duration = Field(
+        default=300_000,
+        description="How long a batch waits for a cluster that does not answer, and is tried again, before the run fails.",
+        json_schema_extra={"default": "5m"},
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: str,
+            table: str,
+            key: "tuple[str, ...] | list[str]",
+            partition_by: "tuple[str, ...] | list[str]" = (),
+            write: Literal["append", "upsert"] = "upsert",
+            create: bool = True,
+            wait: int | str = "5m",
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _partition_leads_key(self) -> Self:
+        if self.partition_by and self.key[: len(self.partition_by)] != self.partition_by:
+            raise wrong(
+                f"should be the first columns of key ({', '.join(self.key)}), found {', '.join(self.partition_by)}",
+                remedy="Write them first in key, in the same order.",
+                at=("partition_by",),
+            )
+        return self
+
+    def is_table_of(self, other: "Table") -> bool:
+        """Whether both sinks fill one table, as far as names tell."""
+        return isinstance(other, Cassandra) and self.url == other.url and self.table == other.table
+
+    @property
+    def where(self) -> str:
+        """The keyspace, for people."""
+        return redact(self.url)
+
+
 class Console(Settings):
     """Prints rows for people to look at. Delivers at least once."""
 
@@ -276,7 +334,7 @@ class PythonSink(Settings):
         return self.model_extra or {}
 
 
-SUPPORTED: Final = ("parquet", "postgres", "mysql", "sqlite", "duckdb", "console", "memory")
+SUPPORTED: Final = ("parquet", "postgres", "mysql", "sqlite", "duckdb", "cassandra", "console", "memory")
 
 
 def _tag(value: Any) -> str | None:
@@ -312,6 +370,7 @@ Sink = Annotated[
     | Annotated[Duckdb, Tag("duckdb")]
     | Annotated[Postgres, Tag("postgres")]
     | Annotated[MySQL, Tag("mysql")]
+    | Annotated[Cassandra, Tag("cassandra")]
     | Annotated[Console, Tag("console")]
     | Annotated[Memory, Tag("memory")]
     | Annotated[PythonSink, Tag("python")],

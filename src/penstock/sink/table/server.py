@@ -57,8 +57,8 @@ class ServedDatabase(Protocol[C_co]):
         ...
 
 
-class ServerSink(TableSink, Generic[C]):
-    """Delivers into one table of a database on a server."""
+class DatabaseSink(TableSink, Generic[C]):
+    """Delivers into one table of a database that is reached by connections, whatever that knows of transactions."""
 
     _database: ServedDatabase[C]
     conflicts = 0
@@ -79,24 +79,12 @@ class ServerSink(TableSink, Generic[C]):
         """Raise what `_prepare_table` would, changing nothing."""
 
     @abstractmethod
-    def _marks(self, connection: C) -> Marks:
-        """The markers, locked by reading them."""
+    def _publish_once(self, publication: Publication) -> Published:
+        """Show it, unless the marker says that it is shown. Raises Conflict where another publisher came first."""
 
     @abstractmethod
     def _readable_marks(self, connection: C) -> Marks | None:
         """The markers, not locked; None where there are none yet."""
-
-    @abstractmethod
-    def _begin(self, connection: C) -> None:
-        """Open a transaction."""
-
-    @abstractmethod
-    def _move(self, connection: C, publication: Publication) -> Moved:
-        """Write the rows into the table."""
-
-    @abstractmethod
-    def _commit(self, connection: C) -> None:
-        """Raise OutcomeUnknown where there is no answer."""
 
     @abstractmethod
     def _content(self, connection: C, schema: str) -> Totals:
@@ -194,6 +182,44 @@ class ServerSink(TableSink, Generic[C]):
             remedy="Have other programs write in shorter transactions, or look for a trigger that drops rows; then try again.",
         )
 
+    def _marker_of_table(self, connection: C) -> TableMarker | None:
+        marks = self._readable_marks(connection)
+        owners = [] if marks is None else marks.owners(self._target.table)
+        return marks.read(*owners[0]) if marks is not None and owners else None
+
+    def _shown(self, connection: C, marker: TableMarker) -> Totals:
+        if self._look(connection) is None:
+            raise NotStoredError("it is gone")
+        return marker.before if marker.schema is None else self._content(connection, marker.schema)
+
+    @contextmanager
+    def _dropping_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._database.drop()
+            raise
+
+
+class ServerSink(DatabaseSink[C]):
+    """Delivers into one table of a database by transactions of a server's kind."""
+
+    @abstractmethod
+    def _marks(self, connection: C) -> Marks:
+        """The markers, locked by reading them."""
+
+    @abstractmethod
+    def _begin(self, connection: C) -> None:
+        """Open a transaction."""
+
+    @abstractmethod
+    def _move(self, connection: C, publication: Publication) -> Moved:
+        """Write the rows into the table."""
+
+    @abstractmethod
+    def _commit(self, connection: C) -> None:
+        """Raise OutcomeUnknown where there is no answer."""
+
     def _publish_once(self, publication: Publication) -> Published:
         with self._dropping_on_error():
             connection = self._database.writable()
@@ -217,21 +243,3 @@ class ServerSink(TableSink, Generic[C]):
     def _apply(self, connection: C, publication: Publication) -> Published:
         marks, since = self._marks(connection), self._committed
         return apply(marks, publication, self._target, since=since, move=lambda: self._move(connection, publication))
-
-    def _marker_of_table(self, connection: C) -> TableMarker | None:
-        marks = self._readable_marks(connection)
-        owners = [] if marks is None else marks.owners(self._target.table)
-        return marks.read(*owners[0]) if marks is not None and owners else None
-
-    def _shown(self, connection: C, marker: TableMarker) -> Totals:
-        if self._look(connection) is None:
-            raise NotStoredError("it is gone")
-        return marker.before if marker.schema is None else self._content(connection, marker.schema)
-
-    @contextmanager
-    def _dropping_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self._database.drop()
-            raise

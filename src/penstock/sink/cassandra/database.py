@@ -1,0 +1,202 @@
+"""The cluster: a session with everything that was asked for prepared once, and what to do when it does not answer."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeVar
+
+from cassandra import ConsistencyLevel
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.concurrent import execute_concurrent
+from cassandra.policies import ConstantReconnectionPolicy, DCAwareRoundRobinPolicy, TokenAwarePolicy
+from cassandra.query import BatchStatement, BatchType, BoundStatement, tuple_factory
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from penstock.errors import Failed, PublishFailed, Retryable
+from penstock.sink.cassandra.address import CONSISTENCIES, Address, address_of
+from penstock.sink.cassandra.trouble import DRIVER_ERRORS, trouble
+
+Row = tuple[Any, ...]
+Around = Callable[[], AbstractContextManager[None]]
+T = TypeVar("T")
+
+REQUEST_TIMEOUT_S = 20.0
+_CONNECT_TIMEOUT_S = 10.0
+_RECONNECT_S = 1.0
+_LONGEST_PAUSE_S = 5.0
+_AT_ONCE = 64
+_FETCHED_ROWS = 5_000
+
+logging.getLogger("cassandra").addHandler(logging.NullHandler())  # else what it retries by itself appears on the terminal
+
+
+class Connection:
+    """One session. Errors are the driver's own."""
+
+    def __init__(self, address: Address, *, application: str) -> None:
+        self._cluster = _cluster(address, application)
+        self._serial = ConsistencyLevel.name_to_value[CONSISTENCIES[address.consistency].upper()]
+        self._prepared: dict[str, Any] = {}
+        try:
+            self._session = self._cluster.connect()
+            self._session.set_keyspace(address.keyspace)
+        except BaseException:
+            self._cluster.shutdown()
+            raise
+        self.keyspace = address.keyspace
+
+    def execute(
+        self, statement: str, values: Sequence[Any] = (), *, serial: bool = False, around: Around = nullcontext
+    ) -> list[Row]:
+        """All rows of the answer, got within `around()`. `serial`: it sees every conditional change."""
+        bound = self._bound(statement, values)
+        if serial:
+            bound.consistency_level = self._serial
+        with around():
+            return list(self._session.execute(bound))
+
+    def define(self, statement: str) -> None:
+        """Run a statement that creates something; all nodes know of it then."""
+        self._session.execute(statement)
+
+    def scan(self, statement: str) -> Iterator[list[Row]]:
+        """The rows of a query, some thousands at a time."""
+        bound = self._bound(statement, ())
+        bound.fetch_size = _FETCHED_ROWS
+        found = self._session.execute(bound)
+        while True:
+            yield found.current_rows
+            if not found.has_more_pages:
+                return
+            found.fetch_next_page()
+
+    def ask(self, statement: str, several: Sequence[Sequence[Any]]) -> Iterator[list[Row]]:
+        """The answers to one query with several values, asked at the same time."""
+        bound = [(self._bound(statement, values), None) for values in several]
+        for _, answer in execute_concurrent(self._session, bound, concurrency=_AT_ONCE):
+            yield list(answer)
+
+    def write(self, statement: str, chunks: Sequence[Sequence[Row]]) -> list[tuple[Sequence[Row], Exception]]:
+        """Write rows, each chunk by one request, many at a time; give the chunks of which nobody said that they are written."""
+        requests = [(self._together(statement, chunk), None) for chunk in chunks]
+        answers = execute_concurrent(self._session, requests, concurrency=_AT_ONCE, raise_on_first_error=False)
+        return [(chunk, said) for chunk, (done, said) in zip(chunks, answers, strict=True) if not done]
+
+    def close(self) -> None:
+        """End the session, and with it the driver's threads."""
+        self._cluster.shutdown()
+
+    def _bound(self, statement: str, values: Sequence[Any]) -> BoundStatement:
+        bound: BoundStatement = self._prepare(statement).bind(values)
+        return bound
+
+    def _together(self, statement: str, chunk: Sequence[Row]) -> Any:
+        prepared = self._prepare(statement)
+        if len(chunk) == 1:
+            return prepared.bind(chunk[0])
+        batch = BatchStatement(batch_type=BatchType.UNLOGGED)
+        for row in chunk:
+            batch.add(prepared, row)
+        return batch
+
+    def _prepare(self, statement: str) -> Any:
+        if statement not in self._prepared:
+            prepared = self._prepared[statement] = self._session.prepare(statement)
+            prepared.is_idempotent = True
+        return self._prepared[statement]
+
+
+class Database:
+    """A keyspace of a cluster. A connection on which anything failed is dropped, and the next one asks the cluster anew.
+
+    Not thread-safe by itself.
+    """
+
+    def __init__(self, url: str, *, application: str) -> None:
+        self._address, self._application = address_of(url), application
+        self.place = self._address.place
+        self._connection: Connection | None = None
+
+    def writable(self, kind: type[Failed] = PublishFailed) -> Connection:
+        """The open connection, or a new one. Raises Retryable, `kind`."""
+        if self._connection is None:
+            with self.told(kind):
+                self._connection = Connection(self._address, application=self._application)
+        return self._connection
+
+    def drop(self) -> None:
+        """Close. What was sent may still happen: it does so with the time stamp that it was sent with."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.close()
+
+    @contextmanager
+    def reader(self) -> Iterator[Connection]:
+        """A connection of its own."""
+        with self.told(Failed):
+            connection = Connection(self._address, application=self._application)
+            try:
+                yield connection
+            finally:
+                connection.close()
+
+    @contextmanager
+    def told(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:  # noqa: ARG002 - as others
+        """Raise the driver's errors as Retryable or as `kind`."""
+        try:
+            yield
+        except DRIVER_ERRORS as cause:
+            raise trouble(cause, self.place, kind) from cause
+
+
+class Patience:
+    """Tries a step again, on a new connection, until it is done or `wait_s` have passed.
+
+    A step is one that may be repeated: what was not answered may have happened, and does no harm twice.
+    """
+
+    def __init__(self, database: Database, *, wait_s: float) -> None:
+        self._database = database
+        self._retrying = Retrying(
+            retry=retry_if_exception_type(Retryable),
+            stop=stop_after_delay(wait_s),
+            wait=wait_random_exponential(multiplier=0.1, max=_LONGEST_PAUSE_S),
+            reraise=True,
+        )
+
+    def __call__(self, step: Callable[[Connection], T]) -> T:
+        """What `step` gives. Raises Retryable at the end, and at once what will not pass."""
+        done: T = self._retrying(self._once, step)
+        return done
+
+    def _once(self, step: Callable[[Connection], T]) -> T:
+        connection = self._database.writable()
+        try:
+            with self._database.told():
+                return step(connection)
+        except Retryable:
+            self._database.drop()
+            raise
+
+
+def _cluster(address: Address, application: str) -> Cluster:
+    near = DCAwareRoundRobinPolicy(local_dc=address.local_dc or "")
+    profile = ExecutionProfile(
+        load_balancing_policy=TokenAwarePolicy(near),
+        consistency_level=ConsistencyLevel.name_to_value[address.consistency.upper()],
+        serial_consistency_level=ConsistencyLevel.name_to_value[CONSISTENCIES[address.consistency].upper()],
+        request_timeout=REQUEST_TIMEOUT_S,
+        row_factory=tuple_factory,
+    )
+    return Cluster(
+        list(address.nodes),
+        auth_provider=PlainTextAuthProvider(address.user, address.password) if address.user else None,
+        ssl_context=address.tls,
+        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        reconnection_policy=ConstantReconnectionPolicy(_RECONNECT_S, max_attempts=None),
+        connect_timeout=_CONNECT_TIMEOUT_S,
+        control_connection_timeout=_CONNECT_TIMEOUT_S,
+        application_name=application,
+        monitor_reporting_enabled=False,
+    )

@@ -1,0 +1,116 @@
+"""Getting the table ready: created or checked, and then its marker made.
+
+Each statement stands for itself. A run that ends in between leaves an empty table, or one without a marker, to the next one.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pyarrow as pa
+from cassandra import InvalidRequest, Unauthorized
+
+from penstock.errors import Conflict, Refused, Retryable
+from penstock.model import PipelineName, SinkName
+from penstock.sink.cassandra import statements as sql
+from penstock.sink.cassandra.admission import MAX_ROW_BYTES, Admission
+from penstock.sink.cassandra.database import Connection
+from penstock.sink.cassandra.marks import CassandraMarks
+from penstock.sink.cassandra.shape import Shape, require_fit, shape_of
+from penstock.sink.cassandra.storage import storage_of
+from penstock.sink.cassandra.target import CassandraTarget, require_storable
+from penstock.sink.cassandra.trouble import reason_of
+from penstock.sink.cassandra.writing import content_of
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
+from penstock.sink.table.target import no_table
+from penstock.sparkschema import arrow_schema
+
+
+def prepare_table(
+    connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: CassandraTarget, create: bool
+) -> Admission:
+    """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
+    rows = arrow_schema(schema)
+    with settings_of(sink):
+        require_storable(rows, target)
+    for table, statement in ((sql.MARKER_TABLE, sql.CREATE_MARKER), (sql.BATCH_TABLE, sql.CREATE_BATCH)):
+        if shape_of(connection, table) is None:
+            _create(connection, statement)
+    marks, shape = CassandraMarks(connection.execute), shape_of(connection, target.table)
+    require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
+    shape = shape or _created(connection, rows, target, create=create)
+    require_fit(shape, rows, target)
+    require_allowed(connection, rows, target)
+    content = partial(content_of, connection, rows, target)
+    try:
+        prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
+    except Conflict as conflict:
+        raise Retryable("Another run made the marker at the same time.", remedy="Try again.") from conflict
+    return admission_of(sink, target)
+
+
+def require_admitted(
+    connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: CassandraTarget, create: bool
+) -> None:
+    """Raise what `prepare_table` would, changing nothing."""
+    rows, shape = arrow_schema(schema), shape_of(connection, target.table)
+    with settings_of(sink):
+        require_storable(rows, target)
+    if shape_of(connection, sql.MARKER_TABLE) is not None:
+        marker = CassandraMarks(connection.execute).read(pipeline, sink)
+        require_not_lost(marker, target, exists=shape is not None)
+    if shape is not None:
+        require_fit(shape, rows, target)
+        require_allowed(connection, rows, target)
+    elif not create:
+        raise no_table(target.table)
+
+
+def admission_of(sink: SinkName, target: CassandraTarget) -> Admission:
+    """The check of the rows in the tasks."""
+    return Admission(
+        sink=sink,
+        table=target.table,
+        required=frozenset(target.key),
+        max_row_bytes=MAX_ROW_BYTES,
+        key=target.key,
+        lone=target.partition[0] if len(target.partition) == 1 else None,
+    )
+
+
+def require_allowed(connection: Connection, rows: "pa.Schema", target: CassandraTarget) -> None:
+    """Raise Refused where the user lacks a right. A row without a key is refused only after the right to write was found."""
+    statements = target.statements(rows)
+    with _granted("SELECT", target.table):
+        connection.execute(statements.look)
+    with _granted("MODIFY", target.table):
+        try:
+            connection.execute(statements.insert, (*(None for _ in rows.names), 1))
+        except InvalidRequest:
+            return
+    raise AssertionError("a row without a key was written")
+
+
+@contextmanager
+def _granted(right: str, table: str) -> Iterator[None]:
+    try:
+        yield
+    except Unauthorized as cause:
+        raise Refused(
+            f"The user lacks {right} on {table}: {reason_of(cause)}.", remedy=f"GRANT {right} ON {table} to it."
+        ) from cause
+
+
+def _created(connection: Connection, rows: "pa.Schema", target: CassandraTarget, *, create: bool) -> Shape:
+    if not create:
+        raise no_table(target.table)
+    declared = [storage_of(field.type).declared(field.type) for field in rows]
+    _create(connection, target.statements(rows).create(declared, target.partition))
+    shape = shape_of(connection, target.table)
+    assert shape is not None
+    return shape
+
+
+def _create(connection: Connection, statement: str) -> None:
+    with _granted("CREATE", f"KEYSPACE {connection.keyspace}"):
+        connection.define(statement)

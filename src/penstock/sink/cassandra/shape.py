@@ -1,0 +1,104 @@
+"""The user's table as the catalog shows it, and whether repeated writes into it leave what one write does."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.errors import Refused
+from penstock.sink.cassandra import statements as sql
+from penstock.sink.cassandra.database import Connection
+from penstock.sink.cassandra.storage import storage_of
+from penstock.sink.cassandra.target import CassandraTarget
+from penstock.sink.table.columns import TableColumn, require_columns
+
+_TTL_REMEDY = "ALTER TABLE {table} WITH default_time_to_live = 0, or use another table."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A table, or a view. `partition` and `clustering` are its primary key, `static` the columns of a whole partition."""
+
+    is_view: bool
+    columns: tuple[TableColumn, ...] = ()
+    partition: tuple[str, ...] = ()
+    clustering: tuple[str, ...] = ()
+    static: frozenset[str] = frozenset()
+    counts: bool = False
+    lives_s: int = 0
+
+
+def shape_of(connection: Connection, table: str) -> Shape | None:
+    """What is there under that name, None if nothing is."""
+    where = (connection.keyspace, table)
+    found = connection.execute(sql.TABLE, where)
+    if not found:
+        return Shape(is_view=True) if connection.execute(sql.VIEW, where) else None
+    columns = connection.execute(sql.COLUMNS, where)
+    parts = {kind: tuple(_named(columns, kind)) for kind in ("partition_key", "clustering", "static")}
+    key = parts["partition_key"] + parts["clustering"]
+    [(lives_s, flags)] = found
+    return Shape(
+        is_view=False,
+        columns=tuple(_column(name, declared, in_key=name in key) for name, _, _, declared in columns),
+        partition=parts["partition_key"],
+        clustering=parts["clustering"],
+        static=frozenset(parts["static"]),
+        counts="counter" in (flags or ()) or any(declared == "counter" for *_, declared in columns),
+        lives_s=lives_s or 0,
+    )
+
+
+def _named(columns: list[tuple[str, str, int, str]], kind: str) -> list[str]:
+    return [name for name, _ in sorted(((name, at) for name, found, at, _ in columns if found == kind), key=lambda one: one[1])]
+
+
+def _column(name: str, declared: str, *, in_key: bool) -> TableColumn:
+    return TableColumn(name=name, declared=declared, not_null=in_key, generated=False, fills_itself=not in_key)
+
+
+def misfit(shape: Shape, table: str) -> Refused | None:
+    """Why nothing can be written exactly once into such a table, whatever the rows; None if it can."""
+    if shape.is_view:
+        return Refused(f"{table!r} is a view, expected a table.", remedy="Name a table in `table:`.")
+    if shape.counts:
+        return Refused(
+            f"Table {table!r} has counters, which a repeated write would raise again.",
+            remedy="Sum up in the transform, and write the sum into a table of plain columns.",
+        )
+    if shape.lives_s:
+        return Refused(
+            f"Table {table!r} has a default_time_to_live of {shape.lives_s} s: a repeated write would have its rows live longer, "
+            "and nothing could be proved once they are gone.",
+            remedy=_TTL_REMEDY.format(table=table),
+        )
+    return None
+
+
+def require_fit(shape: Shape, rows: "pa.Schema", target: CassandraTarget) -> None:
+    """Raise Refused unless the table takes the rows, identifies them by the key and gives back the same."""
+    found = misfit(shape, target.table)
+    if found is not None:
+        raise found
+    _require_whole_key(shape, target)
+    static = sorted(shape.static.intersection(rows.names))
+    if static:
+        raise Refused(
+            f"Column {static[0]!r} of table {target.table!r} is static: it belongs to a whole partition, not to a row.",
+            remedy="Leave it out in the transform.",
+        )
+    require_columns(shape.columns, rows, target.table, storage_of=storage_of, folded=str)
+
+
+def _require_whole_key(shape: Shape, target: CassandraTarget) -> None:
+    """A part of the key would write to, or hide, rows that are not of this pipeline."""
+    if shape.partition == target.partition and shape.partition + shape.clustering == target.key:
+        return
+    raise Refused(
+        f"Table {target.table!r} has the primary key {_key(shape.partition, shape.clustering)}, but the sink has "
+        f"{_key(target.partition, target.key[len(target.partition) :])}.",
+        remedy=f"Write key: [{', '.join(shape.partition + shape.clustering)}] and partition_by: [{', '.join(shape.partition)}].",
+    )
+
+
+def _key(partition: tuple[str, ...], clustering: tuple[str, ...]) -> str:
+    return f"({', '.join(('(' + ', '.join(partition) + ')', *clustering))})"

@@ -1,0 +1,148 @@
+"""The cassandra sink: rows at a time stamp that their batch has for ever, and then the marker."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PublishFailed, Retryable
+from penstock.faults import FaultPoint
+from penstock.model import PipelineName, Publication, Published, SinkKind, Totals
+from penstock.sink.cassandra import statements as sql
+from penstock.sink.cassandra.admission import Admission
+from penstock.sink.cassandra.database import Around, Connection, Database, Patience
+from penstock.sink.cassandra.marks import CassandraMarks
+from penstock.sink.cassandra.preparation import prepare_table, require_admitted
+from penstock.sink.cassandra.repeated import repeated_in, require_unique, without
+from penstock.sink.cassandra.shape import misfit, require_fit, shape_of
+from penstock.sink.cassandra.target import target_of
+from penstock.sink.cassandra.trouble import cut_off
+from penstock.sink.cassandra.writing import Writer, content_of
+from penstock.sink.table.publication import Moved, apply
+from penstock.sink.table.server import DatabaseSink
+from penstock.sink.table.sink import Filling
+from penstock.sparkschema import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from typing_extensions import Unpack
+
+PREPARE = FaultPoint("cassandra.prepare", "Table and marker are created.")
+
+WAIT_S = 300.0
+
+
+class CassandraSink(DatabaseSink[Connection]):
+    """Delivers into one table of Cassandra by keyed writes, which come to the same however often they are repeated.
+
+    `write` is `upsert` (a row replaces the one with its key; of several rows of one batch the last one counts) or `append` (no
+    key ever comes twice, so nothing is read before it is written). `key` is the whole primary key, `partition_by` its first
+    columns that are the partition key; by default the first one. What fails or is not answered is written again for `wait_s`,
+    then PublishFailed is raised; the next start goes on.
+    """
+
+    _database: Database
+
+    def __init__(
+        self, *, url: str, partition_by: Sequence[str] = (), wait_s: float = WAIT_S, **filling: "Unpack[Filling]"
+    ) -> None:
+        super().__init__(**filling, case_counts=True)
+        self._target = self._keyed = target_of(
+            table=filling["table"],
+            write=filling.get("write", "upsert"),
+            key=tuple(filling.get("key", ())),
+            partition_by=tuple(partition_by),
+        )
+        self._database = Database(url, application=f"penstock:{self._name}")
+        self._wait_s = wait_s
+
+    @property
+    def kind(self) -> SinkKind:
+        """Idempotent: a reader may see a part of a batch, and a repetition changes nothing."""
+        return SinkKind.IDEMPOTENT
+
+    # --- what is Cassandra's own
+
+    def _described(self, rows: str) -> str:
+        return (
+            f"concurrent writes at one time stamp a batch: {rows} table {self._target.table} of {self._database.place}; "
+            "a reader may see a part of a batch"
+        )
+
+    def _look(self, connection: Connection) -> tuple[str, bool] | None:
+        shape = shape_of(connection, self._target.table)
+        if shape is None:
+            return None
+        unfit = misfit(shape, self._target.table)
+        return (f"table {self._target.table} with {len(shape.columns)} columns", True) if unfit is None else (str(unfit), False)
+
+    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> Admission:
+        with PREPARE.around(error=cut_off, lost=cut_off):
+            return prepare_table(
+                connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._keyed, create=self._create
+            )
+
+    def _require_admitted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
+        require_admitted(connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._keyed, create=self._create)
+
+    def _readable_marks(self, connection: Connection) -> CassandraMarks | None:
+        return None if shape_of(connection, sql.MARKER_TABLE) is None else CassandraMarks(connection.execute)
+
+    def _content(self, connection: Connection, schema: str) -> Totals:
+        return content_of(connection, arrow_schema(schema), self._keyed)
+
+    # --- publishing
+
+    def _publish(self, publication: Publication) -> Published:
+        """As of all servers, but what may pass is waited for here, and not by the coordinator once more."""
+        try:
+            return super()._publish(publication)
+        except Retryable as trouble:
+            raise PublishFailed(
+                f"Table {self._target.table!r} could not be written for {self._wait_s:g} s: {trouble.message}",
+                remedy=f"{trouble.remedy} The batch is decided; the next start publishes it.",
+            ) from trouble
+
+    def _publish_once(self, publication: Publication) -> Published:
+        patience = Patience(self._database, wait_s=self._wait_s)
+
+        def execute(
+            statement: str, values: Sequence[Any] = (), *, serial: bool = False, around: Around = nullcontext
+        ) -> list[tuple[Any, ...]]:
+            return patience(lambda connection: connection.execute(statement, values, serial=serial, around=around))
+
+        marks = CassandraMarks(execute)
+
+        def move() -> Moved:
+            return self._move_by(patience, marks, publication)
+
+        published = apply(marks, publication, self._target, since=self._committed, move=move)
+        self._note(publication)
+        return published
+
+    def _move_by(self, patience: Patience, marks: CassandraMarks, publication: Publication) -> Moved:
+        """The table is looked at once more: what was altered since the start would change what is kept."""
+        schema = arrow_schema(publication.schema)
+        patience(lambda connection: self._require_fit(connection, schema))
+        repeated = repeated_in(lambda: self._rows(publication), self._keyed.key)
+        require_unique(repeated, self._keyed, publication.batch.batch_id)
+        writer = Writer(patience, self._keyed, schema)
+
+        def displaced() -> Totals:
+            return Totals() if self._keyed.write == "append" else writer.displaced(without(self._rows(publication), repeated))
+
+        stamp = marks.stamped(publication, displaced=displaced)
+        writer.write(without(self._rows(publication), repeated), at_us=stamp.at_us)
+        return Moved(rows=repeated.rows, displaced=stamp.displaced + repeated.totals)
+
+    def _require_fit(self, connection: Connection, schema: "pa.Schema") -> None:
+        shape = shape_of(connection, self._target.table)
+        if shape is None:
+            raise PublishFailed(
+                f"Table {self._target.table!r} is gone.",
+                remedy="Restore it from a backup and start again: the batch is decided.",
+            )
+        require_fit(shape, schema, self._keyed)
+
+    def _rows(self, publication: Publication) -> Iterator["pa.RecordBatch"]:
+        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
+            yield from rows

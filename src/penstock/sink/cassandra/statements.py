@@ -1,0 +1,114 @@
+"""All CQL of the cassandra sink: what it says and nothing about when."""
+
+# ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MARKER_TABLE, BATCH_TABLE = "penstock_marker", "penstock_batch"
+OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE})
+
+MARKED = (
+    *("format_version", "table_name", "write", "position", "generation", "query_id", "batch_id", "offsets", "schema"),
+    *("rows_decided", "digest_decided", "rows_before", "digest_before", "rows_after", "digest_after"),
+)
+"""Columns of a marker, in the order of `marker_from`."""
+STAMPED = ("stamp", "stamped_position", "stamped_digest", "rows_displaced", "digest_displaced")
+"""Columns about the publication that is under way, or was the last one."""
+BATCHED = ("query_id", "batch_id", "offsets", "rows", "digest", "generation")
+_TYPES = {
+    **dict.fromkeys(("position", "generation", "batch_id", "stamp", "stamped_position"), "bigint"),
+    **dict.fromkeys(("rows", "rows_decided", "rows_before", "rows_after", "rows_displaced"), "bigint"),
+    "format_version": "int",
+}
+
+
+def quoted(name: str) -> str:
+    """A name as CQL takes it, letters kept."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(quoted(name) for name in names)
+
+
+def _places(names: Sequence[str]) -> str:
+    return ", ".join("?" for _ in names)
+
+
+def _set(names: Sequence[str]) -> str:
+    return ", ".join(f"{quoted(name)} = ?" for name in names)
+
+
+def _declared(names: Sequence[str]) -> str:
+    return ", ".join(f"{quoted(name)} {_TYPES.get(name, 'text')}" for name in names)
+
+
+_OF = "WHERE pipeline = ? AND sink = ?"
+_UNCHANGED = "IF position = ? AND stamp = ?"
+
+CREATE_MARKER = (
+    f"CREATE TABLE IF NOT EXISTS {MARKER_TABLE} (pipeline text, sink text, {_declared(MARKED + STAMPED)}, "
+    "published_at timestamp, PRIMARY KEY ((pipeline, sink)))"
+)
+CREATE_BATCH = (
+    f"CREATE TABLE IF NOT EXISTS {BATCH_TABLE} (pipeline text, sink text, position bigint, {_declared(BATCHED)}, "
+    "published_at timestamp, PRIMARY KEY ((pipeline, sink), position)) WITH CLUSTERING ORDER BY (position DESC)"
+)
+READ_MARKER = f"SELECT {_listed(MARKED + STAMPED)} FROM {MARKER_TABLE} {_OF}"
+MAKE_MARKER = (
+    f"INSERT INTO {MARKER_TABLE} (pipeline, sink, {_listed(MARKED + STAMPED)}) VALUES (?, ?, {_places(MARKED + STAMPED)}) "
+    "IF NOT EXISTS"
+)
+CHANGE_MARKER = f"UPDATE {MARKER_TABLE} SET {_set(MARKED)}, published_at = toTimestamp(now()) {_OF} {_UNCHANGED}"
+STAMP_MARKER = f"UPDATE {MARKER_TABLE} SET {_set(STAMPED)} {_OF} {_UNCHANGED}"
+OWNERS = f"SELECT pipeline, sink, table_name FROM {MARKER_TABLE}"
+NEWEST_BATCH = f"SELECT position FROM {BATCH_TABLE} {_OF} LIMIT 1"
+READ_BATCH = f"SELECT {_listed(BATCHED[:5])} FROM {BATCH_TABLE} {_OF} AND position = ?"
+WRITE_BATCH = (
+    f"INSERT INTO {BATCH_TABLE} (pipeline, sink, position, {_listed(BATCHED)}, published_at) "
+    f"VALUES (?, ?, ?, {_places(BATCHED)}, toTimestamp(now())) USING TIMESTAMP ?"
+)
+FORGET_BATCH = f"DELETE FROM {BATCH_TABLE} USING TIMESTAMP ? {_OF} AND position = ?"
+
+NOW = "SELECT toUnixTimestamp(now()) FROM system.local"
+TABLE = "SELECT default_time_to_live, flags FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+VIEW = "SELECT view_name FROM system_schema.views WHERE keyspace_name = ? AND view_name = ?"
+COLUMNS = "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatements:
+    """The CQL about one table; `key` are all columns of its primary key, in their order."""
+
+    table: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+    def create(self, declared: Sequence[str], partition: Sequence[str]) -> str:
+        """With a type for each column."""
+        columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in zip(self.columns, declared, strict=True))
+        clustering = "".join(f", {quoted(name)}" for name in self.key[len(partition) :])
+        return f"CREATE TABLE {quoted(self.table)} ({columns}, PRIMARY KEY (({_listed(partition)}){clustering}))"
+
+    @property
+    def insert(self) -> str:
+        """One row, at a time stamp that comes last; it replaces what has an older one."""
+        columns = f"({_listed(self.columns)}) VALUES ({_places(self.columns)})"
+        return f"INSERT INTO {quoted(self.table)} {columns} USING TIMESTAMP ?"
+
+    @property
+    def read(self) -> str:
+        """All rows."""
+        return f"SELECT {_listed(self.columns)} FROM {quoted(self.table)}"
+
+    @property
+    def read_keys(self) -> str:
+        """The rows under keys that differ in their last column only, of which a list comes last."""
+        alike = "".join(f"{quoted(name)} = ? AND " for name in self.key[:-1])
+        return f"{self.read} WHERE {alike}{quoted(self.key[-1])} IN ?"
+
+    @property
+    def look(self) -> str:
+        """One row of the table, if there is one."""
+        return f"{self.read} LIMIT 1"

@@ -1,0 +1,148 @@
+"""The cassandra sink passes the suite on a real node: inline, from spool files, and with both ways of writing."""
+
+import atexit
+import datetime as dt
+from collections.abc import Iterable
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.table_rig import ForgottenSpool, Spooled, TableRig, TruncatedSpool, named
+from tests.servers.cassandra import PASSWORD, ROLE, connected
+from tests.servers.fixtures import server, unique
+
+from penstock.model import SinkName
+from penstock.sink.cassandra.sink import CassandraSink
+from penstock.sink.table.sink import Filling
+from penstock.testing.conformance import CrashContract, Row, SinkContract, StagingLossContract, make_rows
+from penstock.testing.conformance.publishing import PublishContract
+
+KEYSPACE = "Conformance"
+TABLES = "SELECT table_name FROM system_schema.tables"
+
+_sessions = ExitStack()
+atexit.register(_sessions.close)
+
+
+class CassandraRig(TableRig):
+    """Cassandra has milliseconds, and no transactions: a reader may see a part of a batch. Append, small pieces inline."""
+
+    key = ("id",)
+    whole_batches = False
+
+    def __init__(self, directory: Path, url: str, table: str) -> None:
+        super().__init__(directory)
+        self.url, self.table = url, table
+
+    def make(self) -> CassandraSink:
+        return CassandraSink(url=self.url, **self.filling(self.table))
+
+    def filling(self, table: str) -> Filling:
+        return {**super().filling(table), "name": SinkName(f"into_{table}")}
+
+    def rows(self, ids: Iterable[int]) -> list[Row]:
+        return [{**row, "seen": in_milliseconds(row["seen"])} for row in make_rows(ids)]
+
+    def unit_of(self, row: Row) -> object:
+        return row["id"]
+
+    def read_back(self) -> Iterable[Row]:
+        session = session_of(self.url)
+        if not session.execute(f"{TABLES} WHERE keyspace_name = %s AND table_name = %s", (KEYSPACE, self.table)).all():
+            return []
+        return [as_written(row._asdict()) for row in session.execute(f'SELECT * FROM "{self.table}"')]
+
+    def damage(self, kind: str) -> None:
+        newest = max(self.read_back(), key=lambda row: row["id"])
+        where = " AND ".join(f'"{name}" = %({name})s' for name in self.key)
+        statement = {
+            "lost": f'DELETE FROM "{self.table}" WHERE {where}',
+            "changed": f"UPDATE \"{self.table}\" SET name = 'other' WHERE {where}",
+            "foreign": f"INSERT INTO \"{self.table}\" (id, place) VALUES (-1, 'foreign')",
+        }[kind]
+        session_of(self.url).execute(statement, dict(newest))
+
+    def execute(self, statement: str) -> int:
+        """Cassandra does not say how many rows that was about."""
+        session_of(self.url).execute(statement)
+        return 1
+
+
+class SpooledRig(Spooled, CassandraRig):
+    pass
+
+
+class TruncatedSpoolRig(TruncatedSpool, CassandraRig):
+    pass
+
+
+class ForgottenSpoolRig(ForgottenSpool, CassandraRig):
+    pass
+
+
+class UpsertRig(Spooled, CassandraRig):
+    write = "upsert"
+    key = ("place", "id")
+
+
+@cache
+def session_of(url: str) -> Any:
+    """Another client than the product's settings make, open until the end."""
+    port = int(url.rpartition(":")[2].partition("/")[0])
+    return _sessions.enter_context(connected(port, ROLE, PASSWORD, KEYSPACE))
+
+
+@cache
+def keyspace() -> str:
+    """Its URL; one for all, since a table of its own is enough for a rig."""
+    return server("cassandra").database(KEYSPACE)
+
+
+def in_milliseconds(moment: dt.datetime | None) -> dt.datetime | None:
+    return None if moment is None else moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def as_written(row):
+    """The driver has a type of its own for days, and makes moments of floating seconds, in UTC."""
+    day, seen = row["day"], row["seen"]
+    moment = None if seen is None else (seen + dt.timedelta(microseconds=500)).replace(tzinfo=dt.timezone.utc)
+    return {**row, "day": None if day is None else day.date(), "seen": in_milliseconds(moment)}
+
+
+def rig_on_server(rig: type[CassandraRig], directory: Path) -> CassandraRig:
+    (directory / "rig").mkdir()
+    return rig(directory / "rig", keyspace(), unique("t"))
+
+
+class TestCassandra(SinkContract):
+    damages = ("lost", "changed", "foreign")
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return rig_on_server(UpsertRig, tmp_path)
+
+
+class TestCassandraAppending(PublishContract):
+    """What differs from an upsert: nothing is read before it is written."""
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return rig_on_server(CassandraRig, tmp_path)
+
+
+class TestCassandraStagingLost(StagingLossContract):
+    @pytest.fixture(params=[SpooledRig, TruncatedSpoolRig, ForgottenSpoolRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_on_server(request.param, tmp_path)
+
+
+class TestCassandraCrashes(CrashContract):
+    """By key, which takes the most steps."""
+
+    fault_parts = ("cassandra",)
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return rig_on_server(UpsertRig, tmp_path)
