@@ -10,7 +10,7 @@ import duckdb
 import psycopg
 import pymysql
 
-from tests.crash.world import Row
+from tests.crash.world import Row, assert_same
 from tests.servers import cassandra
 from tests.servers.cassandra import connected as keyspace_at
 from tests.servers.fixtures import server, unique
@@ -26,7 +26,7 @@ def new_shop(kind: str, directory: Path) -> str:
 def written(url: str) -> str:
     """A sink into it, as the pipeline file has it."""
     kind = {"postgresql": "postgres"}.get(urlsplit(url).scheme, urlsplit(url).scheme)
-    key = ", key: [id]" if kind == "cassandra" else ""
+    key = ", key: [id], wait: 40s" if kind == "cassandra" else ""
     return f"{{type: {kind}, url: {json.dumps(url)}, table: flights{key}}}"
 
 
@@ -39,6 +39,12 @@ def rows_of_shop(url: str) -> "Counter[Row]":
     with connected(url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id, origin, month, payload, amount FROM flights")
         return Counter(cursor.fetchall())
+
+
+def assert_sold(url: str, everything: "Counter[Row]") -> None:
+    """The table has every row, or where it has a key each of them once: rows of one id are equal."""
+    kind = urlsplit(url).scheme
+    assert_same(kind, found=rows_of_shop(url), expected=Counter(set(everything)) if kind == "cassandra" else everything)
 
 
 def connected(url: str) -> Any:

@@ -3,6 +3,7 @@
 CI runs a slice; `make soak` kills each of them PENSTOCK_SOAK_KILLS times. The seed is printed; PENSTOCK_SEED replays it.
 """
 
+import json
 import os
 import random
 import signal
@@ -16,14 +17,14 @@ import pytest
 
 from tests.crash.killing import await_session_end, kill_at_random, let_pass
 from tests.crash.probe import Probe
-from tests.crash.shop import new_shop, rows_of_shop, written
-from tests.crash.world import Row, World, assert_same, make_world
+from tests.crash.shop import assert_sold, new_shop, written
+from tests.crash.world import Row, World, make_world
 from tests.seed import SEED
 from tests.servers.fixtures import server
 
-KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "2"))
+KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "1"))
 FILES, ROWS_PER_FILE = 12, 200
-SERVERS = ("postgres", "mysql")
+SERVERS = ("postgres", "mysql", "cassandra")
 DATABASES = (*SERVERS, "duckdb")
 TOLD = {0, 1, 75}
 """Done, failed, or told to try again: nothing is refused, and nothing is said to be lost or doubled."""
@@ -34,14 +35,41 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest
 @pytest.mark.parametrize("victim", ["driver", *SERVERS])
 def test_kills_lose_nothing_and_double_nothing_in_any_database(tmp_path: Path, victim: str) -> None:
     generator = random.Random(f"{SEED} {victim}")
-    world = make_world(tmp_path, files=FILES, rows_per_file=ROWS_PER_FILE, seed=SEED, per_trigger=1)
-    shops = {kind: new_shop(kind, tmp_path) for kind in DATABASES}
-    world.rewrite(("sinks:\n", "sinks:\n" + "".join(f"  {kind}: {written(url)}\n" for kind, url in shops.items())))
+    world, shops = _everywhere(tmp_path)
     with Probe(world) as probe:
         ends = _kill_often(world, victim, generator)
     print(f"PENSTOCK_SEED={SEED}: {victim} was killed {KILLS} times, the runs ended with {ends}")
     assert probe.violations == []
     _assert_exact(world, shops)
+
+
+def test_a_cluster_that_is_down_keeps_nobody_else_back(tmp_path: Path) -> None:
+    """The batch waits for it, then fails; on the replay the other sinks have it already, and this one gets it."""
+    world, shops = _everywhere(tmp_path)
+    process, cluster = world.start("run", str(world.file), "--json"), server("cassandra")
+    assert process.stdout is not None
+    process.stdout.readline()
+    cluster.kill()
+    try:
+        out, err = process.communicate(timeout=300)
+    finally:
+        cluster.start()
+    assert process.returncode == 1, out + err
+    assert "Start the cluster" in err
+    done = world.run("run", str(world.file), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    shares = json.loads(done.stdout.splitlines()[0])["sinks"]
+    assert {name for name, share in shares.items() if share["already_committed"]} == {*shares} - {"cassandra"}
+    assert shares["cassandra"]["rows"] == ROWS_PER_FILE
+    _assert_exact(world, shops)
+
+
+def _everywhere(root: Path) -> tuple[World, Mapping[str, str]]:
+    """Accounts, SQLite and each database, from one pass; and the URLs of the databases."""
+    world = make_world(root, files=FILES, rows_per_file=ROWS_PER_FILE, seed=SEED, per_trigger=1)
+    shops = {kind: new_shop(kind, root) for kind in DATABASES}
+    world.rewrite(("sinks:\n", "sinks:\n" + "".join(f"  {kind}: {written(url)}\n" for kind, url in shops.items())))
+    return world, shops
 
 
 def _kill_often(world: World, victim: str, generator: random.Random) -> "Counter[int]":
@@ -83,6 +111,6 @@ def _kill_server(process: "subprocess.Popen[str]", running: Any, generator: rand
 def _assert_exact(world: World, shops: Mapping[str, str]) -> None:
     world.assert_exact()
     everything = sum(world.expected.values(), Counter[Row]())
-    for kind, url in shops.items():
-        assert_same(kind, found=rows_of_shop(url), expected=everything)
+    for url in shops.values():
+        assert_sold(url, everything)
     world.assert_verified()
