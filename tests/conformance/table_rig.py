@@ -8,7 +8,7 @@ from pathlib import Path
 
 from penstock.model import SinkName
 from penstock.sink.table.sink import Filling
-from penstock.testing.conformance import Row, SinkRig
+from penstock.testing.conformance import Row, SinkRig, make_rows
 
 
 class TableRig(SinkRig):
@@ -88,6 +88,24 @@ class Upserting(Spooled):
 
 class InsertingIfAbsent(Upserting):
     write = "insert_if_absent"
+
+
+class Merging(Spooled):
+    """SQL of the user's own, that adds the rows. Damage to them is not noticed, but that to the `marker` is."""
+
+    write = "merge"
+    marker = "penstock_marker"
+
+    def damage(self, kind: str) -> None:
+        if kind != "decided":
+            super().damage(kind)
+            return
+        assert self.execute(f"UPDATE {self.marker} SET rows_decided = rows_decided + 1") == 1
+
+    def filling(self, table: str) -> Filling:
+        columns = ", ".join(name for name in make_rows([0])[0])
+        sql = f"INSERT INTO {{table}} ({columns}) SELECT {columns} FROM {{staged}}"
+        return {**super().filling(table), "merge": sql}
 
 
 class Replacing(Spooled):

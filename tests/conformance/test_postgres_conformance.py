@@ -7,6 +7,7 @@ import pytest
 from tests.conformance.table_rig import (
     ForgottenSpool,
     InsertingIfAbsent,
+    Merging,
     Replacing,
     Spooled,
     TableRig,
@@ -82,6 +83,10 @@ class ReplaceRig(Replacing, PostgresRig):
     pass
 
 
+class MergeRig(Merging, PostgresRig):
+    marker = f'"{SCHEMA}".penstock_marker'
+
+
 class RidingRig(SpooledRig):
     """The ledger is in the sink's own database, so that every decision takes the rows along."""
 
@@ -111,6 +116,16 @@ class TestPostgresByKey(SinkContract):
     @pytest.fixture(params=[UpsertRig, InsertIfAbsentRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
+
+
+class TestPostgresMerge(SinkContract):
+    """Which rows are there only the user's SQL knows."""
+
+    damages = ("decided",)
+
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return rig_on_server(MergeRig, tmp_path)
 
 
 class TestPostgresStagingLost(StagingLossContract):

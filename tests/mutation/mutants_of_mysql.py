@@ -130,4 +130,12 @@ MUTANTS_OF_MYSQL = (
         replace='        if engine == "none":\n',
         tests=("tests/unit/test_ledger_served.py::test_a_table_that_loses_entries_is_refused[mysql-MyISAM]",),
     ),
+    Mutant(
+        bug=17,
+        name="what-was-tried-stays-in-mysql",
+        file=SESSION_STATEMENTS,
+        find='ROLLBACK = "ROLLBACK"',
+        replace='ROLLBACK = "COMMIT"',
+        tests=("tests/unit/test_served_merge.py::test_what_was_tried_is_taken_back[mysql]",),
+    ),
 )

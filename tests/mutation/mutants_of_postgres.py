@@ -13,6 +13,7 @@ TABLE_STATEMENTS = "src/penstock/sink/postgres/table_statements.py"
 
 OF_LEDGER = "tests/conformance/test_ledger_conformance.py"
 OF_SERVED_LEDGER = "tests/unit/test_ledger_served.py"
+OF_MERGE = "tests/unit/test_served_merge.py"
 OF_PUBLISHING = "tests/unit/test_postgres_publish.py"
 OF_RIDING = "tests/unit/test_served_ride.py"
 OF_SERVED = "tests/unit/test_served"
@@ -59,9 +60,9 @@ MUTANTS_OF_POSTGRES = (
         bug=17,
         name="nobody-counts-the-rows-that-postgres-took",
         file=MOVE,
-        find="            return Moved(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())\n",
-        replace="            connection.execute(statements.insert(columns.casts))\n"
-        "            return Moved(rows=staged, displaced=Totals())\n",
+        find="        return Moved(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())\n",
+        replace="        connection.execute(statements.insert(columns.casts))\n"
+        "        return Moved(rows=staged, displaced=Totals())\n",
         tests=(f"{OF_PUBLISHING}::test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown",),
     ),
     Mutant(
@@ -145,5 +146,37 @@ MUTANTS_OF_POSTGRES = (
         find="            prove_writers(self._database,",
         replace="            (lambda *_, **__: None)(self._database,",
         tests=(f"{OF_SERVED_LEDGER}::test_a_table_that_loses_entries_is_refused[postgres-a trigger]",),
+    ),
+    Mutant(
+        bug=17,
+        name="sql-of-the-user-is-not-tried-in-postgres",
+        file="src/penstock/sink/postgres/preparation.py",
+        find="    rehearse(connection, rows, target)\n    content",
+        replace="    content",
+        tests=(f"{OF_MERGE}::test_a_second_statement_in_one_is_refused_by_the_server_itself[postgres]",),
+    ),
+    Mutant(
+        bug=17,
+        name="what-was-tried-stays-in-postgres",
+        file=TABLE_STATEMENTS,
+        find="ROLLBACK TO SAVEPOINT penstock_rehearsal",
+        replace="RELEASE SAVEPOINT penstock_rehearsal",
+        tests=(f"{OF_MERGE}::test_what_was_tried_is_taken_back[postgres]",),
+    ),
+    Mutant(
+        bug=15,
+        name="sql-of-the-user-may-begin-with-anything",
+        file="src/penstock/sink/table/script.py",
+        find="        if word is None or word[0].upper() not in dialect.starts:\n",
+        replace="        if word is None:\n",
+        tests=("tests/unit/test_table_script.py::test_a_statement_of_another_kind_is_refused_wherever_it_is",),
+    ),
+    Mutant(
+        bug=17,
+        name="rows-that-only-the-user-knows-are-read-again",
+        file="src/penstock/sink/table/server.py",
+        find="        if marker.write == MERGE:\n",
+        replace='        if marker.write == "none":\n',
+        tests=(f"{OF_MERGE}::test_verify_compares_the_marker_with_the_ledger_and_leaves_the_rows_to_their_owner[postgres]",),
     ),
 )

@@ -16,7 +16,7 @@ from tests.spark.test_postgres_pipeline import NOTHING_SECRET, assert_told
 from tests.spark.test_readme import feed, lake
 
 PAGE = (ROOT / "docs" / "howto" / "mysql.md").read_text()
-(PIPELINE, LEDGER), (QUERIES, QUERIES_OF_LEDGER) = (
+(PIPELINE, LEDGER, _), (QUERIES, QUERIES_OF_LEDGER, _) = (
     re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) for kind in ("yaml", "sql")
 )
 COMMANDS = [line.split("#")[0] for line in re.findall(r"^penstock .*$", PAGE, re.MULTILINE)]

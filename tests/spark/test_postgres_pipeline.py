@@ -18,7 +18,7 @@ from tests.servers.fixtures import server
 from tests.spark.test_readme import feed, lake
 
 PAGE = (ROOT / "docs" / "howto" / "postgres.md").read_text()
-(PIPELINE, LEDGER), (QUERIES, QUERIES_OF_LEDGER) = (
+(PIPELINE, LEDGER, _), (QUERIES, QUERIES_OF_LEDGER, _) = (
     re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) for kind in ("yaml", "sql")
 )
 COMMANDS = [line.split("#")[0] for line in re.findall(r"^penstock .*$", PAGE, re.MULTILINE)]

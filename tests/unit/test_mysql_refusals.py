@@ -25,7 +25,7 @@ target = pytest.fixture(targets)
         ({"url": "mysql://h/db?ssl_mode=maybe"}, "`ssl_mode` of `url` is 'maybe'"),
         ({"url": "mysql://h/db?ssl_ca=/nowhere.pem"}, "certificates that `url` names cannot be used"),
         ({"url": "mysql://h/db?connect_timeout=soon"}, "expected 1 to 3600 seconds"),
-        ({"write": "merge"}, "`write` is 'merge', expected one of append"),
+        ({"write": "squash"}, "`write` is 'squash', expected one of append"),
         ({"write": "upsert"}, "needs a key"),
         ({"table": "a.b"}, "no name of a table"),
     ],

@@ -15,7 +15,7 @@ target = pytest.fixture(targets)
     ("options", "message"),
     [
         ({"url": "postgresql://h/db?nonsense=1"}, "no URL of a PostgreSQL database"),
-        ({"write": "merge"}, "`write` is 'merge', expected one of append"),
+        ({"write": "squash"}, "`write` is 'squash', expected one of append"),
         ({"write": "upsert"}, "needs a key"),
         ({"table": "a.b.c"}, "no name of a table"),
         ({"table": '"a'}, "no name of a table"),

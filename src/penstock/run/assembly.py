@@ -168,13 +168,13 @@ def _duckdb(name: SinkName, settings: settings_of.Duckdb, plan: DeliveryPlan) ->
 def _postgres(name: SinkName, settings: settings_of.Postgres, plan: DeliveryPlan) -> Sink:
     with _installed_by(name, "postgres"):
         from penstock.sink.postgres.sink import PostgresSink
-    return PostgresSink(url=settings.url, **_filling(name, settings, plan))
+    return PostgresSink(url=settings.url, **_merging(name, settings, plan))
 
 
 def _mysql(name: SinkName, settings: settings_of.MySQL, plan: DeliveryPlan) -> Sink:
     with _installed_by(name, "mysql"):
         from penstock.sink.mysql.sink import MysqlSink
-    return MysqlSink(url=settings.url, **_filling(name, settings, plan))
+    return MysqlSink(url=settings.url, **_merging(name, settings, plan))
 
 
 def _cassandra(name: SinkName, settings: settings_of.Cassandra, plan: DeliveryPlan) -> Sink:
@@ -197,6 +197,13 @@ def _filling(name: SinkName, settings: settings_of.Table, plan: DeliveryPlan) ->
         "key": settings.key,
         "create": settings.create,
     }
+
+
+def _merging(name: SinkName, settings: settings_of.ServedTable, plan: DeliveryPlan) -> "Filling":
+    filling = _filling(name, settings, plan)
+    if settings.merge is not None:
+        filling["merge"] = settings.merge.text()
+    return filling
 
 
 @contextmanager

@@ -35,9 +35,9 @@ def _mode_misfit(sink: Sink, output_mode: str) -> tuple[str, str] | None:
         return None
     if sink.write == "replace" and output_mode != "complete":
         return "replace would keep the last batch only", "Use write: append or upsert, or output_mode: complete."
-    if output_mode == "complete" and sink.write in {"append", "insert_if_absent"}:
+    if output_mode == "complete" and sink.write in {"append", "insert_if_absent", "merge"}:
         return f"{_COMPLETE}, so {sink.write} cannot show it", "Use write: replace, or upsert with a key."
-    if output_mode == "update" and sink.write != "upsert":
+    if output_mode == "update" and sink.write not in {"upsert", "merge"}:
         return f"{_UPDATE}, so {sink.write} cannot show it", "Use write: upsert with a key."
     return None
 

@@ -213,6 +213,9 @@ _TEXT = BeforeValidator(_plain)
 Directory = Annotated[str, _TEXT, AfterValidator(_own_directory), _kind("./state/flights")]
 """A directory of Penstock's own: an absolute plain path."""
 
+FilePath = Annotated[str, _TEXT, AfterValidator(_own_directory), _kind("./merge.sql")]
+"""A file of the user's: an absolute plain path."""
+
 AccountUrl = Annotated[str, _TEXT, AfterValidator(_account_url), _kind("file:///data/ewr")]
 """Root of an account: `file://` and an absolute path, or a URL of a store as `bloburl` writes it."""
 

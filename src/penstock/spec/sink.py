@@ -12,12 +12,14 @@ from penstock.secret import redact, remember_options
 from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, Route, ShortAccount
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
+from penstock.spec.merge import Merge
 from penstock.spec.name import AccountKey, PythonName
 from penstock.spec.place import CassandraUrl, DuckdbUrl, MysqlUrl, PostgresUrl, SqliteUrl, local_path, same_or_nested
 from penstock.spec.quantity import Duration, Size
 from penstock.spec.settings import Settings, nearest
 
 Write: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"]
+ServedWrite: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace", "merge"]
 Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 
 PLANNED: Final = (
@@ -99,10 +101,7 @@ class Table(Settings):
     type: str
     url: str
     table: str = Field(min_length=1, description="The table's name.")
-    write: Write = Field(
-        default="append",
-        description="`append` rows, `upsert` by key, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
-    )
+    write: str
     key: Columns = Field(default=(), description="Columns that identify a row; needed by `upsert` and `insert_if_absent`.")
     create: bool = Field(default=True, description="Create the table from the rows' schema if it is missing.")
 
@@ -124,6 +123,11 @@ class Table(Settings):
 
 class FileTable(Table):
     """A table of a database that is one file."""
+
+    write: Write = Field(
+        default="append",
+        description="`append` rows, `upsert` by key, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
+    )
 
     if TYPE_CHECKING:
 
@@ -172,6 +176,16 @@ class Duckdb(FileTable):
 class ServedTable(Table):
     """A table of a database on a server."""
 
+    write: ServedWrite = Field(
+        default="append",
+        description="`append` rows, `upsert` by key, `insert_if_absent` by key, `replace` the whole content (complete mode), or "
+        "`merge` by SQL of your own.",
+    )
+    merge: Merge | None = Field(
+        default=None,
+        description="The SQL of `write: merge`: `{sql: …}` or `{file: …}`. `{staged}` in it is the table of the batch's rows.",
+    )
+
     if TYPE_CHECKING:
 
         def __init__(
@@ -179,10 +193,19 @@ class ServedTable(Table):
             *,
             url: str,
             table: str,
-            write: Write = "append",
+            write: ServedWrite = "append",
             key: "tuple[str, ...] | list[str]" = (),
             create: bool = True,
+            merge: "Merge | Mapping[str, Any] | None" = None,
         ) -> None: ...
+
+    @model_validator(mode="after")
+    def _merge_fits_write(self) -> Self:
+        if self.write == "merge" and self.merge is None:
+            raise wrong("is needed by write: merge", remedy="Add merge: {sql: …} or {file: merge.sql}.", at=("merge",))
+        if self.write != "merge" and self.merge is not None:
+            raise wrong(f"is given, but write is {self.write}", remedy="Set write: merge, or leave it out.", at=("merge",))
+        return self
 
     @property
     def where(self) -> str:

@@ -22,6 +22,7 @@ from penstock.sink.mysql.table_statements import TableStatements
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, rows_of_insert
 from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Moved
+from penstock.sink.table.script import Script
 from penstock.sink.table.target import BY_KEY, Target
 
 LOAD = FaultPoint("mysql.load", "The rows of a decided batch are loaded into a temporary staging table.")
@@ -64,7 +65,16 @@ def move(
     with LOAD.around(error=cut_off, lost=cut_off):
         staged = fill_stage(connection, columns.statements, batches, server)
     with MOVE.around(error=cut_off, lost=cut_off):
+        if target.merge is not None:
+            run(connection, columns.statements, target.merge)
+            return Moved(rows=staged, displaced=Totals())  # what the SQL makes of them only the user knows
         return _move(connection, columns, target.write, staged)
+
+
+def run(connection: Connection, statements: TableStatements, script: Script) -> None:
+    """Run the user's own SQL over the staging table. The client takes one statement at a time."""
+    for statement in script.naming(staged=stage.STAGE, table=statements.name):
+        connection.execute(statement)
 
 
 def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema", server: Server) -> None:

@@ -21,7 +21,7 @@ from penstock.mysql.trouble import DENIED, reason_of, without_view
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.admission import Admission
 from penstock.sink.mysql.marks import MysqlMarks
-from penstock.sink.mysql.rehearsal import rehearse
+from penstock.sink.mysql.rehearsal import rehearse, rehearse_merge
 from penstock.sink.mysql.scan import scan
 from penstock.sink.mysql.shape import (
     Shape,
@@ -61,6 +61,7 @@ def prepare_table(
         shape = shape or _created(connection, rows, target, server, create=create)
         require_fit(shape, rows, target, server)
         require_allowed(connection, rows, target)
+        rehearse_merge(connection, rows, target, server)
         connection.execute(of_session.BEGIN)
         content = partial(content_of, connection, rows, target)
         prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
@@ -94,6 +95,7 @@ def require_admitted(
     rehearse(connection, rows, target, server)
     if shape is not None:
         require_allowed(connection, rows, target)
+        rehearse_merge(connection, rows, target, server)
 
 
 def require_allowed(connection: Connection, rows: "pa.Schema", target: Target) -> None:
@@ -145,13 +147,14 @@ def _created(connection: Connection, rows: "pa.Schema", target: Target, server: 
 
 
 def _admission(sink: SinkName, target: Target, shape: Shape, server: Server) -> Admission:
-    declared = {column.name.lower(): column.declared for column in shape.columns}
+    tried = target.merge is not None  # rows go as far as the staging table, which takes all
+    declared = {} if tried else {column.name.lower(): column.declared for column in shape.columns}
     characters = {name: most_characters(kind) for name, kind in declared.items()}
     octets = {name: most_bytes(kind) for name, kind in declared.items()}
     return Admission(
         sink=sink,
         table=target.table,
-        required=shape.required | frozenset(name.lower() for name in target.key),
+        required=frozenset() if tried else shape.required | frozenset(name.lower() for name in target.key),
         characters={name: length for name, length in characters.items() if length is not None},
         octets={name: length for name, length in octets.items() if length is not None},
         since_1970=frozenset(name for name, kind in declared.items() if kind.startswith("timestamp")),

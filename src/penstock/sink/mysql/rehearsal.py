@@ -8,7 +8,7 @@ from penstock.mysql import statements as sql
 from penstock.mysql.connection import Connection
 from penstock.mysql.server import Server
 from penstock.mysql.trouble import DENIED, code_of, reason_of, trouble
-from penstock.sink.mysql.move import create_stage, fill_stage
+from penstock.sink.mysql.move import create_stage, fill_stage, run
 from penstock.sink.mysql.shape import statements_of
 from penstock.sink.mysql.table_statements import CREATE_CHOSEN, DROP_CHOSEN, DROP_STAGE, TableStatements
 from penstock.sink.table.target import BY_KEY, Target
@@ -35,6 +35,26 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target, server: 
         remedy = f"GRANT {right} to the user." if code_of(cause) in DENIED else "Change the server, or the rows in the transform."
         lacking = f"the user lacks {right}: " if code_of(cause) in DENIED else ""
         raise _refused(target, lacking + reason_of(cause), remedy) from cause
+
+
+def rehearse_merge(connection: Connection, rows: "pa.Schema", target: Target, server: Server) -> None:
+    """Run SQL of the user's own over no rows in a transaction that is rolled back. Raises Refused."""
+    if target.merge is None:
+        return
+    statements = statements_of(rows, target)
+    connection.execute(sql.BEGIN)
+    create_stage(connection, statements, rows, server)
+    try:
+        run(connection, statements, target.merge)
+    except pymysql.err.Error as cause:
+        if isinstance(trouble(cause, target.table, Failed), Retryable | Conflict):
+            raise
+        raise Refused(
+            f"The SQL of `merge` for table {target.table!r} fails over no rows: {reason_of(cause)}.",
+            remedy="Correct it, or the table; the columns of {staged} are those of the rows.",
+        ) from cause
+    connection.execute(sql.ROLLBACK)
+    connection.execute(DROP_STAGE)
 
 
 def _stage_one_row(

@@ -11,6 +11,7 @@ from penstock.mysql.names import require_table_name
 from penstock.mysql.trouble import cut_off
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.admission import Admission
+from penstock.sink.mysql.dialect import MYSQL
 from penstock.sink.mysql.marks import MysqlMarks
 from penstock.sink.mysql.move import move
 from penstock.sink.mysql.preparation import content_of, prepare_table, require_admitted
@@ -35,6 +36,7 @@ class MysqlSink(ServerSink[Connection]):
     """
 
     _database: Database
+    _dialect = MYSQL
 
     def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[Filling]") -> None:
         super().__init__(**filling, case_counts=True)

@@ -26,7 +26,8 @@ class TableStatements:
     key: tuple[str, ...] = ()
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """The user's table."""
         return quoted(self.table)
 
     @property
@@ -45,11 +46,11 @@ class TableStatements:
         ]
         if self.key:
             parts.append(f"PRIMARY KEY ({_list(self.key)})")
-        return f"CREATE TABLE {self._name} ({', '.join(parts)}) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4"
+        return f"CREATE TABLE {self.name} ({', '.join(parts)}) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4"
 
     def hold(self) -> str:
         """Keep others from changing the table's definition until the end of the transaction; they may go on writing rows."""
-        return f"SELECT 1 FROM {self._name} LIMIT 0"
+        return f"SELECT 1 FROM {self.name} LIMIT 0"
 
     def create_stage(self, declared: Sequence[str], collation: str) -> str:
         """The staging table; nobody else sees it and it ends with the connection."""
@@ -69,25 +70,25 @@ class TableStatements:
 
     def insert(self) -> str:
         """Move the staged rows."""
-        return f"INSERT INTO {self._name} ({_list(self.columns)}) SELECT {_list(self.columns)} FROM {STAGE}"
+        return f"INSERT INTO {self.name} ({_list(self.columns)}) SELECT {_list(self.columns)} FROM {STAGE}"
 
     def clear(self) -> str:
         """Delete all rows."""
-        return f"DELETE FROM {self._name}"
+        return f"DELETE FROM {self.name}"
 
     def read(self, read: Sequence[str]) -> str:
         """All rows."""
-        return f"SELECT {self._selected(read)} FROM {self._name}"
+        return f"SELECT {self._selected(read)} FROM {self.name}"
 
     def tries(self) -> dict[str, str]:
         """Statements by the right that they need, which change nothing: they explain, or find no row."""
         columns = _list(self.columns)
         first = quoted(self.columns[0])
         return {
-            "SELECT": f"SELECT {columns} FROM {self._name} LIMIT 0",
-            "INSERT": f"EXPLAIN INSERT INTO {self._name} ({columns}) SELECT {columns} FROM {self._name} WHERE FALSE",
-            "UPDATE": f"EXPLAIN UPDATE {self._name} SET {first} = {first} WHERE FALSE",
-            "DELETE": f"EXPLAIN DELETE FROM {self._name} WHERE FALSE",
+            "SELECT": f"SELECT {columns} FROM {self.name} LIMIT 0",
+            "INSERT": f"EXPLAIN INSERT INTO {self.name} ({columns}) SELECT {columns} FROM {self.name} WHERE FALSE",
+            "UPDATE": f"EXPLAIN UPDATE {self.name} SET {first} = {first} WHERE FALSE",
+            "DELETE": f"EXPLAIN DELETE FROM {self.name} WHERE FALSE",
         }
 
     # --- by key
@@ -125,7 +126,7 @@ class TableStatements:
     def insert_chosen(self) -> str:
         """Move the chosen rows."""
         columns = self._selected(["{}"] * len(self.columns), "s.")
-        return f"INSERT INTO {self._name} ({_list(self.columns)}) SELECT {columns} FROM {self._chosen}"
+        return f"INSERT INTO {self.name} ({_list(self.columns)}) SELECT {columns} FROM {self._chosen}"
 
     @property
     def _chosen(self) -> str:
@@ -134,7 +135,7 @@ class TableStatements:
     @property
     def _chosen_there(self) -> str:
         same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in self.key)
-        return f"{self._chosen} STRAIGHT_JOIN {self._name} t ON {same}"
+        return f"{self._chosen} STRAIGHT_JOIN {self.name} t ON {same}"
 
     def _selected(self, read: Sequence[str], prefix: str = "") -> str:
         return ", ".join(how.format(prefix + quoted(name)) for how, name in zip(read, self.columns, strict=True))

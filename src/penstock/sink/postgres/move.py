@@ -15,9 +15,10 @@ from penstock.postgres.trouble import cut_off
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.shape import Shape, statements_of
 from penstock.sink.postgres.storage import cast_into, encoded, read_as, storage_of
-from penstock.sink.postgres.table_statements import ANALYZE_STAGE, DROP_STAGE, TableStatements
+from penstock.sink.postgres.table_statements import ANALYZE_STAGE, COUNT_STAGE, DROP_STAGE, STAGE, TableStatements
 from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Moved
+from penstock.sink.table.script import Script
 from penstock.sink.table.target import BY_KEY, Target
 
 COPY = FaultPoint("postgres.copy", "The rows of a decided batch are copied into a temporary staging table.")
@@ -40,24 +41,55 @@ def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
     Raises Conflict where another session writes rows of the same keys meanwhile.
     """
     statements = statements_of(schema, target)
+    create_stage(connection, statements, schema)
+    with COPY.around(error=cut_off, lost=cut_off):
+        staged = _copy(connection, statements, batches)
+    with MOVE.around(error=cut_off, lost=cut_off):
+        if target.merge is not None:
+            return _merge(connection, statements, target.merge)
+        return _write(connection, _columns(statements, schema, shape), target, staged)
+
+
+def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema") -> None:
+    """An empty staging table for rows of `schema`."""
+    connection.execute(DROP_STAGE)
+    connection.execute(statements.create_stage([storage_of(field.type).staged for field in schema]))
+
+
+def run(connection: Connection, statements: TableStatements, script: Script) -> None:
+    """Run the user's own SQL over the staging table."""
+    names = {"staged": STAGE.as_string(connection), "table": statements.name.as_string(connection)}
+    for statement in script.naming(**names):
+        connection.execute(statement.encode(), binary=True)  # which has the server refuse a second statement in it
+
+
+def _merge(connection: Connection, statements: TableStatements, script: Script) -> Moved:
+    """What the SQL makes of the rows only the user knows; that all are staged is known."""
+    connection.execute(ANALYZE_STAGE)
+    row = connection.execute(COUNT_STAGE).fetchone()
+    assert row is not None
+    run(connection, statements, script)
+    return Moved(rows=row[0], displaced=Totals())
+
+
+def _columns(statements: TableStatements, schema: "pa.Schema", shape: Shape) -> _Columns:
     declared = shape.declared(schema.names)
-    columns = _Columns(
+    return _Columns(
         statements=statements,
         schema=schema,
         casts=tuple(cast_into(kind, field.type) for kind, field in zip(declared, schema, strict=True)),
         read_as=tuple(read_as(field.type) for field in schema),
     )
-    connection.execute(DROP_STAGE)
-    connection.execute(statements.create_stage([storage_of(field.type).staged for field in schema]))
-    with COPY.around(error=cut_off, lost=cut_off):
-        staged = _copy(connection, statements, batches)
-    with MOVE.around(error=cut_off, lost=cut_off):
-        if target.write == "replace":
-            connection.execute(statements.clear())
-        if target.write not in BY_KEY:
-            return Moved(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())
-        connection.execute(ANALYZE_STAGE)
-        return _upsert(connection, columns) if target.write == "upsert" else _insert_if_absent(connection, columns, staged)
+
+
+def _write(connection: Connection, columns: _Columns, target: Target, staged: int) -> Moved:
+    statements = columns.statements
+    if target.write == "replace":
+        connection.execute(statements.clear())
+    if target.write not in BY_KEY:
+        return Moved(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())
+    connection.execute(ANALYZE_STAGE)
+    return _upsert(connection, columns) if target.write == "upsert" else _insert_if_absent(connection, columns, staged)
 
 
 def _copy(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"]) -> int:

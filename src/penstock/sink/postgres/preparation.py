@@ -2,15 +2,19 @@
 
 from functools import partial
 
+import psycopg
 import pyarrow as pa
 
+from penstock.errors import Conflict, Failed, Refused, Retryable
 from penstock.model import PipelineName, SinkName, Totals
 from penstock.postgres.database import Connection, require_schema
 from penstock.postgres.names import split_name
 from penstock.postgres.statements import ONE_AT_A_TIME
+from penstock.postgres.trouble import reason_of, trouble
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.admission import Admission
 from penstock.sink.postgres.marks import PostgresMarks
+from penstock.sink.postgres.move import create_stage, run
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.shape import (
     Shape,
@@ -23,6 +27,7 @@ from penstock.sink.postgres.shape import (
 )
 from penstock.sink.postgres.statements import OwnStatements
 from penstock.sink.postgres.storage import longest_text, read_as
+from penstock.sink.postgres.table_statements import KEEP, TAKE_BACK
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.target import Target, no_table
@@ -44,6 +49,7 @@ def prepare_table(
     shape = shape or _created(connection, rows, target, create=create)
     require_fit(shape, rows, target)
     require_allowed(connection, shape, target)
+    rehearse(connection, rows, target)
     content = partial(content_of, connection, rows, target)
     prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
     return _admission(sink, target, shape)
@@ -66,6 +72,36 @@ def require_admitted(
         require_allowed(connection, shape, target)
     elif not create:
         raise no_table(target.table)
+
+
+def rehearse_anew(connection: Connection, *, schema: str, target: Target) -> None:
+    """As `rehearse` in a transaction that nobody commits, in which a missing table is made."""
+    rows, place = arrow_schema(schema), split_name(target.table)
+    if shape_of(connection, *place) is None:
+        _created(connection, rows, target, create=True)
+    rehearse(connection, rows, target)
+
+
+def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
+    """Run SQL of the user's own over no rows, in the open transaction, and take it back. Raises Refused.
+
+    What the server refuses then would be refused for ever after a decision.
+    """
+    if target.merge is None:
+        return
+    statements = statements_of(rows, target)
+    connection.execute(KEEP)
+    create_stage(connection, statements, rows)
+    try:
+        run(connection, statements, target.merge)
+    except psycopg.Error as cause:
+        if isinstance(trouble(cause, target.table, Failed), Retryable | Conflict):
+            raise
+        raise Refused(
+            f"The SQL of `merge` for table {target.table!r} fails over no rows: {reason_of(cause)}.",
+            remedy="Correct it, or the table; the columns of {staged} are those of the rows.",
+        ) from cause
+    connection.execute(TAKE_BACK)
 
 
 def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
@@ -94,11 +130,12 @@ def _created(connection: Connection, rows: "pa.Schema", target: Target, *, creat
 
 
 def _admission(sink: SinkName, target: Target, shape: Shape) -> Admission:
-    lengths = ((column.name, longest_text(column.declared)) for column in shape.columns)
+    columns = shape.columns if target.merge is None else ()  # else rows go as far as the staging table, which takes all
+    lengths = ((column.name, longest_text(column.declared)) for column in columns)
     return Admission(
         sink=sink,
         table=target.table,
-        required=shape.required | frozenset(target.key),
+        required=frozenset() if target.merge is not None else shape.required | frozenset(target.key),
         longest={name: length for name, length in lengths if length is not None},
-        jsonb=frozenset(column.name for column in shape.columns if column.declared == "jsonb"),
+        jsonb=frozenset(column.name for column in columns if column.declared == "jsonb"),
     )

@@ -12,9 +12,10 @@ from penstock.postgres.names import split_name
 from penstock.postgres.trouble import cut_off
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.admission import Admission
+from penstock.sink.postgres.dialect import POSTGRES
 from penstock.sink.postgres.marks import PostgresMarks
 from penstock.sink.postgres.move import move
-from penstock.sink.postgres.preparation import content_of, prepare_table, require_admitted
+from penstock.sink.postgres.preparation import content_of, prepare_table, rehearse_anew, require_admitted
 from penstock.sink.postgres.shape import require_fit, shape_of, statements_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
@@ -36,6 +37,7 @@ class PostgresSink(ServerSink[Connection]):
     """
 
     _database: Database
+    _dialect = POSTGRES
 
     def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[Filling]") -> None:
         super().__init__(**filling, case_counts=True)
@@ -78,6 +80,10 @@ class PostgresSink(ServerSink[Connection]):
 
     def _require_admitted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
         require_admitted(connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create)
+        if self._target.merge is not None:
+            self._database.commit(connection)  # of the transaction that cannot write
+            self._database.begin(connection)
+            rehearse_anew(connection, schema=schema, target=self._target)
 
     def _marks(self, connection: Connection) -> PostgresMarks:
         return PostgresMarks(connection, self._schema, locking=True)

@@ -8,8 +8,11 @@ from psycopg.sql import SQL, Composable, Composed, Identifier
 _NOTHING = SQL("")
 STAGE = Identifier("pg_temp", "penstock_stage")
 ANALYZE_STAGE = SQL("ANALYZE {}").format(STAGE)
+COUNT_STAGE = SQL("SELECT count(*) FROM {}").format(STAGE)
 DROP_STAGE = SQL("DROP TABLE IF EXISTS {}").format(STAGE)
 """In the transaction of a ledger several sinks stage one after the other."""
+KEEP = SQL("SAVEPOINT penstock_rehearsal")
+TAKE_BACK = SQL("ROLLBACK TO SAVEPOINT penstock_rehearsal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,8 @@ class TableStatements:
     key: tuple[str, ...] = ()
 
     @property
-    def _name(self) -> Identifier:
+    def name(self) -> Identifier:
+        """The user's table."""
         return Identifier(self.schema, self.table)
 
     @property
@@ -38,11 +42,11 @@ class TableStatements:
         parts: list[Composable] = [_column(name, kind) for name, kind in zip(self.columns, declared, strict=True)]
         if self.key:
             parts.append(SQL("PRIMARY KEY ({})").format(_list(self.key)))
-        return SQL("CREATE TABLE {} ({})").format(self._name, SQL(", ").join(parts))
+        return SQL("CREATE TABLE {} ({})").format(self.name, SQL(", ").join(parts))
 
     def lock(self) -> Composed:
         """Keep others from changing the table's definition until the end of the transaction; they may go on writing rows."""
-        return SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(self._name)
+        return SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(self.name)
 
     def create_stage(self, staged: Sequence[str]) -> Composed:
         """The staging table, of types into which Arrow's go bit by bit; nobody else sees it and it ends with the transaction."""
@@ -56,7 +60,7 @@ class TableStatements:
     def insert(self, casts: Sequence[str]) -> Composed:
         """Move the staged rows; an empty cast leaves it to the assignment, which refuses what does not fit."""
         return SQL("INSERT INTO {} ({}) SELECT {} FROM {}").format(
-            self._name, _list(self.columns), self._cast(casts, self.columns), STAGE
+            self.name, _list(self.columns), self._cast(casts, self.columns), STAGE
         )
 
     def upsert(self, casts: Sequence[str]) -> Composed:
@@ -74,16 +78,16 @@ class TableStatements:
 
     def clear(self) -> Composed:
         """Delete all rows."""
-        return SQL("DELETE FROM {}").format(self._name)
+        return SQL("DELETE FROM {}").format(self.name)
 
     def read(self, read_as: Sequence[str]) -> Composed:
         """All rows."""
-        return SQL("SELECT {} FROM {}").format(self._cast(read_as, self.columns), self._name)
+        return SQL("SELECT {} FROM {}").format(self._cast(read_as, self.columns), self.name)
 
     def lock_replaced(self, read_as: Sequence[str], casts: Sequence[str]) -> Composed:
         """The rows of the table that an upsert will replace, kept from changing until then."""
         return SQL("SELECT {} FROM {} WHERE ({}) IN (SELECT {} FROM {}) FOR UPDATE").format(
-            self._cast(read_as, self.columns), self._name, _list(self.key), self._key_cast(casts), STAGE
+            self._cast(read_as, self.columns), self.name, _list(self.key), self._key_cast(casts), STAGE
         )
 
     def read_superseded(self, read_as: Sequence[str], casts: Sequence[str]) -> Composed:
@@ -97,7 +101,7 @@ class TableStatements:
             SQL("t.{} = {}").format(Identifier(name), self._cast([cast], [name], prefix=SQL("s.")))
             for name, cast in self._key_casts(casts)
         )
-        there = SQL("EXISTS (SELECT 1 FROM {} t WHERE {})").format(self._name, same)
+        there = SQL("EXISTS (SELECT 1 FROM {} t WHERE {})").format(self.name, same)
         return SQL("{} UNION ALL {}").format(
             self._read_staged(read_as, SQL("NOT {}").format(first)),
             self._read_staged(read_as, SQL("{} AND {}").format(first, there)),

@@ -8,7 +8,7 @@ from penstock.errors import Refused, Usage
 from penstock.model import PipelineName, SinkName, Totals
 from penstock.sink.table.marker import Marks, TableMarker
 from penstock.sink.table.publication import other_table
-from penstock.sink.table.target import NotStoredError, Target, require_continued
+from penstock.sink.table.target import MERGE, NotStoredError, Target, require_continued
 from penstock.sparkschema import arrow_schema
 
 
@@ -41,17 +41,28 @@ def prepare_marker(
     if marker is None:
         _require_unowned(marks, pipeline, sink, target.table)
         _require_never_marked(marks, pipeline, sink, target.table)
-        before = Totals() if target.write == "replace" else _before(content, target)
+        before = Totals() if target.write in {"replace", MERGE} else _before(content, target)
         marks.write(
             TableMarker(pipeline=pipeline, sink=sink, table_name=target.table, write=target.write, schema=schema, before=before)
         )
         return
     if not target.is_table(marker.table_name):
         raise other_table(marker, target.table)
-    if marker.schema is not None and target.write != "replace":
+    _require_merged_always(marker, target)
+    if marker.schema is not None and target.write not in {"replace", MERGE}:
         require_continued(arrow_schema(marker.schema), arrow_schema(schema), target.table)
     if marker.schema is None:
         marks.write(replace(marker, schema=schema))
+
+
+def _require_merged_always(marker: TableMarker, target: Target) -> None:
+    """What SQL of the user's own made of earlier batches is not known, so nothing could be compared with them later on."""
+    if (marker.write == MERGE) != (target.write == MERGE):
+        raise Refused(
+            f"Table {target.table!r} was filled with `write: {marker.write}` so far, expected {target.write!r}: from one to the "
+            "other nobody could tell which rows are there.",
+            remedy="Set `write` back, or give the sink another name and an empty table.",
+        )
 
 
 def _require_unowned(marks: Marks, pipeline: PipelineName, sink: SinkName, table: str) -> None:

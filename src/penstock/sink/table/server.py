@@ -23,7 +23,7 @@ from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.marker import Marks, TableMarker
 from penstock.sink.table.publication import Moved, apply
 from penstock.sink.table.sink import TableSink
-from penstock.sink.table.target import NotStoredError
+from penstock.sink.table.target import MERGE, NotStoredError
 from penstock.sink.table.verification import compare
 
 C = TypeVar("C")
@@ -190,6 +190,8 @@ class DatabaseSink(TableSink, Generic[C]):
     def _shown(self, connection: C, marker: TableMarker) -> Totals:
         if self._look(connection) is None:
             raise NotStoredError("it is gone")
+        if marker.write == MERGE:
+            return marker.before + marker.after  # only the user knows which rows are there
         return marker.before if marker.schema is None else self._content(connection, marker.schema)
 
     @contextmanager

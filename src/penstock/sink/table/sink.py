@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import RLock
-from typing import TypedDict
+from typing import ClassVar, TypedDict
 
 from penstock.errors import Failed, StagedDataLost
 from penstock.model import ONLY_ACCOUNT, AccountName, PipelineName, Position, Publication, SinkKind, SinkName
@@ -12,8 +12,10 @@ from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStage
 from penstock.sink.spool.sink import SpooledSink
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.marker import NOTHING_YET
+from penstock.sink.table.preparation import settings_of
 from penstock.sink.table.publication import moves
-from penstock.sink.table.target import BY_KEY, Target, require_write
+from penstock.sink.table.script import Dialect
+from penstock.sink.table.target import BY_KEY, MERGE, Target, merge_of, require_write
 
 
 class _Wanted(TypedDict):
@@ -29,21 +31,26 @@ class Filling(_Wanted, total=False):
     key: Sequence[str]
     create: bool
     inline_limit_bytes: int
+    merge: str | None
 
 
 class TableSink(SpooledSink):
     """The common part of a transactional `Sink` that fills one table. Safe to use from several threads.
 
-    `write` is `append`, `upsert` (a row replaces the one with its key), `insert_if_absent` (a row is skipped if its key is there)
-    or `replace` (each batch is the whole table). Several rows of one batch with one key count in their frozen order, pieces as
-    decided and rows as written: `upsert` keeps the last, `insert_if_absent` the first, at every repetition the same. Spark
-    promises no order between partitions, so aggregate by the key first where it matters.
+    `write` is `append`, `upsert` (a row replaces the one with its key), `insert_if_absent` (a row is skipped if its key is
+    there), `replace` (each batch is the whole table) or, where the database has a `_dialect`, `merge` (the user's SQL over the
+    staged rows). Several rows of one batch with one key count in their frozen order, pieces as decided and rows as written:
+    `upsert` keeps the last, `insert_if_absent` the first, at every repetition the same. Spark promises no order between
+    partitions, so aggregate by the key first where it matters.
 
     No transaction is open while pieces are fetched from a store or removed there: that may take longer than a database lets one
     stand idle, and others wait for its locks.
 
     `case_counts`: whether names of tables that differ in case only are two.
     """
+
+    _dialect: ClassVar[Dialect | None] = None
+    """How the user's own SQL is read, None where there is no such way of writing."""
 
     def __init__(
         self,
@@ -55,11 +62,20 @@ class TableSink(SpooledSink):
         key: Sequence[str] = (),
         create: bool = True,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+        merge: str | None = None,
         case_counts: bool = False,
     ) -> None:
-        require_write(write, key)
+        with settings_of(name):
+            require_write(write, key, merges=self._dialect is not None)
+            script = merge_of(write, merge, self._dialect)
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
-        self._target = Target(table=table, write=write, key=tuple(key) if write in BY_KEY else (), case_counts=case_counts)
+        self._target = Target(
+            table=table,
+            write=write,
+            key=tuple(key) if write in {*BY_KEY, MERGE} else (),
+            merge=script,
+            case_counts=case_counts,
+        )
         self._create = create
         self._admission: RowCheck | None = None
         self._lock = RLock()
@@ -78,6 +94,8 @@ class TableSink(SpooledSink):
     def describe(self) -> Mapping[str, str]:
         """For `penstock explain`."""
         how = self._target.write + (f" by {', '.join(self._target.key)}" if self._target.key else "")
+        if self._target.merge is not None:
+            how = f"{MERGE} by {len(self._target.merge.statements)} of your own statements"
         limit = self._spool.inline_limit_bytes
         return {
             "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._spool.root.url}",

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.errors import Refused, Usage
+from penstock.sink.table.script import Dialect, Script, script_of
 
+MERGE = "merge"
 WRITES = ("append", "upsert", "insert_if_absent", "replace")
 BY_KEY = frozenset({"upsert", "insert_if_absent"})
 PRIVILEGES = {
@@ -14,8 +16,9 @@ PRIVILEGES = {
     "upsert": ("SELECT", "INSERT", "UPDATE"),
     "insert_if_absent": ("SELECT", "INSERT"),
     "replace": ("SELECT", "INSERT", "DELETE"),
+    MERGE: (),
 }
-"""What a user must be allowed on the table, by the way of writing, where databases have users."""
+"""What a user must be allowed on the table, by the way of writing, where databases have users. SQL of the user's own is tried."""
 
 
 class NotStoredError(ValueError):
@@ -24,11 +27,15 @@ class NotStoredError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The table and how rows get into it. `case_counts`: whether names that differ in case only are two tables."""
+    """The table and how rows get into it. `case_counts`: whether names that differ in case only are two tables.
+
+    `merge`: the user's own SQL, which alone knows what it makes of the rows; only with the write of that name.
+    """
 
     table: str
     write: str
     key: tuple[str, ...]
+    merge: Script | None = None
     case_counts: bool = False
 
     def is_table(self, name: str) -> bool:
@@ -36,12 +43,21 @@ class Target:
         return name == self.table or (not self.case_counts and name.lower() == self.table.lower())
 
 
-def require_write(write: str, key: Sequence[str]) -> None:
-    """Raise Usage for a way of writing that does not exist, or that lacks its key."""
-    if write not in WRITES:
-        raise Usage(f"`write` is {write!r}, expected one of {', '.join(WRITES)}.", remedy="Correct it.")
+def require_write(write: str, key: Sequence[str], *, merges: bool) -> None:
+    """Raise Usage for a way of writing that does not exist, or that lacks its key. `merges`: whether there is `merge`."""
+    writes = (*WRITES, MERGE) if merges else WRITES
+    if write not in writes:
+        raise Usage(f"`write` is {write!r}, expected one of {', '.join(writes)}.", remedy="Correct it.")
     if write in BY_KEY and not key:
         raise Usage(f"`write: {write}` needs a key.", remedy="Add `key: [columns that identify a row]`.")
+
+
+def merge_of(write: str, text: str | None, dialect: Dialect | None) -> Script | None:
+    """The user's SQL where `write` asks for it. Raises Usage."""
+    if (write == MERGE) != (text is not None):
+        found = "but there is none" if text is None else f"but `write` is {write!r}"
+        raise Usage(f"`merge` is the SQL of `write: merge`, {found}.", remedy="Give both or neither.")
+    return None if text is None or dialect is None else script_of(text, dialect)
 
 
 def require_key_in(schema: "pa.Schema", key: tuple[str, ...], names: Sequence[str]) -> None:

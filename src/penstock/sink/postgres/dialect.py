@@ -1,0 +1,23 @@
+"""How PostgreSQL reads the user's own SQL. Source: its manual, "Lexical Structure"."""
+
+import re
+
+from penstock.sink.table.script import Dialect
+
+_HIDDEN = r"""
+--[^\n]*
+| /\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/
+| (?<![\w$])[eE]'(?:[^'\\]|''|\\.)*'
+| '(?:[^']|'')*'
+| "(?:[^"]|"")*"
+| (?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$
+"""
+_BROKEN = r"""/\*|\*/|'|"|(?<![\w$])\$(?:[^\W\d]\w*)?\$"""
+
+POSTGRES = Dialect(
+    database="PostgreSQL",
+    hidden=re.compile(_HIDDEN, re.VERBOSE | re.DOTALL),
+    broken=re.compile(_BROKEN),
+    starts=frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "WITH"}),
+)
+"""Comments inside comments are refused."""
