@@ -14,12 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
 
-import duckdb
 import psycopg
-import pymysql
 import pytest
 from pyspark.sql import SparkSession
 
@@ -30,8 +26,9 @@ from penstock.testing.entries import opened_entry
 from tests.crash.commandline import penstock
 from tests.crash.killing import await_session_end
 from tests.crash.probe import Probe
-from tests.crash.world import Row, World, assert_same, make_world
-from tests.servers.fixtures import accounts_on, server, unique
+from tests.crash.shop import rows_of_shop, settings_of_shop, shop_of
+from tests.crash.world import World, assert_same, make_world
+from tests.servers.fixtures import accounts_on
 
 EVERYTHING = os.environ.get("PENSTOCK_SOAK_FAULTS") == "all"
 SLICE = 6
@@ -177,6 +174,16 @@ VARIANTS: Mapping[str, Variant] = {
         at=dict.fromkeys((f"duckdb.{step}" for step in ("begin", "stage", "move", "mark", "commit")), (1, 2)),
         database="duckdb",
     ),
+    "any driver": Variant(
+        points=tuple(f"dbapi.{step}" for step in ("prepare", "begin", "fence", "move", "mark", "commit")),
+        at=dict.fromkeys((f"dbapi.{step}" for step in ("begin", "fence", "move", "mark", "commit")), (1, 2)),
+        database="dbapi",
+    ),
+    "a sink of one's own": Variant(
+        points=tuple(f"own.{step}" for step in ("prepare", "begin", "rows", "mark", "commit")),
+        at=dict.fromkeys((f"own.{step}" for step in ("rows", "mark", "commit")), (1, 2)),
+        database="own",
+    ),
     "riding in postgres": Variant(
         points=(
             *("ledger.postgres_create", "ledger.postgres_insert", "ledger.postgres_commit", "postgres.fence", "postgres.copy"),
@@ -239,7 +246,7 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
 ) -> None:
     print(f"PENSTOCK_SEED={SEED} {case}")
     variant, once = VARIANTS[case.variant], tmp_path / "once"
-    shop = shop_of(variant, tmp_path)
+    shop = shop_of(variant.database, tmp_path)
     world = world_of(tmp_path / "world", variant, shop)
     once.mkdir()
     monkeypatch.setenv("PENSTOCK_FAULTS_ONCE", str(once))
@@ -256,38 +263,11 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
     assert probe.violations == []
     world.assert_exact()
     if shop is not None:
-        assert_same(variant.database, found=rows_of_shop(shop), expected=sum(world.expected.values(), Counter()))
+        assert_same(
+            variant.database, found=rows_of_shop(variant.database, shop), expected=sum(world.expected.values(), Counter())
+        )
     verified = penstock("verify", str(world.file), "--json")
     assert verified.code == 0, str(verified)
-
-
-def shop_of(variant: Variant, directory: Path) -> str | None:
-    """The URL of an empty database."""
-    if variant.database == "duckdb":
-        return f"duckdb:///{directory}/shop.duckdb"
-    return str(server(variant.database).database(unique("faults"))) if variant.database else None
-
-
-def rows_of_shop(url: str) -> "Counter[Row]":
-    with connected(url) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT id, origin, month, payload, amount FROM flights")
-        return Counter(cursor.fetchall())
-
-
-def connected(url: str) -> Any:
-    """Another client than the product's settings make."""
-    if url.startswith("duckdb"):
-        return duckdb.connect(url.removeprefix("duckdb:///"))
-    if url.startswith("postgresql"):
-        return psycopg.connect(url)
-    parts = urlsplit(url)
-    return pymysql.connect(
-        host=parts.hostname,
-        port=parts.port or 3306,
-        user=parts.username,
-        password=unquote(parts.password or ""),
-        database=parts.path[1:],
-    )
 
 
 def world_of(root: Path, variant: Variant, shop: str | None) -> World:
@@ -298,7 +278,7 @@ def world_of(root: Path, variant: Variant, shop: str | None) -> World:
     )
     world.rewrite(*variant.changes)
     if shop is not None:
-        world.rewrite(("sinks:\n", f"sinks:\n  shop: {{type: {variant.database}, url: {json.dumps(shop)}, table: flights}}\n"))
+        world.rewrite(("sinks:\n", f"sinks:\n  shop: {settings_of_shop(variant.database, shop, root)}\n"))
         world.rewrite(*(ledger(json.dumps(shop)) if variant.ledger_too else ()))
     if variant.old_ledger:
         write_old_ledger(root / "state", variant.old_ledger, shop)

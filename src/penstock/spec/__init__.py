@@ -4,7 +4,7 @@ from penstock.secret import redact, scrub
 from penstock.spec.account import Account, Route
 from penstock.spec.load import load
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, Spark
-from penstock.spec.sink import Console, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sink, Sqlite
+from penstock.spec.sink import Console, Dbapi, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sink, Sqlite
 from penstock.spec.source import Source, Watermark
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
@@ -12,6 +12,7 @@ from penstock.spec.trigger import Trigger
 __all__ = [
     "Account",
     "Console",
+    "Dbapi",
     "DeliverySettings",
     "Duckdb",
     "Memory",

@@ -13,7 +13,7 @@ from penstock.spec.jsonschema import SCHEMA_FILE, schema_text
 from penstock.spec.kept import Checkpoint, LedgerPlace
 from penstock.spec.pipeline import PipelineSettings, Spark
 from penstock.spec.settings import Settings
-from penstock.spec.sink import PLANNED, SUPPORTED, Console, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sqlite
+from penstock.spec.sink import PLANNED, SUPPORTED, Console, Dbapi, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sqlite
 from penstock.spec.source import Source, Watermark
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
@@ -34,6 +34,7 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sinks.<name>` with `type: duckdb`", Duckdb),
     ("`sinks.<name>` with `type: postgres`", Postgres),
     ("`sinks.<name>` with `type: mysql`", MySQL),
+    ("`sinks.<name>` with `type: dbapi`", Dbapi),
     ("`sinks.<name>` with `type: console`", Console),
     ("`sinks.<name>` with `type: memory`", Memory),
     ("`sinks.<name>` with `python`", PythonSink),
