@@ -159,6 +159,15 @@ def test_a_column_that_does_not_give_back_what_it_got(targets, declared, kind, s
     assert target.sql("SELECT * FROM penstock_dbapi_marker") == []
 
 
+def test_a_table_that_cuts_values_in_silence(targets):
+    """As MySQL does where it is not strict."""
+    target = targets()
+    cuts = "UPDATE t SET name = substr(name, 1, 2) WHERE rowid = new.rowid"
+    target.sql("CREATE TABLE t (id BIGINT, name TEXT)", f"CREATE TRIGGER cut AFTER INSERT ON t BEGIN {cuts}; END")
+    with pytest.raises(Refused, match=r"column 'name' \(string\), value ':p1': it came back changed"):
+        target.sink()
+
+
 def test_what_a_column_does_not_keep_is_refused_in_the_tasks(targets):
     target = targets(schema=spark_schema(id="long", name="string", number="double", raw="binary"))
     target.sql("CREATE TABLE t (id BIGINT, name TEXT CHECK (length(name) <= 10), number REAL NOT NULL, raw BLOB)")
