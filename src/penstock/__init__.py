@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Cassandra": "penstock.spec.sink",
     "Console": "penstock.spec.sink",
+    "Dbapi": "penstock.spec.sink",
     "Delivery": "penstock.run.delivery",
     "Memory": "penstock.spec.sink",
     "Duckdb": "penstock.spec.sink",
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
     from penstock.run.query import Query
     from penstock.run.reading import Reading, read
     from penstock.sink.own import OwnBatch, OwnSink
-    from penstock.spec.sink import Cassandra, Console, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sqlite
+    from penstock.spec.sink import Cassandra, Console, Dbapi, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sqlite
 
 __all__ = [
     "Cassandra",
     "Console",
+    "Dbapi",
     "Delivery",
     "Duckdb",
     "Memory",

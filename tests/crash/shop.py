@@ -1,7 +1,10 @@
-"""A table of every row in some database, beside the accounts: made for a test, and read by another client than the product's."""
+"""Databases that a pipeline fills besides its accounts, and what another client than the product's finds there."""
 
 import json
+import shutil
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -10,41 +13,53 @@ import duckdb
 import psycopg
 import pymysql
 
+from tests.conformance import lines_sink
 from tests.crash.world import Row, assert_same
 from tests.servers import cassandra
 from tests.servers.cassandra import connected as keyspace_at
 from tests.servers.fixtures import server, unique
 
+_COLUMNS = "SELECT id, origin, month, payload, amount FROM flights"
 
-def new_shop(kind: str, directory: Path) -> str:
-    """The URL of an empty database."""
-    if kind == "duckdb":
+
+def new_shop(database: str, directory: Path) -> str:
+    """The place of an empty one."""
+    if database == "duckdb":
         return f"duckdb:///{directory}/shop.duckdb"
-    return str(server(kind).database(unique("shop")))
+    if database == "own":
+        return f"{directory}/shop.db"
+    return str(server("postgres" if database == "dbapi" else database).database(unique("shop")))
 
 
-def written(url: str) -> str:
-    """A sink into it, as the pipeline file has it."""
-    kind = {"postgresql": "postgres"}.get(urlsplit(url).scheme, urlsplit(url).scheme)
-    key = ", key: [id], wait: 40s" if kind == "cassandra" else ""
-    return f"{{type: {kind}, url: {json.dumps(url)}, table: flights{key}}}"
+def written(database: str, shop: str, root: Path) -> str:
+    """A sink into it, as the pipeline file has it. A sink of one's own lies beside the pipeline file below `root`."""
+    if database == "dbapi":
+        return f"{{type: dbapi, driver: psycopg, connect: {{conninfo: {json.dumps(shop)}}}, table: flights}}"
+    if database == "own":
+        shutil.copy(str(lines_sink.__file__), root)
+        return f"{{python: 'lines_sink:Lines', path: {json.dumps(shop)}}}"
+    key = ", key: [id], wait: 40s" if database == "cassandra" else ""
+    return f"{{type: {database}, url: {json.dumps(shop)}, table: flights{key}}}"
 
 
-def rows_of_shop(url: str) -> "Counter[Row]":
-    """What is in the table."""
-    if url.startswith("cassandra"):
-        parts = urlsplit(url)
+def assert_sold(database: str, shop: str, everything: "Counter[Row]") -> None:
+    """It has every row, or where there is a key each of them once: rows of one id are equal."""
+    expected = Counter(set(everything)) if database == "cassandra" else everything
+    assert_same(database, found=_rows(database, shop), expected=expected)
+
+
+def _rows(database: str, shop: str) -> "Counter[Row]":
+    if database == "own":
+        with closing(sqlite3.connect(shop)) as connection:
+            rows = [json.loads(line) for (line,) in connection.execute("SELECT line FROM line")]
+        return Counter((row["id"], row["origin"], row["month"], row["payload"], row["amount"]) for row in rows)
+    if database == "cassandra":
+        parts = urlsplit(shop)
         with keyspace_at(parts.port or 0, cassandra.ROLE, cassandra.PASSWORD, parts.path[1:]) as session:
-            return Counter(tuple(row) for row in session.execute("SELECT id, origin, month, payload, amount FROM flights"))
-    with connected(url) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT id, origin, month, payload, amount FROM flights")
+            return Counter(tuple(row) for row in session.execute(_COLUMNS))
+    with connected(shop) as connection, connection.cursor() as cursor:
+        cursor.execute(_COLUMNS)
         return Counter(cursor.fetchall())
-
-
-def assert_sold(url: str, everything: "Counter[Row]") -> None:
-    """The table has every row, or where it has a key each of them once: rows of one id are equal."""
-    kind = urlsplit(url).scheme
-    assert_same(kind, found=rows_of_shop(url), expected=Counter(set(everything)) if kind == "cassandra" else everything)
 
 
 def connected(url: str) -> Any:

@@ -65,10 +65,10 @@ def test_a_cluster_that_is_down_keeps_nobody_else_back(tmp_path: Path) -> None:
 
 
 def _everywhere(root: Path) -> tuple[World, Mapping[str, str]]:
-    """Accounts, SQLite and each database, from one pass; and the URLs of the databases."""
+    """Accounts, SQLite and each database, from one pass; and the places of the databases."""
     world = make_world(root, files=FILES, rows_per_file=ROWS_PER_FILE, seed=SEED, per_trigger=1)
     shops = {kind: new_shop(kind, root) for kind in DATABASES}
-    world.rewrite(("sinks:\n", "sinks:\n" + "".join(f"  {kind}: {written(url)}\n" for kind, url in shops.items())))
+    world.rewrite(("sinks:\n", "sinks:\n" + "".join(f"  {kind}: {written(kind, shop, root)}\n" for kind, shop in shops.items())))
     return world, shops
 
 
@@ -111,6 +111,6 @@ def _kill_server(process: "subprocess.Popen[str]", running: Any, generator: rand
 def _assert_exact(world: World, shops: Mapping[str, str]) -> None:
     world.assert_exact()
     everything = sum(world.expected.values(), Counter[Row]())
-    for url in shops.values():
-        assert_sold(url, everything)
+    for kind, shop in shops.items():
+        assert_sold(kind, shop, everything)
     world.assert_verified()

@@ -172,6 +172,16 @@ VARIANTS: Mapping[str, Variant] = {
         at=dict.fromkeys((f"cassandra.{step}" for step in ("read", "stamp", "write", "mark")), (1, 2)),
         database="cassandra",
     ),
+    "any driver": Variant(
+        points=tuple(f"dbapi.{step}" for step in ("prepare", "begin", "fence", "move", "mark", "commit")),
+        at=dict.fromkeys((f"dbapi.{step}" for step in ("begin", "fence", "move", "mark", "commit")), (1, 2)),
+        database="dbapi",
+    ),
+    "a sink of one's own": Variant(
+        points=tuple(f"own.{step}" for step in ("prepare", "begin", "rows", "mark", "commit")),
+        at=dict.fromkeys((f"own.{step}" for step in ("rows", "mark", "commit")), (1, 2)),
+        database="own",
+    ),
     "riding in postgres": Variant(
         points=(
             *("ledger.postgres_create", "ledger.postgres_insert", "ledger.postgres_commit", "postgres.fence", "postgres.copy"),
@@ -264,7 +274,7 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
     assert probe.violations == []
     world.assert_exact()
     if shop is not None:
-        assert_sold(shop, sum(world.expected.values(), Counter()))
+        assert_sold(variant.database, shop, sum(world.expected.values(), Counter()))
     verified = penstock("verify", str(world.file), "--json")
     assert verified.code == 0, str(verified)
 
@@ -277,7 +287,7 @@ def world_of(root: Path, variant: Variant, shop: str | None) -> World:
     )
     world.rewrite(*variant.changes)
     if shop is not None:
-        world.rewrite(("sinks:\n", f"sinks:\n  shop: {written(shop)}\n"))
+        world.rewrite(("sinks:\n", f"sinks:\n  shop: {written(variant.database, shop, root)}\n"))
         world.rewrite(*(ledger(json.dumps(shop)) if variant.ledger_too else ()))
     if variant.old_ledger:
         write_old_ledger(root / "state", variant.old_ledger, shop)

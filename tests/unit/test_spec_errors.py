@@ -12,10 +12,8 @@ TOP = "pipeline: flights\nhome: ./state\n"
 SOURCES = "sources:\n  flights: {format: rate}\n"
 SINKS = "sinks:\n  lake:\n    type: parquet\n    accounts: {EWR: ./ewr, JFK: ./jfk}\n    route: {column: origin}\n"
 PARQUET_KEYS = "The keys here are: type, accounts, route, unrouted, partition_by, compression, target_file_size."
-TOP_KEYS = (
-    "The keys here are: pipeline, home, guarantee, spark, sources, transform, sinks, "
-    "output_mode, trigger, checkpoint, ledger, spool."
-)
+EVERY_KEY = "pipeline, home, guarantee, spark, sources, transform, sinks, output_mode, trigger, checkpoint, ledger, spool"
+TOP_KEYS = f"The keys here are: {EVERY_KEY}."
 NAME = "a name of at most 100 letters, digits, hyphens, dots and underscores"
 VIEW = "a name of at most 100 letters, digits and underscores, since SQL reads it"
 WHOLE = "in complete mode every batch is the whole result"
@@ -23,7 +21,7 @@ OWN = "Give each a directory of its own."
 LEDGER_AROUND = f"ledger ({{here}}/state) overlaps with checkpoint ({{here}}/state/checkpoint). {OWN}"
 SPOOL_INSIDE = f"spool ({{here}}/state/spool) overlaps with ledger ({{here}}/state). {OWN}"
 TYPES = (
-    "This version has the types parquet, postgres, mysql, sqlite, duckdb, cassandra, console, memory, "
+    "This version has the types parquet, postgres, mysql, sqlite, duckdb, cassandra, dbapi, console, memory, "
     "and python: package.module:Class."
 )
 

@@ -34,6 +34,8 @@ from penstock.model import (
     Summary,
     Totals,
 )
+from penstock.sink.dbapi.kept import decode_kept, encode_kept
+from penstock.sink.dbapi.trial import Kept
 from penstock.sink.own.mark import Mark, decode_mark, encode_mark
 from penstock.sink.table.marker import TableMarker
 from penstock.testing.entries import chain
@@ -172,6 +174,14 @@ def test_an_own_mark_of_version_1_is_read_and_written_as_ever() -> None:
     assert encode_mark(OWN_MARK) == text
 
 
+def test_a_trial_of_version_1_is_read_and_written_as_ever() -> None:
+    kept = Kept(required=("id",), lacking={"delay": ("NaN", "an infinity")}, longest={"origin": 100})
+    text = golden("dbapi-trial-1").decode()
+    assert decode_kept(text, shape="9f86d081884c7d65") == kept
+    assert decode_kept(text, shape="another") is None
+    assert encode_kept(kept, shape="9f86d081884c7d65") == text
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "fields"),
     [
@@ -198,5 +208,5 @@ def test_the_log_lays_its_objects_out_as_ever() -> None:
 
 
 def test_every_golden_file_is_looked_at() -> None:
-    names = {*ENTRIES, *MARKERS, "own-mark-1", "ledger-hint-1", "ledger-floor-1"}
+    names = {*ENTRIES, *MARKERS, "own-mark-1", "dbapi-trial-1", "ledger-hint-1", "ledger-floor-1"}
     assert {path.stem for path in GOLDEN.iterdir()} == names

@@ -188,6 +188,18 @@ def _cassandra(name: SinkName, settings: settings_of.Cassandra, plan: DeliveryPl
     )
 
 
+def _dbapi(name: SinkName, settings: settings_of.Dbapi, plan: DeliveryPlan) -> Sink:
+    from penstock.sink.dbapi.sink import DbapiSink
+
+    return DbapiSink(
+        driver=settings.driver,
+        connect=settings.connect,
+        columns=settings.columns,
+        longest=settings.longest,
+        **_filling(name, settings, plan),
+    )
+
+
 def _filling(name: SinkName, settings: settings_of.Table, plan: DeliveryPlan) -> "Filling":
     return {
         "name": name,
@@ -241,6 +253,7 @@ _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     settings_of.Postgres: _postgres,
     settings_of.MySQL: _mysql,
     settings_of.Cassandra: _cassandra,
+    settings_of.Dbapi: _dbapi,
     settings_of.Console: _console,
     settings_of.Memory: _memory,
     settings_of.PythonSink: _user_written,

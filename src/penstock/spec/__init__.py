@@ -4,7 +4,7 @@ from penstock.secret import redact, scrub
 from penstock.spec.account import Account, Route
 from penstock.spec.load import load
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, Spark
-from penstock.spec.sink import Cassandra, Console, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sink, Sqlite
+from penstock.spec.sink import Cassandra, Console, Dbapi, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sink, Sqlite
 from penstock.spec.source import Source, Watermark
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
@@ -13,6 +13,7 @@ __all__ = [
     "Account",
     "Cassandra",
     "Console",
+    "Dbapi",
     "DeliverySettings",
     "Duckdb",
     "Memory",

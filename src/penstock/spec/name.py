@@ -12,6 +12,7 @@ from penstock.spec.describe import described
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _VIEW = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _ACCOUNT = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _PYTHON = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -43,6 +44,12 @@ def _python(value: str) -> str:
     return value
 
 
+def _module(value: str) -> str:
+    if not _MODULE.fullmatch(value):
+        raise _misnamed(value, "the name of a module", "psycopg")
+    return value
+
+
 def _schema(pattern: re.Pattern[str]) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": f"^{pattern.pattern}$"})
 
@@ -58,3 +65,6 @@ AccountKey = Annotated[str, AfterValidator(_account), _schema(_ACCOUNT)]
 
 PythonName = Annotated[str, AfterValidator(_python), _schema(_PYTHON)]
 """A Python object as `package.module:name`."""
+
+ModuleName = Annotated[str, AfterValidator(_module), _schema(_MODULE)]
+"""A Python module as `package.module`."""

@@ -13,7 +13,7 @@ from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, Route, Sho
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 from penstock.spec.merge import Merge
-from penstock.spec.name import AccountKey, PythonName
+from penstock.spec.name import AccountKey, ModuleName, PythonName
 from penstock.spec.place import CassandraUrl, DuckdbUrl, MysqlUrl, PostgresUrl, SqliteUrl, local_path, same_or_nested
 from penstock.spec.quantity import Duration, Size
 from penstock.spec.settings import Settings, nearest
@@ -99,7 +99,6 @@ class Table(Settings):
     """A table of a database, and how rows get into it."""
 
     type: str
-    url: str
     table: str = Field(min_length=1, description="The table's name.")
     write: str
     key: Columns = Field(default=(), description="Columns that identify a row; needed by `upsert` and `insert_if_absent`.")
@@ -124,6 +123,7 @@ class Table(Settings):
 class FileTable(Table):
     """A table of a database that is one file."""
 
+    url: str
     write: Write = Field(
         default="append",
         description="`append` rows, `upsert` by key, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
@@ -176,6 +176,7 @@ class Duckdb(FileTable):
 class ServedTable(Table):
     """A table of a database on a server."""
 
+    url: str
     write: ServedWrite = Field(
         default="append",
         description="`append` rows, `upsert` by key, `insert_if_absent` by key, `replace` the whole content (complete mode), or "
@@ -312,6 +313,64 @@ class Cassandra(Table):
         return redact(self.url)
 
 
+class Dbapi(Table):
+    """A table behind any driver of Python's DB-API 2.0, ADBC's included: rows and marker commit in one transaction."""
+
+    type: Literal["dbapi"] = Field(default="dbapi", description="`dbapi`: a table behind any DB-API 2.0 driver.")
+    driver: ModuleName = Field(
+        description="The module that has `connect()`: `psycopg`, `pymysql`, `sqlite3`, `adbc_driver_sqlite.dbapi`, …"
+    )
+    connect: Mapping[str, Any] = Field(
+        default_factory=dict,
+        description="Arguments of `connect()` by name, passed on as they are; secrets as `${VARIABLE}`.",
+    )
+    table: str = Field(min_length=1, description="The name of a table, or `schema.table`, without quotes.")
+    write: Literal["append", "insert_if_absent", "replace"] = Field(
+        default="append",
+        description="`append` rows, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
+    )
+    key: Columns = Field(default=(), description="Columns that identify a row; needed by `insert_if_absent`.")
+    columns: Mapping[str, str] = Field(
+        default_factory=dict, description="SQL types of columns where the table is created and the usual type will not do."
+    )
+    longest: int = Field(
+        default=100_000, ge=1, description="The most characters or bytes of a value; one so long is tried when the table is new."
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            driver: str,
+            connect: Mapping[str, Any],
+            table: str,
+            write: Literal["append", "insert_if_absent", "replace"] = "append",
+            key: "tuple[str, ...] | list[str]" = (),
+            create: bool = True,
+            columns: Mapping[str, str] | None = None,
+            longest: int = 100_000,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _remember(self) -> Self:
+        remember_options(self.connect)
+        return self
+
+    def is_table_of(self, other: "Table") -> bool:
+        """Whether both sinks fill one table, as far as names tell."""
+        return isinstance(other, Dbapi) and (self.driver, self.connect, self.table.lower()) == (
+            other.driver,
+            other.connect,
+            other.table.lower(),
+        )
+
+    @property
+    def where(self) -> str:
+        """The database, for people."""
+        return f"the database behind {self.driver}"
+
+
 class Console(Settings):
     """Prints rows for people to look at. Delivers at least once."""
 
@@ -357,7 +416,7 @@ class PythonSink(Settings):
         return self.model_extra or {}
 
 
-SUPPORTED: Final = ("parquet", "postgres", "mysql", "sqlite", "duckdb", "cassandra", "console", "memory")
+SUPPORTED: Final = ("parquet", "postgres", "mysql", "sqlite", "duckdb", "cassandra", "dbapi", "console", "memory")
 
 
 def _tag(value: Any) -> str | None:
@@ -394,6 +453,7 @@ Sink = Annotated[
     | Annotated[Postgres, Tag("postgres")]
     | Annotated[MySQL, Tag("mysql")]
     | Annotated[Cassandra, Tag("cassandra")]
+    | Annotated[Dbapi, Tag("dbapi")]
     | Annotated[Console, Tag("console")]
     | Annotated[Memory, Tag("memory")]
     | Annotated[PythonSink, Tag("python")],

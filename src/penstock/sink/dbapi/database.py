@@ -1,0 +1,93 @@
+"""Sessions of a driver as the sink uses them: one that writes, others that look, and what their errors mean."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable
+from penstock.secret import scrub
+from penstock.sink.dbapi.driver import Driver, Session
+from penstock.sink.dbapi.sql import Sql
+from penstock.sink.dbapi.statements import QUOTES, TableStatements, is_there
+
+
+class Database:
+    """Behind one driver. Not thread-safe by itself."""
+
+    def __init__(self, driver: Driver, connect: Mapping[str, Any]) -> None:
+        self.driver, self._connect = driver, connect
+        self.place = f"the database behind {driver.name}"
+        self._session: Session | None = None
+
+    def writable(self, kind: type[Failed] = PublishFailed) -> Session:
+        """The open session, or a new one. Raises Retryable, `kind`."""
+        if self._session is None:
+            with self.told(kind):
+                self._session = self.driver.open(self._connect)
+        return self._session
+
+    def drop(self) -> None:
+        """Close, which rolls back what is open."""
+        if self._session is not None:
+            session, self._session = self._session, None
+            with suppress(self.driver.error):
+                session.rollback()
+            session.close()
+
+    @contextmanager
+    def reader(self) -> Iterator[Session]:
+        """A session of its own; what it did is rolled back."""
+        with self.told(Failed):
+            session = self.driver.open(self._connect)
+            try:
+                yield session
+            finally:
+                with suppress(self.driver.error):
+                    session.rollback()
+                session.close()
+
+    @contextmanager
+    def told(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
+        """Raise the driver's errors as Retryable or as `kind`; a key that came in meanwhile as Conflict where it runs again."""
+        try:
+            yield
+        except PenstockError:
+            raise
+        except self.driver.refused as refused:
+            if runs_again:
+                raise Conflict(_line(refused)) from refused
+            raise kind(
+                f"The table refused a row: {_line(refused)}.", remedy="Mend the table; what was decided is published then."
+            ) from refused
+        except self.driver.passing as passing:
+            raise Retryable(
+                f"{self.place} said: {_line(passing)}.".capitalize(), remedy="Look at the database and try again."
+            ) from passing
+        except self.driver.error as cause:
+            raise kind(
+                f"{self.place} said: {_line(cause)}.".capitalize(), remedy="Mend that; what was decided is published then."
+            ) from cause
+
+
+def has(session: Session, query: Sql) -> bool:
+    """Whether a statement that returns nothing runs at all. Ends the transaction."""
+    try:
+        session.execute(query).fetchall()
+    except session.driver.error:
+        return False
+    finally:
+        session.rollback()
+    return True
+
+
+def quotes_of(session: Session, table: str) -> tuple[str, str] | None:
+    """How names are quoted there, tried on a table; None if there is no such table."""
+    for quotes in QUOTES:
+        if has(session, is_there(TableStatements(table, (), (), quotes).name)):
+            return quotes
+    return None
+
+
+def _line(cause: Exception) -> str:
+    said = next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
+    return scrub(said).rstrip(".")

@@ -1,0 +1,108 @@
+"""A driver by the name of its module, and one session of it: how statements and values are handed to it."""
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from penstock.errors import DependencyMissing, Usage
+from penstock.sink.dbapi.sql import STYLES, Sql
+
+_NEEDED = ("connect", "paramstyle", "Error", "IntegrityError", "OperationalError", "InterfaceError", "InternalError")
+_FETCHED_ROWS = 5_000
+
+
+class Driver:
+    """The module `name`. Raises DependencyMissing where it is not installed, Usage where it is no DB-API 2.0 driver."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        try:
+            module: Any = importlib.import_module(name)
+        except ImportError as cause:
+            raise DependencyMissing(
+                f"The module {name} cannot be imported: {cause}.",
+                remedy="Install its package where the driver runs, or correct `driver:`.",
+            ) from cause
+        lacking = [member for member in _NEEDED if not hasattr(module, member)]
+        if lacking:
+            raise Usage(
+                f"Module {name} is no driver of the DB-API 2.0: it lacks {', '.join(lacking)}.",
+                remedy="Name the module that has connect(), such as psycopg, pymysql or adbc_driver_sqlite.dbapi.",
+            )
+        if module.paramstyle not in STYLES:
+            raise Usage(
+                f"Driver {name} has the paramstyle {module.paramstyle!r}, expected one of {', '.join(STYLES)}.",
+                remedy="Choose another driver for this database.",
+            )
+        self.style: str = module.paramstyle
+        self.error: type[Exception] = module.Error
+        self.refused: type[Exception] = module.IntegrityError
+        self.passing: tuple[type[Exception], ...] = (module.OperationalError, module.InterfaceError, module.InternalError)
+        self._connect = module.connect
+
+    def open(self, arguments: Mapping[str, Any]) -> "Session":
+        """A new session. Raises what the driver does."""
+        plain = {name: str(value) if isinstance(value, str) else value for name, value in arguments.items()}
+        try:
+            connection = self._connect(**plain)
+        except TypeError as wrong:
+            raise Usage(f"{self.name}.connect() does not take these arguments: {wrong}.", remedy="Correct `connect:`.") from wrong
+        return Session(self, connection)
+
+
+class Session:
+    """One connection with one cursor; a transaction begins with its first statement. Raises what the driver does."""
+
+    def __init__(self, driver: Driver, connection: Any) -> None:
+        self.driver, self._connection = driver, connection
+        self._cursor = connection.cursor()
+
+    def execute(self, sql: Sql, values: Mapping[str, Any] | None = None) -> "Session":
+        """Run one statement; `fetchone`, `fetchall` and `fetched` give its rows."""
+        text, names = sql.rendered(self.driver.style)
+        if names:
+            self._cursor.execute(text, _bound(names, values or {}, self.driver.style))
+        else:
+            self._cursor.execute(sql.plain)
+        return self
+
+    def execute_many(self, sql: Sql, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each row, whose values are in the order of its parameters."""
+        text, names = sql.rendered(self.driver.style)
+        bound = [_bound(names, dict(zip(names, row, strict=True)), self.driver.style) for row in rows]
+        if bound:
+            self._cursor.executemany(text, bound)
+
+    def fetchone(self) -> Sequence[Any] | None:
+        """The next row, None behind the last one."""
+        row: Sequence[Any] | None = self._cursor.fetchone()
+        return row
+
+    def fetchall(self) -> Sequence[Sequence[Any]]:
+        """All other rows."""
+        return list(self._cursor.fetchall())
+
+    def fetched(self) -> Iterator[Sequence[Sequence[Any]]]:
+        """All other rows, some at a time."""
+        while rows := self._cursor.fetchmany(_FETCHED_ROWS):
+            yield list(rows)
+
+    def commit(self) -> None:
+        """End the transaction."""
+        self._connection.commit()
+
+    def rollback(self) -> None:
+        """Undo it."""
+        self._connection.rollback()
+
+    def close(self) -> None:
+        """What is open is rolled back; what the driver raises then says nothing."""
+        for part in (self._cursor, self._connection):
+            with suppress(self.driver.error, OSError, ValueError, RuntimeError):
+                part.close()
+
+
+def _bound(names: Sequence[str], values: Mapping[str, Any], style: str) -> Any:
+    given = [values[name] for name in names]
+    return {f"p{at}": value for at, value in enumerate(given, 1)} if style in {"named", "pyformat"} else tuple(given)

@@ -1,0 +1,191 @@
+"""Getting the table ready: made or looked at, tried once, and its marker made."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.errors import Refused, Usage
+from penstock.model import PipelineName, SinkName, Totals
+from penstock.sink.dbapi import statements as sql
+from penstock.sink.dbapi.admission import Admission
+from penstock.sink.dbapi.database import has, quotes_of
+from penstock.sink.dbapi.driver import Session
+from penstock.sink.dbapi.kept import decode_kept, encode_kept
+from penstock.sink.dbapi.marks import DbapiMarks
+from penstock.sink.dbapi.move import scan
+from penstock.sink.dbapi.sql import Sql
+from penstock.sink.dbapi.statements import MARKER_TABLE, TableStatements
+from penstock.sink.dbapi.storage import STORAGES
+from penstock.sink.dbapi.trial import Kept, Trial
+from penstock.sink.table.content import totals_of
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
+from penstock.sink.table.target import Target, no_table, require_key_in
+from penstock.sparkschema import arrow_schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a sink asks of its table. `columns`: types that a table gets where it is created; `longest`: see `Trial`."""
+
+    pipeline: PipelineName
+    sink: SinkName
+    target: Target
+    schema: str
+    create: bool
+    columns: Mapping[str, str]
+    longest: int
+
+    @property
+    def rows(self) -> "pa.Schema":
+        """The rows' Arrow schema."""
+        return arrow_schema(self.schema)
+
+    @property
+    def shape(self) -> str:
+        """What a trial depends on."""
+        told = json.dumps([self.schema, self.target.table, self.target.key, self.longest])
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def statements(self, quotes: tuple[str, str]) -> TableStatements:
+        """For rows of that schema."""
+        return TableStatements(self.target.table, tuple(self.rows.names), self.target.key, quotes)
+
+
+def prepare_table(session: Session, wanted: Wanted) -> Admission:
+    """Make or look at the table, try it, make its marker; give the check for the tasks. Raises Usage, Refused."""
+    require_storable(wanted)
+    quotes = own_tables(session)
+    _require_undone(session, wanted)
+    statements, owner = wanted.statements(quotes), {"pipeline": wanted.pipeline, "sink": wanted.sink}
+    exists = has(session, sql.is_there(statements.name))
+    marks = DbapiMarks(session, locking=True)
+    require_not_lost(marks.read(wanted.pipeline, wanted.sink), wanted.target, exists=exists)
+    session.rollback()
+    if not exists:
+        _create(session, wanted, statements)
+    _require_columns(session, statements, wanted.rows)
+    kept = _kept(session, wanted, statements)
+
+    def content() -> Totals:
+        return totals_of(scan(session, statements.read, wanted.rows))
+
+    prepare_marker(marks, pipeline=wanted.pipeline, sink=wanted.sink, schema=wanted.schema, target=wanted.target, content=content)
+    session.execute(sql.WRITE_TRIAL, {**owner, "trial": encode_kept(kept, shape=wanted.shape)})
+    session.commit()
+    required = frozenset((*kept.required, *wanted.target.key))
+    return Admission(sink=wanted.sink, table=wanted.target.table, required=required, lacking=kept.lacking, longest=kept.longest)
+
+
+def require_admitted(session: Session, wanted: Wanted) -> None:
+    """Raise what `prepare_table` would, as far as it can be told without writing."""
+    require_storable(wanted)
+    quotes = quotes_of(session, wanted.target.table)
+    if quotes is None:
+        if not wanted.create:
+            raise no_table(wanted.target.table)
+        return
+    _require_columns(session, wanted.statements(quotes), wanted.rows)
+
+
+def require_storable(wanted: Wanted) -> None:
+    """Raise Usage for rows that no table could take, or that not every database has types for."""
+    rows, key = wanted.rows, wanted.target.key
+    with settings_of(wanted.sink):
+        if not rows.names or not all(rows.names):
+            raise Usage("The rows have no column, or one without a name.", remedy="Name columns in the transform.")
+        folded = [name.lower() for name in rows.names]
+        twice = sorted({name for name in folded if folded.count(name) > 1})
+        if twice:
+            raise Usage(f"The rows have column {twice[0]!r} twice.", remedy="Rename one of them in the transform.")
+        require_key_in(rows, key, rows.names)
+        strange = sorted(wanted.columns.keys() - set(rows.names))
+        if strange:
+            raise Usage(f"`columns` names {strange[0]!r}, but the rows have {', '.join(rows.names)}.", remedy="Correct it.")
+        for field in rows:
+            _require_type(field, in_key=field.name in key)
+
+
+def own_tables(session: Session) -> tuple[str, str]:
+    """Make Penstock's tables where they are missing, and see how names are quoted. Raises Refused."""
+    for name, statement in ((MARKER_TABLE, sql.CREATE_MARKER_TABLE), (sql.BATCH_TABLE, sql.CREATE_BATCH_TABLE)):
+        there = sql.is_there(name)
+        if not has(session, there):
+            _define(session, Sql((statement,)), name, there)
+    quotes = quotes_of(session, MARKER_TABLE)
+    if quotes is None:
+        raise Refused(f"The table {MARKER_TABLE} cannot be read.", remedy="Grant SELECT on it.")
+    return quotes
+
+
+def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:
+    """Another driver may have made it meanwhile."""
+    try:
+        session.execute(statement)
+        session.commit()
+    except session.driver.error as cause:
+        session.rollback()
+        if not has(session, there):
+            said = " ".join(str(cause).split()).rstrip(".")
+            raise Refused(
+                f"Table {table!r} cannot be created: {said}. The statement was: {statement.plain}",
+                remedy="Give its columns the types of this database by `columns:`, or create the table yourself.",
+            ) from cause
+
+
+def _create(session: Session, wanted: Wanted, statements: TableStatements) -> None:
+    if not wanted.create:
+        raise no_table(wanted.target.table)
+    declared = [wanted.columns.get(field.name) or STORAGES.of(field.type).declared(field.type) for field in wanted.rows]
+    _define(session, statements.create(declared), wanted.target.table, sql.is_there(statements.name))
+
+
+def _require_columns(session: Session, statements: TableStatements, rows: "pa.Schema") -> None:
+    try:
+        session.execute(statements.fits).fetchall()
+    except session.driver.error as cause:
+        said = " ".join(str(cause).split()).rstrip(".")
+        raise Refused(
+            f"Table {statements.table!r} does not have the rows' columns {', '.join(rows.names)}: {said}.",
+            remedy="Change the transform, or the table with ALTER TABLE; new columns are NULL in the rows that are there.",
+        ) from cause
+    finally:
+        session.rollback()
+
+
+def _kept(session: Session, wanted: Wanted, statements: TableStatements) -> Kept:
+    row = session.execute(sql.READ_TRIAL, {"pipeline": wanted.pipeline, "sink": wanted.sink}).fetchone()
+    session.rollback()
+    known = None if row is None or row[0] is None else decode_kept(row[0], shape=wanted.shape)
+    return known or Trial(session, statements, wanted.rows, longest=wanted.longest).run()
+
+
+def _require_undone(session: Session, wanted: Wanted) -> None:
+    """A row of a batch that never was, rolled back: it must be gone."""
+    place = {"pipeline": f"{wanted.pipeline}=trial", "sink": wanted.sink, "position": 0}
+    nothing = {"generation": 0, "query_id": "", "batch_id": 0, "offsets": "", "rows": 0, "digest": ""}
+    session.execute(sql.WRITE_BATCH, {**place, **nothing, "query_id": "-", "offsets": "-", "digest": "-"})
+    session.rollback()
+    if session.execute(sql.READ_BATCH, place).fetchone() is None:
+        session.rollback()
+        return
+    session.execute(sql.DELETE_BATCH, place)
+    session.commit()
+    raise Refused(
+        f"The database keeps what was rolled back, seen in {sql.BATCH_TABLE}: rows and marker could not commit together.",
+        remedy="Take `autocommit` out of `connect:`, and let both tables be ones with transactions.",
+    )
+
+
+def _require_type(field: "pa.Field", *, in_key: bool) -> None:
+    try:
+        STORAGES.of(field.type)
+    except TypeError:
+        raise Usage(
+            f"Column {field.name!r} is {field.type}, which not every database has.",
+            remedy="Cast it in the transform, to STRING say, or use a sink made for this database.",
+        ) from None
+    if in_key and pa.types.is_floating(field.type):
+        raise Usage(f"The key's column {field.name!r} is a {field.type}.", remedy="Use columns with exact values as key.")

@@ -1,0 +1,145 @@
+"""The dbapi sink: rows and marker in one transaction, over any driver of the DB-API 2.0."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import Failed, OutcomeUnknown, Retryable, Usage
+from penstock.faults import FaultPoint
+from penstock.model import ONLY_ACCOUNT, AccountName, PipelineName, Publication, SinkReport, Totals
+from penstock.sink.dbapi.admission import Admission
+from penstock.sink.dbapi.database import Database, has, quotes_of
+from penstock.sink.dbapi.driver import Driver, Session
+from penstock.sink.dbapi.marks import DbapiMarks
+from penstock.sink.dbapi.move import move, scan
+from penstock.sink.dbapi.preparation import Wanted, own_tables, prepare_table, require_admitted
+from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, TableStatements, is_there
+from penstock.sink.table.content import totals_of
+from penstock.sink.table.publication import Moved
+from penstock.sink.table.server import ServerSink
+from penstock.sink.table.sink import Filling
+from penstock.sink.table.target import NotStoredError
+from penstock.sink.table.verification import compare
+from penstock.sparkschema import arrow_schema
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+BEGIN = FaultPoint("dbapi.begin", "A transaction is about to begin.")
+COMMIT = FaultPoint("dbapi.commit", "Rows and marker are committed.")
+PREPARE = FaultPoint("dbapi.prepare", "Table and marker are made, and the table is tried.")
+
+LONGEST = 100_000
+
+
+def _failed(point: str) -> Retryable:
+    return Retryable(f"The driver failed at {point}.", remedy="Try again.")
+
+
+class DbapiSink(ServerSink[Session]):
+    """Delivers into one table, as `TableSink`, but without `upsert`: no two databases share one.
+
+    `driver` names the module with `connect`, which is called with the arguments `connect`. `columns`: types for the table, if
+    it is created. `longest`: how many characters or bytes a value may have; so long a one is tried once.
+    """
+
+    _database: Database
+
+    def __init__(
+        self,
+        *,
+        driver: str,
+        connect: Mapping[str, Any],
+        columns: Mapping[str, str] | None = None,
+        longest: int = LONGEST,
+        **filling: "Unpack[Filling]",
+    ) -> None:
+        super().__init__(**filling)
+        if self._target.write == "upsert":
+            raise Usage("`write: upsert` needs SQL that databases do not share.", remedy="Use append or insert_if_absent.")
+        if self._target.table in {MARKER_TABLE, BATCH_TABLE}:
+            raise Usage(f"Table {self._target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
+        self._database = Database(Driver(driver), connect)
+        self._columns, self._longest = dict(columns or {}), longest
+        self._quotes: tuple[str, str] | None = None
+
+    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+        """Compare the table with its marker and the marker with the ledger; publishers wait meanwhile."""
+        with self._database.reader() as session:
+            self._quotes = quotes_of(session, self._target.table)
+            readable = self._readable_marks(session)
+            owners = [] if readable is None else readable.owners(self._target.table)
+            return compare(
+                DbapiMarks(session, locking=True).read(*owners[0]) if owners else None,
+                sink=self._name,
+                table=self._target.table,
+                expected=expected.get(ONLY_ACCOUNT, Totals()),
+                known=known,
+                content=lambda marker: marker.before if marker.schema is None else self._content(session, marker.schema),
+            )
+
+    # --- what is its own
+
+    def _described(self, rows: str) -> str:
+        return f"one transaction over {self._database.driver.name}: {rows} table {self._target.table}"
+
+    def _look(self, connection: Session) -> tuple[str, bool] | None:
+        if quotes_of(connection, self._target.table) is None:
+            return None
+        return f"table {self._target.table}", True
+
+    def _prepare_table(self, connection: Session, pipeline: PipelineName, schema: str) -> Admission:
+        with PREPARE.around(error=_failed, lost=_failed):
+            return prepare_table(connection, self._wanted(pipeline, schema))
+
+    def _require_admitted(self, connection: Session, pipeline: PipelineName, schema: str) -> None:
+        require_admitted(connection, self._wanted(pipeline, schema))
+
+    def _wanted(self, pipeline: PipelineName, schema: str) -> Wanted:
+        return Wanted(
+            pipeline=pipeline,
+            sink=self._name,
+            target=self._target,
+            schema=schema,
+            create=self._create,
+            columns=self._columns,
+            longest=self._longest,
+        )
+
+    def _marks(self, connection: Session) -> DbapiMarks:
+        return DbapiMarks(connection, locking=True)
+
+    def _readable_marks(self, connection: Session) -> DbapiMarks | None:
+        return DbapiMarks(connection, locking=False) if has(connection, is_there(MARKER_TABLE)) else None
+
+    def _begin(self, connection: Session) -> None:
+        """The driver itself begins with the first statement; what an earlier one looked at is let go of."""
+        with BEGIN.around(error=_failed, lost=_failed):
+            connection.rollback()
+        if self._quotes is None:
+            self._quotes = own_tables(connection)
+
+    def _move(self, connection: Session, publication: Publication) -> Moved:
+        statements = self._statements(publication.schema)
+        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
+            return move(connection, rows, statements, write=self._target.write)
+
+    def _commit(self, connection: Session) -> None:
+        try:
+            with COMMIT.around(error=_failed, lost=_failed):
+                connection.commit()
+        except (self._database.driver.error, OSError) as cause:
+            raise OutcomeUnknown(
+                f"The COMMIT of table {self._target.table!r} gave no answer: {cause}.",
+                remedy="Try again: the marker in the database says whether it happened.",
+            ) from cause
+
+    def _content(self, connection: Session, schema: str) -> Totals:
+        if self._quotes is None:
+            raise NotStoredError("it is gone")
+        return totals_of(scan(connection, self._statements(schema).read, arrow_schema(schema)))
+
+    def _statements(self, schema: str) -> TableStatements:
+        if self._quotes is None:
+            raise Failed(f"Sink {self._name!r} has no open transaction.", remedy="Call prepare() first.")
+        return TableStatements(self._target.table, tuple(arrow_schema(schema).names), self._target.key, self._quotes)

@@ -1,0 +1,85 @@
+"""How Arrow values are handed to any driver, and taken back: types that all databases have, and no others."""
+
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.sink.table.numbers import to_integers, to_reals
+from penstock.sink.table.storage import (
+    ColumnStorage,
+    Declares,
+    Restore,
+    Storages,
+    Values,
+    always,
+    anything,
+    as_is,
+    digits_of,
+    to_flags,
+    to_values,
+    without_negative_scale,
+)
+from penstock.sink.table.target import NotStoredError
+
+_types = pa.types
+
+
+def values_of(column: "pa.Array") -> list[Any]:
+    """The values as the DB-API has them; moments are without a zone, in UTC."""
+    values: list[Any] = STORAGES.of(column.type).encode(column).to_pylist()
+    return values
+
+
+def _decimal(kind: "pa.DataType") -> str:
+    precision, scale = digits_of(kind)
+    return f"DECIMAL({precision}, {scale})"
+
+
+def _in_utc(column: "pa.Array") -> "pa.Array":
+    return column.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us")) if column.type.tz else column
+
+
+def _only(*kinds: type) -> Restore:
+    """Values of these Python types and no others."""
+
+    def restore(values: Values, kind: Any) -> "pa.Array":
+        for value in values:
+            if value is not None and type(value) not in kinds:
+                raise NotStoredError(f"expected {kinds[0].__name__}, found {type(value).__name__}")
+        return to_values(values, kind)
+
+    return restore
+
+
+def _moments(values: Values, kind: Any) -> "pa.Array":
+    naive = [None if value is None else _without_zone(value) for value in values]
+    return pa.array(naive, pa.timestamp("us")).cast(pa.timestamp("us", "UTC") if kind.tz else kind)
+
+
+def _without_zone(value: Any) -> datetime:
+    if not isinstance(value, datetime):
+        raise NotStoredError(f"expected a date and a time, found {type(value).__name__}")
+    return value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
+
+
+def _octets(values: Values, kind: Any) -> "pa.Array":
+    return pa.array([None if value is None else bytes(memoryview(value)) for value in values], kind)
+
+
+def _storage(spark: str, declared: Declares, restore: Restore, encode: Any = as_is) -> ColumnStorage:
+    return ColumnStorage(spark=spark, declared=declared, takes=anything, encode=encode, restore=restore)
+
+
+STORAGES: Storages[ColumnStorage] = Storages(
+    "a database behind any driver",
+    (_types.is_boolean, _storage("boolean", always("BOOLEAN"), to_flags)),
+    (_types.is_integer, _storage("byte, short, integer, long", always("BIGINT"), to_integers)),
+    (_types.is_floating, _storage("float, double", always("DOUBLE PRECISION"), to_reals)),
+    (_types.is_decimal, _storage("decimal(p,s)", _decimal, _only(Decimal), without_negative_scale)),
+    (_types.is_string, _storage("string", always("TEXT"), _only(str))),
+    (_types.is_binary, _storage("binary", always("BLOB"), _octets)),
+    (_types.is_date, _storage("date", always("DATE"), _only(date))),
+    (_types.is_timestamp, _storage("timestamp, timestamp_ntz", always("TIMESTAMP"), _moments, _in_utc)),
+)

@@ -1,0 +1,34 @@
+"""Bugs planted in what carries sinks that users write, and in the sink for any driver."""
+
+from tests.mutation.mutant import Mutant
+
+OWN = "src/penstock/sink/own/sink.py"
+OF_OWN = "tests/conformance/test_own_sinks.py::TestLines"
+OF_DBAPI = "tests/unit/test_dbapi_sink.py"
+
+MUTANTS_OF_KIT = (
+    Mutant(
+        bug=1,
+        name="a-transaction-of-a-users-ends-well-whatever-happened",
+        file=OWN,
+        find="                manager.__exit__(*sys.exc_info())",
+        replace="                manager.__exit__(None, None, None)",
+        tests=(f"{OF_OWN}::test_a_fault_at_any_step[own.mark=error]",),
+    ),
+    Mutant(
+        bug=11,
+        name="what-any-database-keeps-is-not-tried",
+        file="src/penstock/sink/dbapi/trial.py",
+        find='        return None if back == before + totals_of(iter([batch])) else "it came back changed"',
+        replace="        return None",
+        tests=(f"{OF_DBAPI}::test_a_table_that_cuts_values_in_silence",),
+    ),
+    Mutant(
+        bug=17,
+        name="keys-that-a-database-takes-for-one-come-in-together",
+        file="src/penstock/sink/dbapi/move.py",
+        find="        if folded in seen or at - start == most:",
+        replace="        if at - start == most:",
+        tests=(f"{OF_DBAPI}::test_keys_that_the_database_takes_for_one",),
+    ),
+)
