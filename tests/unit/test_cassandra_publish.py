@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import date
 
 import pyarrow as pa
 import pytest
@@ -99,6 +100,17 @@ def test_of_several_rows_of_a_batch_with_one_key_the_last_one_counts(target):
     table.put(sink, [(1, "x"), (1, None)], batch_id=1)
     assert content(table, ALL) == Counter([(1, None), (2, "b"), (3, "c")])
     assert table.rig.marker("rows_decided, rows_after") == (7, 3)
+    assert table.verify(sink).ok
+
+
+def test_a_key_of_several_columns_in_a_partition_of_several(target):
+    schema = spark_schema(place="string", day="date", at="integer", name="string")
+    table = target(schema=schema, key=["place", "day", "at"], partition_by=["place", "day"])
+    sink, days = table.sink(), [date(2026, 1, day) for day in range(1, 6)]
+    rows = [("here" if at % 2 else "there", days[at % 5], at, "old") for at in range(300)]
+    table.put(sink, rows, batch_id=0)
+    table.put(sink, [(*row[:3], "new") for row in rows[:100]], batch_id=1)
+    assert content(table, "SELECT at, name FROM {}") == Counter((at, "new" if at < 100 else "old") for at in range(300))
     assert table.verify(sink).ok
 
 

@@ -60,6 +60,12 @@ def test_a_view_is_refused(target):
     assert [(finding.ok, "is a view" in finding.message) for finding in view.check()] == [(False, True)]
 
 
+def test_check_warns_of_a_keyspace_whose_only_copy_dies_with_its_node(target):
+    fine, warning = target().rig.make().check()
+    assert (fine.ok, warning.ok, warning.warns) == (True, True, True)
+    assert "keeps replication_factor 1 copies" in warning.message
+
+
 def test_check_tells_of_counters_without_knowing_the_rows(target):
     [finding] = target(created="(id bigint PRIMARY KEY, name counter)").rig.make().check()
     assert not finding.ok
