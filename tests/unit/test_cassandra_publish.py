@@ -20,6 +20,7 @@ from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refu
 from penstock.model import Generation
 from penstock.sink.cassandra import writing
 from penstock.sink.cassandra.database import Patience
+from penstock.sink.cassandra.marks import CassandraMarks
 from penstock.sink.cassandra.repeated import repeated_in, without
 from penstock.sparkschema import arrow_schema
 
@@ -87,6 +88,27 @@ def test_a_repetition_takes_the_stamp_that_the_batch_has(target):
     assert sink.publish(publication).already
     [(at_us,)] = table.sql("SELECT writetime(name) FROM {}")
     assert table.rig.marker("stamp, stamped_position, rows_after") == (at_us, publication.position, 1)
+
+
+def test_another_driver_goes_on_with_the_stamp_that_a_dead_one_took(target, monkeypatch):
+    """And with its count of what the rows replaced, which nobody could read any more."""
+    table = target()
+    sink = table.sink()
+    table.put(sink, [(1, "old"), (2, "stays")], batch_id=0)
+    publication = table.decided_but_not_published(sink, [(1, "new"), (3, "more")], batch_id=1)
+    with monkeypatch.context() as dead:
+        dead.setattr(CassandraMarks, "advance", dies)
+        with pytest.raises(KeyboardInterrupt):
+            sink.publish(publication)
+    [(at_us,)] = table.sql("SELECT writetime(name) FROM {} WHERE id = 3")
+    assert not table.sink().publish(publication).already
+    assert table.sql("SELECT writetime(name) FROM {} WHERE id = 3") == [(at_us,)]
+    assert content(table, ALL) == Counter([(1, "new"), (2, "stays"), (3, "more")])
+    assert table.verify(sink).ok
+
+
+def dies(*_):
+    raise KeyboardInterrupt
 
 
 # --- keys

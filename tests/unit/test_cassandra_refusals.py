@@ -13,6 +13,7 @@ from penstock.errors import Failed, Refused, Retryable, StageFailed, Usage
 from penstock.sink.cassandra.address import address_of
 from penstock.sink.cassandra.admission import Admission
 from penstock.sink.cassandra.target import target_of
+from penstock.spec import Cassandra
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -85,6 +86,20 @@ def test_check_tells_of_counters_without_knowing_the_rows(target):
 def test_settings_that_no_table_could_have(changed, said):
     with pytest.raises(Usage, match=said):
         target_of(**{"table": "t", "write": "upsert", "key": ("id",), "partition_by": (), **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"key": []}, "key"),
+        ({"write": "replace"}, "write"),
+        ({"partition_by": ["name"]}, r"partition_by should be the first columns of key \(id\), found name"),
+        ({"url": "cassandra://host"}, "should be a Cassandra URL with a keyspace"),
+    ],
+)
+def test_a_pipeline_file_that_asks_for_what_cassandra_cannot_do(changed, said):
+    with pytest.raises(Usage, match=said):
+        Cassandra(**{"url": "cassandra://host/shop", "table": "t", "key": ["id"], **changed})
 
 
 @pytest.mark.parametrize(
