@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import date
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refu
 from penstock.model import Generation
 from penstock.sink.cassandra import writing
 from penstock.sink.cassandra.database import Patience
+from penstock.sink.cassandra.marks import CassandraMarks
 from penstock.sink.cassandra.repeated import repeated_in, without
 from penstock.sparkschema import arrow_schema
 
@@ -88,6 +90,27 @@ def test_a_repetition_takes_the_stamp_that_the_batch_has(target):
     assert table.rig.marker("stamp, stamped_position, rows_after") == (at_us, publication.position, 1)
 
 
+def test_another_driver_goes_on_with_the_stamp_that_a_dead_one_took(target, monkeypatch):
+    """And with its count of what the rows replaced, which nobody could read any more."""
+    table = target()
+    sink = table.sink()
+    table.put(sink, [(1, "old"), (2, "stays")], batch_id=0)
+    publication = table.decided_but_not_published(sink, [(1, "new"), (3, "more")], batch_id=1)
+    with monkeypatch.context() as dead:
+        dead.setattr(CassandraMarks, "advance", dies)
+        with pytest.raises(KeyboardInterrupt):
+            sink.publish(publication)
+    [(at_us,)] = table.sql("SELECT writetime(name) FROM {} WHERE id = 3")
+    assert not table.sink().publish(publication).already
+    assert table.sql("SELECT writetime(name) FROM {} WHERE id = 3") == [(at_us,)]
+    assert content(table, ALL) == Counter([(1, "new"), (2, "stays"), (3, "more")])
+    assert table.verify(sink).ok
+
+
+def dies(*_):
+    raise KeyboardInterrupt
+
+
 # --- keys
 
 
@@ -99,6 +122,17 @@ def test_of_several_rows_of_a_batch_with_one_key_the_last_one_counts(target):
     table.put(sink, [(1, "x"), (1, None)], batch_id=1)
     assert content(table, ALL) == Counter([(1, None), (2, "b"), (3, "c")])
     assert table.rig.marker("rows_decided, rows_after") == (7, 3)
+    assert table.verify(sink).ok
+
+
+def test_a_key_of_several_columns_in_a_partition_of_several(target):
+    schema = spark_schema(place="string", day="date", at="integer", name="string")
+    table = target(schema=schema, key=["place", "day", "at"], partition_by=["place", "day"])
+    sink, days = table.sink(), [date(2026, 1, day) for day in range(1, 6)]
+    rows = [("here" if at % 2 else "there", days[at % 5], at, "old") for at in range(300)]
+    table.put(sink, rows, batch_id=0)
+    table.put(sink, [(*row[:3], "new") for row in rows[:100]], batch_id=1)
+    assert content(table, "SELECT at, name FROM {}") == Counter((at, "new" if at < 100 else "old") for at in range(300))
     assert table.verify(sink).ok
 
 

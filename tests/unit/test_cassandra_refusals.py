@@ -13,6 +13,7 @@ from penstock.errors import Failed, Refused, Retryable, StageFailed, Usage
 from penstock.sink.cassandra.address import address_of
 from penstock.sink.cassandra.admission import Admission
 from penstock.sink.cassandra.target import target_of
+from penstock.spec import Cassandra
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -60,6 +61,12 @@ def test_a_view_is_refused(target):
     assert [(finding.ok, "is a view" in finding.message) for finding in view.check()] == [(False, True)]
 
 
+def test_check_warns_of_a_keyspace_whose_only_copy_dies_with_its_node(target):
+    fine, warning = target().rig.make().check()
+    assert (fine.ok, warning.ok, warning.warns) == (True, True, True)
+    assert "keeps replication_factor 1 copies" in warning.message
+
+
 def test_check_tells_of_counters_without_knowing_the_rows(target):
     [finding] = target(created="(id bigint PRIMARY KEY, name counter)").rig.make().check()
     assert not finding.ok
@@ -79,6 +86,20 @@ def test_check_tells_of_counters_without_knowing_the_rows(target):
 def test_settings_that_no_table_could_have(changed, said):
     with pytest.raises(Usage, match=said):
         target_of(**{"table": "t", "write": "upsert", "key": ("id",), "partition_by": (), **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"key": []}, "key"),
+        ({"write": "replace"}, "write"),
+        ({"partition_by": ["name"]}, r"partition_by should be the first columns of key \(id\), found name"),
+        ({"url": "cassandra://host"}, "should be a Cassandra URL with a keyspace"),
+    ],
+)
+def test_a_pipeline_file_that_asks_for_what_cassandra_cannot_do(changed, said):
+    with pytest.raises(Usage, match=said):
+        Cassandra(**{"url": "cassandra://host/shop", "table": "t", "key": ["id"], **changed})
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ class Connection:
             return list(self._session.execute(bound))
 
     def define(self, statement: str) -> None:
-        """Run a statement that creates something; all nodes know of it then."""
+        """Run a statement as it stands; what it creates is known to all nodes then."""
         self._session.execute(statement)
 
     def scan(self, statement: str) -> Iterator[list[Row]]:

@@ -11,6 +11,7 @@ from penstock.sink.cassandra.storage import storage_of
 from penstock.sink.cassandra.target import CassandraTarget
 from penstock.sink.table.columns import TableColumn, require_columns
 
+_SAFE_COPIES = 3
 _TTL_REMEDY = "ALTER TABLE {table} WITH default_time_to_live = 0, or use another table."
 
 
@@ -45,6 +46,19 @@ def shape_of(connection: Connection, table: str) -> Shape | None:
         static=frozenset(parts["static"]),
         counts="counter" in (flags or ()) or any(declared == "counter" for *_, declared in columns),
         lives_s=lives_s or 0,
+    )
+
+
+def few_copies(connection: Connection) -> str | None:
+    """What to warn of where a quorum outlives no node; None where it does."""
+    [(replication,)] = connection.execute(sql.REPLICATION, (connection.keyspace,))
+    copies = {name: value for name, value in dict(replication).items() if name != "class"}
+    if all(int(value.partition("/")[0]) >= _SAFE_COPIES for value in copies.values()):
+        return None
+    found = ", ".join(f"{name} {value}" for name, value in copies.items())
+    return (
+        f"keyspace {connection.keyspace} keeps {found} copies: a node that dies takes with it what it acknowledged last. "
+        f"Keep {_SAFE_COPIES}, or set commitlog_sync to batch or group on every node"
     )
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PublishFailed, Retryable
 from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Publication, Published, SinkKind, Totals
+from penstock.model import Finding, PipelineName, Publication, Published, SinkKind, Totals
 from penstock.sink.cassandra import statements as sql
 from penstock.sink.cassandra.admission import Admission
 from penstock.sink.cassandra.database import Around, Connection, Database, Patience
 from penstock.sink.cassandra.marks import CassandraMarks
 from penstock.sink.cassandra.preparation import prepare_table, require_admitted
 from penstock.sink.cassandra.repeated import repeated_in, require_unique, without
-from penstock.sink.cassandra.shape import misfit, require_fit, shape_of
+from penstock.sink.cassandra.shape import few_copies, misfit, require_fit, shape_of
 from penstock.sink.cassandra.target import target_of
 from penstock.sink.cassandra.trouble import cut_off
 from penstock.sink.cassandra.writing import Writer, content_of
@@ -59,6 +59,15 @@ class CassandraSink(DatabaseSink[Connection]):
     def kind(self) -> SinkKind:
         """Idempotent: a reader may see a part of a batch, and a repetition changes nothing."""
         return SinkKind.IDEMPOTENT
+
+    def check(self) -> Sequence[Finding]:
+        """Look at the keyspace and its table, and at how many copies there are of what is acknowledged."""
+        findings = super().check()
+        if not all(finding.ok for finding in findings):
+            return findings
+        with self._database.reader() as connection:
+            few = few_copies(connection)
+        return findings if few is None else [*findings, Finding(subject=f"sink {self._name}", ok=True, warns=True, message=few)]
 
     # --- what is Cassandra's own
 

@@ -72,6 +72,7 @@ WRITE_BATCH = (
 FORGET_BATCH = f"DELETE FROM {BATCH_TABLE} USING TIMESTAMP ? {_OF} AND position = ?"
 
 NOW = "SELECT toUnixTimestamp(now()) FROM system.local"
+REPLICATION = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?"
 TABLE = "SELECT default_time_to_live, flags FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 VIEW = "SELECT view_name FROM system_schema.views WHERE keyspace_name = ? AND view_name = ?"
 COLUMNS = "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
@@ -107,6 +108,11 @@ class TableStatements:
         """The rows under keys that differ in their last column only, of which a list comes last."""
         alike = "".join(f"{quoted(name)} = ? AND " for name in self.key[:-1])
         return f"{self.read} WHERE {alike}{quoted(self.key[-1])} IN ?"
+
+    @property
+    def insert_keyless(self) -> str:
+        """A row that no table takes."""
+        return f"INSERT INTO {quoted(self.table)} ({_listed(self.key)}) VALUES ({', '.join('NULL' for _ in self.key)})"
 
     @property
     def look(self) -> str:

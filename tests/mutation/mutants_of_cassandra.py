@@ -1,0 +1,44 @@
+"""Bugs planted in the sink of Cassandra."""
+
+from tests.mutation.mutant import Mutant
+
+MARKS = "src/penstock/sink/cassandra/marks.py"
+REPEATED = "src/penstock/sink/cassandra/repeated.py"
+WRITING = "src/penstock/sink/cassandra/writing.py"
+
+OF_SINK = "tests/unit/test_cassandra_publish.py"
+
+MUTANTS_OF_CASSANDRA = (
+    Mutant(
+        bug=22,
+        name="the-time-stamp-of-a-batch-in-cassandra-is-that-of-a-clock",
+        file=MARKS,
+        find="max(now_ms * 1000 + _LAST_OF_MILLISECOND, self._stamp.at_us + _APART)",
+        replace="now_ms * 1000 + _LAST_OF_MILLISECOND",
+        tests=(f"{OF_SINK}::test_a_clock_that_is_behind_delays_no_batch_behind_an_older_one",),
+    ),
+    Mutant(
+        bug=22,
+        name="every-try-of-a-batch-in-cassandra-has-a-time-stamp-of-its-own",
+        file=MARKS,
+        find="== (publication.position, digest):",
+        replace="== ():",
+        tests=(f"{OF_SINK}::test_another_driver_goes_on_with_the_stamp_that_a_dead_one_took",),
+    ),
+    Mutant(
+        bug=17,
+        name="rows-that-cassandra-did-not-acknowledge-are-taken-for-written",
+        file=WRITING,
+        find="left = [part for chunk, said in failed for part in _parts(chunk, said)]",
+        replace="left = []",
+        tests=(f"{OF_SINK}::test_after_a_lost_answer_it_is_written_again_and_the_marker_decides[rows-cut here-before]",),
+    ),
+    Mutant(
+        bug=17,
+        name="any-row-of-a-key-goes-into-cassandra",
+        file=REPEATED,
+        find="superseded.append(newest[values_of_key])",
+        replace="superseded.append((number, row_hash))",
+        tests=(f"{OF_SINK}::test_superseded_rows_are_found_in_any_order_and_amount",),
+    ),
+)
