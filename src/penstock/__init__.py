@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Cassandra": "penstock.spec.sink",
+    "Cassandra": "penstock.spec.table",
     "Console": "penstock.spec.sink",
-    "Dbapi": "penstock.spec.sink",
+    "Dbapi": "penstock.spec.table",
     "Delivery": "penstock.run.delivery",
     "Memory": "penstock.spec.sink",
-    "Duckdb": "penstock.spec.sink",
-    "MySQL": "penstock.spec.sink",
+    "Duckdb": "penstock.spec.table",
+    "MySQL": "penstock.spec.table",
     "OwnBatch": "penstock.sink.own",
     "OwnSink": "penstock.sink.own",
     "Parquet": "penstock.spec.sink",
     "PenstockError": "penstock.errors",
     "Pipeline": "penstock.run.pipeline",
-    "Postgres": "penstock.spec.sink",
+    "Postgres": "penstock.spec.table",
     "PythonSink": "penstock.spec.sink",
     "Query": "penstock.run.query",
     "Reading": "penstock.run.reading",
-    "Sqlite": "penstock.spec.sink",
+    "Sqlite": "penstock.spec.table",
     "read": "penstock.run.reading",
 }
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from penstock.run.query import Query
     from penstock.run.reading import Reading, read
     from penstock.sink.own import OwnBatch, OwnSink
-    from penstock.spec.sink import Cassandra, Console, Dbapi, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sqlite
+    from penstock.spec.sink import Console, Memory, Parquet, PythonSink
+    from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Sqlite
 
 __all__ = [
     "Cassandra",

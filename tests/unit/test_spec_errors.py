@@ -20,10 +20,8 @@ WHOLE = "in complete mode every batch is the whole result"
 OWN = "Give each a directory of its own."
 LEDGER_AROUND = f"ledger ({{here}}/state) overlaps with checkpoint ({{here}}/state/checkpoint). {OWN}"
 SPOOL_INSIDE = f"spool ({{here}}/state/spool) overlaps with ledger ({{here}}/state). {OWN}"
-TYPES = (
-    "This version has the types parquet, postgres, mysql, sqlite, duckdb, cassandra, dbapi, console, memory, "
-    "and python: package.module:Class."
-)
+TYPES = "This version has the types parquet, postgres, mysql, sqlite, duckdb, cassandra, dbapi, console, memory, and python: {}."
+TYPES = TYPES.format("package.module:Class")
 
 
 def lake(*lines: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock import spec as settings_of
 from penstock.bloburl import hadoop_url
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.errors import DependencyMissing, GuaranteeTooWeak, Usage
@@ -17,7 +18,6 @@ from penstock.protocols import Ledger, Sink
 from penstock.run.fault_points import require_known
 from penstock.run.parts import Parts
 from penstock.run.userwritten import user_written
-from penstock.spec import sink as settings_of
 from penstock.spec.account import FAIL, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings
 

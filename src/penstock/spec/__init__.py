@@ -4,8 +4,9 @@ from penstock.secret import redact, scrub
 from penstock.spec.account import Account, Route
 from penstock.spec.load import load
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, Spark
-from penstock.spec.sink import Cassandra, Console, Dbapi, Duckdb, Memory, MySQL, Parquet, Postgres, PythonSink, Sink, Sqlite
+from penstock.spec.sink import Console, Memory, Parquet, PythonSink, Sink
 from penstock.spec.source import Source, Watermark
+from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, ServedTable, Sqlite, Table
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
 
@@ -23,10 +24,12 @@ __all__ = [
     "Postgres",
     "PythonSink",
     "Route",
+    "ServedTable",
     "Sink",
     "Source",
     "Spark",
     "Sqlite",
+    "Table",
     "Transform",
     "Trigger",
     "Watermark",

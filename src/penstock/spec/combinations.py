@@ -5,7 +5,8 @@ from itertools import combinations
 
 from penstock.spec.complaint import Complaint, KeyPath, dotted
 from penstock.spec.place import local_path, same_or_nested
-from penstock.spec.sink import Parquet, Sink, Table
+from penstock.spec.sink import Parquet, Sink
+from penstock.spec.table import Table
 
 _COMPLETE = "in complete mode every batch is the whole result"
 _UPDATE = "in update mode a batch sends rows again that have changed"

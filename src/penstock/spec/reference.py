@@ -14,21 +14,9 @@ from penstock.spec.kept import Checkpoint, LedgerPlace
 from penstock.spec.merge import Merge
 from penstock.spec.pipeline import PipelineSettings, Spark
 from penstock.spec.settings import Settings
-from penstock.spec.sink import (
-    PLANNED,
-    SUPPORTED,
-    Cassandra,
-    Console,
-    Dbapi,
-    Duckdb,
-    Memory,
-    MySQL,
-    Parquet,
-    Postgres,
-    PythonSink,
-    Sqlite,
-)
+from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
 from penstock.spec.source import Source, Watermark
+from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Sqlite
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
 

@@ -1,0 +1,297 @@
+"""Settings of sinks that fill one table of a database."""
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from penstock.secret import redact, remember_options
+from penstock.spec.account import Columns
+from penstock.spec.complaint import wrong
+from penstock.spec.merge import Merge
+from penstock.spec.name import ModuleName
+from penstock.spec.place import CassandraUrl, DuckdbUrl, MysqlUrl, PostgresUrl, SqliteUrl, local_path, same_or_nested
+from penstock.spec.quantity import Duration
+from penstock.spec.settings import Settings
+
+Write: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"]
+ServedWrite: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace", "merge"]
+
+
+class Table(Settings):
+    """A table of a database, and how rows get into it."""
+
+    type: str
+    table: str = Field(min_length=1, description="The table's name.")
+    write: str
+    key: Columns = Field(default=(), description="Columns that identify a row; needed by `upsert` and `insert_if_absent`.")
+    create: bool = Field(default=True, description="Create the table from the rows' schema if it is missing.")
+
+    @model_validator(mode="after")
+    def _key_fits_write(self) -> Self:
+        if self.write in {"upsert", "insert_if_absent"} and not self.key:
+            raise wrong(f"is needed by write: {self.write}", remedy="Add key: [columns that identify a row].", at=("key",))
+        return self
+
+    def is_table_of(self, other: "Table") -> bool:
+        """Whether both sinks fill one table."""
+        raise NotImplementedError
+
+    @property
+    def where(self) -> str:
+        """The database, for people."""
+        raise NotImplementedError
+
+
+class FileTable(Table):
+    """A table of a database that is one file."""
+
+    url: str
+    write: Write = Field(
+        default="append",
+        description="`append` rows, `upsert` by key, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: "str | PathLike[str]",
+            table: str,
+            write: Write = "append",
+            key: "tuple[str, ...] | list[str]" = (),
+            create: bool = True,
+        ) -> None: ...
+
+    @property
+    def file(self) -> Path:
+        """The database file."""
+        path = local_path(self.url)
+        if path is None:
+            raise AssertionError(self)
+        return path
+
+    def is_table_of(self, other: "Table") -> bool:
+        """Whether both sinks fill one table; such databases do not tell upper from lower case."""
+        return type(other) is type(self) and same_or_nested(self.url, other.url) and self.table.lower() == other.table.lower()
+
+    @property
+    def where(self) -> str:
+        """The database, for people."""
+        return str(self.file)
+
+
+class Sqlite(FileTable):
+    """A table of a SQLite file: rows, marker and, in the same file, the ledger commit in one transaction."""
+
+    type: Literal["sqlite"] = Field(default="sqlite", description="`sqlite`: a table of a SQLite file.")
+    url: SqliteUrl = Field(description="`sqlite:///path` relative to the pipeline file, `sqlite:////path` absolute.")
+
+
+class Duckdb(FileTable):
+    """A table of a DuckDB file: rows and marker commit in one transaction, and the file is closed in between."""
+
+    type: Literal["duckdb"] = Field(default="duckdb", description="`duckdb`: a table of a DuckDB file.")
+    url: DuckdbUrl = Field(description="`duckdb:///path` relative to the pipeline file, `duckdb:////path` absolute.")
+
+
+class ServedTable(Table):
+    """A table of a database on a server."""
+
+    url: str
+    write: ServedWrite = Field(
+        default="append",
+        description="`append` rows, `upsert` by key, `insert_if_absent` by key, `replace` the whole content (complete mode), or "
+        "`merge` by SQL of your own.",
+    )
+    merge: Merge | None = Field(
+        default=None,
+        description="The SQL of `write: merge`: `{sql: …}` or `{file: …}`. `{staged}` in it is the table of the batch's rows.",
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: str,
+            table: str,
+            write: ServedWrite = "append",
+            key: "tuple[str, ...] | list[str]" = (),
+            create: bool = True,
+            merge: "Merge | Mapping[str, Any] | None" = None,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _merge_fits_write(self) -> Self:
+        if self.write == "merge" and self.merge is None:
+            raise wrong("is needed by write: merge", remedy="Add merge: {sql: …} or {file: merge.sql}.", at=("merge",))
+        if self.write != "merge" and self.merge is not None:
+            raise wrong(f"is given, but write is {self.write}", remedy="Set write: merge, or leave it out.", at=("merge",))
+        return self
+
+    @property
+    def where(self) -> str:
+        """The database, for people."""
+        return redact(self.url)
+
+
+class Postgres(ServedTable):
+    """A table of a PostgreSQL database: rows, marker and, with the same URL, the ledger commit in one transaction."""
+
+    type: Literal["postgres"] = Field(default="postgres", description="`postgres`: a table of a PostgreSQL database.")
+    url: PostgresUrl = Field(
+        description="`postgresql://user:password@host:5432/database`, best as `${VARIABLE}`; libpq's parameters such as "
+        "`?sslmode=verify-full` are passed on."
+    )
+    table: str = Field(
+        min_length=1,
+        description="`schema.table`, or `table` in `public`; parts with dots in double quotes. Letters keep their case.",
+    )
+
+    def is_table_of(self, other: "Table") -> bool:
+        """Whether both sinks fill one table, as far as names tell."""
+        return isinstance(other, Postgres) and self.url == other.url and self._qualified == other._qualified
+
+    @property
+    def _qualified(self) -> str:
+        return self.table.removeprefix("public.")
+
+
+class MySQL(ServedTable):
+    """A table of a MySQL or MariaDB database: rows, marker and, with the same URL, the ledger commit in one transaction."""
+
+    type: Literal["mysql"] = Field(default="mysql", description="`mysql`: a table of a MySQL or MariaDB database.")
+    url: MysqlUrl = Field(
+        description="`mysql://user:password@host:3306/database` or `mariadb://…`, best as `${VARIABLE}`; takes `ssl_mode`, "
+        "`ssl_ca`, `ssl_cert`, `ssl_key`, `unix_socket` and `connect_timeout`."
+    )
+    table: str = Field(min_length=1, description="The name of a table in that database, without quotes.")
+
+    def is_table_of(self, other: "Table") -> bool:
+        """Whether both sinks fill one table, as far as names tell; some servers do not tell upper from lower case."""
+        return isinstance(other, MySQL) and self._place == other._place and self.table.lower() == other.table.lower()
+
+    @property
+    def _place(self) -> str:
+        return self.url.partition("://")[2]
+
+
+class Cassandra(Table):
+    """A table of Cassandra: keyed writes at one time stamp a batch, which may be repeated; readers may see a part of a batch."""
+
+    type: Literal["cassandra"] = Field(default="cassandra", description="`cassandra`: a table of Cassandra.")
+    url: CassandraUrl = Field(
+        description="`cassandra://user:password@host:9042,otherhost:9042/keyspace`, best as `${VARIABLE}`; takes `local_dc`, "
+        "`consistency` (`local_quorum`, `quorum`, `each_quorum`, `all`), `ssl_mode`, `ssl_ca`, `ssl_cert` and `ssl_key`."
+    )
+    table: str = Field(min_length=1, description="The name of a table in that keyspace, letters kept, without quotes.")
+    write: Literal["append", "upsert"] = Field(
+        default="upsert",
+        description="`upsert`: a row replaces the one with its key; or `append`, where no key ever comes twice: nothing is read "
+        "before it is written.",
+    )
+    key: Columns = Field(min_length=1, description="All columns of the primary key.")
+    partition_by: Columns = Field(
+        default=(), description="The first columns of `key` that are the partition key; without it, the first one alone."
+    )
+    wait: Duration = Field(
+        default=300_000,
+        description="How long a batch waits for a cluster that does not answer, and is tried again, before the run fails.",
+        json_schema_extra={"default": "5m"},
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: str,
+            table: str,
+            key: "tuple[str, ...] | list[str]",
+            partition_by: "tuple[str, ...] | list[str]" = (),
+            write: Literal["append", "upsert"] = "upsert",
+            create: bool = True,
+            wait: int | str = "5m",
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _partition_leads_key(self) -> Self:
+        if self.partition_by and self.key[: len(self.partition_by)] != self.partition_by:
+            raise wrong(
+                f"should be the first columns of key ({', '.join(self.key)}), found {', '.join(self.partition_by)}",
+                remedy="Write them first in key, in the same order.",
+                at=("partition_by",),
+            )
+        return self
+
+    def is_table_of(self, other: "Table") -> bool:
+        """Whether both sinks fill one table, as far as names tell."""
+        return isinstance(other, Cassandra) and self.url == other.url and self.table == other.table
+
+    @property
+    def where(self) -> str:
+        """The keyspace, for people."""
+        return redact(self.url)
+
+
+class Dbapi(Table):
+    """A table behind any driver of Python's DB-API 2.0, ADBC's included: rows and marker commit in one transaction."""
+
+    type: Literal["dbapi"] = Field(default="dbapi", description="`dbapi`: a table behind any DB-API 2.0 driver.")
+    driver: ModuleName = Field(
+        description="The module that has `connect()`: `psycopg`, `pymysql`, `sqlite3`, `adbc_driver_sqlite.dbapi`, …"
+    )
+    connect: Mapping[str, Any] = Field(
+        default_factory=dict,
+        description="Arguments of `connect()` by name, passed on as they are; secrets as `${VARIABLE}`.",
+    )
+    table: str = Field(min_length=1, description="The name of a table, or `schema.table`, without quotes.")
+    write: Literal["append", "insert_if_absent", "replace"] = Field(
+        default="append",
+        description="`append` rows, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
+    )
+    key: Columns = Field(default=(), description="Columns that identify a row; needed by `insert_if_absent`.")
+    columns: Mapping[str, str] = Field(
+        default_factory=dict, description="SQL types of columns where the table is created and the usual type will not do."
+    )
+    longest: int = Field(
+        default=100_000, ge=1, description="The most characters or bytes of a value; one so long is tried when the table is new."
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            driver: str,
+            connect: Mapping[str, Any],
+            table: str,
+            write: Literal["append", "insert_if_absent", "replace"] = "append",
+            key: "tuple[str, ...] | list[str]" = (),
+            create: bool = True,
+            columns: Mapping[str, str] | None = None,
+            longest: int = 100_000,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _remember(self) -> Self:
+        remember_options(self.connect)
+        return self
+
+    def is_table_of(self, other: "Table") -> bool:
+        """Whether both sinks fill one table, as far as names tell."""
+        return isinstance(other, Dbapi) and (self.driver, self.connect, self.table.lower()) == (
+            other.driver,
+            other.connect,
+            other.table.lower(),
+        )
+
+    @property
+    def where(self) -> str:
+        """The database, for people."""
+        return f"the database behind {self.driver}"
