@@ -131,6 +131,7 @@ def running(directory: Path) -> Iterator[HdfsServer]:
         "hdfs.minidfs.basedir": str(directory / "dfs"),
         "dfs.permissions.enabled": "false",
         "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
+        "dfs.client.block.write.locateFollowingBlock.retries": "10",
         "dfs.namenode.fs-limits.min-block-size": "0",
     }
     jvm = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{FOLDER}/jars/*", MAIN]

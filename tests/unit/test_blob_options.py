@@ -1,5 +1,6 @@
 """Options and URLs of stores that cannot work, as they are told before anything is asked; and what no message may show."""
 
+import json
 import re
 import socket
 from collections.abc import Mapping
@@ -9,8 +10,10 @@ import pytest
 import requests
 
 from penstock.blob.gcs import GcsStore
+from penstock.blob.hdfs import HdfsStore
 from penstock.blob.open import open_store
 from penstock.blob.trouble import Trouble, told
+from penstock.blob.webhdfs import RefusedError
 from penstock.errors import PenstockError, Retryable, Usage
 
 PLACES = {
@@ -90,6 +93,18 @@ def test_an_hdfs_that_is_not_there_is_told_in_plain_words_and_nothing_was_change
     with pytest.raises(Retryable) as caught:
         store.put_if_absent("name", b"content", tag="t")
     assert re.search(r"name: 127\.0\.0\.1:\d+: [^()]*Connection refused\.$", caught.value.message), caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("exception", "remedy"), [("IOException", "Try again"), ("AccessControlException", "credentials"), ("", "credentials")]
+)
+def test_what_hdfs_forbids_and_what_it_could_not_do_have_one_status(exception: str, remedy: str) -> None:
+    """WebHDFS answers 403 for both; the name of the exception says which it is."""
+    answer = requests.Response()
+    answer.status_code, answer.reason = 403, "Forbidden"
+    answer._content = json.dumps({"RemoteException": {"exception": exception, "message": "so"}} if exception else {}).encode()
+    trouble = HdfsStore._trouble_of(RefusedError(answer))
+    assert remedy in told(trouble, act="write", where="there", changes=True).remedy
 
 
 def test_what_google_asked_in_vain_is_told_in_plain_words() -> None:

@@ -34,7 +34,9 @@ _PART_BYTES = 16 * 1024 * 1024
 _HTTP_PORT = 9870
 _ABSENT = frozenset({"FileNotFoundException"})
 _TAKEN = frozenset({"FileAlreadyExistsException"})
-_FORBIDDEN = frozenset({"AccessControlException", "SecurityException", "InvalidToken"})
+_FORBIDDEN = frozenset(
+    {"AccessControlException", "SecurityException", "InvalidToken", "AuthenticationException", "AuthorizationException"}
+)
 _UNCHANGED = frozenset({"StandbyException", "SafeModeException", "RetriableException"})
 
 
@@ -50,13 +52,14 @@ class HdfsStore(PlacedStore):
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         """As `BlobStore.put`: written aside and renamed, since a file is seen while it is written."""
+        aside = self._written_aside("write", key, data, tag)
         with self._told("write", key, changes=True):
-            self._place(self._written_aside(key, data, tag), key, how="OVERWRITE")
+            self._place(aside, key, how="OVERWRITE")
 
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
         """As `BlobStore.put_if_absent`."""
+        aside = self._written_aside("create", key, data, tag)
         with self._told("create", key, changes=True):
-            aside = self._written_aside(key, data, tag)
             if _unless(_TAKEN, lambda: self._place(aside, key, how="NONE")) is not None:
                 return True
             self._delete(aside)
@@ -171,10 +174,12 @@ class HdfsStore(PlacedStore):
         part = {"offset": str(start), "length": str(length)}
         return _unless(_ABSENT, lambda: self._hdfs.ask("GET", "OPEN", self._path(key), part))
 
-    def _written_aside(self, key: str, data: bytes, tag: str) -> str:
+    def _written_aside(self, act: str, key: str, data: bytes, tag: str) -> str:
+        """A new name, so whatever becomes of it, nothing that anybody sees was changed."""
         path = self._staged(key, new_nonce())
-        self._hdfs.ask("PUT", "CREATE", path, {"overwrite": "false"}, body=data)
-        self._hdfs.ask("PUT", "SETXATTR", path, _tagged(tag))
+        with self._told(act, key):
+            self._hdfs.ask("PUT", "CREATE", path, {"overwrite": "false"}, body=data)
+            self._hdfs.ask("PUT", "SETXATTR", path, _tagged(tag))
         return path
 
     def _tagged_and_placed(self, path: str, key: str, tag: str) -> bytes:
@@ -218,7 +223,7 @@ class HdfsStore(PlacedStore):
     @staticmethod
     def _trouble_of(cause: Exception) -> Trouble:
         if isinstance(cause, RefusedError):
-            if cause.exception in _FORBIDDEN or cause.status in {401, 403}:
+            if cause.exception in _FORBIDDEN or (cause.status in {401, 403} and not cause.exception):
                 return Trouble.credentials(cause.reason)
             return Trouble.unchanged(cause.reason) if cause.exception in _UNCHANGED else Trouble.unknown(cause.reason)
         return Trouble.unchanged(words_of(cause)) if never_sent(cause) else Trouble.unknown(words_of(cause))
