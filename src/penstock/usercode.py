@@ -32,8 +32,8 @@ def load(reference: str, *, key: str, modules: Path | None, is_kind: Callable[[o
 
 
 def loaded_beside() -> Set[str]:
-    """The modules that were found in the directory of a pipeline file, which executors do not have on their path."""
-    return frozenset(_beside)
+    """The modules in use that were found in the directory of a pipeline file, which executors do not have on their path."""
+    return _beside & sys.modules.keys()
 
 
 def raised(error: BaseException) -> str:
