@@ -263,7 +263,7 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
     assert probe.violations == []
     world.assert_exact()
     if shop is not None:
-        assert_same(variant.database, found=rows_of_shop(shop), expected=sum(world.expected.values(), Counter()))
+        assert_same(variant.database, found=rows_of_shop(shop), expected=rows_for_shop(world, variant))
     verified = penstock("verify", str(world.file), "--json")
     assert verified.code == 0, str(verified)
 
@@ -273,6 +273,12 @@ def shop_of(variant: Variant, directory: Path) -> str | None:
     if variant.database == "duckdb":
         return f"duckdb:///{directory}/shop.duckdb"
     return str(server(variant.database).database(unique("faults"))) if variant.database else None
+
+
+def rows_for_shop(world: World, variant: Variant) -> "Counter[Row]":
+    """All rows; rows that are equal have one key, so Cassandra has each of them once."""
+    sent = sum(world.expected.values(), Counter[Row]())
+    return Counter(dict.fromkeys(sent, 1)) if variant.database == "cassandra" else sent
 
 
 def rows_of_shop(url: str) -> "Counter[Row]":
