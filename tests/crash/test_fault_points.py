@@ -9,17 +9,12 @@ import os
 import random
 import signal
 import sqlite3
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
 
-import duckdb
 import psycopg
-import pymysql
 import pytest
 from pyspark.sql import SparkSession
 
@@ -30,10 +25,9 @@ from penstock.testing.entries import opened_entry
 from tests.crash.commandline import penstock
 from tests.crash.killing import await_session_end
 from tests.crash.probe import Probe
-from tests.crash.world import Row, World, assert_same, make_world
-from tests.servers.cassandra import PASSWORD, ROLE
-from tests.servers.cassandra import connected as keyspace_at
-from tests.servers.fixtures import accounts_on, server, unique
+from tests.crash.shop import empty_shop, rows_for_shop, rows_of_shop, settings_of_shop
+from tests.crash.world import World, assert_same, make_world
+from tests.servers.fixtures import accounts_on
 
 EVERYTHING = os.environ.get("PENSTOCK_SOAK_FAULTS") == "all"
 SLICE = 6
@@ -246,7 +240,7 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
 ) -> None:
     print(f"PENSTOCK_SEED={SEED} {case}")
     variant, once = VARIANTS[case.variant], tmp_path / "once"
-    shop = shop_of(variant, tmp_path)
+    shop = empty_shop(variant.database, tmp_path)
     world = world_of(tmp_path / "world", variant, shop)
     once.mkdir()
     monkeypatch.setenv("PENSTOCK_FAULTS_ONCE", str(once))
@@ -263,48 +257,9 @@ def test_one_fault_loses_nothing_and_doubles_nothing(
     assert probe.violations == []
     world.assert_exact()
     if shop is not None:
-        assert_same(variant.database, found=rows_of_shop(shop), expected=rows_for_shop(world, variant))
+        assert_same(variant.database, found=rows_of_shop(shop), expected=rows_for_shop(world, variant.database))
     verified = penstock("verify", str(world.file), "--json")
     assert verified.code == 0, str(verified)
-
-
-def shop_of(variant: Variant, directory: Path) -> str | None:
-    """The URL of an empty database."""
-    if variant.database == "duckdb":
-        return f"duckdb:///{directory}/shop.duckdb"
-    return str(server(variant.database).database(unique("faults"))) if variant.database else None
-
-
-def rows_for_shop(world: World, variant: Variant) -> "Counter[Row]":
-    """All rows; rows that are equal have one key, so Cassandra has each of them once."""
-    sent = sum(world.expected.values(), Counter[Row]())
-    return Counter(dict.fromkeys(sent, 1)) if variant.database == "cassandra" else sent
-
-
-def rows_of_shop(url: str) -> "Counter[Row]":
-    if url.startswith("cassandra"):
-        parts = urlsplit(url)
-        with keyspace_at(parts.port or 0, ROLE, PASSWORD, parts.path[1:]) as session:
-            return Counter(tuple(row) for row in session.execute("SELECT id, origin, month, payload, amount FROM flights"))
-    with connected(url) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT id, origin, month, payload, amount FROM flights")
-        return Counter(cursor.fetchall())
-
-
-def connected(url: str) -> Any:
-    """Another client than the product's settings make."""
-    if url.startswith("duckdb"):
-        return duckdb.connect(url.removeprefix("duckdb:///"))
-    if url.startswith("postgresql"):
-        return psycopg.connect(url)
-    parts = urlsplit(url)
-    return pymysql.connect(
-        host=parts.hostname,
-        port=parts.port or 3306,
-        user=parts.username,
-        password=unquote(parts.password or ""),
-        database=parts.path[1:],
-    )
 
 
 def world_of(root: Path, variant: Variant, shop: str | None) -> World:
@@ -315,10 +270,7 @@ def world_of(root: Path, variant: Variant, shop: str | None) -> World:
     )
     world.rewrite(*variant.changes)
     if shop is not None:
-        key = ", key: [id]" if variant.database == "cassandra" else ""
-        world.rewrite(
-            ("sinks:\n", f"sinks:\n  shop: {{type: {variant.database}, url: {json.dumps(shop)}, table: flights{key}}}\n")
-        )
+        world.rewrite(("sinks:\n", f"sinks:\n  shop: {settings_of_shop(variant.database, shop)}\n"))
         world.rewrite(*(ledger(json.dumps(shop)) if variant.ledger_too else ()))
     if variant.old_ledger:
         write_old_ledger(root / "state", variant.old_ledger, shop)
