@@ -2,6 +2,10 @@
 
 import atexit
 import datetime as dt
+import os
+import random
+import signal
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import cache
@@ -16,8 +20,13 @@ from tests.servers.fixtures import server, unique
 from penstock.model import SinkName
 from penstock.sink.cassandra.sink import CassandraSink
 from penstock.sink.table.sink import Filling
-from penstock.testing.conformance import CrashContract, Row, SinkContract, StagingLossContract, make_rows
+from penstock.testing.conformance import CrashContract, Row, SinkContract, StagingLossContract, make_rows, require_equal
+from penstock.testing.conformance.processes import end, start
 from penstock.testing.conformance.publishing import PublishContract
+from penstock.testing.conformance.story import live, rows_of, verify
+
+KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
+SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 
 KEYSPACE = "Conformance"
 TABLES = "SELECT table_name FROM system_schema.tables"
@@ -146,3 +155,24 @@ class TestCassandraCrashes(CrashContract):
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_on_server(UpsertRig, tmp_path)
+
+
+def test_a_driver_that_is_killed_at_any_moment(tmp_path: Path) -> None:
+    """Again and again, while another one looks; the next one goes on, and every row is there once."""
+    print("seed", SEED)
+    chance, rig = random.Random(SEED), rig_on_server(UpsertRig, tmp_path)
+    for number in (0, 1):  # the first one on a node that has just started takes longer
+        began = time.monotonic()
+        assert end(start(live, rig, [number])) == 0
+    about_as_long_s, killed = time.monotonic() - began, 0
+    for number in range(2, KILLS + 2):
+        process = start(live, rig, [number])
+        process.join(chance.uniform(0.1, 1) * about_as_long_s)
+        process.kill()
+        killed += end(process) == -signal.SIGKILL
+        live(rig, [number])
+        require_equal(rig.read_back(), [row for at in range(number + 1) for row in rows_of(at, rig)])
+    print("killed", killed, "times")
+    report = verify(rig)
+    assert report.ok, report
+    assert list(rig.leftovers()) == []

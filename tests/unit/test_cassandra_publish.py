@@ -18,7 +18,7 @@ from tests.unit.table_target import content, spark_schema
 from penstock import faults
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
 from penstock.model import Generation
-from penstock.sink.cassandra import writing
+from penstock.sink.cassandra import database, writing
 from penstock.sink.cassandra.database import Patience
 from penstock.sink.cassandra.marks import CassandraMarks
 from penstock.sink.cassandra.repeated import repeated_in, without
@@ -289,6 +289,28 @@ def test_a_node_that_stays_away_fails_the_batch_and_the_next_start_goes_on(targe
     assert "the next start publishes it" in told.value.remedy
     assert not table.sink().publish(publication).already
     assert content(table, ALL) == Counter([(1, "a")])
+
+
+def test_a_node_that_does_not_answer_is_asked_again(target, monkeypatch):
+    """It stands still: nobody knows what it did of what it was sent, so all of that is sent again."""
+    table = target()
+    sink = table.sink()
+    sink.close()
+    gave_up, drop = threading.Event(), database.Database.drop
+    monkeypatch.setattr(database, "REQUEST_TIMEOUT_S", 2)
+    monkeypatch.setattr(database, "_CONNECT_TIMEOUT_S", 2)
+    table.put(sink, [(0, "before")], batch_id=0)
+    monkeypatch.setattr(database.Database, "drop", lambda dropped: (gave_up.set(), drop(dropped)))
+    publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=1)
+    table.rig.running.freeze()
+    with ThreadPoolExecutor(1) as pool:
+        published = pool.submit(sink.publish, publication)
+        try:
+            assert gave_up.wait(60)
+        finally:
+            table.rig.running.thaw()
+        assert not published.result().already
+    assert content(table, ALL) == Counter([(0, "before"), (1, "a")])
 
 
 def test_publishers_at_once_write_the_same(target):
