@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.table_rig import ForgottenSpool, Spooled, TableRig, TruncatedSpool, named
+from tests.seed import SEED
 from tests.servers.cassandra import PASSWORD, ROLE, connected
 from tests.servers.fixtures import server, unique
 
@@ -26,7 +27,6 @@ from penstock.testing.conformance.publishing import PublishContract
 from penstock.testing.conformance.story import live, rows_of, verify
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
-SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 
 KEYSPACE = "Conformance"
 TABLES = "SELECT table_name FROM system_schema.tables"

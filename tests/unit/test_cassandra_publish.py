@@ -11,6 +11,7 @@ from datetime import date
 
 import pyarrow as pa
 import pytest
+from tests.seed import SEED
 from tests.servers import cutting
 from tests.unit.cassandra_target import targets
 from tests.unit.table_target import content, spark_schema
@@ -27,7 +28,6 @@ from penstock.sparkschema import arrow_schema
 target = pytest.fixture(targets)
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "2"))
-SEED = int(os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().randrange(10**6))))
 ALL = "SELECT id, name FROM {}"
 
 
