@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow.parquet as pq
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from tests.servers import mysql, postgres
@@ -24,6 +23,7 @@ from tests.servers.fixtures import server
 
 import penstock
 from bench.content import fingerprint
+from bench.servers import those_there
 from bench.session import COLUMNS, numbers, stream
 from bench.table import Table, median, ratio
 
@@ -93,7 +93,7 @@ def _new(kind: str) -> Database:
 
 def measure(spark: SparkSession, scratch: Path) -> list[Table]:
     """Large batches appended, the same by key, and small batches."""
-    kinds = [kind for kind in NAMES if _is_there(kind)]
+    kinds = those_there(NAMES)
     if not kinds:
         return []
     append = {"Penstock": _penstock("append"), "JDBC": _jdbc, "JDBC, rewriting batches": _rewriting}
@@ -103,15 +103,6 @@ def measure(spark: SparkSession, scratch: Path) -> list[Table]:
         _compared(spark, _Input(root=scratch / "keyed", rows=100_000, batches=8, warm_up=2, keyed=True), kinds, upsert),
         _compared(spark, _Input(root=scratch / "small", rows=1_000, batches=40, warm_up=12), kinds, append),
     ]
-
-
-def _is_there(kind: str) -> bool:
-    try:
-        server(kind)
-    except pytest.skip.Exception as missing:
-        print(f"{NAMES[kind]} is not measured: {missing}")
-        return False
-    return True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pytest
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 from tests.servers.fixtures import server
@@ -26,6 +25,7 @@ from tests.servers.server import Outside, Place
 
 import penstock
 from bench.content import fingerprint, of_directories
+from bench.servers import those_there
 from bench.session import COLUMNS, counted, stream, write_input
 from bench.table import Table, median, ratio
 from penstock.bloburl import parse
@@ -80,18 +80,9 @@ class Stored:
 
 def measure(spark: SparkSession, scratch: Path) -> list[Table]:
     """A table of one large batch per store, and one of small batches."""
-    there = [kind for kind in NAMES if _is_there(kind)]
+    there = those_there(NAMES)
     large = [_large(spark, scratch / kind, kind) for kind in there if kind in WITH_PEER]
     return [*large, _small(spark, scratch, there)] if there else []
-
-
-def _is_there(kind: str) -> bool:
-    try:
-        server(kind)
-    except pytest.skip.Exception as missing:
-        print(f"{NAMES[kind]} is not measured: {missing}")
-        return False
-    return True
 
 
 def _accounts(kind: str, number: int) -> Mapping[str, Stored]:

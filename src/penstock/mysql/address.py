@@ -1,15 +1,16 @@
 """The URL of a MySQL or MariaDB database, taken apart."""
 
-import ssl
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
+from penstock.databaseurl import TLS_PARAMETERS, parameters_of, tls_of
 from penstock.errors import Usage
 
 SCHEMES = frozenset({"mysql", "mariadb"})
-_SSL_MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
-_PARAMETERS = ("connect_timeout", "ssl_ca", "ssl_cert", "ssl_key", "ssl_mode", "unix_socket")
+_WITHOUT_TLS = ("disabled", "preferred")
+"""As far as we say; with `preferred` the client tries TLS by itself."""
+_PARAMETERS = ("connect_timeout", *TLS_PARAMETERS, "unix_socket")
 _CONNECT_TIMEOUT_S = 10.0
 
 
@@ -42,7 +43,7 @@ def address_of(url: str) -> Address:
     database = unquote(parts.path[1:])
     if parts.scheme not in SCHEMES or not database or "/" in parts.path[1:]:
         raise _no_url()
-    parameters = _parameters(parts)
+    parameters = parameters_of(parts.query, _PARAMETERS)
     return Address(
         host=unquote(parts.hostname or "localhost"),
         port=port,
@@ -61,14 +62,6 @@ def _no_url() -> Usage:
     )
 
 
-def _parameters(parts: SplitResult) -> dict[str, str]:
-    parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
-    unknown = [name for name in parameters if name not in _PARAMETERS]
-    if unknown:
-        raise Usage(f"`url` has the parameter {unknown[0]!r}.", remedy=f"Use {', '.join(_PARAMETERS)}.")
-    return parameters
-
-
 def _seconds(text: str | None) -> float:
     if text is None:
         return _CONNECT_TIMEOUT_S
@@ -78,19 +71,7 @@ def _seconds(text: str | None) -> float:
 
 
 def _ssl(parameters: dict[str, str]) -> dict[str, Any]:
-    ca, cert = parameters.get("ssl_ca"), parameters.get("ssl_cert")
-    mode = parameters.get("ssl_mode") or ("verify_identity" if ca else "required" if cert else "preferred")
-    if mode not in _SSL_MODES:
-        raise Usage(f"`ssl_mode` of `url` is {mode!r}, expected one of {', '.join(_SSL_MODES)}.", remedy="Correct it.")
-    if mode in {"disabled", "preferred"}:
+    mode, context = tls_of(parameters, modes_without=_WITHOUT_TLS)
+    if context is None:
         return {"ssl_disabled": True} if mode == "disabled" else {}
-    try:
-        context = ssl.create_default_context(cafile=ca)
-        if cert:
-            context.load_cert_chain(cert, parameters.get("ssl_key"))
-    except OSError as cause:
-        raise Usage(f"The certificates that `url` names cannot be used: {cause}.", remedy="Correct them.") from cause
-    context.check_hostname = mode == "verify_identity"
-    if mode == "required":
-        context.verify_mode = ssl.CERT_NONE
     return {"ssl": context}

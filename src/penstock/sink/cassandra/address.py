@@ -2,16 +2,16 @@
 
 import ssl
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
+from penstock.databaseurl import TLS_PARAMETERS, one_of, parameters_of, tls_of
 from penstock.errors import Usage
 
 SCHEME = "cassandra"
 CONSISTENCIES = {"local_quorum": "local_serial", "quorum": "serial", "each_quorum": "serial", "all": "serial"}
 """Those with which a read sees every write that was acknowledged, each with that of its conditional writes."""
 _PORT = 9042
-_SSL_MODES = ("disabled", "required", "verify_ca", "verify_identity")
-_PARAMETERS = ("consistency", "local_dc", "ssl_ca", "ssl_cert", "ssl_key", "ssl_mode")
+_PARAMETERS = ("consistency", "local_dc", *TLS_PARAMETERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +44,15 @@ def address_of(url: str) -> Address:
     if parts.scheme != SCHEME or not keyspace or "/" in keyspace:
         raise _no_url()
     user, _, password = let_in.partition(":")
-    parameters = _parameters(parts.query)
+    parameters = parameters_of(parts.query, _PARAMETERS)
     return Address(
         nodes=nodes,
         keyspace=keyspace,
         user=unquote(user),
         password=unquote(password),
-        consistency=_one_of(parameters.get("consistency", "local_quorum"), tuple(CONSISTENCIES), "consistency"),
+        consistency=one_of(tuple(CONSISTENCIES), parameters.get("consistency", "local_quorum"), name="consistency"),
         local_dc=parameters.get("local_dc"),
-        tls=_tls(parameters),
+        tls=tls_of(parameters, modes_without=("disabled",))[1],
     )
 
 
@@ -68,35 +68,3 @@ def _no_url() -> Usage:
         "`url` is no URL of a keyspace of Cassandra.",
         remedy="Write cassandra://user:password@host:9042,otherhost:9042/keyspace, % as %25.",
     )
-
-
-def _parameters(query: str) -> dict[str, str]:
-    parameters = dict(parse_qsl(query, keep_blank_values=True))
-    unknown = [name for name in parameters if name not in _PARAMETERS]
-    if unknown:
-        raise Usage(f"`url` has the parameter {unknown[0]!r}.", remedy=f"Use {', '.join(_PARAMETERS)}.")
-    return parameters
-
-
-def _one_of(value: str, valid: tuple[str, ...], name: str) -> str:
-    if value not in valid:
-        raise Usage(f"`{name}` of `url` is {value!r}, expected one of {', '.join(valid)}.", remedy="Correct it.")
-    return value
-
-
-def _tls(parameters: dict[str, str]) -> "ssl.SSLContext | None":
-    ca, cert = parameters.get("ssl_ca"), parameters.get("ssl_cert")
-    default = "verify_identity" if ca else "required" if cert else "disabled"
-    mode = _one_of(parameters.get("ssl_mode", default), _SSL_MODES, "ssl_mode")
-    if mode == "disabled":
-        return None
-    try:
-        context = ssl.create_default_context(cafile=ca)
-        if cert:
-            context.load_cert_chain(cert, parameters.get("ssl_key"))
-    except OSError as cause:
-        raise Usage(f"The certificates that `url` names cannot be used: {cause}.", remedy="Correct them.") from cause
-    context.check_hostname = mode == "verify_identity"
-    if mode == "required":
-        context.verify_mode = ssl.CERT_NONE
-    return context

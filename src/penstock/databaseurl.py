@@ -1,0 +1,48 @@
+"""What the URLs of databases have in common after the question mark: known parameters, and how TLS is spoken."""
+
+import ssl
+from collections.abc import Mapping, Sequence
+from urllib.parse import parse_qsl
+
+from penstock.errors import Usage
+
+TLS_PARAMETERS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_mode")
+_TLS_MODES = ("required", "verify_ca", "verify_identity")
+
+
+def parameters_of(query: str, known: Sequence[str]) -> dict[str, str]:
+    """The parameters of a URL, all of them `known`. Raises Usage."""
+    parameters = dict(parse_qsl(query, keep_blank_values=True))
+    unknown = [name for name in parameters if name not in known]
+    if unknown:
+        raise Usage(f"`url` has the parameter {unknown[0]!r}.", remedy=f"Use {', '.join(known)}.")
+    return parameters
+
+
+def one_of(valid: Sequence[str], value: str, *, name: str) -> str:
+    """The parameter's value. Raises Usage unless it is one of the `valid` ones."""
+    if value not in valid:
+        raise Usage(f"`{name}` of `url` is {value!r}, expected one of {', '.join(valid)}.", remedy="Correct it.")
+    return value
+
+
+def tls_of(parameters: Mapping[str, str], *, modes_without: Sequence[str]) -> tuple[str, "ssl.SSLContext | None"]:
+    """The mode and, unless it is one of `modes_without`, how TLS is spoken. Where no certificate is named, the last of these is meant.
+
+    Raises Usage.
+    """
+    ca, cert = parameters.get("ssl_ca"), parameters.get("ssl_cert")
+    default = "verify_identity" if ca else "required" if cert else modes_without[-1]
+    mode = one_of((*modes_without, *_TLS_MODES), parameters.get("ssl_mode", default), name="ssl_mode")
+    if mode in modes_without:
+        return mode, None
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if cert:
+            context.load_cert_chain(cert, parameters.get("ssl_key"))
+    except OSError as cause:
+        raise Usage(f"The certificates that `url` names cannot be used: {cause}.", remedy="Correct them.") from cause
+    context.check_hostname = mode == "verify_identity"
+    if mode == "required":
+        context.verify_mode = ssl.CERT_NONE
+    return mode, context
