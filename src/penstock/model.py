@@ -384,10 +384,11 @@ class AccountReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkReport:
-    """A sink's content against the ledger."""
+    """A sink's content against the ledger. `unread`: what was published was compared, and no row was read."""
 
     accounts: Mapping[AccountName, AccountReport]
     problems: tuple[Problem, ...]
+    unread: bool = False
 
     @property
     def ok(self) -> bool:

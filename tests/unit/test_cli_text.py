@@ -195,6 +195,7 @@ def test_verify_in_the_shape_of_the_interface() -> None:
                     },
                 },
                 "problems": [{"message": "The file is missing.", "account": "EWR", "file": "month=1/x.parquet", "batch_id": 3}],
+                "unread": False,
             }
         },
     }
@@ -226,6 +227,15 @@ def test_verify_of_a_good_result() -> None:
     text = printed(verify_text(verdict(Verification(sinks={LAKE: report(found_rows=10)}))))
     assert text[-1] == "Every row of the ledger is in its place once, and nothing else is."
     assert not any("DIFFERENT" in line for line in text)
+
+
+def test_verify_says_whose_rows_it_did_not_read() -> None:
+    unread = replace(report(found_rows=10), unread=True)
+    found = verdict(Verification(sinks={LAKE: unread}))
+    text = printed(verify_text(found))
+    assert text[-1] == "Of lake only what was published was compared: which rows are there your SQL knows."
+    assert any("not read" in line for line in text)
+    assert found.sinks[LAKE].unread
 
 
 def test_check_shows_claims_findings_and_the_conclusion() -> None:

@@ -55,6 +55,7 @@ def test_verify_compares_the_marker_with_the_ledger_and_leaves_the_rows_to_their
     table.put(sink, [(1, "a")], batch_id=0)
     table.sql("UPDATE t SET name = 'theirs'")
     assert table.verify(sink).ok
+    assert table.verify(sink).unread
     table.decided_but_not_published(sink, [(2, "b")], batch_id=1)
     report = table.verify(sink)
     assert not report.ok

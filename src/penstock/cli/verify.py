@@ -39,10 +39,11 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkVerdict(Compared):
-    """One sink: its sums, its accounts and what is wrong."""
+    """One sink: its sums, its accounts and what is wrong. `unread`: what was published was compared, and no row was read."""
 
     accounts: Mapping[str, Compared]
     problems: tuple[Problem, ...]
+    unread: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,7 @@ def _sink(report: SinkReport) -> SinkVerdict:
         digest_found=hexadecimal(found.digest),
         accounts={name: _account(account) for name, account in report.accounts.items()},
         problems=report.problems,
+        unread=report.unread,
     )
 
 
@@ -104,7 +106,7 @@ def _text(found: Verdict, *, unsettled: int | None = None) -> "RenderableType":
     from penstock.cli.table import table
 
     lines = [
-        (name, account, words.count(each.rows_expected), words.count(each.rows_found), _digest(each), _mark(ok=each.ok))
+        (name, account, words.count(each.rows_expected), words.count(each.rows_found), _digest(each, sink), _mark(ok=each.ok))
         for name, sink in found.sinks.items()
         for account, each in (sink.accounts or {"": sink}).items()
     ]
@@ -114,10 +116,15 @@ def _text(found: Verdict, *, unsettled: int | None = None) -> "RenderableType":
     if len(problems) > _PROBLEMS_SHOWN:
         parts.append(Text(f"… and {words.counted(len(problems) - _PROBLEMS_SHOWN, 'problem')} more; --json lists all."))
     parts.append(_conclusion([problem.batch_id for _, problem in problems], ok=found.ok, unsettled=unsettled))
+    unread = [name for name, sink in found.sinks.items() if sink.unread]
+    if unread:
+        parts.append(Text(f"Of {', '.join(unread)} only what was published was compared: which rows are there your SQL knows."))
     return Group(*parts)
 
 
-def _digest(each: Compared) -> str:
+def _digest(each: Compared, sink: SinkVerdict) -> str:
+    if sink.unread:
+        return "not read"
     if each.digest_expected == each.digest_found:
         return each.digest_found
     return f"{each.digest_found}, expected {each.digest_expected}"

@@ -1,10 +1,11 @@
 """The table against its marker, and the marker against the ledger; every row is read."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from penstock.model import ONLY_ACCOUNT, AccountReport, Problem, Publication, SinkName, SinkReport, Totals
 from penstock.sink.table.marker import TableMarker, minus
-from penstock.sink.table.target import NotStoredError
+from penstock.sink.table.target import MERGE, NotStoredError
 
 _NONE = Totals()
 
@@ -32,7 +33,8 @@ def compare(
         found = minus(content(marker), marker.before)
     except NotStoredError as cause:
         return _report(wanted, _NONE, [*owner, Problem(message=f"Table {table!r}: {cause}.", file=table)])
-    return _report(wanted, found, [*owner, *_explained(marker, ahead, minus(found, marker.after), known)])
+    report = _report(wanted, found, [*owner, *_explained(marker, ahead, minus(found, marker.after), known)])
+    return replace(report, unread=marker.write == MERGE)
 
 
 def without_marker(expected: Totals, message: str) -> SinkReport:
