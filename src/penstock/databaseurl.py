@@ -27,7 +27,7 @@ def one_of(valid: Sequence[str], value: str, *, name: str) -> str:
 
 
 def tls_of(parameters: Mapping[str, str], *, modes_without: Sequence[str]) -> tuple[str, "ssl.SSLContext | None"]:
-    """The mode and, unless it is one of `modes_without`, how TLS is spoken. Where no certificate is named, the last of these is meant.
+    """The mode and, unless it is one of `modes_without`, how TLS is spoken; the last of these where no certificate is named.
 
     Raises Usage.
     """
