@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 import pymysql
 import pytest
-from tests.conformance.table_rig import InsertingIfAbsent, Replacing, Spooled, TableRig, TruncatedSpool, named
+from tests.conformance.table_rig import InsertingIfAbsent, Spooled, TableRig, TruncatedSpool, named
 from tests.servers.fixtures import server, unique
 from tests.unit.table_target import spark_schema
 
@@ -184,14 +184,6 @@ class TruncatedSqliteRig(TruncatedSpool, SqliteRig):
     pass
 
 
-class ReplacingSqliteRig(Replacing, SqliteRig):
-    pass
-
-
-class AbsentSqliteRig(InsertingIfAbsent, SqliteRig):
-    pass
-
-
 class AbsentMysqlRig(InsertingIfAbsent, MysqlRig):
     pass
 
@@ -202,7 +194,7 @@ def rig_beside(rig, directory: Path):
 
 
 class TestDbapi(SinkContract):
-    @pytest.fixture(params=[AdbcRig, PostgresRig, ReplacingSqliteRig], ids=named)
+    @pytest.fixture(params=[AdbcRig, PostgresRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_beside(request.param, tmp_path)
 
@@ -210,9 +202,9 @@ class TestDbapi(SinkContract):
 class TestDbapiByKey(SinkContract):
     damages = ("lost", "changed", "foreign")
 
-    @pytest.fixture(params=[AbsentSqliteRig, AbsentMysqlRig], ids=named)
-    def rig(self, request, tmp_path):
-        return rig_beside(request.param, tmp_path)
+    @pytest.fixture
+    def rig(self, tmp_path):
+        return rig_beside(AbsentMysqlRig, tmp_path)
 
 
 class TestDbapiStagingLost(StagingLossContract):

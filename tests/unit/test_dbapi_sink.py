@@ -228,6 +228,18 @@ def test_keys_that_the_database_takes_for_one(targets):
     assert target.verify(sink).ok
 
 
+def test_each_batch_may_be_the_whole_table(targets):
+    target = targets(write="replace")
+    sink = target.sink()
+    target.put(sink, [(1, "a"), (2, "b")], batch_id=0)
+    shown = target.put(sink, [(1, "c")], [(3, "d")], batch_id=1)
+    assert Counter(target.sql("SELECT * FROM t")) == Counter([(1, "c"), (3, "d")])
+    assert sink.publish(shown.publication).already
+    assert target.verify(sink).ok
+    target.sql("INSERT INTO t VALUES (4, 'foreign')")
+    assert not target.verify(sink).ok
+
+
 def test_many_keys_come_in_stretches(targets):
     target = targets(write="insert_if_absent", key=["id"])
     sink = target.sink()
