@@ -114,7 +114,7 @@ def test_statements_name_their_values_in_order():
         ),
         ({"driver": "json"}, Usage, "Module json is no driver of the DB-API 2.0: it lacks connect, paramstyle, Error, "),
         ({"write": "upsert", "key": ["id"]}, Usage, "`write: upsert` needs SQL that databases do not share."),
-        ({"write": "insert_if_absent"}, Usage, "`write: insert_if_absent` needs a key."),
+        ({"write": "insert_if_absent"}, Usage, "Sink 'warehouse': `write: insert_if_absent` needs a key."),
         ({"table": "penstock_dbapi_marker"}, Usage, "Table 'penstock_dbapi_marker' is Penstock's own."),
     ],
 )
