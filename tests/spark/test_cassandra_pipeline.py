@@ -114,7 +114,7 @@ def test_a_cluster_that_is_down_is_told_and_the_next_run_delivers_without_doubli
     finally:
         place.running.start()
     assert process.returncode == 1, said
-    assert "could not be written for 1 s" in said
+    assert "and has not for 1 s." in said
     assert place.rows() == Counter()
     done = place.run("penstock run cassandra.yaml --json")
     assert done.returncode == 0, done.stderr

@@ -20,6 +20,7 @@ from penstock import faults
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
 from penstock.model import Generation
 from penstock.sink.cassandra import database, writing
+from penstock.sink.cassandra import sink as module
 from penstock.sink.cassandra.database import Patience
 from penstock.sink.cassandra.marks import CassandraMarks
 from penstock.sink.cassandra.repeated import repeated_in, without
@@ -282,12 +283,28 @@ def test_a_node_that_stays_away_fails_the_batch_and_the_next_start_goes_on(targe
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
     table.rig.running.kill()
     try:
-        with pytest.raises(PublishFailed, match=r"could not be written for 1 s: .* does not answer") as told:
+        with pytest.raises(PublishFailed, match=r"does not answer: .*, and has not for 1 s\.") as told:
             sink.publish(publication)
     finally:
         table.rig.running.start()
     assert "the next start publishes it" in told.value.remedy
     assert not table.sink().publish(publication).already
+    assert content(table, ALL) == Counter([(1, "a")])
+
+
+def test_what_another_publisher_published_and_removed_is_not_lost(target, monkeypatch):
+    """Nothing keeps two of them apart: one may still read the spool when the other is done."""
+    table = target(inline_limit_bytes=0)
+    first, second = table.sink(), table.sink()
+    publication = table.decided_but_not_published(first, [(1, "a")], batch_id=0)
+
+    def overtaken(rows, key):
+        monkeypatch.undo()
+        assert not second.publish(publication).already
+        return repeated_in(rows, key)
+
+    monkeypatch.setattr(module, "repeated_in", overtaken)
+    assert first.publish(publication).already
     assert content(table, ALL) == Counter([(1, "a")])
 
 

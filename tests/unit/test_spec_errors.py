@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import Usage
-from penstock.spec import load
+from penstock.spec import load, sink
 
 TOP = "pipeline: flights\nhome: ./state\n"
 SOURCES = "sources:\n  flights: {format: rate}\n"
@@ -20,8 +20,7 @@ WHOLE = "in complete mode every batch is the whole result"
 OWN = "Give each a directory of its own."
 LEDGER_AROUND = f"ledger ({{here}}/state) overlaps with checkpoint ({{here}}/state/checkpoint). {OWN}"
 SPOOL_INSIDE = f"spool ({{here}}/state/spool) overlaps with ledger ({{here}}/state). {OWN}"
-TYPES = "This version has the types parquet, postgres, mysql, sqlite, duckdb, cassandra, dbapi, console, memory, and python: {}."
-TYPES = TYPES.format("package.module:Class")
+TYPES = f"This version has the types {', '.join(sink.SUPPORTED)}, and python: package.module:Class."
 
 
 def lake(*lines: str) -> str:

@@ -157,7 +157,7 @@ class Patience:
     """
 
     def __init__(self, database: Database, *, wait_s: float) -> None:
-        self._database = database
+        self._database, self._wait_s = database, wait_s
         self._retrying = Retrying(
             retry=retry_if_exception_type(Retryable),
             stop=stop_after_delay(wait_s),
@@ -166,8 +166,17 @@ class Patience:
         )
 
     def __call__(self, step: Callable[[Connection], T]) -> T:
-        """What `step` gives. Raises Retryable at the end, and at once what will not pass."""
-        done: T = self._retrying(self._once, step)
+        """What `step` gives. Raises PublishFailed at the end, and at once what will not pass.
+
+        Nothing that the coordinator tries again: it has been tried for long enough.
+        """
+        try:
+            done: T = self._retrying(self._once, step)
+        except Retryable as trouble:
+            raise PublishFailed(
+                f"{trouble.message.rstrip('.')}, and has not for {self._wait_s:g} s.",
+                remedy=f"{trouble.remedy} The batch is decided; the next start publishes it.",
+            ) from trouble
         return done
 
     def _once(self, step: Callable[[Connection], T]) -> T:

@@ -33,7 +33,7 @@ class Execute(Protocol):
     def __call__(
         self, statement: str, values: Sequence[Any] = (), *, serial: bool = False, around: Around = nullcontext
     ) -> list[tuple[Any, ...]]:
-        """Each try is made within `around()`. Raises Retryable, PublishFailed."""
+        """Each try is made within `around()`."""
         ...
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import PublishFailed, Retryable
+from penstock.errors import Conflict, PublishFailed, StagedDataLost
 from penstock.faults import FaultPoint
 from penstock.model import Finding, PipelineName, Publication, Published, SinkKind, Totals
 from penstock.sink.cassandra import statements as sql
@@ -101,18 +101,17 @@ class CassandraSink(DatabaseSink[Connection]):
 
     # --- publishing
 
-    def _publish(self, publication: Publication) -> Published:
-        """As of all servers, but what may pass is waited for here, and not by the coordinator once more."""
-        try:
-            return super()._publish(publication)
-        except Retryable as trouble:
-            raise PublishFailed(
-                f"Table {self._target.table!r} could not be written for {self._wait_s:g} s: {trouble.message}",
-                remedy=f"{trouble.remedy} The batch is decided; the next start publishes it.",
-            ) from trouble
+    def _shows(self, publication: Publication) -> bool:
+        """As of all tables, but a cluster that is down is waited for."""
+        with self._lock:
+            position = self._patience()(lambda connection: self._position(connection, publication.pipeline))
+        return (position or 0) >= publication.position
+
+    def _patience(self) -> Patience:
+        return Patience(self._database, wait_s=self._wait_s)
 
     def _publish_once(self, publication: Publication) -> Published:
-        patience = Patience(self._database, wait_s=self._wait_s)
+        patience = self._patience()
 
         def execute(
             statement: str, values: Sequence[Any] = (), *, serial: bool = False, around: Around = nullcontext
@@ -124,7 +123,12 @@ class CassandraSink(DatabaseSink[Connection]):
         def move() -> Moved:
             return self._move_by(patience, marks, publication)
 
-        published = apply(marks, publication, self._target, since=self._committed, move=move)
+        try:
+            published = apply(marks, publication, self._target, since=self._committed, move=move)
+        except StagedDataLost as lost:  # or published meanwhile by another driver, which then removes it
+            if not self._shows(publication):
+                raise
+            raise Conflict("another driver published the batch first") from lost
         self._note(publication)
         return published
 

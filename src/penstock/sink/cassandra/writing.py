@@ -37,11 +37,11 @@ class Writer:
         self._table = target.table
 
     def displaced(self, batches: Iterator["pa.RecordBatch"]) -> Totals:
-        """What the table holds under the keys of `batches`, counted and hashed. Raises Retryable, PublishFailed."""
+        """What the table holds under the keys of `batches`, counted and hashed. Raises PublishFailed."""
         return sum((self._displaced(wave) for wave in _waves(batches)), Totals())
 
     def write(self, batches: Iterator["pa.RecordBatch"], *, at_us: int) -> None:
-        """Write all rows, and return when every one was acknowledged. Raises Retryable, PublishFailed."""
+        """Write all rows, and return when every one was acknowledged. Raises PublishFailed."""
         for wave in _waves(batches):
             row_bytes = max(1, wave.nbytes // wave.num_rows)
             left = chunked(_stamped(wave, at_us), self._partition, row_bytes=row_bytes)

@@ -111,9 +111,7 @@ class DatabaseSink(TableSink, Generic[C]):
         if account != ONLY_ACCOUNT:
             return None
         with self._database.reader() as connection:
-            marks = self._readable_marks(connection)
-            marker = None if marks is None else marks.read(pipeline, self._name)
-        return None if marker is None else marker.position
+            return self._position(connection, pipeline)
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create or check table and marker. Raises Usage, Refused, Failed, Retryable."""
@@ -161,6 +159,11 @@ class DatabaseSink(TableSink, Generic[C]):
             self._database.drop()
 
     # --- steps
+
+    def _position(self, connection: C, pipeline: PipelineName) -> Position | None:
+        marks = self._readable_marks(connection)
+        marker = None if marks is None else marks.read(pipeline, self._name)
+        return None if marker is None else marker.position
 
     def _publish(self, publication: Publication) -> Published:
         for times in range(1, TRIES + 1):
