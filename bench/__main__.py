@@ -13,6 +13,7 @@ import pyspark
 from bench import databases, ledger, passes, restart, stores, tax
 from bench.session import session
 from bench.table import Table
+from bench.target import PACKAGES
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 HEAD = """# Benchmarks
@@ -34,7 +35,7 @@ def main() -> None:
     tables = []
     what = arguments.what or list(_WHAT)
     if "databases" in what:
-        session(databases.PACKAGES)
+        session(PACKAGES)
     for name in what:
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
             for table in _WHAT[name](Path(scratch)):

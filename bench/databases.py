@@ -1,108 +1,51 @@
-"""Tables in databases: the postgres and mysql sinks against Spark's own JDBC writer, which is at-least-once.
+"""Tables in databases: Penstock's sinks against what users write otherwise, which is at-least-once.
 
-The JDBC drivers come from Maven, for this bench only; for MariaDB it is its own, since MySQL's stores no parts of a second there.
-Peers write each micro-batch by `foreachBatch`, as Spark's documentation shows it. The servers are those of the tests: on this
-machine, with fsync, sharing its cores.
+Spark's own JDBC writer is called for each micro-batch by `foreachBatch`, as Spark's documentation shows it; for Cassandra it is
+the loop around the driver's `execute_concurrent` that its documentation shows.
 """
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from tests.servers import mysql, postgres
-from tests.servers.fixtures import server
 
 import penstock
 from bench.content import fingerprint
 from bench.servers import those_there
-from bench.session import COLUMNS, numbers, stream
+from bench.session import numbers, stream
 from bench.table import Table, median, ratio
+from bench.target import NAMED, SEVEN, TYPES, Target, new_target
 
-PACKAGES = ("org.postgresql:postgresql:42.7.8", "org.mariadb.jdbc:mariadb-java-client:2.7.12")
-DRIVERS = {"postgres": "org.postgresql.Driver", "mysql": "org.mariadb.jdbc.Driver"}
-NAMES = {"postgres": "PostgreSQL", "mysql": "MariaDB"}
+NAMES = {"postgres": "PostgreSQL", "mysql": "MariaDB", "cassandra": "Cassandra"}
 ROUNDS = 3
 KEYS = 300_000
-SEVEN = [column.split() for column in COLUMNS.split(", ")]
 
-Way = Callable[["Database", Path], Callable[[Any], Any]]
-"""Given a database and a home, what starts a query of a writer."""
-
-_numbers = count()
-
-
-@dataclass(frozen=True)
-class Database:
-    """An empty database for Penstock, for Spark's JDBC and for plain SQL."""
-
-    kind: str
-    url: str
-    jdbc: str
-    rewriting: str
-    user: str
-    password: str
-
-    def options(self, table: str, *, rewrite: bool = False) -> dict[str, str]:
-        """For Spark's `jdbc` format."""
-        url = f"{self.jdbc}{'&' if '?' in self.jdbc else '?'}{self.rewriting}" if rewrite else self.jdbc
-        return {"url": url, "driver": DRIVERS[self.kind], "dbtable": table, "user": self.user, "password": self.password}
-
-    def execute(self, statement: str) -> None:
-        """In a transaction of its own."""
-        with self._connected() as connection, closing(connection.cursor()) as cursor:
-            cursor.execute(statement)
-            connection.commit()
-
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
-        if self.kind == "postgres":
-            import psycopg
-
-            with psycopg.connect(self.url) as connection:
-                yield connection
-        else:
-            with server("mysql").admin(urlsplit(self.url).path[1:]) as connection:
-                yield connection
-
-
-def _empty(kind: str, *, keyed: bool) -> Database:
-    """With the table, so that all writers fill the same columns; Spark's own would store no parts of a second in MariaDB."""
-    database = _new(kind)
-    database.execute(_CREATE[kind].format(table="events", key=", PRIMARY KEY (id)" if keyed else ""))
-    return database
-
-
-def _new(kind: str) -> Database:
-    running, name = server(kind), f"bench{next(_numbers)}"
-    url = running.database(name)
-    if kind == "postgres":
-        jdbc, rewriting = f"jdbc:postgresql://127.0.0.1:{running.port}/{name}", "reWriteBatchedInserts=true"
-        return Database(kind, url, jdbc, rewriting, postgres.ROLE, postgres.PASSWORD)
-    jdbc, rewriting = f"jdbc:mysql://127.0.0.1:{running.port}/{name}?useMysqlMetadata=false", "rewriteBatchedStatements=true"
-    return Database(kind, url, jdbc, rewriting, mysql.ROLE, mysql.PASSWORD)
+Way = Callable[[Target, Path], Callable[[Any], Any]]
+"""Given a table and a home, what starts a query of a writer."""
 
 
 def measure(spark: SparkSession, scratch: Path) -> list[Table]:
-    """Large batches appended, the same by key, and small batches."""
-    kinds = those_there(NAMES)
-    if not kinds:
-        return []
-    append = {"Penstock": _penstock("append"), "JDBC": _jdbc, "JDBC, rewriting batches": _rewriting}
-    upsert = {"Penstock": _penstock("upsert"), "JDBC into a table, then one statement": _merging}
-    return [
-        _compared(spark, _Input(root=scratch / "large", rows=100_000, batches=8, warm_up=2), kinds, append),
-        _compared(spark, _Input(root=scratch / "keyed", rows=100_000, batches=8, warm_up=2, keyed=True), kinds, upsert),
-        _compared(spark, _Input(root=scratch / "small", rows=1_000, batches=40, warm_up=12), kinds, append),
-    ]
+    """Large batches appended, the same by key, and small batches, for each database."""
+    large = _Input(root=scratch / "large", rows=100_000, batches=8, warm_up=2)
+    keyed = _Input(root=scratch / "keyed", rows=100_000, batches=8, warm_up=2, keyed=True)
+    small = _Input(root=scratch / "small", rows=1_000, batches=40, warm_up=12)
+    jdbc = {"Penstock": _penstock("append"), "JDBC": _jdbc, "JDBC, rewriting batches": _rewriting}
+    merge = {"Penstock": _penstock("upsert", "id"), "JDBC into a table, then one statement": _merging}
+    loop = {"Penstock": _penstock("append", "id"), "a loop of `execute_concurrent`": _concurrent}
+    asked: dict[str, list[tuple[_Input, dict[str, Way]]]] = {
+        "postgres": [(large, jdbc), (keyed, merge), (small, jdbc)],
+        "mysql": [(large, jdbc), (keyed, merge), (small, jdbc)],
+        "cassandra": [(large, loop), (small, loop)],
+    }
+    for source in (large, keyed, small):
+        source.write(spark)
+    return [_compared(spark, source, kind, ways) for kind in those_there(NAMES) for source, ways in asked[kind]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,27 +78,25 @@ class _Input:
         return frame.withColumn("id", F.expr(_KEY)) if self.keyed else frame
 
 
-def _compared(spark: SparkSession, source: _Input, kinds: Sequence[str], ways: "Mapping[str, Way]") -> Table:
-    source.write(spark)
+def _compared(spark: SparkSession, source: _Input, kind: str, ways: "Mapping[str, Way]") -> Table:
     expected = fingerprint(source.expected(spark))
-    shown = []
-    for kind in kinds:
-        taken: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(ROUNDS):
-            for name, way in ways.items():
-                database = _empty(kind, keyed=source.keyed)
-                taken[name] += _batches_ms(spark, source, way(database, source.root.parent / "home"))
-                assert fingerprint(_found(spark, database)) == expected, name
-        ours = median(taken["Penstock"])
-        for name, times in taken.items():
-            took = median(times)
-            shown.append([NAMES[kind], name, f"{took:.0f}", f"{source.rows / took * 1000:,.0f}", ratio(took / ours)])
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(ROUNDS):
+        for name, way in ways.items():
+            target = new_target(kind, keyed=source.keyed)
+            taken[name] += _batches_ms(spark, source, way(target, source.root.parent / "home"))
+            assert fingerprint(target.found(spark)) == expected, name
+    ours = median(taken["Penstock"])
+    shown = [
+        [name, f"{median(times):.0f}", f"{source.rows / median(times) * 1000:,.0f}", ratio(median(times) / ours)]
+        for name, times in taken.items()
+    ]
     return Table(
-        f"{source.rows:,} rows x 7 columns a batch into a database, {'upsert' if source.keyed else 'append'}, "
-        "milliseconds per batch (median of whole triggers)",
-        ["database", "writer", "milliseconds", "rows a second", "against Penstock"],
+        f"{source.rows:,} rows x 7 columns a batch into {NAMES[kind]}, {'upsert' if source.keyed else 'append'}, milliseconds "
+        "per batch (median of whole triggers)",
+        ["writer", "milliseconds", "rows a second", "against Penstock"],
         shown,
-        f"{ROUNDS} rounds in turns. Penstock is exactly-once, all others at-least-once.",
+        f"{ROUNDS} rounds in turns. All but Penstock are at-least-once.",
     )
 
 
@@ -166,47 +107,58 @@ def _batches_ms(spark: SparkSession, source: _Input, start: "Callable[[Any], Any
     return [each.durationMs["triggerExecution"] for each in query.recentProgress if each.batchId >= source.warm_up]
 
 
-def _found(spark: SparkSession, database: Database) -> DataFrame:
-    """The table, read by Spark."""
-    read = spark.read.format("jdbc").options(**database.options("events")).load()
-    return read.selectExpr(*[f"CAST({name} AS {kind}) AS {name}" for name, kind in SEVEN])
-
-
 # --- the writers
 
 
-def _penstock(write: str) -> Way:
-    def way(database: Database, home: Path) -> "Callable[[Any], Any]":
+def _penstock(write: str, *key: str) -> Way:
+    sinks = {"postgres": penstock.Postgres, "mysql": penstock.MySQL, "cassandra": penstock.Cassandra}
+
+    def way(target: Target, home: Path) -> "Callable[[Any], Any]":
         shutil.rmtree(home, ignore_errors=True)
-        sink = penstock.Postgres if database.kind == "postgres" else penstock.MySQL
-        key = {"key": ["id"]} if write == "upsert" else {}
-        table = sink(url=database.url, table="events", write=write, **key)
+        table = sinks[target.kind](url=target.url, table="events", write=write, **({"key": key} if key else {}))
         return penstock.Delivery("bench", home=home, sinks={"events": table}).start
 
     return way
 
 
-def _jdbc(database: Database, home: Path, *, rewrite: bool = False) -> "Callable[[Any], Any]":
+def _jdbc(target: Target, home: Path, *, rewrite: bool = False) -> "Callable[[Any], Any]":
     def write(rows: DataFrame, batch_id: int) -> None:
-        rows.write.format("jdbc").options(**database.options("events", rewrite=rewrite)).mode("append").save()
+        rows.write.format("jdbc").options(**target.options("events", rewrite=rewrite)).mode("append").save()
 
     return _batchwise(write, home)
 
 
-def _rewriting(database: Database, home: Path) -> "Callable[[Any], Any]":
-    return _jdbc(database, home, rewrite=True)
+def _rewriting(target: Target, home: Path) -> "Callable[[Any], Any]":
+    return _jdbc(target, home, rewrite=True)
 
 
-def _merging(database: Database, home: Path) -> "Callable[[Any], Any]":
+def _merging(target: Target, home: Path) -> "Callable[[Any], Any]":
     """Into a table that is emptied first, and from there by the statement that the database has for it."""
-    database.execute(_CREATE[database.kind].format(table="staged", key=""))
-    staged = {**database.options("staged", rewrite=True), "truncate": "true"}
+    target.execute(f"CREATE TABLE staged ({TYPES[target.kind]})")
+    staged = {**target.options("staged", rewrite=True), "truncate": "true"}
 
     def write(rows: DataFrame, batch_id: int) -> None:
         rows.write.format("jdbc").options(**staged).mode("overwrite").save()
-        database.execute(_MERGE[database.kind])
+        target.execute(_MERGE[target.kind])
 
     return _batchwise(write, home)
+
+
+def _concurrent(target: Target, home: Path) -> "Callable[[Any], Any]":
+    from cassandra.concurrent import execute_concurrent_with_args
+
+    def start(writer: Any) -> Any:
+        with target.session() as session:
+            statement = session.prepare(f"INSERT INTO events ({NAMED}) VALUES ({', '.join('?' * len(SEVEN))})")
+
+            def write(rows: DataFrame, batch_id: int) -> None:
+                execute_concurrent_with_args(session, statement, [tuple(row) for row in rows.collect()], concurrency=100)
+
+            query = _batchwise(write, home)(writer)
+            query.awaitTermination()
+        return query
+
+    return start
 
 
 def _batchwise(write: "Callable[[DataFrame, int], None]", home: Path) -> "Callable[[Any], Any]":
@@ -216,16 +168,9 @@ def _batchwise(write: "Callable[[DataFrame, int], None]", home: Path) -> "Callab
 
 _KEY = f"id * 7919 % {KEYS}"
 _OTHERS = [name for name, _ in SEVEN if name != "id"]
-_CREATE = {
-    "postgres": "CREATE TABLE {table} (id BIGINT NOT NULL, account TEXT, name TEXT, amount DOUBLE PRECISION, "
-    "price NUMERIC(12,2), at TIMESTAMPTZ, k INTEGER{key})",
-    "mysql": "CREATE TABLE {table} (id BIGINT NOT NULL, account TEXT, name TEXT, amount DOUBLE, "
-    "price DECIMAL(12,2), at TIMESTAMP(6) NULL, k INT{key})",
-}
-_COLUMNS = ", ".join(name for name, _ in SEVEN)
 _MERGE = {
-    "postgres": f"INSERT INTO events ({_COLUMNS}) SELECT {_COLUMNS} FROM staged ON CONFLICT (id) DO UPDATE SET "
+    "postgres": f"INSERT INTO events ({NAMED}) SELECT {NAMED} FROM staged ON CONFLICT (id) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in _OTHERS),
-    "mysql": f"INSERT INTO events ({_COLUMNS}) SELECT {_COLUMNS} FROM staged ON DUPLICATE KEY UPDATE "
+    "mysql": f"INSERT INTO events ({NAMED}) SELECT {NAMED} FROM staged ON DUPLICATE KEY UPDATE "
     + ", ".join(f"{name} = VALUES({name})" for name in _OTHERS),
 }
