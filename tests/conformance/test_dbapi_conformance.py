@@ -74,7 +74,11 @@ class FileRig(DriverRig):
 
     def connected(self) -> Any:
         """By the same driver: a second copy of SQLite in one process breaks the locks of the first (sqlite.org/howtocorrupt)."""
-        return import_module(self.driver).connect(**self.arguments)
+        connection = import_module(self.driver).connect(**self.arguments)
+        with closing(connection.cursor()) as cursor:
+            cursor.execute("PRAGMA busy_timeout = 30000")
+            cursor.fetchall()
+        return connection
 
 
 class SqliteRig(FileRig):
