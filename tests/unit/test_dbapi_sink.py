@@ -104,6 +104,21 @@ def test_statements_name_their_values_in_order():
     assert statement("LIKE '%' AND x = :one").rendered("format") == ("LIKE '%%' AND x = %s", ["one"])
 
 
+def test_a_driver_whose_rows_are_lists(targets, monkeypatch):
+    """As pg8000's are. A batch that is there is recognised all the same."""
+
+    def connect(**arguments):
+        made = sqlite3.connect(**arguments)
+        made.row_factory = lambda _, row: [*row]
+        return made
+
+    monkeypatch.setitem(sys.modules, "other_driver", module("other_driver", "qmark", connect=connect))
+    target = targets(driver="other_driver")
+    shown = target.put(target.sink(), [(1, "a")], batch_id=0)
+    assert target.sink().publish(shown.publication).already
+    assert target.sql("SELECT * FROM t") == [(1, "a")]
+
+
 @pytest.mark.parametrize(
     ("changed", "kind", "said"),
     [
