@@ -161,8 +161,9 @@ def test_types_that_not_every_database_has_are_refused(targets, kind):
         ("name DECIMAL(12, 2)", "decimal(12,2)", "a row of plain values: Error binding parameter 2"),
         ("name REAL", "long", "column 'name' (int64), value 9223372036854775807"),
         ("name TEXT", "long", "a row of plain values: column 'name': expected a stored int64"),
+        ("name STRING", "string", "column 'name' (string), value '007': column 'name': expected str, found int"),
     ],
-    ids=["short", "no dates", "no decimals", "rounding", "texts"],
+    ids=["short", "no dates", "no decimals", "rounding", "texts", "numbers out of texts"],
 )
 def test_a_column_that_does_not_give_back_what_it_got(targets, declared, kind, said):
     target = targets(schema=spark_schema(id="long", name=kind))

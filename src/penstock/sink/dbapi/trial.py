@@ -24,7 +24,9 @@ from penstock.sink.table.target import NotStoredError
 TROUBLE: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError, Warning)
 """What drivers raise besides their own errors for values that they do not take."""
 
-_TEXTS = ("a", "", " ", "b ", "'", '"', "`", "\\", "%s", "?", ":p1", "$1", "\t", "\r\n", "é", "e\u0301", "\U0001f600")
+_NUMBERS = ("007", "1.50", "1e3")
+"""As texts. A column that SQLite takes for a numeric one, STRING say, makes 7, 1.5 and 1000 of them."""
+_TEXTS = ("a", "", " ", "b ", "'", '"', "`", "\\", "%s", "?", ":p1", "$1", "\t", "\r\n", "é", "e\u0301", "\U0001f600", *_NUMBERS)
 _DAYS = (dt.date(2000, 2, 29), dt.date(1, 1, 1), dt.date(9999, 12, 31))
 _MOMENTS = (
     dt.datetime(2013, 1, 31, 5, 15),  # noqa: DTZ001 - Arrow gives it the column's zone
