@@ -8,6 +8,7 @@ from contextlib import closing
 from types import ModuleType
 
 import pytest
+from tests.conformance.test_dbapi_conformance import MysqlRig
 from tests.servers.fixtures import server, unique
 from tests.unit.table_target import SINK, spark_schema, targets_of
 
@@ -16,6 +17,7 @@ from penstock.run.assembly import sinks_of
 from penstock.run.pipeline import Pipeline
 from penstock.sink.dbapi.sink import DbapiSink
 from penstock.sink.dbapi.sql import STYLES, Value, statement
+from penstock.sink.dbapi.statements import CREATE_MARKER_TABLE
 from penstock.testing.conformance import PIPELINE, SinkRig
 
 
@@ -214,15 +216,25 @@ def test_a_database_that_commits_by_itself_is_refused_before_the_table_is_touche
     target = targets()
     target.sql("CREATE TABLE t (id BIGINT, name TEXT)")
     sink = target.rig.make(connect={"database": str(target.rig.path), "isolation_level": None})
-    with pytest.raises(Refused, match="The database keeps what was rolled back, seen in penstock_dbapi_batch"):
+    with pytest.raises(Refused, match="The database keeps what was rolled back, seen in penstock_dbapi_batch and "):
         sink.prepare(pipeline=PIPELINE, schema=target.rig.schema)
     assert target.sql("SELECT * FROM t") == target.sql("SELECT * FROM penstock_dbapi_batch") == []
+
+
+def test_a_marker_without_transactions_is_refused(tmp_path):
+    """MyISAM, beside rows of InnoDB: it would stand for rows that were rolled back."""
+    rig = MysqlRig(tmp_path)
+    rig.execute(f"{CREATE_MARKER_TABLE} ENGINE=MyISAM")
+    sink = DbapiSink(name=SINK, spool=str(tmp_path / "spool"), driver="pymysql", connect=rig.arguments, table="t", longest=50)
+    with pytest.raises(Refused, match="keeps what was rolled back, seen in penstock_dbapi_marker: rows and marker could not"):
+        sink.prepare(pipeline=PIPELINE, schema=spark_schema(id="long", name="string"))
+    sink.close()
+    assert rig.execute("SELECT * FROM penstock_dbapi_marker") == 0
 
 
 def test_a_table_without_transactions_is_refused(server_url, tmp_path):
     """MyISAM, beside markers of InnoDB."""
     import pymysql
-    from tests.conformance.test_dbapi_conformance import MysqlRig
 
     rig = MysqlRig(tmp_path)
     with pymysql.connect(**rig.arguments, autocommit=True) as connection, connection.cursor() as cursor:
