@@ -232,6 +232,22 @@ def test_a_marker_without_transactions_is_refused(tmp_path):
     assert rig.execute("SELECT * FROM penstock_dbapi_marker") == 0
 
 
+@pytest.mark.parametrize("options", [{}, {"write": "insert_if_absent", "key": ["id"]}], ids=["append", "by key"])
+def test_a_table_that_lost_its_transactions_since_it_was_tried_is_refused(tmp_path, options):
+    rig = MysqlRig(tmp_path)
+    rig.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(100))")
+    filling = {"driver": "pymysql", "connect": rig.arguments, "table": "t", "longest": 50, **options}
+    sink = DbapiSink(name=SINK, spool=str(tmp_path / "spool"), **filling)
+    schema = spark_schema(id="long", name="string")
+    sink.prepare(pipeline=PIPELINE, schema=schema)
+    rig.execute("INSERT INTO t VALUES (7, 'as in the trial')")
+    sink.prepare(pipeline=PIPELINE, schema=schema)
+    rig.execute("ALTER TABLE t ENGINE=MyISAM")
+    with pytest.raises(Refused, match="Table 't' keeps what was rolled back"):
+        sink.prepare(pipeline=PIPELINE, schema=schema)
+    sink.close()
+
+
 def test_a_table_without_transactions_is_refused(server_url, tmp_path):
     """MyISAM, beside markers of InnoDB."""
     import pymysql

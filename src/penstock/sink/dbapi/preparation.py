@@ -160,7 +160,11 @@ def _kept(session: Session, wanted: Wanted, statements: TableStatements) -> Kept
     row = session.execute(sql.READ_TRIAL, {"pipeline": wanted.pipeline, "sink": wanted.sink}).fetchone()
     session.rollback()
     known = None if row is None or row[0] is None else decode_kept(row[0], shape=wanted.shape)
-    return known or Trial(session, statements, wanted.rows, longest=wanted.longest).run()
+    trial = Trial(session, statements, wanted.rows, longest=wanted.longest)
+    if known is None:
+        return trial.run()
+    trial.require_undone()
+    return known
 
 
 def _require_undone(session: Session, wanted: Wanted) -> None:

@@ -125,6 +125,11 @@ class TableStatements:
         return Sql((f"SELECT {self._list(self.columns)} FROM {self.name}",))
 
     @property
+    def count(self) -> Sql:
+        """How many rows there are."""
+        return Sql((f"SELECT count(*) FROM {self.name}",))
+
+    @property
     def fits(self) -> Sql:
         """Fails unless the table has the columns. SQLite takes an unknown name in quotes for a text, unless it is of a table."""
         columns = ", ".join(f"rows_of.{quoted(name, self.quotes)}" for name in self.columns)
