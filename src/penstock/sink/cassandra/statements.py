@@ -105,9 +105,11 @@ class TableStatements:
 
     @property
     def read_keys(self) -> str:
-        """The rows under keys that differ in their last column only, of which a list comes last."""
+        """Rows under keys that differ in their last column only, of which a list comes last; and when they were written."""
         alike = "".join(f"{quoted(name)} = ? AND " for name in self.key[:-1])
-        return f"{self.read} WHERE {alike}{quoted(self.key[-1])} IN ?"
+        written = "".join(f", writetime({quoted(name)})" for name in self.columns if name not in self.key)
+        columns = f"{_listed(self.columns)}{written}"
+        return f"SELECT {columns} FROM {quoted(self.table)} WHERE {alike}{quoted(self.key[-1])} IN ?"
 
     @property
     def insert_keyless(self) -> str:
