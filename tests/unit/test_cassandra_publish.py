@@ -57,6 +57,17 @@ def test_a_clock_that_is_behind_delays_no_batch_behind_an_older_one(target):
     assert table.rig.marker("stamp") == (ahead[0] + 4,)
 
 
+def test_batches_that_are_long_past_are_forgotten_whatever_their_positions(target):
+    """A sink that gets no rows of some batches has gaps between its positions."""
+    table = target()
+    sink = table.sink()
+    old = table.put(sink, [(1, "a")], batch_id=0).publication
+    newer = table.decided_but_not_published(sink, [(2, "b")], batch_id=1)
+    sink.publish(replace(newer, position=old.position + 1500))
+    kept = table.sql(f"SELECT position FROM penstock_batch WHERE pipeline = 'conformance' AND sink = '{sink.name}'")
+    assert [tuple(row) for row in kept] == [(old.position + 1500,)]
+
+
 def test_what_others_wrote_by_a_clock_that_is_ahead_is_replaced(target):
     """Most clients send the time of their own machine. Whichever column has it."""
     table = target(

@@ -69,7 +69,7 @@ WRITE_BATCH = (
     f"INSERT INTO {BATCH_TABLE} (pipeline, sink, position, {_listed(BATCHED)}, published_at) "
     f"VALUES (?, ?, ?, {_places(BATCHED)}, toTimestamp(now())) USING TIMESTAMP ?"
 )
-FORGET_BATCH = f"DELETE FROM {BATCH_TABLE} USING TIMESTAMP ? {_OF} AND position = ?"
+FORGET_BATCH = f"DELETE FROM {BATCH_TABLE} USING TIMESTAMP ? {_OF} AND position <= ?"
 
 NOW = "SELECT toUnixTimestamp(now()) FROM system.local"
 REPLICATION = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?"
