@@ -13,7 +13,7 @@ MUTANTS_OF_CASSANDRA = (
         bug=22,
         name="the-time-stamp-of-a-batch-in-cassandra-is-that-of-a-clock",
         file=MARKS,
-        find="max(now_ms * 1000 + _LAST_OF_MILLISECOND, self._stamp.at_us + _APART)",
+        find="max(now_ms * 1000 + _LAST_OF_MILLISECOND, self._stamp.at_us + _APART, replaced.newest_us + _APART)",
         replace="now_ms * 1000 + _LAST_OF_MILLISECOND",
         tests=(f"{OF_SINK}::test_a_clock_that_is_behind_delays_no_batch_behind_an_older_one",),
     ),

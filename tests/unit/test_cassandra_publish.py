@@ -57,6 +57,32 @@ def test_a_clock_that_is_behind_delays_no_batch_behind_an_older_one(target):
     assert table.rig.marker("stamp") == (ahead[0] + 4,)
 
 
+def test_batches_that_are_long_past_are_forgotten_whatever_their_positions(target):
+    """A sink that gets no rows of some batches has gaps between its positions."""
+    table = target()
+    sink = table.sink()
+    old = table.put(sink, [(1, "a")], batch_id=0).publication
+    newer = table.decided_but_not_published(sink, [(2, "b")], batch_id=1)
+    sink.publish(replace(newer, position=old.position + 1500))
+    kept = table.sql(f"SELECT position FROM penstock_batch WHERE pipeline = 'conformance' AND sink = '{sink.name}'")
+    assert [tuple(row) for row in kept] == [(old.position + 1500,)]
+
+
+def test_what_others_wrote_by_a_clock_that_is_ahead_is_replaced(target):
+    """Most clients send the time of their own machine. Whichever column has it."""
+    table = target(
+        schema=spark_schema(id="long", name="string", note="string"), created="(id bigint PRIMARY KEY, name text, note text)"
+    )
+    ahead = int((time.time() + 3600) * 1_000_000)
+    table.sql(f"INSERT INTO {{}} (id, name, note) VALUES (1, 'theirs', 'theirs') USING TIMESTAMP {ahead}")
+    table.sql(f"UPDATE {{}} USING TIMESTAMP {ahead + 7} SET note = 'later' WHERE id = 1")
+    sink = table.sink()
+    table.put(sink, [(1, "mine", None), (2, "mine", "too")], batch_id=0)
+    assert Counter(table.sql("SELECT id, name, note FROM {}")) == Counter([(1, "mine", None), (2, "mine", "too")])
+    assert table.rig.marker("stamp") == (ahead + 9,)
+    assert table.verify(sink).ok
+
+
 def test_what_others_wrote_before_is_replaced(target):
     """They write with the time of day: a batch that counted from 1 would be hidden by theirs."""
     table = target(created="(id bigint PRIMARY KEY, name text)")

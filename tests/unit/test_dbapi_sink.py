@@ -8,6 +8,7 @@ from contextlib import closing
 from types import ModuleType
 
 import pytest
+from tests.conformance.test_dbapi_conformance import MysqlRig
 from tests.servers.fixtures import server, unique
 from tests.unit.table_target import SINK, spark_schema, targets_of
 
@@ -16,6 +17,7 @@ from penstock.run.assembly import sinks_of
 from penstock.run.pipeline import Pipeline
 from penstock.sink.dbapi.sink import DbapiSink
 from penstock.sink.dbapi.sql import STYLES, Value, statement
+from penstock.sink.dbapi.statements import CREATE_MARKER_TABLE
 from penstock.testing.conformance import PIPELINE, SinkRig
 
 
@@ -104,6 +106,21 @@ def test_statements_name_their_values_in_order():
     assert statement("LIKE '%' AND x = :one").rendered("format") == ("LIKE '%%' AND x = %s", ["one"])
 
 
+def test_a_driver_whose_rows_are_lists(targets, monkeypatch):
+    """As pg8000's are. A batch that is there is recognised all the same."""
+
+    def connect(**arguments):
+        made = sqlite3.connect(**arguments)
+        made.row_factory = lambda _, row: [*row]
+        return made
+
+    monkeypatch.setitem(sys.modules, "other_driver", module("other_driver", "qmark", connect=connect))
+    target = targets(driver="other_driver")
+    shown = target.put(target.sink(), [(1, "a")], batch_id=0)
+    assert target.sink().publish(shown.publication).already
+    assert target.sql("SELECT * FROM t") == [(1, "a")]
+
+
 @pytest.mark.parametrize(
     ("changed", "kind", "said"),
     [
@@ -146,8 +163,9 @@ def test_types_that_not_every_database_has_are_refused(targets, kind):
         ("name DECIMAL(12, 2)", "decimal(12,2)", "a row of plain values: Error binding parameter 2"),
         ("name REAL", "long", "column 'name' (int64), value 9223372036854775807"),
         ("name TEXT", "long", "a row of plain values: column 'name': expected a stored int64"),
+        ("name STRING", "string", "column 'name' (string), value '007': column 'name': expected str, found int"),
     ],
-    ids=["short", "no dates", "no decimals", "rounding", "texts"],
+    ids=["short", "no dates", "no decimals", "rounding", "texts", "numbers out of texts"],
 )
 def test_a_column_that_does_not_give_back_what_it_got(targets, declared, kind, said):
     target = targets(schema=spark_schema(id="long", name=kind))
@@ -198,15 +216,41 @@ def test_a_database_that_commits_by_itself_is_refused_before_the_table_is_touche
     target = targets()
     target.sql("CREATE TABLE t (id BIGINT, name TEXT)")
     sink = target.rig.make(connect={"database": str(target.rig.path), "isolation_level": None})
-    with pytest.raises(Refused, match="The database keeps what was rolled back, seen in penstock_dbapi_batch"):
+    with pytest.raises(Refused, match="The database keeps what was rolled back, seen in penstock_dbapi_batch and "):
         sink.prepare(pipeline=PIPELINE, schema=target.rig.schema)
     assert target.sql("SELECT * FROM t") == target.sql("SELECT * FROM penstock_dbapi_batch") == []
+
+
+def test_a_marker_without_transactions_is_refused(tmp_path):
+    """MyISAM, beside rows of InnoDB: it would stand for rows that were rolled back."""
+    rig = MysqlRig(tmp_path)
+    rig.execute(f"{CREATE_MARKER_TABLE} ENGINE=MyISAM")
+    sink = DbapiSink(name=SINK, spool=str(tmp_path / "spool"), driver="pymysql", connect=rig.arguments, table="t", longest=50)
+    with pytest.raises(Refused, match="keeps what was rolled back, seen in penstock_dbapi_marker: rows and marker could not"):
+        sink.prepare(pipeline=PIPELINE, schema=spark_schema(id="long", name="string"))
+    sink.close()
+    assert rig.execute("SELECT * FROM penstock_dbapi_marker") == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"write": "insert_if_absent", "key": ["id"]}], ids=["append", "by key"])
+def test_a_table_that_lost_its_transactions_since_it_was_tried_is_refused(tmp_path, options):
+    rig = MysqlRig(tmp_path)
+    rig.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(100))")
+    filling = {"driver": "pymysql", "connect": rig.arguments, "table": "t", "longest": 50, **options}
+    sink = DbapiSink(name=SINK, spool=str(tmp_path / "spool"), **filling)
+    schema = spark_schema(id="long", name="string")
+    sink.prepare(pipeline=PIPELINE, schema=schema)
+    rig.execute("INSERT INTO t VALUES (7, 'as in the trial')")
+    sink.prepare(pipeline=PIPELINE, schema=schema)
+    rig.execute("ALTER TABLE t ENGINE=MyISAM")
+    with pytest.raises(Refused, match="Table 't' keeps what was rolled back"):
+        sink.prepare(pipeline=PIPELINE, schema=schema)
+    sink.close()
 
 
 def test_a_table_without_transactions_is_refused(server_url, tmp_path):
     """MyISAM, beside markers of InnoDB."""
     import pymysql
-    from tests.conformance.test_dbapi_conformance import MysqlRig
 
     rig = MysqlRig(tmp_path)
     with pymysql.connect(**rig.arguments, autocommit=True) as connection, connection.cursor() as cursor:

@@ -52,6 +52,17 @@ class Stamp:
         return self.at_us, self.position, self.digest, self.displaced.rows, f"{self.displaced.digest:016x}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """What a publication's rows will replace, and the greatest time stamp of it: whose clock that came from nobody knows."""
+
+    totals: Totals = NO_ROWS
+    newest_us: int = 0
+
+    def __add__(self, other: "Replaced") -> "Replaced":
+        return Replaced(totals=self.totals + other.totals, newest_us=max(self.newest_us, other.newest_us))
+
+
 class CassandraMarks:
     """As `Marks`, for one publication: it changes the marker only as long as it is what was read last."""
 
@@ -100,8 +111,9 @@ class CassandraMarks:
         rows = self._execute(sql.READ_BATCH, tuple(place_of(publication).values()))
         return tuple(rows[0]) if rows else None
 
-    def stamped(self, publication: Publication, *, displaced: Callable[[], Totals]) -> Stamp:
-        """The time stamp for the publication's rows: the one it took before, or one above all that any batch before it had.
+    def stamped(self, publication: Publication, *, displaced: Callable[[], Replaced]) -> Stamp:
+        """The time stamp for the publication's rows: the one it took before, or one above all that any batch before it had,
+        and above that of what they replace.
 
         `displaced` reads what the rows will replace; it is asked before the first one is written and kept with the stamp, since
         nobody can tell afterwards. Raises Conflict.
@@ -111,8 +123,8 @@ class CassandraMarks:
             return self._stamp
         replaced = displaced()
         [(now_ms,)] = self._execute(sql.NOW)
-        at_us = max(now_ms * 1000 + _LAST_OF_MILLISECOND, self._stamp.at_us + _APART)
-        stamp = Stamp(at_us=at_us, position=publication.position, digest=digest, displaced=replaced)
+        at_us = max(now_ms * 1000 + _LAST_OF_MILLISECOND, self._stamp.at_us + _APART, replaced.newest_us + _APART)
+        stamp = Stamp(at_us=at_us, position=publication.position, digest=digest, displaced=replaced.totals)
         who = (publication.pipeline, publication.sink)
         stamping = partial(STAMP.around, error=cut_off, lost=cut_off)
         self._change(sql.STAMP_MARKER, (*stamp.values, *who, self._position, self._stamp.at_us), around=stamping)

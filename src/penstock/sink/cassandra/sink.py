@@ -10,7 +10,7 @@ from penstock.model import Finding, PipelineName, Publication, Published, SinkKi
 from penstock.sink.cassandra import statements as sql
 from penstock.sink.cassandra.admission import Admission
 from penstock.sink.cassandra.database import Around, Connection, Database, Patience
-from penstock.sink.cassandra.marks import CassandraMarks
+from penstock.sink.cassandra.marks import CassandraMarks, Replaced
 from penstock.sink.cassandra.preparation import prepare_table, require_admitted
 from penstock.sink.cassandra.repeated import repeated_in, require_unique, without
 from penstock.sink.cassandra.shape import few_copies, misfit, require_fit, shape_of
@@ -140,8 +140,8 @@ class CassandraSink(DatabaseSink[Connection]):
         require_unique(repeated, self._keyed, publication.batch.batch_id)
         writer = Writer(patience, self._keyed, schema)
 
-        def displaced() -> Totals:
-            return Totals() if self._keyed.write == "append" else writer.displaced(without(self._rows(publication), repeated))
+        def displaced() -> Replaced:
+            return Replaced() if self._keyed.write == "append" else writer.displaced(without(self._rows(publication), repeated))
 
         stamp = marks.stamped(publication, displaced=displaced)
         writer.write(without(self._rows(publication), repeated), at_us=stamp.at_us)

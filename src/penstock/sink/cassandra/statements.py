@@ -69,7 +69,7 @@ WRITE_BATCH = (
     f"INSERT INTO {BATCH_TABLE} (pipeline, sink, position, {_listed(BATCHED)}, published_at) "
     f"VALUES (?, ?, ?, {_places(BATCHED)}, toTimestamp(now())) USING TIMESTAMP ?"
 )
-FORGET_BATCH = f"DELETE FROM {BATCH_TABLE} USING TIMESTAMP ? {_OF} AND position = ?"
+FORGET_BATCH = f"DELETE FROM {BATCH_TABLE} USING TIMESTAMP ? {_OF} AND position <= ?"
 
 NOW = "SELECT toUnixTimestamp(now()) FROM system.local"
 REPLICATION = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?"
@@ -105,9 +105,11 @@ class TableStatements:
 
     @property
     def read_keys(self) -> str:
-        """The rows under keys that differ in their last column only, of which a list comes last."""
+        """Rows under keys that differ in their last column only, of which a list comes last; and when they were written."""
         alike = "".join(f"{quoted(name)} = ? AND " for name in self.key[:-1])
-        return f"{self.read} WHERE {alike}{quoted(self.key[-1])} IN ?"
+        written = "".join(f", writetime({quoted(name)})" for name in self.columns if name not in self.key)
+        columns = f"{_listed(self.columns)}{written}"
+        return f"SELECT {columns} FROM {quoted(self.table)} WHERE {alike}{quoted(self.key[-1])} IN ?"
 
     @property
     def insert_keyless(self) -> str:

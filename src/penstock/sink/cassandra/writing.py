@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.faults import FaultPoint
 from penstock.model import Totals
 from penstock.sink.cassandra.database import Connection, Patience, Row
+from penstock.sink.cassandra.marks import Replaced
 from penstock.sink.cassandra.storage import bound, restored
 from penstock.sink.cassandra.target import CassandraTarget
 from penstock.sink.cassandra.trouble import cut_off, is_too_large
@@ -36,9 +37,9 @@ class Writer:
         self._partition = self._key[: len(target.partition)]
         self._table = target.table
 
-    def displaced(self, batches: Iterator["pa.RecordBatch"]) -> Totals:
+    def displaced(self, batches: Iterator["pa.RecordBatch"]) -> Replaced:
         """What the table holds under the keys of `batches`, counted and hashed. Raises PublishFailed."""
-        return sum((self._displaced(wave) for wave in _waves(batches)), Totals())
+        return sum((self._displaced(wave) for wave in _waves(batches)), Replaced())
 
     def write(self, batches: Iterator["pa.RecordBatch"], *, at_us: int) -> None:
         """Write all rows, and return when every one was acknowledged. Raises PublishFailed."""
@@ -62,18 +63,22 @@ class Writer:
 
         self._patience(step)
 
-    def _displaced(self, wave: "pa.RecordBatch") -> Totals:
+    def _displaced(self, wave: "pa.RecordBatch") -> Replaced:
         questions = _questions(zip(*(bound(wave.column(at)) for at in self._key), strict=True))
 
-        def step(connection: Connection) -> Totals:
+        def step(connection: Connection) -> Replaced:
             with READ.around(error=cut_off, lost=cut_off):
                 answers = list(connection.ask(self._statements.read_keys, questions))
-            return totals_under_key(self._restored(answers), table=self._table)
+            return self._replaced(answers)
 
         return self._patience(step)
 
-    def _restored(self, answers: Sequence[Sequence[Row]]) -> Iterator["pa.RecordBatch"]:
-        return restored_batches(iter(answers), self._schema)
+    def _replaced(self, answers: Sequence[Sequence[Row]]) -> Replaced:
+        width = len(self._schema)
+        rows = ([row[:width] for row in answer] for answer in answers)
+        written = (at_us or 0 for answer in answers for row in answer for at_us in row[width:])
+        totals = totals_under_key(restored_batches(rows, self._schema), table=self._table)
+        return Replaced(totals=totals, newest_us=max(written, default=0))
 
 
 def content_of(connection: Connection, rows: "pa.Schema", target: CassandraTarget) -> Totals:

@@ -75,13 +75,13 @@ class Session:
             self._cursor.executemany(text, bound)
 
     def fetchone(self) -> Sequence[Any] | None:
-        """The next row, None behind the last one."""
-        row: Sequence[Any] | None = self._cursor.fetchone()
-        return row
+        """The next row, None behind the last one. Some drivers make lists of rows, or classes of their own."""
+        row = self._cursor.fetchone()
+        return None if row is None else tuple(row)
 
     def fetchall(self) -> Sequence[Sequence[Any]]:
         """All other rows."""
-        return list(self._cursor.fetchall())
+        return [tuple(row) for row in self._cursor.fetchall()]
 
     def fetched(self) -> Iterator[Sequence[Sequence[Any]]]:
         """All other rows, some at a time."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.errors import Refused, Usage
-from penstock.model import PipelineName, SinkName, Totals
+from penstock.model import PipelineName, SinkName, Totals, new_nonce
 from penstock.sink.dbapi import statements as sql
 from penstock.sink.dbapi.admission import Admission
 from penstock.sink.dbapi.database import has, quotes_of
@@ -17,10 +17,11 @@ from penstock.sink.dbapi.kept import decode_kept, encode_kept
 from penstock.sink.dbapi.marks import DbapiMarks
 from penstock.sink.dbapi.move import scan
 from penstock.sink.dbapi.sql import Sql
-from penstock.sink.dbapi.statements import MARKER_TABLE, TableStatements
+from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, TableStatements
 from penstock.sink.dbapi.storage import STORAGES
 from penstock.sink.dbapi.trial import Kept, Trial
 from penstock.sink.table.content import totals_of
+from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.target import Target, no_table, require_key_in
 from penstock.sparkschema import arrow_schema
@@ -110,7 +111,7 @@ def require_storable(wanted: Wanted) -> None:
 
 def own_tables(session: Session) -> tuple[str, str]:
     """Make Penstock's tables where they are missing, and see how names are quoted. Raises Refused."""
-    for name, statement in ((MARKER_TABLE, sql.CREATE_MARKER_TABLE), (sql.BATCH_TABLE, sql.CREATE_BATCH_TABLE)):
+    for name, statement in ((MARKER_TABLE, sql.CREATE_MARKER_TABLE), (BATCH_TABLE, sql.CREATE_BATCH_TABLE)):
         there = sql.is_there(name)
         if not has(session, there):
             _define(session, Sql((statement,)), name, there)
@@ -159,23 +160,33 @@ def _kept(session: Session, wanted: Wanted, statements: TableStatements) -> Kept
     row = session.execute(sql.READ_TRIAL, {"pipeline": wanted.pipeline, "sink": wanted.sink}).fetchone()
     session.rollback()
     known = None if row is None or row[0] is None else decode_kept(row[0], shape=wanted.shape)
-    return known or Trial(session, statements, wanted.rows, longest=wanted.longest).run()
+    trial = Trial(session, statements, wanted.rows, longest=wanted.longest)
+    if known is None:
+        return trial.run()
+    trial.require_undone()
+    return known
 
 
 def _require_undone(session: Session, wanted: Wanted) -> None:
-    """A row of a batch that never was, rolled back: it must be gone."""
-    place = {"pipeline": f"{wanted.pipeline}=trial", "sink": wanted.sink, "position": 0}
-    nothing = {"generation": 0, "query_id": "", "batch_id": 0, "offsets": "", "rows": 0, "digest": ""}
-    session.execute(sql.WRITE_BATCH, {**place, **nothing, "query_id": "-", "offsets": "-", "digest": "-"})
+    """A marker and a batch that never were, rolled back: both must be gone. A marker that stayed would hide that rows went."""
+    pipeline, sink = PipelineName(f"={new_nonce()}"), wanted.sink
+    place = {"pipeline": pipeline, "sink": sink, "position": 0}
+    nothing = {"generation": 0, "query_id": "-", "batch_id": 0, "offsets": "-", "rows": 0, "digest": "-"}
+    marks = DbapiMarks(session, locking=False)
+    marks.write(TableMarker(pipeline=pipeline, sink=sink, table_name="=", write="="))
+    session.execute(sql.WRITE_BATCH, {**place, **nothing})
     session.rollback()
-    if session.execute(sql.READ_BATCH, place).fetchone() is None:
+    stayed = [BATCH_TABLE] if session.execute(sql.READ_BATCH, place).fetchone() else []
+    stayed += [MARKER_TABLE] if marks.read(pipeline, sink) else []
+    if not stayed:
         session.rollback()
         return
     session.execute(sql.DELETE_BATCH, place)
+    session.execute(sql.DELETE_MARKER, {"pipeline": pipeline, "sink": sink})
     session.commit()
     raise Refused(
-        f"The database keeps what was rolled back, seen in {sql.BATCH_TABLE}: rows and marker could not commit together.",
-        remedy="Take `autocommit` out of `connect:`, and let both tables be ones with transactions.",
+        f"The database keeps what was rolled back, seen in {' and '.join(stayed)}: rows and marker could not commit together.",
+        remedy="Take `autocommit` out of `connect:`, and let all tables be ones with transactions.",
     )
 
 

@@ -66,6 +66,7 @@ READ_BATCH = statement(
     f"SELECT query_id, batch_id, offsets, row_count, digest FROM penstock_dbapi_batch {_OWN} AND at_position = :position"
 )
 DELETE_BATCH = statement(f"DELETE FROM penstock_dbapi_batch {_OWN} AND at_position = :position")
+DELETE_MARKER = statement(f"DELETE FROM penstock_dbapi_marker {_OWN}")
 
 OF_MARKS = MarkStatements(
     read_marker=_READ_MARKER,
@@ -122,6 +123,11 @@ class TableStatements:
     def read(self) -> Sql:
         """All rows."""
         return Sql((f"SELECT {self._list(self.columns)} FROM {self.name}",))
+
+    @property
+    def count(self) -> Sql:
+        """How many rows there are."""
+        return Sql((f"SELECT count(*) FROM {self.name}",))
 
     @property
     def fits(self) -> Sql:

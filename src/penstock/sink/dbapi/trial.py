@@ -24,7 +24,9 @@ from penstock.sink.table.target import NotStoredError
 TROUBLE: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError, Warning)
 """What drivers raise besides their own errors for values that they do not take."""
 
-_TEXTS = ("a", "", " ", "b ", "'", '"', "`", "\\", "%s", "?", ":p1", "$1", "\t", "\r\n", "é", "e\u0301", "\U0001f600")
+_NUMBERS = ("007", "1.50", "1e3")
+"""As texts. A column that SQLite takes for a numeric one, STRING say, makes 7, 1.5 and 1000 of them."""
+_TEXTS = ("a", "", " ", "b ", "'", '"', "`", "\\", "%s", "?", ":p1", "$1", "\t", "\r\n", "é", "e\u0301", "\U0001f600", *_NUMBERS)
 _DAYS = (dt.date(2000, 2, 29), dt.date(1, 1, 1), dt.date(9999, 12, 31))
 _MOMENTS = (
     dt.datetime(2013, 1, 31, 5, 15),  # noqa: DTZ001 - Arrow gives it the column's zone
@@ -34,6 +36,7 @@ _MOMENTS = (
 )
 _SPECIALS = {NAN: float("nan"), INFINITY: float("-inf"), NUL: "a\0b"}
 _WIDEST = "\U0001f600"
+_LOOKS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +64,42 @@ class Trial:
                     self._require(row)
         kept = Kept(required=self._required(), lacking=self._lacking(), longest=self._longest_of_columns())
         if self._content() != before:
-            raise Refused(
-                f"Table {self._statements.table!r} keeps what was rolled back, so nothing in it could be exactly once: "
-                "rows of a trial are in it now.",
-                remedy="Remove them, and let the table be one with transactions (InnoDB instead of MyISAM, say); "
-                "take `autocommit` out of `connect:`.",
-            )
+            raise self._not_undone()
         return kept
+
+    def require_undone(self) -> None:
+        """Raise Refused for a table that was tried, and keeps now what is rolled back: it may be another one, or altered."""
+        if all(self._grows() for _ in range(_LOOKS)):
+            raise self._not_undone()
+
+    def _grows(self) -> bool:
+        """Whether a row that is rolled back stays; what others write meanwhile counts, too."""
+        for row in self._ordinary():
+            before = self._count()
+            try:
+                self._session.execute_many(self._statements.insert, rows_of(self._batch(row)))
+            except (self._session.driver.error, *TROUBLE):
+                self._session.rollback()  # its key is there, say
+                continue
+            self._session.rollback()
+            return self._count() > before
+        return False
+
+    def _count(self) -> int:
+        [rows] = self._session.execute(self._statements.count).fetchall()[0]
+        self._session.rollback()
+        return int(rows)
+
+    def _not_undone(self) -> Refused:
+        return Refused(
+            f"Table {self._statements.table!r} keeps what was rolled back, so nothing in it could be exactly once: "
+            "rows of a trial are in it now.",
+            remedy="Remove them, and let the table be one with transactions (InnoDB instead of MyISAM, say); "
+            "take `autocommit` out of `connect:`.",
+        )
+
+    def _batch(self, *rows: Mapping[str, Any]) -> "pa.RecordBatch":
+        return pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=self._schema)
 
     def _ordinary(self) -> Iterator[Mapping[str, Any]]:
         edges = {column.name: _edges(column.type) for column in self._schema}
@@ -139,8 +171,7 @@ class Trial:
 
     def _tried(self, *rows: Mapping[str, Any]) -> str | None:
         """Write them, read the table, roll back; what went wrong, None if they came back."""
-        batch = pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=self._schema)
-        before = self._content()
+        batch, before = self._batch(*rows), self._content()
         try:
             self._session.execute_many(self._statements.insert, rows_of(batch))
             back = self._content_now()
