@@ -179,12 +179,13 @@ def test_every_type_comes_back_as_it_was_and_in_wider_columns_too(target):
     schema = spark_schema(id="long", **TYPES)
     wider = {"tiny": "int", "small": "bigint", "whole": "varint", "big": "varint", "real": "double"}
     plain = {"double": "double", "yes": "boolean", "price": "decimal", "text": "text", "raw": "blob", "day": "date"}
-    others = {"at": "timestamp", "plain": "timestamp", "took": "bigint", "many": "text", "none": "int"}
+    others = {"at": "timestamp", "plain": "timestamp", "took": "bigint", "many": "text", "none": "set<int>"}
     columns = ", ".join(f"{name} {kind}" for name, kind in {**wider, **plain, **others}.items())
     for created in (None, f"(id bigint PRIMARY KEY, {columns})"):
         table = target(schema=schema, created=created)
         sink = table.sink()
-        table.put(sink, [(1, *VALUES), (2, *(None for _ in VALUES))], batch_id=0)
+        for batch_id in (0, 1):  # the second replaces what the first wrote
+            table.put(sink, [(1, *VALUES), (2, *(None for _ in VALUES))], batch_id=batch_id)
         assert table.verify(sink).ok
         [row] = table.sql("SELECT price, text, day, many, plain FROM {} WHERE id = 1")
         assert (str(row[0]), row[1], str(row[2]), row[3]) == ("-0.10", "nul\0byte", "0001-01-01", "[1,null]")

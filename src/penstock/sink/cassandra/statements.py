@@ -103,11 +103,10 @@ class TableStatements:
         """All rows."""
         return f"SELECT {_listed(self.columns)} FROM {quoted(self.table)}"
 
-    @property
-    def read_keys(self) -> str:
-        """Rows under keys that differ in their last column only, of which a list comes last; and when they were written."""
+    def read_keys(self, dated: Sequence[str]) -> str:
+        """Rows under keys that differ in their last column only, of which a list comes last; and when `dated` were written."""
         alike = "".join(f"{quoted(name)} = ? AND " for name in self.key[:-1])
-        written = "".join(f", writetime({quoted(name)})" for name in self.columns if name not in self.key)
+        written = "".join(f", writetime({quoted(name)})" for name in dated)
         columns = f"{_listed(self.columns)}{written}"
         return f"SELECT {columns} FROM {quoted(self.table)} WHERE {alike}{quoted(self.key[-1])} IN ?"
 

@@ -36,6 +36,9 @@ class Writer:
         self._key = [rows.names.index(name) for name in target.key]
         self._partition = self._key[: len(target.partition)]
         self._table = target.table
+        others = [field for field in rows if field.name not in target.key]
+        dated = [field.name for field in others if not pa.types.is_null(field.type)]  # those may be collections, without a date
+        self._read_keys = self._statements.read_keys(dated)
 
     def displaced(self, batches: Iterator["pa.RecordBatch"]) -> Replaced:
         """What the table holds under the keys of `batches`, counted and hashed. Raises PublishFailed."""
@@ -68,7 +71,7 @@ class Writer:
 
         def step(connection: Connection) -> Replaced:
             with READ.around(error=cut_off, lost=cut_off):
-                answers = list(connection.ask(self._statements.read_keys, questions))
+                answers = list(connection.ask(self._read_keys, questions))
             return self._replaced(answers)
 
         return self._patience(step)
