@@ -154,7 +154,7 @@ MUTANTS_OF_SINKS = (
 """,
         tests=(
             "tests/unit/test_sqlite_ride.py::test_the_files_of_a_ride_go_when_its_ledger_has_committed",
-            "tests/unit/test_postgres_ride.py::test_the_files_of_a_ride_go_when_its_ledger_has_committed",
+            "tests/unit/test_served_ride.py::test_the_files_of_a_ride_go_when_its_ledger_has_committed",
         ),
     ),
     Mutant(

@@ -59,6 +59,8 @@ def test_each_of_the_first_fifteen_bugs_is_planted() -> None:
 def test_a_mutant_applies(mutant: Mutant) -> None:
     """In milliseconds, so that whoever changes a line sees at once that a mutant lived in it."""
     changed(mutant, (ROOT / mutant.file).read_text(encoding="utf-8"))
+    files = {test.partition("::")[0] for test in mutant.tests}
+    assert sorted(file for file in files if not (ROOT / file).exists()) == []
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
