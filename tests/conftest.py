@@ -1,6 +1,7 @@
 """For every layer: fast layers run first, Spark starts fast, and in CI a skipped test is a failed one."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,13 @@ IN_CI = os.environ.get("CI") == "true"
 
 def pytest_report_header() -> str:
     return f"PENSTOCK_SEED={SEED}"
+
+
+def pytest_sessionfinish() -> None:
+    """While the process still has time: one that runs tests beside another is killed if it takes long to exit."""
+    fixtures = sys.modules.get("tests.servers.fixtures")
+    if fixtures is not None:
+        fixtures.stop_servers()
 
 
 def layer_of(path: Path) -> str:

@@ -14,7 +14,14 @@ from tests.servers import KINDS
 from tests.servers.server import NotInstalledError, Outside, Place
 
 _running = ExitStack()
-atexit.register(_running.close)
+
+
+def stop_servers() -> None:
+    """All that were started here; may be called again."""
+    _running.close()
+
+
+atexit.register(stop_servers)
 
 
 _numbers = count()
