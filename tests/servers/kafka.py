@@ -1,0 +1,233 @@
+"""A Kafka broker of one node (KRaft) in a directory of its own, and the jars that let Spark read from it."""
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.servers.server import HOME, NotInstalledError, free_port, started, stop
+
+VERSION = "4.3.1"
+FOLDER = HOME / "kafka"
+READY = FOLDER / f"{VERSION}.ready"
+MAIN, FORMAT = "kafka.Kafka", "kafka.tools.StorageTool"
+_ARCHIVE = FOLDER / f"{VERSION}.jsa"
+_ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+_BROKER = (
+    *((f"org.apache.kafka:{name}:{VERSION}", "") for name in ("kafka_2.13", "kafka-tools")),
+    ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4", ""),
+)
+_CONNECTOR = (
+    *(
+        (f"org.apache.spark:spark-{name}-0-10_2.13:{version}", _ALONE)
+        for name, version in (("sql-kafka", "4.2.0"), ("token-provider-kafka", "4.0.0"))
+    ),
+    ("org.apache.kafka:kafka-clients:3.9.2", _ALONE),
+    ("org.apache.commons:commons-pool2:2.13.1", _ALONE),
+)
+"""Spark's own connector. That of Spark 4.3.0 is in no repository yet; this one runs on it."""
+SETTINGS = """process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},PROXIED://127.0.0.1:{behind},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},PROXIED://127.0.0.1:{proxied}
+inter.broker.listener.name=PLAINTEXT
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={directory}/data
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+broker.session.timeout.ms=1500
+broker.heartbeat.interval.ms=300
+log.retention.check.interval.ms=1000
+log.initial.task.delay.ms=500
+transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
+"""
+"""The session time-out lets it register again soon after a kill; retention is looked at often, since tests wait for it."""
+LOGGING = """status = warn
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {directory}/broker.log
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %-5p %d{{HH:mm:ss.SSS}} %c{{1}} %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+"""
+_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+def install() -> None:
+    """Fetch the broker's jars and those for Spark, unless they are there."""
+    maven = shutil.which("mvn")
+    if maven is None or shutil.which("java") is None:
+        raise NotInstalledError("Kafka is fetched by Maven and runs on Java, and mvn or java is not on PATH")
+    if not READY.exists():
+        _fetch(maven, "broker", _BROKER)
+        _fetch(maven, "connector", _CONNECTOR)
+        _archive()
+        READY.touch()
+
+
+def _archive() -> None:
+    """Keep its classes as it loads them, by a run: each of the many starts in the tests takes half as long for it."""
+    with tempfile.TemporaryDirectory(prefix="penstock-kafka-") as directory:
+        server = KafkaServer(str(shutil.which("java")), Path(directory), shared=f"-XX:ArchiveClassesAtExit={_ARCHIVE}")
+        try:
+            server.create()
+        finally:
+            server.stop()
+
+
+def _fetch(maven: str, name: str, coordinates: tuple[tuple[str, str], ...]) -> None:
+    wanted = "".join(_dependency(*one) for one in coordinates)
+    project = f"<modelVersion>4.0.0</modelVersion><groupId>test</groupId><artifactId>{name}</artifactId><version>1</version>"
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    pom = FOLDER / f"{name}.xml"
+    pom.write_text(f'<project xmlns="http://maven.apache.org/POM/4.0.0">{project}<dependencies>{wanted}</dependencies></project>')
+    copy = ["-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={FOLDER / name}"]
+    subprocess.run([maven, "-f", str(pom), *copy], check=True)
+
+
+def _dependency(coordinate: str, exclusions: str) -> str:
+    group, artifact, version = coordinate.split(":")
+    named = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+    return f"<dependency>{named}{exclusions}</dependency>"
+
+
+def connector() -> list[Path]:
+    """The jars of Spark's connector, for `spark.jars`."""
+    return sorted((FOLDER / "connector").glob("*.jar"))
+
+
+class KafkaServer:
+    """One broker, which can be killed and started again.
+
+    Whoever asks it at `proxied` is sent to that port for everything: a test puts a proxy there, which hands on to `behind`.
+    """
+
+    kind = "kafka"
+
+    def __init__(self, java: str, directory: Path, *, shared: str = f"-XX:SharedArchiveFile={_ARCHIVE}") -> None:
+        self._java, self._directory, self._shared = java, directory, shared
+        self.port, self.behind, self.proxied, self._controller = free_port(), free_port(), free_port(), free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """As `bootstrap.servers` takes it."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def bootstrap_proxied(self) -> str:
+        return f"127.0.0.1:{self.proxied}"
+
+    def create(self, **settings: str) -> None:
+        """Write its settings, with `settings` (dots as underscores) beside them, and start it."""
+        ports = {"port": self.port, "behind": self.behind, "proxied": self.proxied, "controller": self._controller}
+        text = SETTINGS.format(directory=self._directory, **ports)
+        text += "".join(f"{name.replace('_', '.')}={value}\n" for name, value in settings.items())
+        (self._directory / "server.properties").write_text(text)
+        (self._directory / "log4j2.properties").write_text(LOGGING.format(directory=self._directory))
+        identity = "p" + urlsafe_b64encode(secrets.token_bytes(16)).decode()[1:22]
+        format_it = [
+            *self._command(FORMAT, shared="-Xshare:auto"),
+            "format",
+            "--ignore-formatted",
+            "-t",
+            identity,
+            "-c",
+            self._settings,
+        ]
+        subprocess.run(format_it, check=True, capture_output=True, cwd=self._directory)
+        self.start()
+
+    def start(self) -> None:
+        """Also after a kill: it reads its logs again. Returns when it answers."""
+        self._process = started([*self._command(MAIN), self._settings], port=self.port, log=self._directory / "output.log")
+        self.admin().list_topics(timeout=60)
+
+    def kill(self) -> None:
+        """SIGKILL; what it acknowledged is in the page cache, and there when it starts again."""
+        self._send(signal.SIGKILL)
+        assert self._process is not None
+        self._process.wait()
+
+    def stop(self) -> None:
+        """As it should be."""
+        if self._process is not None:
+            stop(self._process)
+
+    def freeze(self) -> None:
+        """It answers nobody until `thaw`."""
+        self._send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._send(signal.SIGCONT)
+
+    def admin(self) -> Any:
+        """The client library's, for what only tests do."""
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def topic(self, name: str, partitions: int = 1, **settings: str) -> str:
+        """A new and empty topic; `settings` with dots as underscores."""
+        from confluent_kafka.admin import NewTopic
+
+        named = {key.replace("_", "."): value for key, value in settings.items()}
+        self.admin().create_topics([NewTopic(name, partitions, 1, config=named)])[name].result(60)
+        return name
+
+    def remove(self, name: str) -> None:
+        """That topic and all in it."""
+        self.admin().delete_topics([name])[name].result(60)
+
+    def tool(self, name: str, *arguments: str) -> str:
+        """What one of Kafka's own command-line tools prints, e.g. `TransactionsCommand`, `list`."""
+        command = [
+            *self._command(f"org.apache.kafka.tools.{name}", shared="-Xshare:auto"),
+            "--bootstrap-server",
+            self.bootstrap,
+            *arguments,
+        ]
+        return subprocess.run(command, check=True, capture_output=True, text=True, cwd=self._directory).stdout
+
+    @property
+    def _settings(self) -> str:
+        return str(self._directory / "server.properties")
+
+    def _command(self, main: str, *, shared: str | None = None) -> list[str]:
+        logging = f"-Dlog4j2.configurationFile={self._directory}/log4j2.properties"
+        return [self._java, *_JVM, shared or self._shared, logging, "-cp", f"{FOLDER}/broker/*", main]
+
+    def _send(self, what: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(what)
+
+
+@contextmanager
+def running(directory: Path, **settings: str) -> Iterator[KafkaServer]:
+    """A broker that keeps its data below `directory`."""
+    java = shutil.which("java", path=os.environ.get("PATH"))
+    if java is None or not READY.exists():
+        raise NotInstalledError("Kafka is not there: run `make servers`")
+    server = KafkaServer(java, directory)
+    try:
+        server.create(**settings)
+        yield server
+    finally:
+        server.stop()
