@@ -69,6 +69,11 @@ class Database:
             ) from cause
 
 
+def cut_off(point: str) -> Retryable:
+    """What is told at a fault point where the driver fails: no two drivers share an error to raise."""
+    return Retryable(f"The driver failed at {point}.", remedy="Try again.")
+
+
 def has(session: Session, query: Sql) -> bool:
     """Whether a statement that returns nothing runs at all. Ends the transaction."""
     try:
