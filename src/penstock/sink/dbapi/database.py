@@ -5,13 +5,14 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable
+from penstock.held import Held
 from penstock.secret import scrub
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import QUOTES, TableStatements, is_there
 
 
-class Database:
+class Database(Held):
     """Behind one driver. Not thread-safe by itself."""
 
     def __init__(self, driver: Driver, connect: Mapping[str, Any]) -> None:

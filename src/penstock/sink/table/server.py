@@ -3,7 +3,7 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
 from penstock.errors import Conflict, Failed, PenstockError, Retryable
@@ -46,6 +46,10 @@ class ServedDatabase(Protocol[C_co]):
 
     def drop(self) -> None:
         """Close, which rolls back what is open."""
+        ...
+
+    def dropping_on_error(self) -> AbstractContextManager[None]:
+        """Never use a connection again on which something failed."""
         ...
 
     def reader(self) -> AbstractContextManager[C_co]:
@@ -116,7 +120,7 @@ class DatabaseSink(TableSink, Generic[C]):
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create or check table and marker. Raises Usage, Refused, Failed, Retryable."""
         self._spool.prepare(pipeline)
-        with self._lock, self._dropping_on_error():
+        with self._lock, self._database.dropping_on_error():
             connection = self._database.writable(Failed)
             if schema is not None:
                 with self._database.told(Failed):
@@ -197,14 +201,6 @@ class DatabaseSink(TableSink, Generic[C]):
             return marker.before + marker.after  # only the user knows which rows are there
         return marker.before if marker.schema is None else self._content(connection, marker.schema)
 
-    @contextmanager
-    def _dropping_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self._database.drop()
-            raise
-
 
 class ServerSink(DatabaseSink[C]):
     """Delivers into one table of a database by transactions of a server's kind."""
@@ -226,7 +222,7 @@ class ServerSink(DatabaseSink[C]):
         """Raise OutcomeUnknown where there is no answer."""
 
     def _publish_once(self, publication: Publication) -> Published:
-        with self._dropping_on_error():
+        with self._database.dropping_on_error():
             connection = self._database.writable()
             with self._database.told(runs_again=True):
                 self._begin(connection)
