@@ -30,7 +30,7 @@ C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)
 
 TRIES = 5
-"""How often a transaction is run that was rolled back because of another one. The coordinator tries again after that."""
+"""How often publishing is run while other sessions are in the way. The coordinator tries again after that."""
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class DatabaseSink(TableSink, Generic[C]):
 
     _database: ServedDatabase[C]
     conflicts = 0
-    """How many transactions were run again because the database rolled them back for another one's sake."""
+    """How often publishing was run again because another session was in the way."""
 
     # --- what kinds of databases differ in
 
@@ -181,7 +181,7 @@ class DatabaseSink(TableSink, Generic[C]):
 
     def _count(self, conflict: Conflict) -> None:
         self.conflicts += 1
-        _log.warning("sink %s: rolled back for the %d. time and run again: %s", self._name, self.conflicts, conflict)
+        _log.warning("sink %s: publishing is run again, for the %d. time: %s", self._name, self.conflicts, conflict)
 
     def _in_the_way(self, conflict: Conflict, *, times: int) -> Retryable:
         return Retryable(
