@@ -2,11 +2,12 @@
 
 import sqlite3
 import sys
+from collections import Counter
 
 import pytest
 from tests.conformance.test_dbapi_conformance import MysqlRig
 from tests.unit.dbapi_target import TableRig, module
-from tests.unit.table_target import SINK, spark_schema, targets_of
+from tests.unit.table_target import SINK, content, spark_schema, targets_of
 
 from penstock.errors import Refused, StageFailed
 from penstock.sink.dbapi.sink import DbapiSink
@@ -94,6 +95,16 @@ def test_the_trial_reads_the_table_a_few_times_however_many_columns_it_has(targe
     target.sink()
     read = [one for one in statements if one.startswith('SELECT "id", "string0"')]
     assert 0 < len(read) <= 16  # SQLite keeps no NaN, which is told column by column
+
+
+@pytest.mark.parametrize("options", [{}, {"write": "insert_if_absent", "key": ["id"]}], ids=["append", "by key"])
+def test_a_table_that_has_keys_of_the_trial_already(targets, options):
+    target = targets(**options)
+    target.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT)", "INSERT INTO t VALUES (7, 'a'), (0, 'b'), (1, 'c')")
+    sink = target.sink()
+    target.put(sink, [(2, "d")], batch_id=0)
+    assert content(target) == Counter([(7, "a"), (0, "b"), (1, "c"), (2, "d")])
+    assert target.verify(sink).ok
 
 
 def test_values_that_are_too_long_only_together_are_kept(targets):

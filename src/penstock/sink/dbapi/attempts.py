@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import Refused
 from penstock.model import Totals
@@ -68,6 +69,15 @@ class Attempts:
         """Raise Refused if one of these that the table takes stays after it was rolled back. Counts rows, and reads none."""
         if all(self._grows_by_one_of(rows) for _ in range(_LOOKS)):
             raise self._not_undone()
+
+    def not_there(self, values: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+        """The columns' values without those that the table has; all of them for a column that has them all."""
+        there: dict[str, set[Any]] = {name: set() for name in values}
+        for batch in scan(self._session, self._statements.read, self._schema):
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                there[name].update(pc.index_in(column, value_set=pa.array(values[name], column.type)).to_pylist())
+        self._session.rollback()
+        return {name: [one for at, one in enumerate(given) if at not in there[name]] or given for name, given in values.items()}
 
     def _grows_by_one_of(self, rows: Sequence[Row]) -> bool:
         """What others write meanwhile counts, too."""

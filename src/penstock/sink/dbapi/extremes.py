@@ -14,8 +14,11 @@ _NUMBERS = ("007", "1.50", "1e3")
 _TEXTS = ("a", "", " ", "b ", "'", '"', "`", "\\", "%s", "?", ":p1", "$1", "\t", "\r\n", "é", "e\u0301", "\U0001f600", *_NUMBERS)
 ROWS = len(_TEXTS)
 """How many rows hold them all; no type has more of its own."""
-_MORE = range(1, ROWS)
-"""Further values of types that a key may be of: no key comes twice in so many rows, even one that nobody told of."""
+_MORE = range(1, 2 * ROWS)
+"""Further values of types that a key may be of: no key comes twice in so many rows, even one that nobody told of.
+
+They are enough where a table has some of them already.
+"""
 _DAYS = (dt.date(2000, 2, 29), dt.date(1, 1, 1), dt.date(9999, 12, 31))
 _MOMENTS = (
     dt.datetime(2013, 1, 31, 5, 15),  # noqa: DTZ001 - Arrow gives it the column's zone
@@ -68,7 +71,7 @@ _EDGES: Final[Sequence[tuple[Callable[[Any], bool], Callable[[Any], Sequence[Any
     (pa.types.is_float32, lambda _: (0.5, 3.4028234663852886e38, 1.401298464324817e-45)),
     (pa.types.is_float64, lambda _: (0.5, 1.7976931348623157e308, 5e-324, 0.1)),
     (pa.types.is_decimal, _decimals),
-    (pa.types.is_string, lambda _: _TEXTS),
+    (pa.types.is_string, lambda _: (*_TEXTS, *(str(9 + at) for at in _MORE))),
     (pa.types.is_binary, lambda _: (b"plain", b"", bytes(range(256)))),
     (pa.types.is_date, _days),
     (pa.types.is_timestamp, _moments),

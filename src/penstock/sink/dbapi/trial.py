@@ -42,7 +42,7 @@ class Trial:
     def __init__(self, session: Session, statements: TableStatements, schema: "pa.Schema", *, longest: int) -> None:
         self._attempts = Attempts(session, statements, schema)
         self._statements, self._schema, self._longest = statements, schema, longest
-        self._values = {column.name: edges_of(column.type) for column in schema}
+        self._values: Mapping[str, Sequence[Any]] = {column.name: edges_of(column.type) for column in schema}
 
     def run(self) -> Kept:
         """Raise Refused for a table that does not keep ordinary values, or does not undo what is rolled back."""
@@ -65,6 +65,9 @@ class Trial:
         return {**self._ordinary()[0], name: value}
 
     def _require_ordinary(self) -> None:
+        if self._attempts.come_back(self._ordinary()):
+            return
+        self._values = self._attempts.not_there(self._values)  # what is there is kept, and cannot come again where it is a key
         if not self._attempts.come_back(self._ordinary()):
             for row in self._ordinary():
                 self._require(row)
