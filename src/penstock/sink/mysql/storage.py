@@ -5,15 +5,15 @@ Rows go into a staging table of Arrow's own types, and from there MySQL itself a
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.sink.table.numbers import INTEGER_DIGITS, to_integers, to_reals
+from penstock.sink.table.numbers import INTEGER_DIGITS, to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
     Encode,
-    Restore,
     Storages,
     Values,
     always,
@@ -23,7 +23,6 @@ from penstock.sink.table.storage import (
     has_digits,
     json_texts,
     nothing,
-    only,
     to_durations,
     to_flags,
     to_nested,
@@ -156,32 +155,10 @@ _NO_ZONE = "outside the years 0001 to 9999"
 _NOT_FINITE = "NaN and the infinities"
 
 
-def _one_of(
-    spark: str, declared: str, *also: str, encode: Encode, restore: Restore, refused: str = "", read: str = "{}"
-) -> Storage:
-    """Kept by columns of these types alone."""
-    return Storage(
-        spark=spark,
-        declared=always(declared),
-        takes=only(declared, *also),
-        encode=encode,
-        restore=restore,
-        read=read,
-        also=", ".join(also),
-        refused=refused,
-    )
-
-
-def _integers(spark: str, declared: str) -> Storage:
-    return Storage(
-        spark=spark,
-        declared=always(declared),
-        takes=_takes_integer,
-        encode=_by_way_of(),
-        restore=to_integers,
-        also="wider signed integers, decimal with enough digits",
-    )
-
+_one_of = Storage.one_of
+_integers = partial(
+    Storage.integers, takes=_takes_integer, encode=_by_way_of(), also="wider signed integers, decimal with enough digits"
+)
 
 _FLOAT = _one_of(
     "float",
