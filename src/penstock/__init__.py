@@ -10,6 +10,7 @@ _HOMES = {
     "Console": "penstock.spec.sink",
     "Dbapi": "penstock.spec.table",
     "Delivery": "penstock.run.delivery",
+    "Kafka": "penstock.spec.kafka",
     "Memory": "penstock.spec.sink",
     "Duckdb": "penstock.spec.table",
     "MySQL": "penstock.spec.table",
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.run.query import Query
     from penstock.run.reading import Reading, read
     from penstock.sink.own import OwnBatch, OwnSink
+    from penstock.spec.kafka import Kafka
     from penstock.spec.sink import Console, Memory, Parquet, PythonSink
     from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Sqlite
 
@@ -42,6 +44,7 @@ __all__ = [
     "Dbapi",
     "Delivery",
     "Duckdb",
+    "Kafka",
     "Memory",
     "MySQL",
     "OwnBatch",

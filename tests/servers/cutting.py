@@ -4,7 +4,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 _RESET = struct.pack("ii", 1, 0)
@@ -17,13 +17,13 @@ KINDS = ("before", "after")
 class Cutter:
     """Takes connections at `port` and hands them on to `target`. Once armed, it cuts the next connection that commits.
 
-    `commits`: what a client sends that does.
+    `commits`: whether what a client sends does.
     """
 
-    def __init__(self, target: int, commits: Sequence[bytes]) -> None:
+    def __init__(self, target: int, commits: Callable[[bytes], bool], *, at: int = 0) -> None:
         self._target, self._kind, self._commits = target, "", commits
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", at))
         self.port: int = self._listener.getsockname()[1]
         self.cuts = 0
         self._open: list[socket.socket] = []
@@ -35,6 +35,8 @@ class Cutter:
         self._kind = kind
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # else who waits for a connection keeps the port
         for one in (self._listener, *self._open):
             _reset(one)
 
@@ -65,7 +67,7 @@ class Cutter:
 
     def _due(self, data: bytes) -> str:
         with self._lock:
-            if not self._kind or not any(commit in data for commit in self._commits):
+            if not self._kind or not self._commits(data):
                 return ""
             kind, self._kind = self._kind, ""
             self.cuts += 1
@@ -81,7 +83,14 @@ def _reset(one: socket.socket) -> None:
 @contextmanager
 def before(port: int, commits: Sequence[bytes] = _COMMITS) -> Iterator[Cutter]:
     """A cutter before the server at `port`."""
-    cutter = Cutter(port, commits)
+    with at_requests(port, lambda data: any(commit in data for commit in commits)) as cutter:
+        yield cutter
+
+
+@contextmanager
+def at_requests(port: int, commits: Callable[[bytes], bool], *, at: int = 0) -> Iterator[Cutter]:
+    """As `before`, for requests that no fixed bytes tell; it listens at port `at`."""
+    cutter = Cutter(port, commits, at=at)
     try:
         yield cutter
     finally:

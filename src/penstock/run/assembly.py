@@ -200,6 +200,29 @@ def _dbapi(name: SinkName, settings: settings_of.Dbapi, plan: DeliveryPlan) -> S
     )
 
 
+def _kafka(name: SinkName, settings: settings_of.Kafka, plan: DeliveryPlan) -> Sink:
+    with _installed_by(name, "kafka"):
+        from penstock.sink.kafka.sink import KafkaSink
+        from penstock.sink.kafka.target import TopicTarget
+    target = TopicTarget(
+        topic=settings.topic,
+        topics=settings.topics,
+        markers=settings.marker_topic or f"penstock.{plan.pipeline}.{name}",
+        shared=settings.shared,
+    )
+    return KafkaSink(
+        name=name,
+        pipeline=plan.pipeline,
+        bootstrap=settings.bootstrap,
+        target=target,
+        spool=spool_of(plan),
+        options=settings.options,
+        lanes=settings.lanes,
+        transaction_bytes=settings.transaction_size,
+        timeout_ms=settings.transaction_timeout,
+    )
+
+
 def _filling(name: SinkName, settings: settings_of.Table, plan: DeliveryPlan) -> "Filling":
     return {
         "name": name,
@@ -254,6 +277,7 @@ _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     settings_of.MySQL: _mysql,
     settings_of.Cassandra: _cassandra,
     settings_of.Dbapi: _dbapi,
+    settings_of.Kafka: _kafka,
     settings_of.Console: _console,
     settings_of.Memory: _memory,
     settings_of.PythonSink: _user_written,

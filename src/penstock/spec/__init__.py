@@ -2,6 +2,7 @@
 
 from penstock.secret import redact, scrub
 from penstock.spec.account import Account, Route
+from penstock.spec.kafka import Kafka
 from penstock.spec.load import load
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, Spark
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink, Sink
@@ -17,6 +18,7 @@ __all__ = [
     "Dbapi",
     "DeliverySettings",
     "Duckdb",
+    "Kafka",
     "Memory",
     "MySQL",
     "Parquet",

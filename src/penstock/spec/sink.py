@@ -11,6 +11,7 @@ from penstock.secret import remember_options
 from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, Route, ShortAccount
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
+from penstock.spec.kafka import Kafka
 from penstock.spec.name import AccountKey, PythonName
 from penstock.spec.quantity import Size
 from penstock.spec.settings import Settings, nearest
@@ -20,7 +21,7 @@ Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "non
 
 PLANNED: Final = (
     *("delta", "iceberg", "redshift", "sqlserver"),
-    *("kafka", "http"),
+    "http",
 )
 """Sink types of later versions."""
 
@@ -136,7 +137,7 @@ class PythonSink(Settings):
         return self.model_extra or {}
 
 
-SUPPORTED: Final = ("parquet", "postgres", "mysql", "sqlite", "duckdb", "cassandra", "dbapi", "console", "memory")
+SUPPORTED: Final = ("parquet", "postgres", "mysql", "sqlite", "duckdb", "cassandra", "dbapi", "kafka", "console", "memory")
 
 
 def _tag(value: Any) -> str | None:
@@ -174,6 +175,7 @@ Sink = Annotated[
     | Annotated[MySQL, Tag("mysql")]
     | Annotated[Cassandra, Tag("cassandra")]
     | Annotated[Dbapi, Tag("dbapi")]
+    | Annotated[Kafka, Tag("kafka")]
     | Annotated[Console, Tag("console")]
     | Annotated[Memory, Tag("memory")]
     | Annotated[PythonSink, Tag("python")],
