@@ -4,7 +4,7 @@ PenstockError
 ├── Usage            exit 2   correct the command or the pipeline file
 ├── Refused          exit 3   the guarantee or an identity check says no; an explicit act of the operator resolves it
 │   ├── GuaranteeTooWeak, CheckpointReplaced, CheckpointMissing, OffsetsConflict, BatchGap, BatchForgotten
-│   ├── CheckpointDamaged, SourcesChanged
+│   ├── CheckpointDamaged, SourcesChanged, InputLost
 │   └── LedgerMismatch, StoreIgnoresConditions, FormatTooNew
 ├── Fenced           exit 4   a newer run owns the pipeline; look there
 ├── Retryable        exit 75  nothing is known to be wrong with the data; try again
@@ -68,6 +68,10 @@ class CheckpointDamaged(Refused):
 
 class SourcesChanged(Refused):
     """The checkpoint holds another number of sources, or other names or another order, than the pipeline."""
+
+
+class InputLost(Refused):
+    """Kafka no longer has records that were not delivered, or has other ones under their offsets."""
 
 
 class OffsetsConflict(Refused):

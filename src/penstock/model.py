@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NewType, TypeAlias
 
+from penstock.topics import GapAccepted, TopicRead
+from penstock.topics import SourceName as SourceName  # noqa: PLC0414 - one of the names below
+
 PipelineName = NewType("PipelineName", str)
 SinkName = NewType("SinkName", str)
-SourceName = NewType("SourceName", str)
 AccountName = NewType("AccountName", str)
 QueryId = NewType("QueryId", str)
 BatchId = NewType("BatchId", int)
@@ -147,7 +149,7 @@ class Staged:
 class Decision:
     """What a batch is, for ever: the batch and the staged pieces that make it up. `schema` is Spark's JSON of the rows.
 
-    Times and requests are for people. Requests are None where nothing that counts them is written to, or nobody counted.
+    `topics` and `gaps` are of sources that are read from Kafka. Times and requests are for people; requests are None if unknown.
     """
 
     batch: Batch
@@ -158,6 +160,8 @@ class Decision:
     previous_publish_ms: int | None = None
     stage_requests: int | None = None
     previous_publish_requests: int | None = None
+    topics: tuple[TopicRead, ...] = ()
+    gaps: tuple[GapAccepted, ...] = ()
 
     def of_sink(self, sink: SinkName) -> tuple[Staged, ...]:
         """The pieces of one sink, in the order in which they were decided."""
@@ -190,13 +194,14 @@ class Decided:
 class Adopted:
     """An operator accepted another checkpoint: `query_id` continues the pipeline with batch `next_batch_id`.
 
-    None stands for a checkpoint that is still to be made: any query may start, with batch 0.
+    None stands for a checkpoint that is still to be made: any query may start, with batch 0. `gaps` are what it goes on without.
     """
 
     query_id: QueryId | None
     next_batch_id: BatchId
     reason: str
     operator: str
+    gaps: tuple[GapAccepted, ...] = ()
 
 
 Body: TypeAlias = Opened | Decided | Adopted
@@ -224,10 +229,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of the ledger. `nonce` tells the writer's own entry from another's after an answer was lost.
-
-    `written_at_ms` (Unix time) is for people; nothing is ever decided by it.
-    """
+    """One entry of the ledger. `nonce` tells the writer's own from another's after a lost answer; the time is for people."""
 
     pipeline: PipelineName
     position: Position

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.servers.kafka import connector
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
@@ -19,6 +21,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.streaming.ui.enabled", "false")
         .config("spark.log.level", "OFF")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.jars", ",".join(map(str, connector())))
         .getOrCreate()
     )
     yield session

@@ -129,7 +129,6 @@ def test_an_unknown_format(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_formats_whose_jar_is_missing(spark: SparkSession, tmp_path: Path) -> None:
     assert "spark-avro" in complaint(spark, format="avro", path=str(tmp_path), schema=SCHEMA).remedy
-    assert "spark-sql-kafka" in complaint(spark, format="kafka").remedy
 
 
 def test_a_format_that_is_no_stream(spark: SparkSession) -> None:

@@ -155,6 +155,14 @@ def _damaged() -> list[bytes]:
     decided = fields["body"]["decision"]
     piece = decided["staged"][0]
 
+    def reading(topics: Any, gaps: Any) -> dict[str, Any]:
+        more = {"stage_requests": None, "previous_publish_requests": None, "topics": topics, "gaps": gaps}
+        return {**fields, "version": 3, "body": {"kind": "decided", "decision": {**decided, **more}}}
+
+    topic = {"source": "s", "topic": "t", "topic_id": "id", "partitions": {"0": [0, 1, 0, 1]}}
+    gap = {"kind": "expired", "source": "s", "topic": "t", "topic_id": "id", "partition": 0, "first": 0, "end": 1}
+    decode_entry(json.dumps(reading([topic], [gap])).encode())
+
     def with_piece(**changes: Any) -> dict[str, Any]:
         return {**fields, "body": {"kind": "decided", "decision": {**decided, "staged": [{**piece, **changes}]}}}
 
@@ -167,6 +175,12 @@ def _damaged() -> list[bytes]:
         {**fields, "version": True},
         {**fields, "version": 2},
         {**fields, "body": {"kind": "decided", "decision": {**decided, "stage_requests": 1, "previous_publish_requests": 1}}},
+        {**fields, "version": 3},
+        reading({}, []),
+        reading([{**topic, "partitions": {"0": [0, 1, 0]}}], []),
+        reading([{**topic, "partitions": {"first": [0, 1, 0, 1]}}], []),
+        reading([topic], [{**gap, "kind": "mislaid"}]),
+        reading([topic], [{**gap, "end": None}]),
         {**fields, "position": "1"},
         {**fields, "position": True},
         {**fields, "position": 1.0},
@@ -196,8 +210,8 @@ def test_damage_is_refused_with_the_place(data: bytes) -> None:
 
 
 def test_a_newer_version_is_told_apart_from_damage_whatever_its_fields_are() -> None:
-    data = json.dumps({"format": "penstock.entry", "version": 3, "all": "new"}).encode()
-    with pytest.raises(FormatTooNew, match=r"version 3 of format penstock\.entry, but this Penstock reads versions up to 2"):
+    data = json.dumps({"format": "penstock.entry", "version": 4, "all": "new"}).encode()
+    with pytest.raises(FormatTooNew, match=r"version 4 of format penstock\.entry, but this Penstock reads versions up to 3"):
         decode_entry(data)
 
 

@@ -8,7 +8,7 @@ import pytest
 from penstock.commit.identity import recognise
 from penstock.commit.summary import after_adoption, after_decision
 from penstock.errors import BatchForgotten, BatchGap, CheckpointReplaced, OffsetsConflict, Refused
-from penstock.model import Batch, BatchId, Decision, OffsetRange, Position, QueryId, SourceName, Summary
+from penstock.model import Adopted, Batch, BatchId, Decision, OffsetRange, Position, QueryId, SourceName, Summary
 
 QUERY, OTHER = QueryId("query"), QueryId("other")
 
@@ -92,8 +92,12 @@ def test_a_batch_older_than_everything_retained_is_refused() -> None:
         known(9, retained=2)(batch(6))
 
 
+def adopted(query_id: QueryId | None, next_batch_id: int) -> Adopted:
+    return Adopted(query_id=query_id, next_batch_id=BatchId(next_batch_id), reason="a test", operator="a test")
+
+
 def test_an_adopted_checkpoint_goes_on_where_the_operator_said() -> None:
-    summary = after_adoption(decided(3)[0], query_id=OTHER, next_batch_id=BatchId(7), position=Position(9))
+    summary = after_adoption(decided(3)[0], adopted(OTHER, 7), position=Position(9))
 
     def ask(asked: Batch) -> Decision | None:
         return recognise(asked, summary=summary, decision_of=lambda _: None)
@@ -105,7 +109,7 @@ def test_an_adopted_checkpoint_goes_on_where_the_operator_said() -> None:
 
 
 def test_any_new_checkpoint_may_start_if_the_operator_said_so() -> None:
-    summary = after_adoption(decided(3)[0], query_id=None, next_batch_id=BatchId(0), position=Position(9))
+    summary = after_adoption(decided(3)[0], adopted(None, 0), position=Position(9))
     assert recognise(batch(0, query=OTHER), summary=summary, decision_of=lambda _: None) is None
     with pytest.raises(BatchGap):
         recognise(batch(3), summary=summary, decision_of=lambda _: None)

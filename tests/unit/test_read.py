@@ -20,7 +20,7 @@ from penstock.cli.app import main
 from penstock.commit.publication import decided_entry
 from penstock.errors import BatchForgotten, Failed, PublishFailed, Refused, Retryable, Usage
 from penstock.ledger.open import open_ledger
-from penstock.model import BatchId, Entry, PipelineName, Position
+from penstock.model import Adopted, BatchId, Entry, PipelineName, Position
 from penstock.run.operations import acting
 from penstock.run.parts import coordinator_of, opened_by_this_process, prepare
 from penstock.run.reading import Reading
@@ -143,7 +143,7 @@ def test_adopting_is_refused_between_two_batches_of_a_run(lake: Lake) -> None:
         coordinator.open(opened_by_this_process(parts))
         lake.deliver(parts, coordinator, 0, query=QUERY)
         with pytest.raises(Failed, match="Open the pipeline again"):
-            coordinator.adopt(query_id=None, next_batch_id=BatchId(0), reason="a test", operator="a test")
+            coordinator.adopt(Adopted(query_id=None, next_batch_id=BatchId(0), reason="a test", operator="a test"))
 
 
 def test_nothing_is_published_yet(lake: Lake) -> None:

@@ -32,7 +32,7 @@ def test_a_secret_is_a_string_that_hides_itself() -> None:
 
 def test_settings_hide_secrets_and_options_named_like_one() -> None:
     source = Source(
-        format="kafka", options={"user": Secret("ann-from-environment"), "kafka.ssl.key.password": "literal-pw", "n": 1}
+        format="own", options={"user": Secret("ann-from-environment"), "kafka.ssl.key.password": "literal-pw", "n": 1}
     )
     assert source.options == {"user": "ann-from-environment", "kafka.ssl.key.password": "literal-pw", "n": "1"}
     for text in (repr(source), str(source), json.dumps(source.shown())):
@@ -48,14 +48,14 @@ def test_options_of_a_user_written_sink_are_hidden_too() -> None:
 
 
 def test_scrub_hides_what_settings_remembered() -> None:
-    Source(format="kafka", options={"password": "remembered-by-settings"})
+    Source(format="own", options={"password": "remembered-by-settings"})
     remember("postgresql://ann:remembered-of-url@host/db")
     text = scrub("login with remembered-by-settings or remembered-of-url failed at mysql://bob:unknown@host/")
     assert text == "login with *** or *** failed at mysql://bob:***@host/"
 
 
 def test_scrub_leaves_short_values_alone() -> None:
-    Source(format="kafka", options={"header": Secret("true")})
+    Source(format="own", options={"header": Secret("true")})
     assert scrub("this is true") == "this is true"
 
 

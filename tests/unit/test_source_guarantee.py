@@ -10,6 +10,7 @@ from penstock.source.guarantee import source_claims
 from penstock.spec.source import Source
 
 FILES = {"path": "/in", "schema": "n INT"}
+KAFKA = {"subscribe": "t", "kafka.bootstrap.servers": "host:9092"}
 MISSING = "spark.sql.files.ignoreMissingFiles"
 
 
@@ -71,8 +72,8 @@ def test_options_of_files_that_hurt(options: dict[str, object], warning: str) ->
     [
         ({"format": "rate"}, Guarantee.EXACTLY_ONCE),
         ({"format": "rate-micro-batch"}, Guarantee.EXACTLY_ONCE),
-        ({"format": "kafka", "options": {"subscribe": "t"}}, Guarantee.EXACTLY_ONCE),
-        ({"format": "kafka", "options": {"subscribe": "t", "failOnDataLoss": False}}, Guarantee.AT_LEAST_ONCE),
+        ({"format": "kafka", "options": KAFKA}, Guarantee.EXACTLY_ONCE),
+        ({"format": "kafka", "options": {**KAFKA, "failOnDataLoss": False}}, Guarantee.AT_LEAST_ONCE),
         ({"format": "delta", "path": "/table"}, Guarantee.EXACTLY_ONCE),
         ({"format": "kinesis"}, Guarantee.EXACTLY_ONCE),
         ({"format": "socket", "options": {"host": "h", "port": 1}}, Guarantee.AT_LEAST_ONCE),
@@ -94,10 +95,16 @@ def test_what_is_only_assumed_is_said() -> None:
 
 
 def test_kafka_says_which_rows_it_reads() -> None:
-    committed = {"subscribe": "t", "kafka.isolation.level": "read_committed"}
+    committed, uncommitted = ({**KAFKA, "kafka.isolation.level": f"read_{kind}"} for kind in ("committed", "uncommitted"))
 
-    assert "aborted transactions" in claim(format="kafka", options={"subscribe": "t"}).warnings[0]
+    assert "aborted transactions" in claim(format="kafka", options=uncommitted).warnings[0]
+    assert "only those of ended transactions" in claim(format="kafka", options=KAFKA).why
+    assert claim(format="kafka", options=committed) == claim(format="kafka", options=KAFKA)
     assert claim(format="kafka", options=committed).warnings == ()
+
+
+def test_kafka_says_that_it_passes_over_gaps() -> None:
+    assert "noted in the ledger" in claim(format="kafka", options=KAFKA, on_gap="accept").warnings[0]
 
 
 def test_what_is_too_weak() -> None:

@@ -39,6 +39,7 @@ from penstock.sink.dbapi.trial import Kept
 from penstock.sink.own.mark import Mark, decode_mark, encode_mark
 from penstock.sink.table.marker import TableMarker
 from penstock.testing.entries import chain
+from penstock.topics import GapAccepted, GapKind, PartitionRead, TopicRead
 
 GOLDEN = Path(__file__).with_name("golden")
 FLIGHTS, LAKE, NEWARK = PipelineName("flights"), SinkName("lake"), AccountName("EWR")
@@ -81,6 +82,36 @@ DECIDED_BODY = Decided(
     )
 )
 COUNTED_BODY = Decided(decision=replace(DECIDED_BODY.decision, stage_requests=3, previous_publish_requests=11))
+GAPS = (
+    GapAccepted(
+        kind=GapKind.EXPIRED,
+        source=SourceName("weather"),
+        topic="w",
+        topic_id="Jx/+2Q",
+        partition=0,
+        first=5,
+        end=7,
+    ),
+)
+TOPICS_BODY = Decided(
+    decision=replace(
+        COUNTED_BODY.decision,
+        previous_publish_requests=None,
+        topics=(
+            TopicRead(
+                source=SourceName("weather"),
+                topic="w",
+                topic_id="Jx/+2Q",
+                partitions={
+                    0: PartitionRead(start=5, end=9, low=7, high=12),
+                    2: PartitionRead(start=0, end=0, low=0, high=0),
+                    10: PartitionRead(start=1, end=1, low=1, high=1),
+                },
+            ),
+        ),
+        gaps=GAPS,
+    )
+)
 OPENED_BODY = Opened(
     owner="host:4711",
     checkpoint="/state/flights/checkpoint",
@@ -147,6 +178,8 @@ ENTRIES = {
     "entry-1-opened": entry(OPENED_BODY, Summary()),
     "entry-1-decided": entry(DECIDED_BODY, SUMMARY),
     "entry-2-decided": entry(COUNTED_BODY, SUMMARY),
+    "entry-3-decided": entry(TOPICS_BODY, SUMMARY),
+    "entry-3-adopted": entry(replace(ADOPTED_BODY, gaps=GAPS), SUMMARY),
     "entry-1-adopted": entry(ADOPTED_BODY, SUMMARY),
     "entry-1-adopted-any": entry(ADOPTED_ANY_BODY, SUMMARY),
 }

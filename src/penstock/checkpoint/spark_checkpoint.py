@@ -116,6 +116,19 @@ class SparkCheckpoint:
         }
         return {name: files for name, files in listed.items() if files is not None}
 
+    def beginnings(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Mapping[SourceName, str]:
+        """Where sources began that Spark notes in a file of theirs, not in the offset log, as Kafka's. As `batch` otherwise."""
+        found = {
+            place.name: self._files.read(f"sources/{place.folder}/0")
+            for place in self._places(batch_id, self._entry(batch_id), source_names)
+        }
+        texts = {name: data.decode("utf-8", "replace") for name, data in found.items() if data is not None}
+        return {name: text[text.index("{") :].strip() for name, text in texts.items() if "{" in text}
+
+    def keys(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Mapping[SourceName, tuple[str, ...]]:
+        """By which keys `offsets/<batch_id>` knows each source. As `batch` otherwise."""
+        return {place.name: place.keys for place in self._places(batch_id, self._entry(batch_id), source_names)}
+
     def _around(self, batch_id: BatchId) -> tuple[Mapping[str, str | None], OffsetsEntry]:
         return self._entry(BatchId(batch_id - 1)).offsets if batch_id > 0 else {}, self._entry(batch_id)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.run.explain import Explanation
     from penstock.run.pipeline import Pipeline
 
-_IDENTITY = frozenset({"ledger", "checkpoint"})
+_IDENTITY = frozenset({"ledger", "checkpoint", "delivered offsets"})
 """Findings whose failure means that a start would be refused, not that something cannot be reached."""
 
 

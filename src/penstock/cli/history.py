@@ -106,10 +106,20 @@ def _sinks(row: "HistoryRow") -> "RenderableType":
 
 
 def _offsets(row: "HistoryRow") -> "RenderableType":
+    from rich.console import Group
+
     from penstock.cli.table import table
 
     lines = [(each.source, each.start or "(beginning)", each.end or "(nothing)") for each in row.offsets]
-    return table(("source", "after", "up to and including"), lines)
+    offsets = table(("source", "after", "up to and including"), lines)
+    return offsets if not row.gaps else Group(offsets, "", _gaps(row))
+
+
+def _gaps(row: "HistoryRow") -> "RenderableType":
+    from penstock.cli.table import table
+
+    lines = [(gap.source, gap.topic, gap.partition, gap.kind.value, gap.first, gap.end - 1) for gap in row.gaps]
+    return table(("source", "topic", "partition", "never delivered", "from offset", "to offset"), lines)
 
 
 def add_to(app: typer.Typer) -> None:

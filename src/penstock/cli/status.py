@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from penstock.observe.status import Status
     from penstock.run.pipeline import Pipeline
+    from penstock.source.kafka.lag import TopicLag
 
 _STYLES = {"ok": "green", "new": "cyan", "replay": "yellow", "conflict": "bold red"}
 
@@ -84,7 +85,17 @@ def text_of(found: "Status") -> "RenderableType":
     ]
     if rows:
         parts += [Text(), table(("sink", "account", "decided", "files", "size"), rows)]
+    if found.lag:
+        parts += [Text(), table(("source", "topic", "records behind", "oldest", "lost", "time to loss"), map(_lag, found.lag))]
+    parts += [Text(f"not known how far behind: {why}", "yellow") for why in found.lag_unknown]
     return Group(*parts)
+
+
+def _lag(lag: "TopicLag") -> Sequence[object]:
+    from penstock.source.kafka.words import span, time_left
+
+    behind = None if lag.behind_ms is None else f"{span(lag.behind_ms)} ago"
+    return (lag.source, lag.topic, words.count(lag.records), behind, words.count(lag.lost) if lag.gaps else None, time_left(lag))
 
 
 def _facts(found: "Status") -> list[tuple[str, object]]:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from penstock.codec.document import decode, encode_document
 from penstock.codec.fields import DamagedError, blob, integer, items, mapping, optional, record, require_fields, text
+from penstock.codec.topics import of_gaps, of_topics, to_gaps, to_topics
 from penstock.model import (
     AccountName,
     Adopted,
@@ -32,8 +33,8 @@ from penstock.model import (
 )
 
 FORMAT = "penstock.entry"
-_PLAIN, _COUNTED = 1, 2
-"""Versions: without and with requests. What knows none is still written as the first, which every Penstock reads."""
+_PLAIN, _COUNTED, _TOPICS = 1, 2, 3
+"""Versions: without and with requests, and with what was read from Kafka. What needs no newer one is written as the first."""
 
 _ENTRY_FIELDS = frozenset({"pipeline", "position", "generation", "nonce", "written_at_ms", "body", "summary"})
 _DECIDED_FIELDS = frozenset({"kind", "decision"})
@@ -43,6 +44,7 @@ _DECISION_FIELDS = frozenset(
     {"query_id", "batch_id", "offsets", "staged", "rows_in", "schema", "stage_ms", "previous_publish_ms"}
 )
 _COUNTED_FIELDS = _DECISION_FIELDS | {"stage_requests", "previous_publish_requests"}
+_TOPICS_FIELDS = _COUNTED_FIELDS | {"topics", "gaps"}
 _OFFSETS_FIELDS = frozenset({"source", "start", "end", "content"})
 _STAGED_FIELDS = frozenset({"sink", "account", "name", "attempt", "totals", "ref", "inline"})
 _TOTALS_FIELDS = frozenset({"rows", "files", "size_bytes", "digest"})
@@ -69,7 +71,13 @@ def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
 
 
 def _version_of(body: Body) -> int:
-    return _COUNTED if isinstance(body, Decided) and _counts_requests(body.decision) else _PLAIN
+    if isinstance(body, Opened):
+        return _PLAIN
+    if isinstance(body, Adopted):
+        return _TOPICS if body.gaps else _PLAIN
+    if body.decision.topics or body.decision.gaps:
+        return _TOPICS
+    return _COUNTED if _counts_requests(body.decision) else _PLAIN
 
 
 def _counts_requests(decision: Decision) -> bool:
@@ -94,6 +102,7 @@ def _of_body(body: Body) -> dict[str, Json]:
         "next_batch_id": body.next_batch_id,
         "reason": body.reason,
         "operator": body.operator,
+        **({"gaps": of_gaps(body.gaps)} if body.gaps else {}),
     }
 
 
@@ -103,8 +112,11 @@ def _of_decision(decision: Decision) -> dict[str, Json]:
         "stage_requests": decision.stage_requests,
         "previous_publish_requests": decision.previous_publish_requests,
     }
+    read: dict[str, Json] = {"topics": of_topics(decision.topics), "gaps": of_gaps(decision.gaps)}
+    reads_topics = decision.topics or decision.gaps
     return {
-        **(counted if _counts_requests(decision) else {}),
+        **(counted if reads_topics or _counts_requests(decision) else {}),
+        **(read if reads_topics else {}),
         "query_id": batch.query_id,
         "batch_id": batch.batch_id,
         "offsets": [{"source": o.source, "start": o.start, "end": o.end, "content": o.content} for o in batch.offsets],
@@ -152,7 +164,7 @@ def _of_summary(summary: Summary) -> dict[str, Json]:
     }
 
 
-def _entry(fields: dict[str, Any], *, decision_fields: frozenset[str]) -> Entry:
+def _entry(fields: dict[str, Any], *, decision_fields: frozenset[str], adopted_fields: frozenset[str] = _ADOPTED_FIELDS) -> Entry:
     require_fields(fields, _ENTRY_FIELDS)
     return Entry(
         pipeline=PipelineName(text(fields["pipeline"])),
@@ -160,19 +172,19 @@ def _entry(fields: dict[str, Any], *, decision_fields: frozenset[str]) -> Entry:
         generation=Generation(integer(fields["generation"])),
         nonce=Nonce(text(fields["nonce"])),
         written_at_ms=integer(fields["written_at_ms"]),
-        body=_body(fields["body"], decision_fields),
+        body=_body(fields["body"], decision_fields, adopted_fields),
         summary=_summary(fields["summary"]),
     )
 
 
-def _body(value: object, decision_fields: frozenset[str]) -> Body:
+def _body(value: object, decision_fields: frozenset[str], adopted_fields: frozenset[str]) -> Body:
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind == "decided":
         return Decided(decision=_decision(record(record(value, _DECIDED_FIELDS)["decision"], decision_fields)))
     if kind == "opened":
         return _opened(record(value, _OPENED_FIELDS))
     if kind == "adopted":
-        return _adopted(record(value, _ADOPTED_FIELDS))
+        return _adopted(record(value, adopted_fields))
     raise DamagedError(f"expected an entry of kind opened, decided or adopted, found {kind!r}")
 
 
@@ -192,6 +204,7 @@ def _adopted(fields: dict[str, Any]) -> Adopted:
         next_batch_id=BatchId(integer(fields["next_batch_id"])),
         reason=text(fields["reason"]),
         operator=text(fields["operator"]),
+        gaps=to_gaps(fields.get("gaps", [])),
     )
 
 
@@ -209,6 +222,8 @@ def _decision(fields: dict[str, Any]) -> Decision:
         previous_publish_ms=optional(integer, fields["previous_publish_ms"]),
         stage_requests=optional(integer, fields.get("stage_requests")),
         previous_publish_requests=optional(integer, fields.get("previous_publish_requests")),
+        topics=to_topics(fields.get("topics", [])),
+        gaps=to_gaps(fields.get("gaps", [])),
     )
 
 
@@ -271,4 +286,5 @@ def _sink_totals(value: object) -> SinkTotals:
 _READERS = {
     _PLAIN: partial(_entry, decision_fields=_DECISION_FIELDS),
     _COUNTED: partial(_entry, decision_fields=_COUNTED_FIELDS),
+    _TOPICS: partial(_entry, decision_fields=_TOPICS_FIELDS, adopted_fields=_ADOPTED_FIELDS | {"gaps"}),
 }

@@ -32,7 +32,6 @@ from penstock.model import (
     Position,
     Publication,
     Published,
-    QueryId,
     SinkName,
     Summary,
     Totals,
@@ -140,8 +139,8 @@ class Coordinator:
         self._spent = False
         return delivered
 
-    def adopt(self, *, query_id: QueryId | None, next_batch_id: BatchId, reason: str, operator: str) -> Entry:
-        """Record the operator's act: the pipeline goes on with `next_batch_id` of `query_id` (None: of any new checkpoint).
+    def adopt(self, adopted: Adopted) -> Entry:
+        """Record the operator's act: the pipeline goes on with a batch of a query (None: of any new checkpoint).
 
         Only before the first decision of a generation: inside of one, numbers of batches must grow, for readers and the sweep.
         """
@@ -150,10 +149,8 @@ class Coordinator:
             raise Failed(
                 "This run has delivered batches of the checkpoint that it opened with.", remedy="Open the pipeline again."
             )
-        body = Adopted(query_id=query_id, next_batch_id=next_batch_id, reason=reason, operator=operator)
-        position = Position(tail.position + 1)
-        summary = after_adoption(tail.summary, query_id=query_id, next_batch_id=next_batch_id, position=position)
-        return self._append(self._entry(body, summary=summary, after=tail))
+        summary = after_adoption(tail.summary, adopted, position=Position(tail.position + 1))
+        return self._append(self._entry(adopted, summary=summary, after=tail))
 
     def settle(self, opened: Opened) -> Entry:
         """Record that everything decided is published, as a fence of its own, so that sinks may be taken out of the pipeline."""
@@ -250,6 +247,8 @@ class Coordinator:
             previous_publish_ms=self._publish_ms,
             stage_requests=staged.requests,
             previous_publish_requests=self._publish_requests,
+            topics=staged.topics,
+            gaps=staged.gaps,
         )
         before = requests_so_far(self._requesting)
         started_ms = self._now_ms()

@@ -4,17 +4,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.model import Batch, Decision, Generation, Published, SinkName, Staged, Summary
+from penstock.topics import GapAccepted, TopicRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedBatch:
-    """What the staging pass of a batch returned. `requests`: what its tasks sent, None where nobody counts."""
+    """What the staging pass of a batch returned. `requests`: what its tasks sent, None where nobody counts.
+
+    `topics` and `gaps`: what was read from Kafka, and what was missing there.
+    """
 
     pieces: tuple[Staged, ...]
     rows_in: int
     schema: str
     stage_ms: int = 0
     requests: int | None = None
+    topics: tuple[TopicRead, ...] = ()
+    gaps: tuple[GapAccepted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

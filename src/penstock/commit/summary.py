@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from penstock.model import AccountName, BatchId, Decision, Position, QueryId, SinkName, Staged, Summary, Totals
+from penstock.model import AccountName, Adopted, BatchId, Decision, Position, SinkName, Staged, Summary, Totals
 
 
 def after_decision(before: Summary, decision: Decision, *, position: Position) -> Summary:
@@ -17,9 +17,9 @@ def after_decision(before: Summary, decision: Decision, *, position: Position) -
     )
 
 
-def after_adoption(before: Summary, *, query_id: QueryId | None, next_batch_id: BatchId, position: Position) -> Summary:
+def after_adoption(before: Summary, adopted: Adopted, *, position: Position) -> Summary:
     """The summary of the entry at `position` that adopts another checkpoint."""
-    return replace(before, query_id=query_id, next_batch_id=next_batch_id, adopted_at=position)
+    return replace(before, query_id=adopted.query_id, next_batch_id=adopted.next_batch_id, adopted_at=position)
 
 
 def _with_pieces(before: Summary, pieces: tuple[Staged, ...]) -> dict[SinkName, dict[AccountName, Totals]]:

@@ -1,7 +1,7 @@
 """The ledger as rows for people: one row per retained entry, newest first."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.model import (
     AccountName,
@@ -19,6 +19,7 @@ from penstock.model import (
     Staged,
     Totals,
 )
+from penstock.topics import GapAccepted, TopicRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class HistoryRow:
 
     What publishing took comes from the decision after it (a decision is written before it is published), so the last one of each
     run has none. `publish_requests` count the decision itself as well; requests are None for places where nobody bills them.
+    `topics` and `gaps` are of sources that are read from Kafka.
     """
 
     position: Position
@@ -56,6 +58,8 @@ class HistoryRow:
     publish_ms: int | None = None
     stage_requests: int | None = None
     publish_requests: int | None = None
+    topics: tuple[TopicRead, ...] = ()
+    gaps: tuple[GapAccepted, ...] = ()
 
 
 def history(newest_first: Iterable[Entry], *, batch_id: BatchId | None = None) -> Iterator[HistoryRow]:
@@ -86,7 +90,8 @@ def _plain(entry: Entry, kind: str, text: str) -> HistoryRow:
 
 def _adopted(entry: Entry, body: Adopted) -> HistoryRow:
     query = "a new query" if body.query_id is None else f"query {body.query_id}"
-    return _plain(entry, "adopted", f"{query} from batch {body.next_batch_id} by {body.operator}: {body.reason}")
+    row = _plain(entry, "adopted", f"{query} from batch {body.next_batch_id} by {body.operator}: {body.reason}")
+    return replace(row, gaps=body.gaps)
 
 
 def _decided(entry: Entry, decision: Decision, after: Decision | None) -> HistoryRow:
@@ -113,6 +118,8 @@ def _decided(entry: Entry, decision: Decision, after: Decision | None) -> Histor
         publish_ms=None if after is None else after.previous_publish_ms,
         stage_requests=decision.stage_requests,
         publish_requests=None if after is None else after.previous_publish_requests,
+        topics=decision.topics,
+        gaps=decision.gaps,
     )
 
 

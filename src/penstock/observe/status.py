@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from penstock.model import AccountName, BatchId, Entry, Generation, Opened, Position, QueryId, SinkName, Totals
 from penstock.protocols import Ledger
+from penstock.source.kafka.lag import TopicLag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,9 @@ class Status:
     tail: Position | None
     totals: Mapping[SinkName, Mapping[AccountName, Totals]]
     checkpoint: CheckpointPosition | None
+    lag: tuple[TopicLag, ...] = ()
+    lag_unknown: tuple[str, ...] = ()
+    """Why it is not known of a source how far the pipeline is behind it."""
 
 
 def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | None) -> Status:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from penstock.commit.identity import recognise
 from penstock.commit.publication import decision_of
 from penstock.errors import BatchForgotten, BatchGap, CheckpointDamaged, CheckpointReplaced, OffsetsConflict, Refused
-from penstock.model import BatchId, QueryId, Summary
+from penstock.model import Adopted, BatchId, QueryId, Summary
 from penstock.observe.status import CheckpointPosition
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.operations import acting
@@ -24,6 +24,10 @@ class Adoption:
     next_batch_id: BatchId
     consequences: tuple[str, ...]
 
+    def recorded(self, *, reason: str, operator: str) -> Adopted:
+        """As the ledger has it."""
+        return Adopted(query_id=self.query_id, next_batch_id=self.next_batch_id, reason=reason, operator=operator)
+
 
 def adopt(plan: DeliveryPlan, *, reason: str, yes: bool) -> Adoption:
     """Say what adopting means; with `yes` fence, publish what is decided, and record it. Raises CheckpointDamaged."""
@@ -35,9 +39,7 @@ def adopt(plan: DeliveryPlan, *, reason: str, yes: bool) -> Adoption:
         coordinator = coordinator_of(parts)
         prepare(parts, schema=None)
         coordinator.open(opened_by_this_process(parts))
-        coordinator.adopt(
-            query_id=adoption.query_id, next_batch_id=adoption.next_batch_id, reason=reason, operator=getpass.getuser()
-        )
+        coordinator.adopt(adoption.recorded(reason=reason, operator=getpass.getuser()))
         return replace(adoption, done=True)
 
 

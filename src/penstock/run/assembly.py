@@ -16,6 +16,7 @@ from penstock.ledger.open import open_ledger
 from penstock.model import AccountName, Guarantee, PipelineName, SinkName, SourceName
 from penstock.protocols import Ledger, Sink
 from penstock.run.fault_points import require_known
+from penstock.run.kafka_watch import watch_of
 from penstock.run.parts import Parts
 from penstock.run.userwritten import user_written
 from penstock.spec.account import FAIL, Route, ShortAccount
@@ -73,6 +74,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Parts:
         sources=plan.sources,
         digest=plan.digest,
         demanded=plan.settings.guarantee,
+        watch=watch_of(plan.settings),
     )
 
 

@@ -16,8 +16,9 @@ from penstock.run.assembly import sinks_of, spool_of
 from penstock.run.costs import Costs, costs_of
 from penstock.run.doctor import ledger_lifecycle
 from penstock.run.executors import executor_findings
+from penstock.run.kafka_lag import input_findings
 from penstock.run.operations import acting
-from penstock.run.parts import Parts
+from penstock.run.parts import Parts, now_ms
 from penstock.run.preflight import require_continuation
 from penstock.run.presence import require_decided, require_present
 from penstock.source.guarantee import relevant_confs, source_claims
@@ -136,6 +137,7 @@ def _findings(pipeline: "Pipeline", schema: str) -> Iterator[Finding]:
         yield _finding("ledger", parts.ledger.location, parts.ledger.prove)
         yield from ledger_lifecycle(pipeline.plan)
         yield from spool_of(pipeline.plan).check()
+        yield from input_findings(pipeline.settings, parts.ledger, now_ms=now_ms)
         yield _finding("places", "hold what was delivered into them", lambda: _require_together(parts))
         tail = parts.ledger.tail()
         summary = Summary() if tail is None else tail.summary

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
@@ -10,14 +11,17 @@ from penstock.checkpoint.input_check import as_found, require_unchanged
 from penstock.checkpoint.planned_input import planned_input
 from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.errors import CheckpointReplaced, Fenced, PenstockError, Refused, Retryable
-from penstock.model import Batch, BatchId, Generation, Guarantee, SourceName, Summary
+from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
+from penstock.model import Adopted, Batch, BatchId, Generation, Guarantee, SourceName, Summary
 from penstock.observe.progress import BatchProgress, RunTally, sink_progress
 from penstock.run.adoption import Adoption, plan_adoption
 from penstock.run.failure import StopRequested
+from penstock.run.kafka_input import KafkaInput
+from penstock.run.kafka_mirror import Mirrors
 from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process, prepare
 from penstock.run.preflight import require_continuation, require_sources
 from penstock.run.running_query import running_query
+from penstock.source.kafka.gaps import in_words as gaps_in_words
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, is_small
 from penstock.transform.noop import execute_as_noop
@@ -38,6 +42,12 @@ class OpenDelivery:
     def __init__(self, parts: Parts, *, observers: Sequence[Observer] = (), batches: int | None = None) -> None:
         self._parts, self._observers = parts, tuple(observers)
         self._coordinator = coordinator_of(parts)
+        self._kafka = (
+            None
+            if parts.watch is None
+            else KafkaInput(parts.watch, ledger=parts.ledger, checkpoint=parts.checkpoint, names=parts.source_names)
+        )
+        self._mirrors = Mirrors({} if parts.watch is None else parts.watch.sources)
         self._previous: BatchSize | None = None
         self._replayed: Mapping[BatchId, Mapping[SourceName, tuple[InputFile, ...]]] = {}
         self._idle, self._drain = threading.Event(), threading.Event()
@@ -55,17 +65,18 @@ class OpenDelivery:
     def open(self, *, schema: str | None) -> Recovered:
         """Refuse a wrong checkpoint, prove the ledger, prepare the sinks, fence, and publish what was decided."""
         tail = self._parts.ledger.tail()
-        adoption = self._require_continuation(Summary() if tail is None else tail.summary)
+        summary = Summary() if tail is None else tail.summary
+        adoption = self._require_continuation(summary)
+        if self._kafka is not None:
+            self._kafka.require(summary)
         self._replayed = self._inputs_of_replay()
         prepare(self._parts, schema=schema)
         self.recovered = self._coordinator.open(opened_by_this_process(self._parts))
         if adoption is not None:
-            self._coordinator.adopt(
-                query_id=adoption.query_id,
-                next_batch_id=adoption.next_batch_id,
-                reason="the pipeline demands at_least_once only",
-                operator="penstock",
-            )
+            reason = "the pipeline demands at_least_once only"
+            self._coordinator.adopt(adoption.recorded(reason=reason, operator="penstock"))
+        if self._kafka is not None:
+            self._go_on_behind_gaps(self._kafka)
         self._previous = _size_of(self.recovered)
         self._tell_recovered(self.recovered)
         return self.recovered
@@ -85,6 +96,9 @@ class OpenDelivery:
                 return staged
 
             delivered = self._coordinator.deliver(batch, stage)
+            if self._kafka is not None:
+                warnings = self._mirrors.show(self._kafka.delivered())
+                delivered = replace(delivered, warnings=(*delivered.warnings, *warnings))
             if delivered.already and self._parts.checkpoint.has_state():
                 self._compute_state(rows, batch_id)
             self._tell(delivered, path)
@@ -97,6 +111,9 @@ class OpenDelivery:
             return fenced
         except PenstockError:  # a ledger that cannot be read tells nothing
             return error
+        lost = self._input_lost()
+        if lost is not None:
+            return lost
         if not isinstance(error, Fenced):
             return error
         return Retryable(
@@ -121,9 +138,39 @@ class OpenDelivery:
 
     def release(self) -> None:
         """Release files and connections, and leave everything else to the next start."""
+        self._mirrors.close()
         for sink in self._parts.sinks:
             sink.close()
         self._parts.ledger.close()
+
+    def _go_on_behind_gaps(self, kafka: KafkaInput) -> None:
+        """After the fence: only the newest run may change the checkpoint. The ledger follows it, and says what was left out."""
+        summary = self._coordinator.summary
+        gaps = kafka.go_on_behind(summary)
+        if gaps and summary.next_batch_id is not None:
+            reason = f"on_gap: accept: {gaps_in_words(gaps)}"
+            self._coordinator.adopt(
+                Adopted(
+                    query_id=summary.query_id, next_batch_id=summary.next_batch_id, reason=reason, operator="penstock", gaps=gaps
+                )
+            )
+
+    def _input_lost(self) -> PenstockError | None:
+        """Whether it is that, whatever Spark said: its own words for it are many."""
+        try:
+            if self._kafka is not None:
+                self._kafka.require(self._coordinator.summary)
+        except InputLost as lost:
+            return lost
+        except PenstockError:  # brokers that do not answer tell nothing
+            return None
+        return None
+
+    def _pause(self, seconds: float) -> None:
+        """For a batch that waits. Raises StopRequested, Fenced."""
+        if self._drain.wait(seconds):
+            raise StopRequested
+        self._coordinator.require_newest()
 
     def _require_own_checkpoint(self, rows: DataFrame, batch_id: BatchId) -> None:
         """Raise CheckpointReplaced if Spark keeps this query in another directory: then nothing here says what a batch is.
@@ -160,6 +207,7 @@ class OpenDelivery:
         inputs = self._inputs(batch.batch_id)
         look = self._parts.checkpoint.look
         planned = planned_input(batch, inputs, look=look)
+        seen = None if self._kafka is None else self._kafka.before(batch, wait=self._pause)
         staged = stage_batch(
             rows,
             sinks=self._parts.sinks,
@@ -170,6 +218,8 @@ class OpenDelivery:
         )
         if self._parts.demanded is Guarantee.EXACTLY_ONCE:
             require_unchanged(batch.batch_id, self._replayed.get(batch.batch_id) or inputs, look=look)
+        if self._kafka is not None and seen is not None:
+            seen = self._kafka.after(batch, seen)
         self._previous = staged.size
         whole = StagedBatch(
             pieces=staged.pieces,
@@ -177,6 +227,8 @@ class OpenDelivery:
             schema=rows.schema.json(),
             stage_ms=now_ms() - started_ms,
             requests=staged.requests,
+            topics=() if seen is None else seen.topics,
+            gaps=() if seen is None else seen.gaps,
         )
         return whole, staged.path.value
 

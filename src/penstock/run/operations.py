@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.commit.outcome import Recovered
 from penstock.commit.publication import dead_staging, decision_in, publications
@@ -12,7 +12,8 @@ from penstock.observe.history import HistoryRow, history
 from penstock.observe.status import Status, status, unsettled_batch
 from penstock.protocols import Ledger, Remembering, Sink
 from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_of, sinks_of
-from penstock.run.parts import Parts, coordinator_of, opened_by_this_process, prepare
+from penstock.run.kafka_lag import input_lag
+from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process, prepare
 from penstock.run.preflight import position_of
 from penstock.run.signatures import require_own_staging
 
@@ -56,11 +57,13 @@ def acting(plan: DeliveryPlan, *, demanded: bool = True) -> Iterator[Parts]:
 def status_of(plan: DeliveryPlan) -> Status:
     """Where the pipeline stands; constant cost."""
     with reading(plan) as ledger:
-        return status(
+        found = status(
             pipeline=plan.pipeline,
             ledger=ledger,
             checkpoint=position_of(checkpoint_of(plan)),
         )
+        lag = input_lag(plan.settings, ledger, now_ms=now_ms)
+        return replace(found, lag=lag.topics, lag_unknown=lag.troubles)
 
 
 def history_of(plan: DeliveryPlan, *, batch_id: BatchId | None = None, limit: int | None = None) -> Sequence[HistoryRow]:

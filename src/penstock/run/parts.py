@@ -16,6 +16,7 @@ from penstock.model import BatchId, Guarantee, Opened, PipelineName, Published, 
 from penstock.protocols import Ledger, Sink
 from penstock.run.presence import require_decided, require_present
 from penstock.run.signatures import require_own_staging
+from penstock.source.kafka.watch import Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,8 @@ class Parts:
     sources: tuple[SourceName, ...]
     digest: str
     demanded: Guarantee
+    watch: Watch | None = None
+    """Over the sources that are read from Kafka."""
 
     def source_names(self, batch_id: BatchId) -> tuple[SourceName, ...]:
         """The pipeline's names for its sources; for a query that has none, the checkpoint's own."""

@@ -58,6 +58,7 @@ class Pipeline:
     def session(self) -> "SparkSession":
         """The active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""
         from penstock.run.session import session
+        from penstock.source.kafka.options import is_kafka
 
         spark = self.settings.spark
         return session(
@@ -66,6 +67,7 @@ class Pipeline:
             conf=spark.conf,
             packages=spark.packages,
             log=Path(self.settings.home) / "spark.log",
+            reads_kafka=any(map(is_kafka, self.settings.sources.values())),
         )
 
     def frame(self, spark: "SparkSession") -> "tuple[DataFrame, Mapping[SourceName, DataFrame]]":

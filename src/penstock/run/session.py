@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+import pyspark
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 from penstock.diskreason import trouble_of
 from penstock.errors import Failed
 from penstock.run.java import use_java
+from penstock.source.kafka.connector import PACKAGES, connector_settings, not_found
 
 _CONTEXTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers that, as py4j's, print tracebacks of errors which Penstock tells in a sentence."""
@@ -23,11 +25,18 @@ _QUIET = {"spark.ui.showConsoleProgress": "false"}
 
 
 def session(
-    *, app: str, master: str | None, conf: Mapping[str, str], log: Path | None, packages: Sequence[str] = ()
+    *,
+    app: str,
+    master: str | None,
+    conf: Mapping[str, str],
+    log: Path | None,
+    packages: Sequence[str] = (),
+    reads_kafka: bool = False,
 ) -> SparkSession:
     """The active session with `conf` added where nothing is set, or a new one. Under spark-submit the settings only add.
 
-    A new classic session's JVM writes its log to the file `log` and not over the terminal. Raises DependencyMissing, Failed.
+    A new classic session's JVM writes its log to the file `log` and not over the terminal. If it `reads_kafka` it gets Spark's
+    connector. Raises DependencyMissing, Failed.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -38,24 +47,47 @@ def session(
     builder = SparkSession.builder.appName(app)
     if master is not None and "spark.master" not in submitted and "SPARK_REMOTE" not in os.environ:
         builder = builder.master(master)
-    jars = {"spark.jars.packages": ",".join(packages)} if packages else {}
-    for key, value in {**_QUIET, **jars, **conf}.items():
+    settings = _joined({**_QUIET, **conf}, {PACKAGES: ",".join(packages)})
+    if reads_kafka and not _is_elsewhere():
+        settings = _joined(settings, _connector(settings))
+    for key, value in settings.items():
         if key not in submitted:
             builder = builder.config(key, value)
     return _started(builder, log)
 
 
+def _is_elsewhere() -> bool:
+    """Whether the JVM runs already, so that no jar can be given to it."""
+    return "SPARK_REMOTE" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _connector(settings: Mapping[str, str]) -> Mapping[str, str]:
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    submitted = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    return connector_settings(home=home, conf=settings, submitted=submitted, environment=os.environ)
+
+
+def _joined(settings: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Both, with lists of jars and packages put together."""
+    lists = {key: ",".join(filter(None, (settings.get(key), value))) for key, value in more.items()}
+    return {**settings, **{key: value for key, value in lists.items() if value}}
+
+
 def _started(builder: SparkSession.Builder, log: Path | None) -> SparkSession:
-    if "SPARK_REMOTE" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ:
+    if _is_elsewhere():
         return builder.getOrCreate()
     use_java()
     logging.getLogger("py4j").propagate = False
     for name in _CONTEXTS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    before = log.stat().st_size if log is not None and log.exists() else 0
     try:
         with _stderr_to(log):
             return builder.getOrCreate()
     except PySparkException as error:
+        missing = None if log is None else not_found(log.read_bytes()[before:].decode(errors="replace"))
+        if missing is not None:
+            raise missing from error
         raise Failed(
             f"Spark did not start: {error}", remedy=f"Its log {log} says why." if log else "See what it printed above."
         ) from error

@@ -1,11 +1,13 @@
 """What each source guarantees, which is whether Spark can read the same rows again for the same offsets."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.claim import Claim
 from penstock.model import Guarantee
 from penstock.source.formats import is_file_format
+from penstock.spec.kafka_options import COMMITTED, ISOLATION, UNCOMMITTED
 from penstock.spec.source import Source
 
 if TYPE_CHECKING:
@@ -15,10 +17,12 @@ LOSSY_FILE_CONFS = ("ignoreMissingFiles", "ignoreCorruptFiles")
 RELEVANT_CONFS = tuple(f"spark.sql.files.{name}" for name in LOSSY_FILE_CONFS)
 """Session settings that weaken a source."""
 
+_ACCEPTED = "on_gap: accept: records that the broker no longer has are passed over, and noted in the ledger."
 _DROPS_BAD_ROWS = "With mode DROPMALFORMED Spark drops rows that it cannot parse, unseen."
 _AGE = "A new file more than maxFileAge (7 days unless set) older than the newest one seen is passed over."
 _SAME_NAME = "With fileNameOnly a file counts as seen if one of the same name was read from any other directory."
 _ATOMIC = "A file that is still being written when Spark lists it is read as it is then: write elsewhere, then rename."
+_ABORTED = f"{ISOLATION} {UNCOMMITTED}: rows of aborted transactions, and of those that are still open, are delivered too."
 _REMOVED = (
     "A file removed or changed after Spark listed it: in a local or mounted directory the pipeline stops before it decides, "
     "in other stores Spark passes over it in silence."
@@ -42,7 +46,8 @@ def _claim(name: str, source: Source, confs: Mapping[str, str]) -> Claim:
     options = {key.lower(): str(value) for key, value in source.options.items()}
     if is_file_format(kind):
         return _files(subject, options, confs)
-    return _RULES.get(kind, _unknown)(subject, options)
+    found = _RULES.get(kind, _unknown)(subject, options)
+    return found if source.on_gap != "accept" else replace(found, warnings=(*found.warnings, _ACCEPTED))
 
 
 def _files(subject: str, options: Mapping[str, str], confs: Mapping[str, str]) -> Claim:
@@ -97,16 +102,16 @@ def _kafka(subject: str, options: Mapping[str, str]) -> Claim:
         return _weak(
             subject,
             "failOnDataLoss=false makes Spark pass over records that the broker no longer has, unseen.",
-            "Leave failOnDataLoss at true; then a gap stops the pipeline.",
+            "Leave failOnDataLoss out, so that a gap stops the pipeline; on_gap: accept goes on and notes what is lost.",
         )
-    isolated = options.get("kafka.isolation.level", "").lower() == "read_committed"
-    aborted = "Rows of aborted transactions are delivered too: set kafka.isolation.level to read_committed."
+    uncommitted = options.get(ISOLATION, COMMITTED) != COMMITTED
     return Claim(
         subject=subject,
         guarantee=Guarantee.EXACTLY_ONCE,
-        why="Offsets name records, and records do not change while the broker keeps them.",
-        breaks=("Retention shorter than the longest outage.", "A topic deleted and created again under the same name."),
-        warnings=() if isolated else (aborted,),
+        why="Offsets name records, and records do not change while the broker keeps them"
+        + ("." if uncommitted else "; only those of ended transactions are read."),
+        breaks=("Retention shorter than the longest outage: it is noticed, and what is gone is gone.",),
+        warnings=(_ABORTED,) if uncommitted else (),
     )
 
 

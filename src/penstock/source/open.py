@@ -10,10 +10,14 @@ from pyspark.sql.types import StructType
 from penstock.errors import DependencyMissing, Usage
 from penstock.model import SourceName
 from penstock.source.formats import BINARY_FILE_SCHEMA, INFERENCE_CONF, is_file_format, needs_schema, unknown_format
+from penstock.source.kafka.connector import ENVIRONMENT, coordinate
+from penstock.source.kafka.options import is_kafka, reader_options
 from penstock.sparkconnector import connector_remedy
 from penstock.sparkerror import SparkError, read_spark_error
 from penstock.spec.source import Source
 
+SCALA = "2.13"
+"""Every Spark 4 is built for it."""
 _SCHEMA_CONDITIONS = frozenset({"PARSE_SYNTAX_ERROR", "UNSUPPORTED_DATATYPE", "INVALID_JSON_SCHEMA_MAP_TYPE"})
 
 
@@ -32,12 +36,12 @@ def open_sources(spark: SparkSession, sources: Mapping[str, Source]) -> dict[Sou
 def open_source(spark: SparkSession, name: str, source: Source) -> DataFrame:
     """The streaming DataFrame of one source. Raises Usage, DependencyMissing."""
     _require_schema(spark, name, source)
-    reader = _with_schema(spark.readStream.options(**source.options), name, source)
+    reader = _with_schema(spark.readStream.options(**reader_options(source)), name, source)
     try:
         frame = _load(reader, source).alias(name)
         _ = frame.schema  # Spark Connect reports errors only when it is asked for something
     except Exception as error:
-        raise _explained(name, source, read_spark_error(str(error))) from error
+        raise _explained(name, source, read_spark_error(str(error)), version=spark.version) from error
     return _with_watermark(frame, name, source)
 
 
@@ -90,7 +94,7 @@ def _with_watermark(frame: DataFrame, name: str, source: Source) -> DataFrame:
     return late
 
 
-def _explained(name: str, source: Source, said: SparkError) -> Usage | DependencyMissing:
+def _explained(name: str, source: Source, said: SparkError, *, version: str) -> Usage | DependencyMissing:
     condition = said.condition or ""
     if condition == "PATH_NOT_FOUND":
         return Usage(
@@ -100,7 +104,7 @@ def _explained(name: str, source: Source, said: SparkError) -> Usage | Dependenc
     if condition in _SCHEMA_CONDITIONS and source.schema_ddl is not None and source.table is None:
         return _bad_schema(name, source.schema_ddl, said)
     if condition.endswith("_DATA_SOURCE_NOT_ENABLED"):
-        return _not_enabled(name, source)
+        return _not_enabled(name, source, version)
     if "DATA_SOURCE_NOT_FOUND" in condition:
         return unknown_format(name, source.format or "")
     if "does not support streamed reading" in said.message:
@@ -114,11 +118,16 @@ def _explained(name: str, source: Source, said: SparkError) -> Usage | Dependenc
     )
 
 
-def _not_enabled(name: str, source: Source) -> DependencyMissing:
-    module = "org.apache.spark:spark-avro_2.13" if source.format == "avro" else "org.apache.spark:spark-sql-kafka-0-10_2.13"
+def _not_enabled(name: str, source: Source, version: str) -> DependencyMissing:
+    if is_kafka(source):
+        return DependencyMissing(
+            f"sources.{name} reads Kafka, and this Spark session was started without Spark's Kafka connector.",
+            remedy=f"Start it with `--packages {coordinate(SCALA, version)}` (or `--jars`, where no repository is reached); a "
+            f"session that Penstock starts gets it by itself, or from the directory that {ENVIRONMENT} names.",
+        )
     return DependencyMissing(
         f"sources.{name}.format {source.format} needs a jar that Spark does not carry.",
-        remedy=f'Add spark: {{packages: ["{module}:<your Spark version>"]}} to the pipeline file.',
+        remedy=f'Add spark: {{packages: ["org.apache.spark:spark-avro_{SCALA}:{version}"]}} to the pipeline file.',
     )
 
 

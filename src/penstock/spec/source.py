@@ -1,14 +1,15 @@
 """Settings of a source: anything that Spark can read as a stream."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import Self
 
-from penstock.secret import Secret, remember_options
-from penstock.spec.complaint import wrong
+from penstock.secret import Secret, remember, remember_options
+from penstock.spec.complaint import Complaint, refuse, wrong
 from penstock.spec.describe import described
+from penstock.spec.kafka_options import kafka_complaints, secrets_in
 from penstock.spec.place import SourcePath
 from penstock.spec.quantity import Duration
 from penstock.spec.settings import Settings
@@ -31,6 +32,9 @@ def _option(value: Any) -> str:
 
 Option = Annotated[str, PlainValidator(_option), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 """An option's value; numbers and booleans become the text that Spark expects."""
+
+
+OnGap = Literal["fail", "wait", "accept"]
 
 
 class Watermark(Settings):
@@ -62,6 +66,21 @@ class Source(Settings):
     )
     options: Mapping[str, Option] = Field(default_factory=dict, description="Options of the format, passed to Spark as they are.")
     watermark: Watermark | None = Field(default=None, description="Event-time watermark to put on the source.")
+    on_gap: OnGap = Field(
+        default="fail",
+        description="`kafka` only: what to do where the broker no longer has records that were not delivered: stop (`fail`), "
+        "`wait` for them, or go on without them and note in the ledger which are lost (`accept`).",
+    )
+    mirror_offsets_to: str | None = Field(
+        default=None,
+        min_length=1,
+        description="`kafka` only: a consumer group that shows, for lag tools, what is delivered; Penstock never reads it.",
+    )
+    client: Mapping[str, Option] = Field(
+        default_factory=dict,
+        description="`kafka` only: properties of librdkafka for Penstock's own looks at the brokers, where they do not follow "
+        "from the options `kafka.…`.",
+    )
 
     @model_validator(mode="after")
     def _one_kind_of_input(self) -> Self:
@@ -73,3 +92,24 @@ class Source(Settings):
         if self.format in FILE_FORMATS and self.path is None:
             raise wrong(f"reads files ({self.format}) but has no path", remedy="Add path: ./incoming.")
         return self
+
+    @model_validator(mode="after")
+    def _kafka_is_right(self) -> Self:
+        found = self._of_kafka() if (self.format or "").lower() == "kafka" else self._only_for_kafka()
+        if found:
+            raise refuse(found)
+        return self
+
+    def _of_kafka(self) -> list[Complaint]:
+        for secret in secrets_in(self.options):
+            remember(Secret(secret))
+        remember_options(self.client)
+        given = [key for key, value in (("schema", self.schema_ddl), ("path", self.path)) if value is not None]
+        fixed = "Take it out: the columns are key, value, topic, partition, offset, timestamp, timestampType (and headers)."
+        found = [Complaint(said="does not go with format: kafka", remedy=fixed, at=(key,)) for key in given]
+        return found + [complaint.below(("options",)) for complaint in kafka_complaints(self.options)]
+
+    def _only_for_kafka(self) -> list[Complaint]:
+        ours = (("on_gap", self.on_gap != "fail"), ("mirror_offsets_to", self.mirror_offsets_to), ("client", self.client))
+        given = [key for key, value in ours if value]
+        return [Complaint(said="is for format: kafka only", remedy="Take it out.", at=(key,)) for key in given]

@@ -1,0 +1,84 @@
+"""The one change that Penstock makes to Spark's checkpoint: where a Kafka source goes on, after a gap that the user accepted.
+
+Spark has no way to say it: a topic that was created again is read from the offset where the old one was left. Entries are
+replaced as a whole, and copies of what they were are kept in `<checkpoint>/moved-<nonce>/`.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from penstock.bloburl import is_blob
+from penstock.checkpoint.entries import NO_OFFSET
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.errors import Refused
+from penstock.model import BatchId, SourceName, new_nonce
+
+Moves = Mapping[SourceName, Mapping[str, Mapping[int, int]]]
+"""For each source and topic all of its partitions, and the first offset to read of each."""
+
+
+def move_offsets(checkpoint: SparkCheckpoint, names: Sequence[SourceName], moves: Moves) -> None:
+    """Have the next batch start at `moves`. A batch that Spark planned and did not see through reads nothing of these topics.
+
+    Safe to repeat. Raises Refused for a checkpoint in a store.
+    """
+    planned = checkpoint.latest_offsets_id()
+    assert planned is not None
+    if is_blob(checkpoint.location):
+        raise Refused(
+            f"The checkpoint {checkpoint.location} is in a store, where Penstock does not change it.",
+            remedy="Copy it into a directory (`checkpoint:`), start once from there, and put it back.",
+        )
+    root = Path(checkpoint.location)
+    committed = checkpoint.latest_commit_id()
+    changed = [planned] if committed == planned else [BatchId(planned - 1), planned]
+    kept = root / f"moved-{new_nonce()}"
+    kept.mkdir()
+    keys = {key: moves[name] for name, name_keys in checkpoint.keys(planned, names).items() if name in moves for key in name_keys}
+    for batch_id in changed:
+        _replace(root / "offsets", batch_id, keys, kept)
+
+
+def _replace(folder: Path, batch_id: BatchId, keys: Mapping[str, Mapping[str, Mapping[int, int]]], kept: Path) -> None:
+    path = folder / str(batch_id)
+    data = path.read_bytes()
+    _write(kept / str(batch_id), data)
+    hidden = folder / f".moved-{batch_id}"
+    _write(hidden, _moved(data.decode(), keys).encode())
+    (folder / f".{batch_id}.crc").unlink(missing_ok=True)
+    hidden.replace(path)
+    _force(folder)
+
+
+def _moved(text: str, keys: Mapping[str, Mapping[str, Mapping[int, int]]]) -> str:
+    version, metadata, *lines = text.rstrip("\n").split("\n")
+    named = version.strip() != "v1"
+    return "\n".join([version, metadata, *(_line(line, number, keys, named=named) for number, line in enumerate(lines))])
+
+
+def _line(line: str, number: int, keys: Mapping[str, Mapping[str, Mapping[int, int]]], *, named: bool) -> str:
+    key, _, offset = line.partition(":") if named else (str(number), "", line)
+    if key not in keys or offset == NO_OFFSET:
+        return line
+    topics = json.loads(offset)
+    for topic, parts in keys[key].items():
+        topics[topic] = {str(part): parts[part] for part in sorted(parts)}
+    moved = json.dumps(topics, separators=(",", ":"))
+    return f"{key}:{moved}" if named else moved
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _force(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,181 @@
+"""Does Kafka still have what the next batch needs, by what ledger and checkpoint say; and what to do where it has not."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from penstock.checkpoint.moving import Moves, move_offsets
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.commit.publication import decision_in
+from penstock.errors import InputLost, PenstockError, Retryable
+from penstock.model import Batch, BatchId, OffsetRange, SourceName, Summary
+from penstock.protocols import Ledger
+from penstock.source.kafka.gaps import told, within
+from penstock.source.kafka.topic import positions_in
+from penstock.source.kafka.watch import Seen, Watch
+from penstock.topics import GapAccepted, GapKind, TopicRead
+
+LOOK_S = 10.0
+"""How often a batch that waits looks whether Kafka has its records again."""
+
+_READ_OVER = GapKind.EXPIRED
+"""Spark goes on behind such a gap by itself; all others need another position in its checkpoint."""
+_log = logging.getLogger(__name__)
+
+
+def known_topics(ledger: Ledger, summary: Summary) -> tuple[TopicRead, ...]:
+    """The topics as the newest decision read them; none if another checkpoint was adopted since."""
+    if summary.decided_at is None or (summary.adopted_at or 0) > summary.decided_at:
+        return ()
+    newest = ledger.read(summary.decided_at)
+    return () if newest is None else decision_in(newest).topics
+
+
+class KafkaInput:
+    """One run's looks at Kafka. `names` gives the sources in the order of the plan."""
+
+    def __init__(
+        self, watch: Watch, *, ledger: Ledger, checkpoint: SparkCheckpoint, names: Callable[[BatchId], Sequence[SourceName]]
+    ) -> None:
+        self._watch, self._ledger, self._checkpoint, self._names = watch, ledger, checkpoint, names
+        self._known: tuple[TopicRead, ...] = ()
+        self._read: tuple[TopicRead, ...] = ()
+
+    def require(self, summary: Summary) -> Seen:
+        """Before Spark starts. Raises InputLost, and where a source waits Retryable."""
+        self._known = self._read = known_topics(self._ledger, summary)
+        seen = self._watch.look(upcoming(self._checkpoint, self._names, summary), known=self._known)
+        stop = _first_unaccepted(self._watch, seen)
+        if stop is None:
+            return seen
+        if self._watch.sources[stop.source].on_gap == "wait":
+            raise Retryable(
+                told(seen.gaps, now=seen.now), remedy="Start again when Kafka has them; `on_gap: accept` goes on without."
+            )
+        raise _lost(seen)
+
+    def go_on_behind(self, summary: Summary) -> tuple[GapAccepted, ...]:
+        """Put Spark's checkpoint behind accepted gaps that it does not read over; what they are, for the ledger.
+
+        Only for a run that has fenced all others. What a batch was decided with is left as it is: that is moved by a later start.
+        """
+        seen = self.require(summary)
+        gaps = tuple(gap for gap in seen.gaps if gap.kind is not _READ_OVER)
+        planned = self._checkpoint.latest_offsets_id()
+        if not gaps or planned is None:
+            return ()
+        if _is_uncommitted(self._checkpoint, planned) and _is_decided(summary, planned):
+            return ()
+        if planned == 0 and _is_uncommitted(self._checkpoint, planned):
+            raise InputLost(
+                told(gaps, now=seen.now),
+                remedy=f"Nothing was delivered yet: remove the checkpoint {self._checkpoint.location} and start again.",
+            )
+        move_offsets(self._checkpoint, self._names(planned), _moves(seen, gaps))
+        self._known = self._read = seen.topics
+        return gaps
+
+    def before(self, batch: Batch, *, wait: Callable[[float], None]) -> Seen:
+        """Before the rows of `batch` are read. `wait` lets some seconds pass, or raises what ends the waiting.
+
+        Raises InputLost, Retryable.
+        """
+        while True:
+            seen = self._watch.look(self._ranges(batch), known=self._known)
+            stop = _first_unaccepted(self._watch, seen)
+            if stop is None:
+                return _require_read_over(seen)
+            if self._watch.sources[stop.source].on_gap != "wait":
+                raise _lost(seen)
+            _log.warning("batch %s waits: %s", batch.batch_id, told(seen.gaps, now=seen.now))
+            wait(LOOK_S)
+
+    def after(self, batch: Batch, seen: Seen) -> Seen:
+        """When they were read and are not decided yet: Kafka must have had all of them meanwhile. Raises Retryable."""
+        again = self._watch.look(self._ranges(batch), known=seen.topics)
+        ends = {each.source: positions_in(each.end) for each in batch.offsets}
+        before, after = (tuple(part for gap in look.gaps for part in within(gap, ends[gap.source])) for look in (seen, again))
+        if before != after:
+            raise Retryable(
+                f"While batch {batch.batch_id} was read, records of it went. {told(again.gaps, now=again.now)}",
+                remedy="Start again: nothing of it was decided.",
+            )
+        self._read = again.topics
+        return replace(again, gaps=after)
+
+    def delivered(self) -> tuple[TopicRead, ...]:
+        """The batch of the last look is decided: its topics are what the next one must find."""
+        self._known = self._read
+        return self._known
+
+    def _ranges(self, batch: Batch) -> tuple[OffsetRange, ...]:
+        return with_beginnings(self._checkpoint, batch, self._names(batch.batch_id))
+
+
+def upcoming(
+    checkpoint: SparkCheckpoint, names: Callable[[BatchId], Sequence[SourceName]], summary: Summary
+) -> tuple[OffsetRange, ...]:
+    """What Spark reads next: the batch that it planned and must read again, or from the end of the newest one on."""
+    planned = checkpoint.latest_offsets_id()
+    if planned is None:
+        return ()
+    batch = checkpoint.batch(planned, names(planned))
+    if _is_uncommitted(checkpoint, planned) and (not _is_decided(summary, planned) or checkpoint.has_state()):
+        return with_beginnings(checkpoint, batch, names(planned))
+    return tuple(OffsetRange(source=each.source, start=each.end, end=None) for each in batch.offsets)
+
+
+def with_beginnings(checkpoint: SparkCheckpoint, batch: Batch, names: Sequence[SourceName]) -> tuple[OffsetRange, ...]:
+    """The offsets of `batch`; where the first batch has no start, Spark noted it elsewhere."""
+    if all(each.start is not None for each in batch.offsets):
+        return batch.offsets
+    noted = checkpoint.beginnings(batch.batch_id, names)
+    return tuple(each if each.start is not None else replace(each, start=noted.get(each.source)) for each in batch.offsets)
+
+
+def _is_uncommitted(checkpoint: SparkCheckpoint, planned: BatchId) -> bool:
+    committed = checkpoint.latest_commit_id()
+    return committed is None or committed < planned
+
+
+def _is_decided(summary: Summary, planned: BatchId) -> bool:
+    return summary.next_batch_id is not None and planned < summary.next_batch_id
+
+
+def _first_unaccepted(watch: Watch, seen: Seen) -> GapAccepted | None:
+    """A gap that ends the run or makes it wait: a topic that is not there can be read over by nobody."""
+    stops = (gap for gap in seen.gaps if watch.sources[gap.source].on_gap != "accept" or gap.kind is GapKind.DELETED)
+    return next(stops, None)
+
+
+def _require_read_over(seen: Seen) -> Seen:
+    if any(gap.kind is not _READ_OVER for gap in seen.gaps):
+        raise Retryable(
+            told(seen.gaps, now=seen.now),
+            remedy="Start again: with `on_gap: accept` the next start goes on with the first record there is.",
+        )
+    return seen
+
+
+def _lost(seen: Seen) -> PenstockError:
+    if any(gap.kind is GapKind.DELETED for gap in seen.gaps):
+        remedy = "Create it again, with what was in it; then start again."
+    else:
+        remedy = (
+            "Bring them back, or set `on_gap: accept`: the pipeline goes on behind the gap, and the ledger notes what is lost."
+        )
+    return InputLost(told(seen.gaps, now=seen.now), remedy=remedy)
+
+
+def _moves(seen: Seen, gaps: Sequence[GapAccepted]) -> Moves:
+    """Where topics go on: a new one with its first records, one that the broker cut at its end."""
+    read = {(each.source, each.topic): each.partitions for each in seen.topics}
+    moves: dict[SourceName, dict[str, dict[int, int]]] = {}
+    for gap in gaps:
+        of_topic = moves.setdefault(gap.source, {})
+        if gap.kind is GapKind.RECREATED:
+            of_topic[gap.topic] = {number: kept.low for number, kept in seen.now[gap.topic].partitions.items()}
+        else:
+            starts = {number: of.start for number, of in read[gap.source, gap.topic].items()}
+            of_topic.setdefault(gap.topic, starts)[gap.partition] = gap.first
+    return moves

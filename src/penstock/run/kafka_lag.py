@@ -1,0 +1,91 @@
+"""How far a pipeline is behind its Kafka topics, seen from outside of its driver, without Spark and without Java."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from penstock.errors import PenstockError
+from penstock.model import Finding, SourceName, Summary
+from penstock.protocols import Ledger
+from penstock.run.kafka_input import known_topics
+from penstock.run.kafka_watch import brokers_of
+from penstock.source.kafka.lag import TopicLag, lag_of
+from penstock.source.kafka.options import is_kafka
+from penstock.source.kafka.words import lag_in_words
+from penstock.spec.pipeline import DeliverySettings
+from penstock.spec.source import Source
+from penstock.topics import TopicRead
+
+DELIVERED = "delivered offsets"
+"""What is looked at where Kafka does not continue what was delivered: then a start would be refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputLag:
+    """Every topic that was read, and of each source that could not be asked why."""
+
+    topics: tuple[TopicLag, ...] = ()
+    troubles: tuple[str, ...] = ()
+
+
+def input_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[], int]) -> InputLag:
+    """By what the newest decision read; some questions to the brokers for each topic."""
+    tail = ledger.tail()
+    reads = known_topics(ledger, Summary() if tail is None else tail.summary)
+    topics, troubles = list[TopicLag](), list[str]()
+    for name, source in _kafka_sources(settings):
+        try:
+            topics += _of_source(name, source, reads, now_ms)
+        except PenstockError as error:
+            troubles.append(f"source {name}: {error}")
+    return InputLag(topics=tuple(topics), troubles=tuple(troubles))
+
+
+def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[], int]) -> Iterator[Finding]:
+    """For `penstock check`: whether Kafka answers, still has what is to be read next, and for how long."""
+    found = input_lag(settings, ledger, now_ms=now_ms)
+    for trouble in found.troubles:
+        yield Finding(subject="kafka", ok=False, message=trouble)
+    accepting = {name for name, source in _kafka_sources(settings) if source.on_gap == "accept"}
+    for lag in found.topics:
+        subject = DELIVERED if lag.gaps else f"records of {lag.source}"
+        fine = lag.source in accepting if lag.gaps else not lag.is_near_loss
+        yield Finding(subject=subject, ok=fine, message=lag_in_words(lag), warns=lag.gaps > 0)
+    if not found.troubles and not found.topics:
+        yield from _unread(settings)
+
+
+def _unread(settings: DeliverySettings) -> Iterator[Finding]:
+    """Of a pipeline that has read nothing yet: do the topics exist that it names."""
+    for name, source in _kafka_sources(settings):
+        wanted = _named(source)
+        try:
+            missing = sorted(set(wanted) - brokers_of(name, source).topics(wanted).keys())
+        except PenstockError as error:
+            yield Finding(subject="kafka", ok=False, message=f"source {name}: {error}")
+            continue
+        said = (
+            f"has no topic {', '.join(missing)}: create it, or correct the source {name}"
+            if missing
+            else "answers; nothing was read yet"
+        )
+        yield Finding(subject="kafka", ok=not missing, message=said)
+
+
+def _named(source: Source) -> list[str]:
+    for option, value in source.options.items():
+        if option.lower() == "subscribe":
+            return [name.strip() for name in value.split(",") if name.strip()]
+    return []
+
+
+def _kafka_sources(settings: DeliverySettings) -> Iterator[tuple[SourceName, Source]]:
+    for name, source in getattr(settings, "sources", {}).items():
+        if is_kafka(source):
+            yield SourceName(name), source
+
+
+def _of_source(name: SourceName, source: Source, reads: tuple[TopicRead, ...], now_ms: Callable[[], int]) -> Iterator[TopicLag]:
+    brokers = brokers_of(name, source)
+    for read in reads:
+        if read.source == name:
+            yield lag_of(read, brokers=brokers, now_ms=now_ms())

@@ -1,0 +1,31 @@
+"""From the settings of sources that are read from Kafka to a watch over them, and to the client of their brokers."""
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import DependencyMissing
+from penstock.model import SourceName
+from penstock.source.kafka.options import client_options, is_kafka
+from penstock.source.kafka.watch import Watch
+from penstock.spec.pipeline import DeliverySettings
+from penstock.spec.source import Source
+
+if TYPE_CHECKING:
+    from penstock.source.kafka.broker import Broker
+
+
+def watch_of(settings: DeliverySettings) -> Watch | None:
+    """Over the sources of a pipeline file that are read from Kafka, None if there are none; nothing is connected."""
+    sources = {SourceName(name): source for name, source in getattr(settings, "sources", {}).items() if is_kafka(source)}
+    return Watch(sources, connect=brokers_of) if sources else None
+
+
+def brokers_of(name: SourceName, source: Source) -> "Broker":
+    """The client of a Kafka source's brokers. Raises DependencyMissing, Usage, Failed."""
+    try:
+        from penstock.source.kafka.broker import Broker
+    except ImportError as cause:
+        raise DependencyMissing(
+            f"Source {name!r} reads Kafka, and Penstock looks at it with the package confluent-kafka, which is not installed.",
+            remedy="Install it on the driver: pip install 'penstock[kafka]'.",
+        ) from cause
+    return Broker(client_options(name, source))

@@ -1,0 +1,125 @@
+"""The brokers of one source, asked by their own client: topics with their ids, watermarks, retention, times of records.
+
+The only module that knows the client library. A question takes about a millisecond; none changes anything.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from penstock.errors import Failed, PenstockError, Retryable
+from penstock.source.kafka.topic import Kept, TopicNow
+
+_ANSWER_S = 15
+_SILENT: Mapping[str, Any] = {"log_level": 0}
+"""What goes wrong is told by errors, not on the terminal."""
+_NOT_LET_IN = frozenset(
+    {
+        *(KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL),
+        *(KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED),
+    }
+)
+_T = TypeVar("_T")
+
+
+class Broker:
+    """Raises Retryable where nobody answers, Failed where we are not let in. `options` are librdkafka's."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options: dict[str, Any] = {**_SILENT, **options}
+        self._said: KafkaError | None = None
+        try:
+            self._admin = AdminClient({**self._options, "error_cb": self._hear})
+        except KafkaException as error:
+            raise self._told(error) from error
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, TopicNow]:
+        """Those of `names` that exist."""
+        wanted = sorted(names)
+        if not wanted:
+            return {}
+        asked = self._ask(lambda: self._admin.describe_topics(TopicCollection(wanted), request_timeout=_ANSWER_S))
+        found = {name: self._unless_unknown(answer) for name, answer in asked.items()}
+        there = {name: topic for name, topic in found.items() if topic is not None}
+        numbers = [TopicPartition(name, part.id) for name, topic in there.items() for part in topic.partitions]
+        low, high = self._offsets(numbers, OffsetSpec.earliest()), self._offsets(numbers, OffsetSpec.latest())
+        return {
+            name: TopicNow(
+                topic_id=str(topic.topic_id),
+                partitions={part.id: Kept(low[name, part.id], high[name, part.id]) for part in topic.partitions},
+            )
+            for name, topic in there.items()
+        }
+
+    def retention_ms(self, name: str) -> int | None:
+        """For how long the topic keeps records, None if for ever or if it is compacted only."""
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        answers = self._ask(lambda: self._admin.describe_configs([resource], request_timeout=_ANSWER_S))
+        settings = self._answer(answers[resource])
+        retained = int(settings["retention.ms"].value)
+        return retained if retained >= 0 and "delete" in settings["cleanup.policy"].value else None
+
+    def written_at_ms(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
+        """When the first record from an offset on was written, by its own time stamp, for partitions that have one."""
+        found: dict[tuple[str, int], int] = {}
+        consumer = Consumer(
+            {**self._options, "group.id": "penstock-looks", "enable.auto.commit": False, "fetch.wait.max.ms": 100}
+        )
+        try:
+            consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in wanted.items()])
+            deadline = time.monotonic() + _ANSWER_S
+            while len(found) < len(wanted) and time.monotonic() < deadline:
+                message = consumer.poll(0.5)
+                if message is not None and message.error() is None:
+                    found.setdefault((str(message.topic()), int(message.partition() or 0)), message.timestamp()[1])
+                    consumer.pause([TopicPartition(str(message.topic()), int(message.partition() or 0))])
+        except KafkaException as error:
+            raise self._told(error) from error
+        finally:
+            consumer.close()
+        return found
+
+    def _offsets(self, partitions: list[TopicPartition], which: OffsetSpec) -> Mapping[tuple[str, int], int]:
+        """Watermarks as the log has them, transactions that are open included."""
+        level = IsolationLevel.READ_UNCOMMITTED
+        wanted = dict.fromkeys(partitions, which)
+        answers = self._ask(lambda: self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_ANSWER_S))
+        return {(of.topic, of.partition): self._answer(answer).offset for of, answer in answers.items()}
+
+    def _unless_unknown(self, answer: Any) -> Any:
+        try:
+            return answer.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise self._told(error) from error
+
+    def _answer(self, answer: Any) -> Any:
+        try:
+            return answer.result()
+        except KafkaException as error:
+            raise self._told(error) from error
+
+    def _ask(self, question: Callable[[], _T]) -> _T:
+        try:
+            return question()
+        except KafkaException as error:
+            raise self._told(error) from error
+
+    def _hear(self, error: KafkaError) -> None:
+        self._said = error
+
+    def _told(self, raised: KafkaException) -> PenstockError:
+        self._admin.poll(0)
+        cause: KafkaError = raised.args[0]
+        why = self._said if self._said is not None and self._said.code() in _NOT_LET_IN else cause
+        where = self._options.get("bootstrap.servers", "")
+        if why.code() in _NOT_LET_IN:
+            return Failed(f"Kafka at {where} does not let us look: {why.str()}.", remedy="Correct the credentials or the rights.")
+        return Retryable(
+            f"Kafka at {where} does not answer: {why.str()}.",
+            remedy="See whether the brokers are up and within reach, then try again.",
+        )

@@ -1,0 +1,82 @@
+"""Spark's own Kafka connector, found for a session that Penstock starts: nobody has to name a jar.
+
+It is a jar that Spark does not carry, and its version must be Spark's own. Maven coordinates are handed to Spark, which fetches
+them (`spark.jars.packages`), unless the jars lie in a directory on this machine.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.errors import DependencyMissing
+
+ENVIRONMENT = "PENSTOCK_KAFKA_JARS"
+"""Names a directory with the connector's jars, for machines that reach no repository."""
+
+CONNECTOR = "spark-sql-kafka-0-10"
+_CORE = re.compile(r"spark-core_(\d+\.\d+)-(.+)\.jar")
+_JAR = re.compile(rf"{CONNECTOR}_(\d+\.\d+)-(.+)\.jar")
+_NEEDED = f"{CONNECTOR}, spark-token-provider-kafka-0-10, kafka-clients and commons-pool2"
+JARS, PACKAGES = "spark.jars", "spark.jars.packages"
+
+
+def connector_settings(
+    *, home: Path, conf: Mapping[str, str], submitted: str, environment: Mapping[str, str]
+) -> Mapping[str, str]:
+    """The setting that gives the Spark below `home` its connector; empty if something gives it already.
+
+    `submitted`: the arguments for spark-submit. Raises DependencyMissing where the named directory does not hold it.
+    """
+    said = " ".join([submitted, *conf.values()])
+    if CONNECTOR in said or any((home / "jars").glob(f"{CONNECTOR}_*.jar")):
+        return {}
+    folder, version = environment.get(ENVIRONMENT), _version_of(home)
+    if folder:
+        return {JARS: ",".join(str(jar) for jar in _jars_in(Path(folder), scala=version and version[0]))}
+    return {} if version is None else {PACKAGES: coordinate(*version)}
+
+
+def coordinate(scala: str, spark: str) -> str:
+    """As Maven knows it."""
+    return f"org.apache.spark:{CONNECTOR}_{scala}:{spark}"
+
+
+def _version_of(home: Path) -> tuple[str, str] | None:
+    """Scala's and Spark's."""
+    found = [named for jar in (home / "jars").glob("spark-core_*.jar") if (named := _CORE.fullmatch(jar.name))]
+    return (found[0][1], found[0][2]) if found else None
+
+
+def _jars_in(folder: Path, *, scala: str | None) -> list[Path]:
+    jars = sorted(folder.resolve().glob("*.jar"))
+    built = [named[1] for jar in jars if (named := _JAR.fullmatch(jar.name))]
+    if not built:
+        raise DependencyMissing(
+            f"The directory {folder}, which {ENVIRONMENT} names, holds no {CONNECTOR}_….jar.",
+            remedy=f"Put the jars of Spark's Kafka connector there ({_NEEDED}), or unset {ENVIRONMENT} to have Spark fetch them.",
+        )
+    if scala is not None and scala not in built:
+        raise DependencyMissing(
+            f"The Kafka connector in {folder} is built for Scala {built[0]}, but this Spark runs on Scala {scala}.",
+            remedy=f"Put {CONNECTOR}_{scala} there, of the version of Spark.",
+        )
+    return jars
+
+
+_UNRESOLVED = re.compile(r"unresolved dependency: ([\w.-]+)#([\w.-]+);([\w.-]+): not found")
+
+
+def not_found(log: str) -> DependencyMissing | None:
+    """What to say of a session that did not start for want of a package, by Spark's log; None if it was not so."""
+    found = _UNRESOLVED.search(log)
+    if found is None:
+        return None
+    named, of_ours = ":".join(found.groups()), found[2].startswith(CONNECTOR)
+    other = (
+        f"Put the jars of Spark's Kafka connector ({_NEEDED}) into a directory and name it by {ENVIRONMENT}; or name another "
+        f"version of it by `spark: {{packages: [org.apache.spark:{found[2]}:VERSION]}}`, as near to Spark's as there is."
+    )
+    return DependencyMissing(
+        f"No Maven repository that Spark asks from here has {named}, so Spark did not start.",
+        remedy=other if of_ours else "Correct `spark: {packages: …}`, or name a repository by spark.jars.repositories in `conf`.",
+    )

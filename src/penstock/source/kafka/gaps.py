@@ -1,0 +1,137 @@
+"""What is missing between where reading goes on and what the broker has. Pure: positions in, gaps out.
+
+Spark compares offsets and nothing else. A topic that was deleted and created again, and is longer than the old offset by now, is
+read from its middle without a word; only its id tells (docs/GUARANTEES.md).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
+
+from penstock.model import SourceName
+from penstock.source.kafka.topic import Positions, TopicNow
+from penstock.topics import GapAccepted, GapKind, TopicRead
+
+_SHOWN = 8
+
+
+def gaps_of(
+    source: SourceName, needed: Positions, *, known: Mapping[str, TopicRead], now: Mapping[str, TopicNow]
+) -> tuple[GapAccepted, ...]:
+    """Every gap in front of `needed`, the first offset of each partition that was not delivered.
+
+    `known` are the topics as they were last read.
+    """
+    return tuple(
+        gap
+        for topic, partitions in needed.items()
+        for gap in _of_topic(source, topic, partitions, known=known.get(topic), now=now.get(topic))
+    )
+
+
+def _of_topic(
+    source: SourceName, topic: str, partitions: Mapping[int, int], *, known: TopicRead | None, now: TopicNow | None
+) -> Iterator[GapAccepted]:
+    topic_id = known.topic_id if known is not None else "" if now is None else now.topic_id
+    for number, first in partitions.items():
+        kind, end = _of_partition(number, first, known=known, now=now)
+        if kind is not None:
+            yield GapAccepted(
+                kind=kind,
+                source=source,
+                topic=topic,
+                topic_id=topic_id,
+                partition=number,
+                first=min(first, end),
+                end=max(first, end),
+            )
+
+
+def _of_partition(number: int, first: int, *, known: TopicRead | None, now: TopicNow | None) -> tuple[GapKind | None, int]:
+    """What is wrong, and the other end of what is missing."""
+    last_seen = known.partitions[number].high if known is not None and number in known.partitions else first
+    if now is None:
+        return GapKind.DELETED, max(first, last_seen)
+    kept = now.partitions.get(number)
+    if kept is None or (known is not None and known.topic_id != now.topic_id):
+        return GapKind.RECREATED, max(first, last_seen)
+    if first < kept.low:
+        return GapKind.EXPIRED, kept.low
+    return (GapKind.TRUNCATED, kept.high) if first > kept.high else (None, first)
+
+
+def within(gap: GapAccepted, end: Positions) -> Iterator[GapAccepted]:
+    """That part of a gap by retention which lies below `end`: the next batches have the rest. All of any other."""
+    below = end.get(gap.topic, {}).get(gap.partition, gap.first)
+    if gap.kind is not GapKind.EXPIRED:
+        yield gap
+    elif gap.first < below:
+        yield replace(gap, end=min(gap.end, below))
+
+
+def told(gaps: tuple[GapAccepted, ...], *, now: Mapping[str, TopicNow]) -> str:
+    """What is missing, topic by topic, in sentences."""
+    return " ".join(_TOLD[kind](topic, list(found), now.get(topic)) for (topic, kind), found in _by_topic(gaps))
+
+
+def in_words(gaps: tuple[GapAccepted, ...]) -> str:
+    """What is missing, for the ledger: without a look at the topics as they are now."""
+    return "; ".join(f"topic {topic!r} ({kind.value}): {_ranges(list(found))}" for (topic, kind), found in _by_topic(gaps))
+
+
+def _by_topic(gaps: tuple[GapAccepted, ...]) -> Iterator[tuple[tuple[str, GapKind], Iterator[GapAccepted]]]:
+    return groupby(gaps, key=attrgetter("topic", "kind"))
+
+
+def lost(gaps: tuple[GapAccepted, ...]) -> int:
+    """How many offsets."""
+    return sum(gap.end - gap.first for gap in gaps)
+
+
+def _expired(topic: str, gaps: list[GapAccepted], _: TopicNow | None) -> str:
+    return f"Kafka no longer has {_records(gaps)} of topic {topic!r} that were not delivered: {_ranges(gaps)}."
+
+
+def _recreated(topic: str, gaps: list[GapAccepted], now: TopicNow | None) -> str:
+    ids = f"its id was {gaps[0].topic_id}, now it is {now.topic_id}" if now is not None else "it is another one"
+    undelivered = [gap for gap in gaps if gap.end > gap.first]
+    old = (
+        f"of the old one {_records(undelivered)} were not delivered: {_ranges(undelivered)}"
+        if undelivered
+        else "all of the old one was delivered"
+    )
+    return f"Topic {topic!r} was deleted and created again ({ids}); {old}."
+
+
+def _deleted(topic: str, gaps: list[GapAccepted], _: TopicNow | None) -> str:
+    undelivered = [gap for gap in gaps if gap.end > gap.first]
+    old = (
+        f"{_records(undelivered)} of it were not delivered: {_ranges(undelivered)}"
+        if undelivered
+        else "all that was known of it was delivered"
+    )
+    return f"Topic {topic!r} does not exist any more; {old}."
+
+
+def _truncated(topic: str, gaps: list[GapAccepted], _: TopicNow | None) -> str:
+    return f"Topic {topic!r} ends before what was read of it, by {_records(gaps)}: {_ranges(gaps)}; the broker has lost them."
+
+
+_TOLD = {
+    GapKind.EXPIRED: _expired,
+    GapKind.RECREATED: _recreated,
+    GapKind.DELETED: _deleted,
+    GapKind.TRUNCATED: _truncated,
+}
+
+
+def _records(gaps: list[GapAccepted]) -> str:
+    number = lost(tuple(gaps))
+    return f"{number:,} record{'' if number == 1 else 's'}"
+
+
+def _ranges(gaps: list[GapAccepted]) -> str:
+    shown = [f"partition {gap.partition} offsets {gap.first} to {gap.end - 1}" for gap in gaps[:_SHOWN]]
+    more = [f"{len(gaps) - _SHOWN} more partitions"] if len(gaps) > _SHOWN else []
+    return ", ".join(shown + more)

@@ -1,0 +1,87 @@
+"""How far a pipeline is behind each topic, and for how long Kafka will still have what is to be read next."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.model import SourceName
+from penstock.source.kafka.gaps import gaps_of, lost
+from penstock.source.kafka.topic import TopicNow
+from penstock.topics import TopicRead
+
+DAY_MS = 24 * 3600 * 1000
+_NEAR_PART = 4
+"""Loss is near in the last quarter of the retention time, and in the last day of it at the latest."""
+
+
+class Asked(Protocol):
+    """What is asked of the brokers of one source."""
+
+    def topics(self, names: Sequence[str]) -> Mapping[str, TopicNow]:
+        """Those of `names` that exist."""
+        ...
+
+    def retention_ms(self, name: str) -> int | None:
+        """For how long the topic keeps records, None if for ever."""
+        ...
+
+    def written_at_ms(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
+        """When the first record from an offset on was written, for partitions that have one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLag:
+    """One topic. `records` are offsets that were not delivered yet; `behind_ms` is how long ago the oldest of them was written.
+
+    `loss_in_ms`: when retention may take it, by its time stamp (not before; by size it may be sooner); None where nothing is
+    waiting or nothing is ever taken. `lost` are offsets that are gone already, or whose topic is.
+    """
+
+    source: SourceName
+    topic: str
+    topic_id: str | None
+    partitions: int
+    records: int
+    behind_ms: int | None
+    loss_in_ms: int | None
+    retention_ms: int | None
+    lost: int
+    gaps: int
+
+    @property
+    def is_near_loss(self) -> bool:
+        """Whether somebody should act."""
+        if self.loss_in_ms is None or self.retention_ms is None:
+            return False
+        return self.loss_in_ms < min(DAY_MS, self.retention_ms // _NEAR_PART)
+
+
+def lag_of(read: TopicRead, *, brokers: Asked, now_ms: int) -> TopicLag:
+    """Of a topic whose last batch was `read`."""
+    needed = {number: of.end for number, of in read.partitions.items()}
+    found = brokers.topics([read.topic])
+    topic = found.get(read.topic)
+    gaps = gaps_of(read.source, {read.topic: needed}, known={read.topic: read}, now=found)
+    behind = {} if topic is None or topic.topic_id != read.topic_id else _behind(needed, topic)
+    written = brokers.written_at_ms({(read.topic, number): needed.get(number, 0) for number in behind}) if behind else {}
+    oldest_ms = min(written.values(), default=None)
+    retention_ms = None if topic is None else brokers.retention_ms(read.topic)
+    return TopicLag(
+        source=read.source,
+        topic=read.topic,
+        topic_id=None if topic is None else topic.topic_id,
+        partitions=0 if topic is None else len(topic.partitions),
+        records=sum(behind.values()),
+        behind_ms=None if oldest_ms is None else max(0, now_ms - oldest_ms),
+        loss_in_ms=None if oldest_ms is None or retention_ms is None else oldest_ms + retention_ms - now_ms,
+        retention_ms=retention_ms,
+        lost=lost(gaps),
+        gaps=len(gaps),
+    )
+
+
+def _behind(needed: Mapping[int, int], topic: TopicNow) -> Mapping[int, int]:
+    """Offsets that wait, for partitions where some do; one that was added since waits with all that it has."""
+    waiting = {number: kept.high - max(needed.get(number, 0), kept.low) for number, kept in topic.partitions.items()}
+    return {number: count for number, count in waiting.items() if count > 0}

@@ -1,0 +1,36 @@
+"""Delivered offsets shown as those of a consumer group, for tools that look at lag. Nothing of Penstock ever reads them."""
+
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from penstock.topics import TopicRead
+
+_MARK = "written by penstock; changing it changes nothing"
+
+
+class Mirror:
+    """One group. Never subscribed, so the group has no members of ours. `options` are librdkafka's."""
+
+    def __init__(self, group: str, options: Mapping[str, str]) -> None:
+        self._group = group
+        self._consumer = Consumer({"log_level": 0, **options, "group.id": group, "enable.auto.commit": False})
+
+    def show(self, reads: Sequence[TopicRead]) -> str | None:
+        """Commit where each partition goes on; what went wrong, if anything: it keeps no batch back."""
+        offsets = [
+            TopicPartition(read.topic, number, of.end, metadata=_MARK) for read in reads for number, of in read.partitions.items()
+        ]
+        try:
+            done = self._consumer.commit(offsets=offsets, asynchronous=False) if offsets else []
+        except KafkaException as error:
+            return self._told(error.args[0].str())
+        wrong = [each.error for each in done or [] if each.error is not None]
+        return self._told(wrong[0].str()) if wrong else None
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._consumer.close()
+
+    def _told(self, why: str) -> str:
+        return f"The offsets could not be shown as those of group {self._group!r}: {why}."

@@ -1,0 +1,93 @@
+"""What Spark's Kafka source is told, and the same connection for the client library that Penstock looks at the broker with."""
+
+import re
+from collections.abc import Mapping
+
+from penstock.errors import Usage
+from penstock.spec.kafka_options import COMMITTED, CONSUMER, ISOLATION
+from penstock.spec.source import Source
+
+_LOSS = "failOnDataLoss"
+_SAME = frozenset(
+    {
+        *("bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.kerberos.service.name", "client.rack"),
+        *("ssl.endpoint.identification.algorithm", "sasl.oauthbearer.token.endpoint.url", "client.dns.lookup"),
+    }
+)
+"""Properties with one name and meaning in Java's client and in librdkafka."""
+_LOGIN = re.compile(r'(?i)\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_LOGGED_IN = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
+
+
+def is_kafka(source: Source) -> bool:
+    """Whether Spark's Kafka connector reads it."""
+    return (source.format or "").lower() == "kafka"
+
+
+def reader_options(source: Source) -> Mapping[str, str]:
+    """The source's options with what Penstock adds: committed rows only, and Spark's word about lost ones where ours is given."""
+    if not is_kafka(source):
+        return source.options
+    added = {ISOLATION: COMMITTED} | ({_LOSS: "false"} if source.on_gap == "accept" else {})
+    given = {name.lower() for name in source.options}
+    return {**source.options, **{name: value for name, value in added.items() if name.lower() not in given}}
+
+
+def client_options(name: str, source: Source) -> Mapping[str, str]:
+    """Properties of librdkafka for the same brokers. Raises Usage for what cannot be said to it."""
+    java = {key[len(CONSUMER) :].lower(): value for key, value in source.options.items() if key.lower().startswith(CONSUMER)}
+    same = {key: value for key, value in java.items() if key in _SAME}
+    return {**same, **_stores(name, java, source.client), **_login(name, java, source.client), **source.client}
+
+
+def _stores(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    for store, to in (("truststore", _trusted), ("keystore", _kept)):
+        location, kind = java.get(f"ssl.{store}.location"), java.get(f"ssl.{store}.type", "JKS").upper()
+        if kind == "JKS" and location is not None and not any(key.startswith("ssl.") for key in client):
+            raise Usage(
+                f"sources.{name}.options has a {store} of Java's own kind (JKS), which only Java reads, and Penstock looks, too.",
+                remedy=f"Use kafka.ssl.{store}.type: PEM, or say it by `client:` (ssl.ca.location, ssl.keystore.location).",
+            )
+        found.update(to(java, kind))
+    return found
+
+
+def _trusted(java: Mapping[str, str], kind: str) -> dict[str, str]:
+    if kind != "PEM":
+        return {}
+    names = {"ssl.truststore.location": "ssl.ca.location", "ssl.truststore.certificates": "ssl.ca.pem"}
+    return {ours: java[theirs] for theirs, ours in names.items() if theirs in java}
+
+
+def _kept(java: Mapping[str, str], kind: str) -> dict[str, str]:
+    if kind == "PKCS12":
+        return {key: java[key] for key in ("ssl.keystore.location", "ssl.keystore.password") if key in java}
+    if kind != "PEM":
+        return {}
+    names = {
+        "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+        "ssl.keystore.key": "ssl.key.pem",
+        "ssl.key.password": "ssl.key.password",
+    }
+    found = {ours: java[theirs] for theirs, ours in names.items() if theirs in java}
+    location = java.get("ssl.keystore.location")
+    return found if location is None else {**found, "ssl.certificate.location": location, "ssl.key.location": location}
+
+
+def _login(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> dict[str, str]:
+    if not java.get("security.protocol", "").upper().startswith("SASL") or any(key.startswith("sasl.") for key in client):
+        return {}
+    if java.get("sasl.mechanism", "GSSAPI").upper() not in _LOGGED_IN:
+        return {}
+    said = {key.lower(): _unescaped(value) for key, value in _LOGIN.findall(java.get("sasl.jaas.config", ""))}
+    if said.keys() != {"username", "password"}:
+        raise Usage(
+            f"sources.{name}.options.kafka.sasl.jaas.config has no username and password that Penstock finds.",
+            remedy='Write username="…" and password="…" in it, or say them by `client:` (sasl.username, sasl.password).',
+        )
+    return {"sasl.username": said["username"], "sasl.password": said["password"]}
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)

@@ -1,0 +1,84 @@
+"""Does Kafka still have what is to be read next? Asked before a start, before each batch and after it was staged."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.model import OffsetRange, SourceName
+from penstock.source.kafka.gaps import gaps_of
+from penstock.source.kafka.topic import Positions, TopicNow, positions_in
+from penstock.spec.source import Source
+from penstock.topics import GapAccepted, PartitionRead, TopicRead
+
+
+class Brokers(Protocol):
+    """What is asked of the brokers of one source."""
+
+    def topics(self, names: Sequence[str]) -> Mapping[str, TopicNow]:
+        """Those of `names` that exist."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One look: what the batch is of each topic, what is missing before it, and how the topics are now."""
+
+    topics: tuple[TopicRead, ...]
+    gaps: tuple[GapAccepted, ...]
+    now: Mapping[str, TopicNow]
+
+
+class Watch:
+    """The Kafka sources of a pipeline. `connect` makes the client of one, at the first look."""
+
+    def __init__(self, sources: Mapping[SourceName, Source], *, connect: "Callable[[SourceName, Source], Brokers]") -> None:
+        self.sources, self._connect = sources, connect
+        self._brokers: dict[SourceName, Brokers] = {}
+
+    def look(self, ranges: Sequence[OffsetRange], *, known: Sequence[TopicRead]) -> Seen:
+        """At the topics of `ranges`, of which other sources are passed over. Without an end: at where reading would go on.
+
+        Raises Retryable, Failed, DependencyMissing.
+        """
+        topics, gaps, now = list[TopicRead](), list[GapAccepted](), dict[str, TopicNow]()
+        for each in ranges:
+            if each.source in self.sources:
+                seen = self._look_at(each, known={read.topic: read for read in known if read.source == each.source})
+                topics += seen.topics
+                gaps += seen.gaps
+                now |= seen.now
+        return Seen(topics=tuple(topics), gaps=tuple(gaps), now=now)
+
+    def _look_at(self, each: OffsetRange, *, known: Mapping[str, TopicRead]) -> Seen:
+        start, end = positions_in(each.start), positions_in(each.end)
+        needed = _needed(start, end)
+        now = self._of(each.source).topics(list(needed))
+        gaps = gaps_of(each.source, needed, known=known, now=now)
+        read = [
+            _read(each.source, topic, parts, end.get(topic, parts), now[topic]) for topic, parts in needed.items() if topic in now
+        ]
+        return Seen(topics=tuple(read), gaps=gaps, now=now)
+
+    def _of(self, name: SourceName) -> Brokers:
+        if name not in self._brokers:
+            self._brokers[name] = self._connect(name, self.sources[name])
+        return self._brokers[name]
+
+
+def _needed(start: Positions, end: Positions) -> Positions:
+    """Where each partition goes on. One that was added since is read from its first record."""
+    topics = dict.fromkeys([*start, *end])
+    return {topic: {**dict.fromkeys(end.get(topic, {}), 0), **start.get(topic, {})} for topic in topics}
+
+
+def _read(source: SourceName, topic: str, start: Mapping[int, int], end: Mapping[int, int], now: TopicNow) -> TopicRead:
+    return TopicRead(
+        source=source,
+        topic=topic,
+        topic_id=now.topic_id,
+        partitions={
+            number: PartitionRead(start=first, end=end.get(number, first), low=kept.low, high=kept.high)
+            for number, first in start.items()
+            if (kept := now.partitions.get(number)) is not None
+        },
+    )

@@ -1,0 +1,237 @@
+"""Options of a Kafka source: which there are, and what is wrong with those that were given.
+
+Source: Spark 4.x, "Structured Streaming + Kafka Integration Guide", and Kafka's consumer configuration. Spark passes over options
+that it does not know, so a slip of the pen in `startingOffsets` would read from the wrong place without a word.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from penstock.spec.complaint import Complaint
+from penstock.spec.describe import described
+from penstock.spec.settings import nearest, unknown_key
+
+CONSUMER = "kafka."
+"""What Spark hands on to Kafka's own consumer begins so."""
+ISOLATION = "kafka.isolation.level"
+COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
+
+TOPICS = ("subscribe", "subscribePattern", "assign")
+_COUNTS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition")
+_FLAGS = ("includeHeaders", "failOnDataLoss")
+_OTHERS = (
+    *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
+    *("maxTriggerDelay", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+)
+_SERVERS, _GROUP = "kafka.bootstrap.servers", "kafka.group.id"
+OPTIONS = (*TOPICS, _SERVERS, *_OTHERS, *_COUNTS, *_FLAGS, ISOLATION, _GROUP)
+
+_OF_BATCH_QUERIES = re.compile(r"(?i)ending(offsets|timestamp|offsetsbytimestamp)")
+_SPARKS_OWN = {
+    "kafka.auto.offset.reset": "Say where to begin by startingOffsets.",
+    "kafka.key.deserializer": "Keys are always bytes: CAST them in the transform.",
+    "kafka.value.deserializer": "Values are always bytes: CAST them in the transform.",
+    "kafka.enable.auto.commit": "Spark commits no offsets; mirror_offsets_to: GROUP shows them to lag tools.",
+    "kafka.interceptor.classes": "Spark takes none.",
+}
+_CONSUMERS = tuple(
+    CONSUMER + name
+    for name in [
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
+        "bootstrap.servers",
+        "check.crcs",
+        "client.dns.lookup",
+        "client.id",
+        "client.rack",
+        "connections.max.idle.ms",
+        "default.api.timeout.ms",
+        "exclude.internal.topics",
+        "fetch.max.bytes",
+        "fetch.max.wait.ms",
+        "fetch.min.bytes",
+        "group.id",
+        "heartbeat.interval.ms",
+        "isolation.level",
+        "max.partition.fetch.bytes",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "metadata.max.age.ms",
+        "metric.reporters",
+        "receive.buffer.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "request.timeout.ms",
+        "retry.backoff.ms",
+        "sasl.client.callback.handler.class",
+        "sasl.jaas.config",
+        "sasl.kerberos.service.name",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "sasl.mechanism",
+        "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.token.endpoint.url",
+        "security.protocol",
+        "send.buffer.bytes",
+        "session.timeout.ms",
+        "ssl.cipher.suites",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    ]
+)
+_ALIKE = 0.9
+"""Above that a consumer's property is taken for a slip of the pen in a known one; plugins have properties of their own."""
+_JAAS_SECRET = re.compile(r'(?i)\b(?:password|clientSecret)\s*=\s*"((?:[^"\\]|\\.)*)"')
+
+
+def secrets_in(options: Mapping[str, str]) -> Iterator[str]:
+    """What is secret inside of options whose name does not say it."""
+    for name, value in options.items():
+        if name.lower().endswith("sasl.jaas.config"):
+            for secret in _JAAS_SECRET.findall(value):
+                yield from (secret, re.sub(r"\\(.)", r"\1", secret))
+
+
+def kafka_complaints(options: Mapping[str, str]) -> Iterator[Complaint]:
+    """Everything that is wrong with the options of a Kafka source."""
+    given = {name.lower(): name for name in options}
+    for name, value in options.items():
+        yield from _of_one(name, value)
+    yield from _of_topics([name for name in TOPICS if name.lower() in given])
+    if _SERVERS not in given:
+        yield _missing(f"has no {_SERVERS}", f"Add {_SERVERS}: host:9092.")
+
+
+def _missing(said: str, remedy: str) -> Complaint:
+    return Complaint(said=said, remedy=remedy)
+
+
+def _of_topics(given: list[str]) -> Iterator[Complaint]:
+    if len(given) != 1:
+        found = " and ".join(given) or "none of them"
+        yield _missing(
+            f"name topics by one of {', '.join(TOPICS)}, found {found}", "Keep one: subscribe takes names with commas in between."
+        )
+
+
+def _of_one(name: str, value: str) -> Iterator[Complaint]:
+    known = {option.lower(): option for option in (*OPTIONS, *_CONSUMERS)}
+    lower = name.lower()
+    if _OF_BATCH_QUERIES.fullmatch(name):
+        yield Complaint(said="is for queries that are no streams", remedy="Leave it out: a stream has no end.", at=(name,))
+    elif lower in _SPARKS_OWN:
+        yield Complaint(said="is Spark's own to set", remedy=_SPARKS_OWN[lower], at=(name,))
+    elif lower not in known:
+        yield from _unknown(name)
+    else:
+        expected = _CHECKS.get(known[lower], _not_empty)(value)
+        if expected is not None:
+            yield Complaint(said=f"should be {expected}, found {described(value)}", remedy=_remedy(known[lower]), at=(name,))
+
+
+def _unknown(name: str) -> Iterator[Complaint]:
+    if not name.lower().startswith(CONSUMER):
+        yield unknown_key(name, OPTIONS)
+        return
+    close = difflib.get_close_matches(name.lower(), _CONSUMERS, n=1, cutoff=_ALIKE)
+    if close:
+        yield Complaint(said="is no property of Kafka's consumer", remedy=f"Did you mean {close[0]}?", at=(name,))
+
+
+def _remedy(option: str) -> str:
+    return f"For example {option}: {_EXAMPLES.get(option, 'value')}."
+
+
+def _not_empty(value: str) -> str | None:
+    return None if value.strip() else "a value"
+
+
+def _count(value: str) -> str | None:
+    return None if value.isdecimal() and int(value) > 0 else "a whole number above 0"
+
+
+def _flag(value: str) -> str | None:
+    return None if value.lower() in {"true", "false"} else "true or false"
+
+
+def _isolation(value: str) -> str | None:
+    if value in {COMMITTED, UNCOMMITTED}:
+        return None
+    guess = nearest(value, (COMMITTED, UNCOMMITTED))
+    return f"{COMMITTED} or {UNCOMMITTED}" + (f" (did you mean {guess}?)" if guess else "")
+
+
+def _starting(value: str) -> str | None:
+    if value.lower() in {"earliest", "latest"} or _is_by_partition(value, int):
+        return None
+    return 'earliest, latest, or JSON such as {"topic": {"0": 23, "1": -2}}'
+
+
+def _by_timestamp(value: str) -> str | None:
+    return None if _is_by_partition(value, int) else 'JSON such as {"topic": {"0": 1767225600000}}, in milliseconds'
+
+
+def _is_by_partition(value: str, kind: type) -> bool:
+    found = _json(value)
+    return isinstance(found, dict) and all(
+        isinstance(parts, dict) and all(part.isdecimal() and type(offset) is kind for part, offset in parts.items())
+        for parts in found.values()
+    )
+
+
+def _assigned(value: str) -> str | None:
+    found = _json(value)
+    fits = isinstance(found, dict) and all(
+        isinstance(parts, list) and all(type(part) is int for part in parts) for parts in found.values()
+    )
+    return None if fits and found else 'JSON such as {"topic": [0, 1]}'
+
+
+def _strategy(value: str) -> str | None:
+    return None if value.lower() in {"error", "latest"} else "error or latest"
+
+
+def _json(value: str) -> object:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
+
+
+_CHECKS: Mapping[str, Callable[[str], str | None]] = {
+    **dict.fromkeys(_COUNTS, _count),
+    **dict.fromkeys(_FLAGS, _flag),
+    ISOLATION: _isolation,
+    "assign": _assigned,
+    "startingOffsets": _starting,
+    "startingTimestamp": _count,
+    "startingOffsetsByTimestamp": _by_timestamp,
+    "startingOffsetsByTimestampStrategy": _strategy,
+}
+_EXAMPLES: Mapping[str, str] = {
+    **dict.fromkeys(_COUNTS, "10000"),
+    **dict.fromkeys(_FLAGS, "true"),
+    ISOLATION: COMMITTED,
+    "subscribe": "orders,payments",
+    "subscribePattern": '"orders-.*"',
+    "assign": "'{\"orders\": [0, 1]}'",
+    "startingOffsets": "earliest",
+    "startingTimestamp": "1767225600000",
+    "startingOffsetsByTimestamp": '\'{"orders": {"0": 1767225600000}}\'',
+    "startingOffsetsByTimestampStrategy": "latest",
+    _SERVERS: "host:9092",
+}

@@ -1,0 +1,100 @@
+"""A topic into accounts and SQLite, and SIGKILL at random moments: of the driver, of its workers, of the broker.
+
+CI runs a slice; `make soak` kills each of them PENSTOCK_SOAK_KILLS times. The seed is printed; PENSTOCK_SEED replays it.
+"""
+
+import os
+import random
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.kafka_world import expect, feed, make_kafka_world, new_topic, produce, rows_of, transact
+from tests.crash.killing import await_session_end, kill_at_random, let_pass
+from tests.crash.probe import Probe
+from tests.crash.world import World
+from tests.seed import SEED
+from tests.servers.fixtures import server
+
+KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "2"))
+ROWS = 600
+TOLD = {0, 1, 75}
+"""Done, failed, or told to try again: nothing is refused, and nothing is said to be lost or doubled."""
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+
+
+@pytest.mark.parametrize("victim", ["driver", "broker"])
+def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victim: str) -> None:
+    generator, topic = random.Random(f"{SEED} {victim}"), new_topic()
+    world = make_kafka_world(tmp_path, topic, seed=SEED)
+    more(world, topic, generator)
+    with Probe(world) as probe:
+        ends = _kill_often(world, topic, victim, generator)
+    print(f"PENSTOCK_SEED={SEED}: {victim} was killed {KILLS} times, the runs ended with {ends}")
+    assert probe.violations == []
+    world.assert_exact()
+    world.assert_verified()
+
+
+def more(world: World, topic: str, generator: random.Random) -> None:
+    """Rows without a transaction, of one that is committed and of one that is aborted: these must not come out."""
+    first = sum(rows.total() for rows in world.expected.values())
+    rows = rows_of(world, generator, first=first, count=ROWS)
+    feed(world, topic, rows[: ROWS // 2])
+    transact(topic, rows[: ROWS // 4], commit=False)
+    expect(world, rows[ROWS // 2 :])
+    transact(topic, rows[ROWS // 2 :], commit=True)
+
+
+def _kill_often(world: World, topic: str, victim: str, generator: random.Random) -> "Counter[int]":
+    """How the runs ended under which something was killed; then one more to the end."""
+    ends = Counter[int]()
+    while ends.total() < KILLS:
+        process = world.start("run", str(world.file), "--available-now", "--json")
+        if victim == "driver":
+            hit, allowed = kill_at_random(process, generator) is not None, {*TOLD, -signal.SIGKILL}
+        else:
+            hit, allowed = _kill_broker(process, generator), TOLD
+        out, err = process.communicate(timeout=300)
+        assert process.returncode in (allowed if hit else {0}), out + err
+        if hit:
+            ends[process.returncode] += 1
+            await_session_end(process.pid)
+        else:
+            more(world, topic, generator)
+    for command in (("run", "--available-now"), ("sweep", "--yes")):
+        done = world.run(command[0], str(world.file), *command[1:], "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+    return ends
+
+
+def _kill_broker(process: "subprocess.Popen[str]", generator: random.Random) -> bool:
+    """SIGKILL it soon after the first batch was told; it is back at once, or when the run has ended. False: too late."""
+    running: Any = server("kafka")
+    assert process.stdout is not None
+    process.stdout.readline()
+    let_pass(process, generator.uniform(0, 2))
+    if process.poll() is not None:
+        return False
+    running.kill()
+    if generator.random() < 0.5:
+        process.wait(timeout=300)
+    running.start()
+    return True
+
+
+def test_rows_of_aborted_transactions_come_out_only_if_asked_for(tmp_path: Path) -> None:
+    generator, topic = random.Random(SEED), new_topic()
+    world = make_kafka_world(tmp_path, topic, seed=SEED, options="kafka.isolation.level: read_uncommitted")
+    rows = rows_of(world, generator, first=0, count=60)
+    expect(world, rows)
+    transact(topic, rows[:30], commit=False)
+    produce(topic, rows[30:])
+    done = world.run("run", str(world.file), "--available-now", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    world.assert_exact()
