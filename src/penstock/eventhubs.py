@@ -60,6 +60,11 @@ class EventHubs:
         return "SASL_PLAINTEXT" if self.emulated else "SASL_SSL"
 
 
+def is_event_hubs(bootstrap: str) -> bool:
+    """Whether these brokers are a namespace's endpoint."""
+    return ".servicebus." in bootstrap.partition(",")[0]
+
+
 def event_hubs_of(connection_string: str) -> EventHubs:
     """What `connection_string` leads to. Raises Usage, which names parts and never shows the key."""
     remember(Secret(connection_string))

@@ -18,6 +18,7 @@ from kafka.admin import AbortTransactionSpec, KafkaAdminClient
 from kafka.errors import KafkaError
 
 from penstock.errors import Failed, Usage
+from penstock.opentransaction import OpenTransaction
 
 _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 _ANSWER_MS: Final = 20_000
@@ -39,34 +40,6 @@ _SAME_NAMES: Final = {
 """Of librdkafka's properties those that the client which can list transactions has, too."""
 _ELSEWHERE: Final = ("sasl.oauthbearer.", "ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem", "ssl.keystore.")
 """Properties of a connection that it has not."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransaction:
-    """One that is open on a partition: readers of committed records stop at `offset`.
-
-    `transactional_id` is None where no coordinator knows it: it hangs, and nothing but a hand will end it. `open_ms` counts from
-    its begin, or from the newest record of a hanging one; `timeout_ms` is when its coordinator ends it, None if it hangs.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    transactional_id: str | None
-    producer_id: int
-    producer_epoch: int
-    open_ms: int
-    timeout_ms: int | None
-
-    @property
-    def hangs(self) -> bool:
-        """Whether Kafka will never end it."""
-        return self.transactional_id is None
-
-    @property
-    def name(self) -> str:
-        """What `end_transaction` takes it by, and people."""
-        return self.transactional_id or f"producer {self.producer_id} on {self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import Self
 
+from penstock.errors import Usage
+from penstock.eventhubs import event_hubs_of
 from penstock.secret import remember_options
 from penstock.spec.account import Columns
 from penstock.spec.complaint import wrong
@@ -51,6 +53,15 @@ def _servers(value: str) -> str:
     return value
 
 
+def _connection_string(value: object) -> str:
+    if not isinstance(value, str):
+        raise wrong(f"should be a text, found {described(value)}", remedy="Write it like ${EVENT_HUBS}.")
+    return value
+
+
+ConnectionString = Annotated[str, PlainValidator(_connection_string), WithJsonSchema({"type": "string"})]
+"""Of Azure Event Hubs; what came from the environment stays a secret."""
+
 TopicName = Annotated[str, AfterValidator(_topic), WithJsonSchema({"type": "string", "pattern": f"^{_TOPIC.pattern}$"})]
 """Name of a topic."""
 
@@ -58,12 +69,32 @@ Servers = Annotated[str, AfterValidator(_servers), WithJsonSchema({"type": "stri
 """Some brokers of a cluster."""
 
 
+def by_connection_string(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings with what their `connection_string` says: brokers, credentials, and the topic unless they name one."""
+    if given.get("bootstrap"):
+        raise wrong("is there, and `bootstrap` too", remedy="Keep one of them.", at=("connection_string",))
+    try:
+        hubs = event_hubs_of(str(given["connection_string"]))
+    except Usage as refused:
+        raise wrong(refused.message, remedy=refused.remedy, at=("connection_string",)) from refused
+    named = {"topic": hubs.hub} if hubs.hub and not given.get("topic") else {}
+    return {**given, **named, "bootstrap": hubs.bootstrap, "options": {**hubs.options, **(given.get("options") or {})}}
+
+
 class Kafka(Settings):
     """Topics of Kafka: rows and marker in one transaction. Columns: `value`; if wanted `key`, `headers`, `partition`, `topic`."""
 
     type: Literal["kafka"] = Field(default="kafka", description="`kafka`: topics of Kafka.")
-    bootstrap: Servers = Field(description="Some brokers of the cluster: `broker1:9092,broker2:9092`.")
-    topic: TopicName = Field(description="The topic, which must exist. A column `topic` may name another one for a row.")
+    bootstrap: Servers = Field(default="", description="Some brokers of the cluster: `broker1:9092,broker2:9092`.")
+    connection_string: ConnectionString | None = Field(
+        default=None,
+        description="Of Azure Event Hubs, in place of `bootstrap` and of credentials in `options`: `${VARIABLE}`.",
+    )
+    topic: TopicName = Field(
+        default="",
+        description="The topic, which must exist. A column `topic` may name another one for a row. Without it, the event hub "
+        "that `connection_string` names by EntityPath.",
+    )
     topics: Columns = Field(default=(), description="All other topics that the column `topic` may name; they must exist.")
     options: Mapping[str, Option] = Field(
         default_factory=dict,
@@ -99,8 +130,9 @@ class Kafka(Settings):
         def __init__(
             self,
             *,
-            bootstrap: str,
-            topic: str,
+            bootstrap: str = "",
+            connection_string: str | None = None,
+            topic: str = "",
             topics: "tuple[str, ...] | list[str]" = (),
             options: Mapping[str, Any] | None = None,
             lanes: int = 1,
@@ -109,6 +141,19 @@ class Kafka(Settings):
             transaction_timeout: int | str = "1m",
             shared: bool = False,
         ) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reached_by_connection_string(cls, given: Any) -> Any:
+        return by_connection_string(given) if isinstance(given, Mapping) and given.get("connection_string") else given
+
+    @model_validator(mode="after")
+    def _leads_somewhere(self) -> Self:
+        if not self.bootstrap:
+            raise wrong("names no brokers", remedy="Add bootstrap: broker1:9092, or connection_string: of Event Hubs.")
+        if not self.topic:
+            raise wrong("names no topic", remedy="Add topic: name; or EntityPath to `connection_string`.")
+        return self
 
     @model_validator(mode="after")
     def _own_options_are_ours(self) -> Self:

@@ -11,6 +11,8 @@ _log = logging.getLogger("penstock.kafka")
 _log.addHandler(logging.NullHandler())  # else what the client retries by itself appears on the terminal
 _log.propagate = False
 
+_QUIET = {"logger": _log}
+
 _PRODUCING = {
     "linger.ms": 20,
     "batch.size": 1_000_000,
@@ -22,11 +24,11 @@ _PRODUCING = {
 
 
 class Clients:
-    """Makes them. `place` names the cluster for people, without credentials."""
+    """Makes them. `place` names the cluster for people, without credentials; `given` is what the user said of it."""
 
     def __init__(self, bootstrap: str, options: Mapping[str, str]) -> None:
         self.place = f"Kafka at {bootstrap}"
-        self._given = dict(options) | {"bootstrap.servers": bootstrap, "logger": _log}
+        self.given: Mapping[str, str] = {**options, "bootstrap.servers": bootstrap}
         self._admin: AdminClient | None = None
 
     def producer(self, **settings: str | int) -> Producer:
@@ -36,7 +38,7 @@ class Clients:
         """
         named = {key.replace("_", "."): value for key, value in settings.items()}
         fixed = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
-        return Producer({**_PRODUCING, **self._given, **fixed, **named})
+        return Producer({**_PRODUCING, **self.given, **_QUIET, **fixed, **named})
 
     def consumer(self, **settings: str) -> Consumer:
         """A new one that sees what was committed, and leaves no trace."""
@@ -49,13 +51,13 @@ class Clients:
             "allow.auto.create.topics": False,
             "fetch.wait.max.ms": 10,
         }
-        return Consumer({**self._given, **fixed, **settings})
+        return Consumer({**self.given, **_QUIET, **fixed, **settings})
 
     @property
     def admin(self) -> AdminClient:
         """The one that asks the cluster about itself."""
         if self._admin is None:
-            self._admin = AdminClient(dict(self._given))
+            self._admin = AdminClient({**self.given, **_QUIET})
         return self._admin
 
     def close(self) -> None:

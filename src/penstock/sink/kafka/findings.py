@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from confluent_kafka import KafkaException
 
 from penstock.errors import Failed, PenstockError
+from penstock.eventhubs import is_event_hubs
 from penstock.model import Finding
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.preparation import require_kept, require_topics
@@ -24,13 +25,24 @@ def findings_of(clients: Clients, wanted: Wanted) -> Sequence[Finding]:
                 require_kept(markers)
     except (PenstockError, KafkaException) as trouble:
         return [Finding(subject=subject, ok=False, message=str(trouble))]
+    found_hubs = [_tiers(subject)] if is_event_hubs(clients.given["bootstrap.servers"]) else []
     there = "is there" if markers is not None else "will be created"
-    found = [Finding(subject=subject, ok=True, message=f"topic {wanted.target.markers} for the markers {there}")]
+    found = [*found_hubs, Finding(subject=subject, ok=True, message=f"topic {wanted.target.markers} for the markers {there}")]
     for topic in topics.values():
         message = f"topic {topic.name} with {topic.partitions} partitions in {clients.place}"
         found.append(Finding(subject=subject, ok=True, message=message))
         found += [Finding(subject=subject, ok=True, warns=True, message=warning) for warning in _warnings(topic)]
     return found
+
+
+def _tiers(subject: str) -> Finding:
+    return Finding(
+        subject=subject,
+        ok=True,
+        warns=True,
+        message="Event Hubs has transactions and compaction in its Premium and Dedicated tiers; in Standard the start is "
+        "refused, Basic has no Kafka endpoint. Not run against a live namespace yet",
+    )
 
 
 def _warnings(topic: Topic) -> Iterator[str]:

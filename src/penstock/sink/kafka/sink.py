@@ -7,6 +7,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from penstock.errors import Failed, Refused
+from penstock.kafka.transactions import end_transaction, open_transactions
 from penstock.model import (
     ONLY_ACCOUNT,
     AccountName,
@@ -23,6 +24,7 @@ from penstock.model import (
     SweepCut,
     Totals,
 )
+from penstock.opentransaction import OpenTransaction
 from penstock.sink.kafka import verification
 from penstock.sink.kafka.admission import TopicAdmission
 from penstock.sink.kafka.clients import Clients
@@ -186,6 +188,14 @@ class KafkaSink(SpooledSink):
             for lane in self._lanes.values():
                 lane.drop()
             self._clients.close()
+
+    def open_transactions(self) -> Sequence[OpenTransaction]:
+        """On the topics of the rows and on that of the markers, whoever began them."""
+        return open_transactions(self._clients.given, (*self._wanted.target.every, self._wanted.target.markers))
+
+    def end_transaction(self, one: OpenTransaction) -> None:
+        """As `Lingering`. One of this sink's own is ended by its next start, too."""
+        end_transaction(self._clients.given, one)
 
     # --- steps
 
