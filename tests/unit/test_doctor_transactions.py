@@ -52,6 +52,16 @@ def test_it_tells_who_holds_what_up_since_when(capsys: pytest.CaptureFixture[str
     assert "1 min 0 s after its begin" in text
 
 
+def test_a_topic_that_is_read_is_looked_at_too(capsys: pytest.CaptureFixture[str], topic: str) -> None:
+    read = f"{{format: kafka, options: {{kafka.bootstrap.servers: '{server('kafka').bootstrap}', subscribe: {topic}}}}}"
+    Path("orders.yaml").write_text(
+        f"pipeline: orders\nhome: ./state\nsources: {{events: {read}}}\nsinks:\n  out: {{type: console}}\n"
+    )
+    with lingering(topic) as (name, _):
+        assert [one["name"] for one in doctor(capsys)["transactions"]] == [name]
+        assert doctor(capsys, "--end", name)["transactions"] == []
+
+
 def test_it_ends_one_by_its_name(capsys: pytest.CaptureFixture[str], topic: str) -> None:
     with lingering(topic) as (name, _):
         assert doctor(capsys, "--end", name)["transactions"] == []

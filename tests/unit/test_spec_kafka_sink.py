@@ -43,7 +43,7 @@ def test_a_topic_that_is_named_counts(tmp_path: Path) -> None:
         ("bootstrap: 'shop:9092'", "names no topic"),
         (f"connection_string: '{HUB}', bootstrap: 'shop:9092'", "`bootstrap` too"),
         ("connection_string: 'Endpoint=sb://shop/', topic: a", "SharedAccessKeyName and SharedAccessKey missing"),
-        ("connection_string: 7, topic: a", "found a part without `=`"),
+        ("connection_string: 7, topic: a", "connection_string should be a text, found the number 7"),
     ],
 )
 def test_what_leads_nowhere_is_told(tmp_path: Path, text: str, told: str) -> None:

@@ -4,14 +4,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
-from penstock.errors import Usage
-from penstock.eventhubs import event_hubs_of
 from penstock.secret import remember_options
 from penstock.spec.account import Columns
 from penstock.spec.complaint import wrong
+from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
 from penstock.spec.quantity import Duration, Size
 from penstock.spec.settings import Settings
@@ -53,15 +52,6 @@ def _servers(value: str) -> str:
     return value
 
 
-def _connection_string(value: object) -> str:
-    if not isinstance(value, str):
-        raise wrong(f"should be a text, found {described(value)}", remedy="Write it like ${EVENT_HUBS}.")
-    return value
-
-
-ConnectionString = Annotated[str, PlainValidator(_connection_string), WithJsonSchema({"type": "string"})]
-"""Of Azure Event Hubs; what came from the environment stays a secret."""
-
 TopicName = Annotated[str, AfterValidator(_topic), WithJsonSchema({"type": "string", "pattern": f"^{_TOPIC.pattern}$"})]
 """Name of a topic."""
 
@@ -69,14 +59,9 @@ Servers = Annotated[str, AfterValidator(_servers), WithJsonSchema({"type": "stri
 """Some brokers of a cluster."""
 
 
-def by_connection_string(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _reached(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """The settings with what their `connection_string` says: brokers, credentials, and the topic unless they name one."""
-    if given.get("bootstrap"):
-        raise wrong("is there, and `bootstrap` too", remedy="Keep one of them.", at=("connection_string",))
-    try:
-        hubs = event_hubs_of(str(given["connection_string"]))
-    except Usage as refused:
-        raise wrong(refused.message, remedy=refused.remedy, at=("connection_string",)) from refused
+    hubs = hubs_of(given, instead_of=("bootstrap",))
     named = {"topic": hubs.hub} if hubs.hub and not given.get("topic") else {}
     return {**given, **named, "bootstrap": hubs.bootstrap, "options": {**hubs.options, **(given.get("options") or {})}}
 
@@ -145,7 +130,7 @@ class Kafka(Settings):
     @model_validator(mode="before")
     @classmethod
     def _reached_by_connection_string(cls, given: Any) -> Any:
-        return by_connection_string(given) if isinstance(given, Mapping) and given.get("connection_string") else given
+        return _reached(given) if isinstance(given, Mapping) and given.get("connection_string") else given
 
     @model_validator(mode="after")
     def _leads_somewhere(self) -> Self:
