@@ -261,6 +261,8 @@ def records(bootstrap: str, topic: str, *, isolation: str = "read_committed") ->
     consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 0, "fetch.wait.max.ms": 10, **settings})
     try:
         partitions = sorted(consumer.list_topics(topic, 60).topics[topic].partitions)
+        for partition in partitions:
+            _await_settled(bootstrap, topic, partition)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         found: dict[int, list[Any]] = {partition: [] for partition in partitions}
         ahead = set(partitions)
@@ -315,6 +317,20 @@ def ends_transaction(data: bytes) -> bool:
 
 def is_open(bootstrap: str, topic: str, partition: int = 0) -> bool:
     """Whether a transaction holds up readers of that partition."""
+    settled, written = _ends(bootstrap, topic, partition)
+    return settled < written
+
+
+def _await_settled(bootstrap: str, topic: str, partition: int) -> None:
+    """Brokers answer to a commit before readers see it. What a driver left open that is gone is not waited for."""
+    _, written = _ends(bootstrap, topic, partition)
+    deadline = time.monotonic() + 2
+    while _ends(bootstrap, topic, partition)[0] < written and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _ends(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
+    """Where readers of what is committed stop, and where the last record is."""
     from confluent_kafka import IsolationLevel, TopicPartition
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -323,4 +339,4 @@ def is_open(bootstrap: str, topic: str, partition: int = 0) -> bool:
     settled, written = (
         admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)[place].result(60).offset for level in levels
     )
-    return bool(settled < written)
+    return int(settled), int(written)

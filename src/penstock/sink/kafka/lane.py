@@ -13,7 +13,7 @@ from penstock.sink.kafka.marks import LaneMark, Part, encode_mark, mark_key, new
 from penstock.sink.kafka.records import records_of
 from penstock.sink.kafka.sending import Transactions
 from penstock.sink.kafka.target import Wanted
-from penstock.sink.kafka.trouble import cut_off, told
+from penstock.sink.kafka.trouble import Overtaken, cut_off, told
 from penstock.sink.table.marker import NOTHING_YET, TableMarker
 from penstock.sink.table.publication import Moved, apply
 from penstock.sink.table.target import Target
@@ -106,8 +106,12 @@ class Lane:
             max_record_bytes=self._limits.record_bytes,
         )
         with told(self._clients.place), READ.around(error=cut_off, lost=cut_off):
-            require_closed(self._clients.admin, self._target.markers, self.number)
-            self._mark = look(self._clients, self._target.markers, self.number, pipeline=self._pipeline, sink=self._sink)
+            self._mark = self._closed()
+
+    def _closed(self) -> LaneMark | None:
+        """The newest marker, when no transaction is open that could hide a newer one."""
+        require_closed(self._clients.admin, self._target.markers, self.number)
+        return look(self._clients, self._target.markers, self.number, pipeline=self._pipeline, sink=self._sink)
 
     def _publish(self, publication: Publication, rows: Rows) -> Published:
         if self._mark is None:
@@ -116,17 +120,21 @@ class Lane:
                 remedy="Restore it: without it nobody can tell what was published. Or give the sink another name and topic.",
             )
         try:
-            published = apply(self, publication, self._table, since=self._committed, move=lambda: self._move(publication, rows))
-        except StagedDataLost:  # or published meanwhile by another driver, which then removes it
+            published = self._apply(publication, move=lambda: self._move(publication, rows))
+            if not published.already:
+                self._commit()
+        except (StagedDataLost, Overtaken):  # or published meanwhile by another driver, which then removes what was staged
             self.drop()
-            mark = self.open()
-            if mark is None or mark.marker.position < publication.position:
+            with told(self._clients.place):
+                self._mark = self._closed()
+            if self._mark is None or self._mark.marker.position < publication.position:
                 raise
-            return self._publish(publication, rows)
-        if not published.already:
-            self._commit()
+            return self._apply(publication, move=_never)
         self._committed = max(self._committed, Position(self._opened().marker.position))
         return published
+
+    def _apply(self, publication: Publication, *, move: Callable[[], Moved]) -> Published:
+        return apply(self, publication, self._table, since=self._committed, move=move)
 
     def _move(self, publication: Publication, rows: Rows) -> Moved:
         transactions, there = self._open_transactions(), self._opened().rows_there(publication)
@@ -197,6 +205,10 @@ def look(clients: Clients, topic: str, lane: int, *, pipeline: PipelineName, sin
         return newest_mark(clients.admin, consumer, topic, lane, pipeline=pipeline, sink=sink)
     finally:
         consumer.close()
+
+
+def _never() -> Moved:
+    raise AssertionError("the marker shows the batch")
 
 
 def _after(batches: "Iterator[pa.RecordBatch]", number: int) -> "Iterator[pa.RecordBatch]":

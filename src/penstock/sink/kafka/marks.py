@@ -1,18 +1,17 @@
 """The marker of a lane: one record of the compacted topic of markers, in the lane's own partition; the newest one counts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from penstock.codec.document import decode, encode_document
 from penstock.codec.fields import integer, items, mapping, optional, record, require_fields, text
 from penstock.errors import LedgerMismatch, PublishFailed, Refused, Retryable
 from penstock.model import Json, PipelineName, Position, Publication, SinkName
-from penstock.sink.kafka.topics import ANSWER_S, first, settled, written
+from penstock.sink.kafka.topics import ANSWER_S, await_settled, first, settled
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.remembering import MARK_FIELDS, Mark, mark_fields, mark_from
 
@@ -21,7 +20,6 @@ FORMAT, VERSION = "penstock.kafka-marker", 1
 _TAIL = 64
 _WIDER = 8
 _CLOSED_S = 30.0
-_LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,26 +134,11 @@ def require_closed(admin: AdminClient, topic: str, lane: int) -> None:
 
     Called when the lane's own are ended.
     """
-
-    def is_open() -> bool:
-        return settled(admin, topic, [lane]) < written(admin, topic, [lane])
-
-    if _waiting(is_open):
+    if not await_settled(admin, topic, [lane], wait_s=_CLOSED_S):
         raise Retryable(
             f"A transaction of somebody else is open in partition {lane} of topic {topic!r}, which only one sink may write to.",
             remedy="Look who writes there, and give every sink a `marker_topic` of its own.",
         )
-
-
-def _waiting(is_so: Callable[[], bool]) -> bool:
-    """Whether it is still so after a while."""
-    waiting = Retrying(
-        retry=retry_if_result(bool),
-        stop=stop_after_delay(_CLOSED_S),
-        wait=wait_fixed(_LOOK_S),
-        retry_error_callback=lambda _: True,
-    )
-    return bool(waiting(is_so))
 
 
 def _newest(admin: AdminClient, consumer: Consumer, topic: str, lane: int, *, key: bytes) -> bytes | None:

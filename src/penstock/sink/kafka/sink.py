@@ -42,7 +42,7 @@ from penstock.sink.kafka.preparation import (
     require_fit,
 )
 from penstock.sink.kafka.target import TopicTarget, Wanted, require_columns
-from penstock.sink.kafka.topics import described
+from penstock.sink.kafka.topics import SETTLED_S, await_settled, described
 from penstock.sink.kafka.trouble import told
 from penstock.sink.side_by_side import side_by_side
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
@@ -247,6 +247,7 @@ class KafkaSink(SpooledSink):
         with told(self._clients.place, Failed):
             markers = described(self._clients.admin, [topic])[topic]
             numbers = range(0 if markers is None else markers.partitions)
+            await_settled(self._clients.admin, topic, numbers, wait_s=SETTLED_S)
             found = [look(self._clients, topic, at, pipeline=self._wanted.pipeline, sink=self._name) for at in numbers]
         return [mark for mark in found if mark is not None]
 

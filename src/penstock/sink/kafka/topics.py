@@ -11,6 +11,8 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from penstock.sink.kafka.trouble import code_of, is_forbidden, is_gone
 
 ANSWER_S = 20.0
+SETTLED_S = 10.0
+"""How long a look waits for what is just being committed. What is open for longer is not counted."""
 _SEEN_S = 15.0
 _LOOK_S = 0.05
 _SEGMENT_BYTES = 1_048_576
@@ -83,6 +85,22 @@ def first(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[int
 def settled(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[int]:
     """The offset that each partition is committed up to: behind it may be open transactions. Raises KafkaException."""
     return _offsets(admin, topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+
+
+def await_settled(admin: AdminClient, topic: str, partitions: Sequence[int], *, wait_s: float) -> bool:
+    """Wait until every transaction has ended that is open now; False if one has not. Raises KafkaException.
+
+    Brokers answer to a commit before readers see it.
+    """
+    now = written(admin, topic, partitions)
+
+    def is_open() -> bool:
+        return any(end < wanted for end, wanted in zip(settled(admin, topic, partitions), now, strict=True))
+
+    waiting = Retrying(
+        retry=retry_if_result(bool), stop=stop_after_delay(wait_s), wait=wait_fixed(_LOOK_S), retry_error_callback=lambda _: True
+    )
+    return not waiting(is_open)
 
 
 def written(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[int]:

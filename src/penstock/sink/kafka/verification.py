@@ -11,7 +11,7 @@ from penstock.model import Position, Problem, Publication, Totals
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.marks import Beginning, LaneMark
 from penstock.sink.kafka.records import rows_of
-from penstock.sink.kafka.topics import ANSWER_S, Topic, described, first, settled
+from penstock.sink.kafka.topics import ANSWER_S, SETTLED_S, Topic, await_settled, described, first, settled
 from penstock.sink.table.content import totals_of
 from penstock.sparkschema import arrow_schema
 
@@ -111,6 +111,7 @@ def _start(begun: Beginning, partition: int) -> int:
 def _ranges(clients: Clients, topic: Topic, begun: Beginning) -> Iterator[tuple[TopicPartition, int]]:
     """Where to read each partition from, and up to where."""
     numbers = range(topic.partitions)
+    await_settled(clients.admin, topic.name, numbers, wait_s=SETTLED_S)
     oldest, ends = first(clients.admin, topic.name, numbers), settled(clients.admin, topic.name, numbers)
     for number, low, end in zip(numbers, oldest, ends, strict=True):
         start = max(low, _start(begun, number))
