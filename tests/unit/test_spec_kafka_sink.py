@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import Usage
+from penstock.run.assembly import sinks_of
 from penstock.run.pipeline import Pipeline
 from penstock.spec.kafka import Kafka
 from penstock.spec.load import load
@@ -52,9 +53,10 @@ def test_what_leads_nowhere_is_told(tmp_path: Path, text: str, told: str) -> Non
     assert KEY not in str(raised.value)
 
 
-def test_explain_hides_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_sink_says_of_itself_hides_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENT_HUBS", HUB)
     sink(tmp_path, "connection_string: '${EVENT_HUBS}'")
-    shown = str(Pipeline.from_file(str(tmp_path / "orders.yaml")).explain())
+    [made] = sinks_of(Pipeline.from_file(str(tmp_path / "orders.yaml")).plan)
+    shown = str(made.describe())
     assert "shop.servicebus.windows.net:9093" in shown
     assert KEY not in shown
