@@ -110,7 +110,7 @@ def test_a_deadlock_is_run_again_and_counted(merging):
         other.execute("SELECT 1 FROM penstock_marker FOR UPDATE")
         other.execute("ROLLBACK")
         assert not publishing.result().already
-    assert sink.conflicts == 1
+    assert sink.conflicts >= 1
     assert content(table) == Counter([(1, "ab")])
 
 
