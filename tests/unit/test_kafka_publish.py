@@ -276,7 +276,7 @@ def test_the_newest_marker_is_found_below_what_was_aborted(topic, monkeypatch):
     sink = place.sink()
     place.put(sink, range(10), batch_id=0)
     publication = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
-    aborted(place, times=20)
+    aborted(place, times=5)
     assert place.sink().publish(place.decided[0].publication).already
     publish(sink, publication)
     assert place.content() == values(range(20))
@@ -284,13 +284,36 @@ def test_the_newest_marker_is_found_below_what_was_aborted(topic, monkeypatch):
 
 def aborted(place, *, times):
     """Transactions on the markers that come to nothing."""
+    for _ in range(times):
+        begun(place).abort_transaction(60)
+
+
+def begun(place):
+    """One that was not ended yet."""
     producer = Producer({"bootstrap.servers": place.rig.bootstrap, "transactional.id": place.rig.topic, "log_level": 0})
     producer.init_transactions(60)
-    for _ in range(times):
-        producer.begin_transaction()
-        producer.produce(f"{place.rig.topic}.markers", value=b"aborted", partition=0)
-        producer.flush(60)
-        producer.abort_transaction(60)
+    producer.begin_transaction()
+    producer.produce(f"{place.rig.topic}.markers", key=b"nobody", value=b"aborted", partition=0)
+    assert producer.flush(60) == 0
+    assert is_open(place.rig.bootstrap, f"{place.rig.topic}.markers")
+    return producer
+
+
+def test_a_marker_that_a_transaction_of_others_may_hide_is_not_read(topic, monkeypatch):
+    """Readers stop before it, and what this sink has committed since is behind it."""
+    monkeypatch.setattr(marks, "_CLOSED_S", 0.5)
+    place = topic()
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(10), batch_id=0)
+    foreign = begun(place)
+    faults.arm("kafka.commit=lost")
+    with pytest.raises(OutcomeUnknown):
+        sink.publish(publication)
+    with pytest.raises(Retryable, match="A transaction of somebody else is open"):
+        sink.publish(publication)
+    foreign.abort_transaction(60)
+    assert sink.publish(publication).already
+    assert place.content() == values(range(10))
 
 
 def test_a_topic_of_markers_that_is_gone_is_never_taken_for_an_empty_one(topic):
