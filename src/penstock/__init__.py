@@ -22,6 +22,8 @@ _HOMES = {
     "PythonSink": "penstock.spec.sink",
     "Query": "penstock.run.query",
     "Reading": "penstock.run.reading",
+    "Redshift": "penstock.spec.table",
+    "SqlServer": "penstock.spec.table",
     "Sqlite": "penstock.spec.table",
     "read": "penstock.run.reading",
 }
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.run.reading import Reading, read
     from penstock.sink.own import OwnBatch, OwnSink
     from penstock.spec.sink import Console, Memory, Parquet, PythonSink
-    from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Sqlite
+    from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Redshift, Sqlite, SqlServer
 
 __all__ = [
     "Cassandra",
@@ -53,6 +55,8 @@ __all__ = [
     "PythonSink",
     "Query",
     "Reading",
+    "Redshift",
+    "SqlServer",
     "Sqlite",
     "__version__",
     "read",

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 _RESET = struct.pack("ii", 1, 0)
 _COMMITS = (b"COMMIT\0", b"\x03COMMIT")
 """The statement as a whole, as PostgreSQL's and as MySQL's clients send it."""
+_BIND = b"B"
 KINDS = ("before", "after")
 """Before COMMIT reaches the server, or after it was done and before its answer reaches the client."""
 
@@ -17,11 +18,12 @@ KINDS = ("before", "after")
 class Cutter:
     """Takes connections at `port` and hands them on to `target`. Once armed, it cuts the next connection that commits.
 
-    `commits`: what a client sends that does.
+    `commits`: what a client sends that does. `parses_first`: as PostgreSQL's protocol has it, and executes it in a message
+    of its own.
     """
 
-    def __init__(self, target: int, commits: Sequence[bytes]) -> None:
-        self._target, self._kind, self._commits = target, "", commits
+    def __init__(self, target: int, commits: Sequence[bytes], *, parses_first: bool = False) -> None:
+        self._target, self._kind, self._commits, self._parses_first = target, "", commits, parses_first
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -54,18 +56,21 @@ class Cutter:
 
     def _hand_on(self, client: socket.socket, there: socket.socket) -> None:
         """Until either side ends, or the cut is due. The answer to a COMMIT proves that it is done, and goes nowhere."""
-        kind = ""
+        kind, parsed = "", False
         while True:
             for source in select.select([client, there], [], [])[0]:
                 data = source.recv(1 << 16)
-                kind = kind or (self._due(data) if source is client else "")
+                if source is client and not kind:
+                    commits = any(commit in data for commit in self._commits)
+                    kind = self._due() if (parsed and data.startswith(_BIND) if self._parses_first else commits) else ""
+                    parsed = commits or (parsed and not data.startswith(_BIND))
                 if not data or kind == "before" or (kind == "after" and source is there):
                     return
                 (there if source is client else client).sendall(data)
 
-    def _due(self, data: bytes) -> str:
+    def _due(self) -> str:
         with self._lock:
-            if not self._kind or not any(commit in data for commit in self._commits):
+            if not self._kind:
                 return ""
             kind, self._kind = self._kind, ""
             self.cuts += 1
@@ -79,9 +84,9 @@ def _reset(one: socket.socket) -> None:
 
 
 @contextmanager
-def before(port: int, commits: Sequence[bytes] = _COMMITS) -> Iterator[Cutter]:
+def before(port: int, commits: Sequence[bytes] = _COMMITS, *, parses_first: bool = False) -> Iterator[Cutter]:
     """A cutter before the server at `port`."""
-    cutter = Cutter(port, commits)
+    cutter = Cutter(port, commits, parses_first=parses_first)
     try:
         yield cutter
     finally:
