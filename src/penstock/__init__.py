@@ -23,6 +23,8 @@ _HOMES = {
     "PythonSink": "penstock.spec.sink",
     "Query": "penstock.run.query",
     "Reading": "penstock.run.reading",
+    "Redshift": "penstock.spec.table",
+    "SqlServer": "penstock.spec.table",
     "Sqlite": "penstock.spec.table",
     "read": "penstock.run.reading",
 }
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.sink.own import OwnBatch, OwnSink
     from penstock.spec.kafka import Kafka
     from penstock.spec.sink import Console, Memory, Parquet, PythonSink
-    from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Sqlite
+    from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Redshift, Sqlite, SqlServer
 
 __all__ = [
     "Cassandra",
@@ -56,6 +58,8 @@ __all__ = [
     "PythonSink",
     "Query",
     "Reading",
+    "Redshift",
+    "SqlServer",
     "Sqlite",
     "__version__",
     "read",

@@ -179,6 +179,18 @@ def _mysql(name: SinkName, settings: settings_of.MySQL, plan: DeliveryPlan) -> S
     return MysqlSink(url=settings.url, **_merging(name, settings, plan))
 
 
+def _redshift(name: SinkName, settings: settings_of.Redshift, plan: DeliveryPlan) -> Sink:
+    with _installed_by(name, "redshift"):
+        from penstock.sink.redshift.sink import RedshiftSink
+    return RedshiftSink(url=settings.url, **_filling(name, settings, plan))
+
+
+def _sqlserver(name: SinkName, settings: settings_of.SqlServer, plan: DeliveryPlan) -> Sink:
+    with _installed_by(name, "sqlserver"):
+        from penstock.sink.sqlserver.sink import SqlserverSink
+    return SqlserverSink(url=settings.url, **_filling(name, settings, plan))
+
+
 def _cassandra(name: SinkName, settings: settings_of.Cassandra, plan: DeliveryPlan) -> Sink:
     with _installed_by(name, "cassandra"):
         from penstock.sink.cassandra.sink import CassandraSink
@@ -277,6 +289,8 @@ _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     settings_of.Duckdb: _duckdb,
     settings_of.Postgres: _postgres,
     settings_of.MySQL: _mysql,
+    settings_of.Redshift: _redshift,
+    settings_of.SqlServer: _sqlserver,
     settings_of.Cassandra: _cassandra,
     settings_of.Dbapi: _dbapi,
     settings_of.Kafka: _kafka,

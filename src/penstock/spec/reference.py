@@ -17,7 +17,7 @@ from penstock.spec.pipeline import PipelineSettings, Spark
 from penstock.spec.settings import Settings
 from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
 from penstock.spec.source import Source, Watermark
-from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Sqlite
+from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Redshift, Sqlite, SqlServer
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
 
@@ -37,6 +37,8 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sinks.<name>` with `type: duckdb`", Duckdb),
     ("`sinks.<name>` with `type: postgres`", Postgres),
     ("`sinks.<name>` with `type: mysql`", MySQL),
+    ("`sinks.<name>` with `type: redshift`", Redshift),
+    ("`sinks.<name>` with `type: sqlserver`", SqlServer),
     ("`sinks.<name>` with `type: cassandra`", Cassandra),
     ("`sinks.<name>.merge`", Merge),
     ("`sinks.<name>` with `type: dbapi`", Dbapi),
