@@ -47,6 +47,17 @@ class StoppedDriver:
         out, err = self._process.communicate(timeout=DEADLINE_S)
         return Ended(self._process.returncode, out, err)
 
+    def next_error_line(self) -> str:
+        """What it says next on standard error."""
+        assert self._process.stderr is not None
+        return self._process.stderr.readline()
+
+    def terminate(self) -> Ended:
+        """Ask it to stop, and wait for its end."""
+        self._process.send_signal(signal.SIGTERM)
+        out, err = self._process.communicate(timeout=DEADLINE_S)
+        return Ended(self._process.returncode, out, err)
+
     def end(self) -> None:
         """Kill what is left of it."""
         kill_session(self._process)

@@ -44,6 +44,7 @@ BUGS: Mapping[int, str] = {
     18: "partition and epoch were taken for the identity of rows (Spark's own documentation)",
     19: "readers that only list the directory saw torn and doubled files (Spark's file sink)",
     22: "newer data was hidden by the late writes of an older batch, whose time stamp was that of a clock (Cassandra)",
+    23: "records that were gone were passed over unseen, and a topic that was created again was read from its middle (Spark)",
     24: "an offsets entry between two others was missing after surgery by hand, and nobody noticed",
     25: "`sys.exit()` in foreachBatch hung the query for ever (Spark)",
     28: "a replayed batch that foreachBatch skipped left its state uncommitted (Spark)",

@@ -8,6 +8,7 @@ from tests.mutation.mutants_of_cassandra import MUTANTS_OF_CASSANDRA
 from tests.mutation.mutants_of_commit import MUTANTS_OF_COMMIT
 from tests.mutation.mutants_of_duckdb import MUTANTS_OF_DUCKDB
 from tests.mutation.mutants_of_kafka import MUTANTS_OF_KAFKA
+from tests.mutation.mutants_of_kafka_source import MUTANTS_OF_KAFKA_SOURCE
 from tests.mutation.mutants_of_kit import MUTANTS_OF_KIT
 from tests.mutation.mutants_of_ledger import MUTANTS_OF_LEDGER
 from tests.mutation.mutants_of_mysql import MUTANTS_OF_MYSQL
@@ -18,7 +19,7 @@ from tests.mutation.mutants_of_warehouses import MUTANTS_OF_WAREHOUSES
 
 _KINDS = (
     *(MUTANTS_OF_COMMIT, MUTANTS_OF_DUCKDB, MUTANTS_OF_LEDGER, MUTANTS_OF_MYSQL, MUTANTS_OF_POSTGRES, MUTANTS_OF_SINKS),
-    *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_KAFKA, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
+    *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_SOURCE, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
 )
 
 MUTANTS = tuple(sorted((mutant for kind in _KINDS for mutant in kind), key=lambda mutant: mutant.bug))

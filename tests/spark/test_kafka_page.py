@@ -1,0 +1,169 @@
+"""The page about Kafka as a source, command by command; lag, time to loss and the group for lag tools, on a real broker."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.architecture.reading import ROOT
+from tests.crash.commandline import Ended, penstock
+from tests.crash.kafka_world import create
+from tests.servers.fixtures import server, unique
+from tests.servers.kafka import connector
+
+PAGE = (ROOT / "docs" / "howto" / "kafka_source.md").read_text()
+[PIPELINE] = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+COMMANDS = [line.split("#")[0] for line in re.findall(r"^penstock .*$", PAGE, re.MULTILINE)]
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The page's pipeline on a topic of this test's own, which keeps records for an hour."""
+    name = create(unique("orders"), 3, retention_ms=str(HOUR_MS))
+    text = PIPELINE.replace("subscribe: orders", f"subscribe: {name}").replace("penstock-orders", f"group-{name}")
+    (tmp_path / "kafka.yaml").write_text(text)
+    monkeypatch.setenv("KAFKA", server("kafka").bootstrap)
+    monkeypatch.chdir(tmp_path)
+    return name
+
+
+def produce(topic: str, count: int, **more: Any) -> "Counter[tuple[object, ...]]":
+    producer = Producer({"bootstrap.servers": server("kafka").bootstrap, "log_level": 0})
+    for number in range(count):
+        producer.produce(topic, f"value {number}", key=f"key {number}", partition=number % 3, **more)
+    assert producer.flush(60) == 0
+    return Counter((topic, number % 3, number // 3, f"key {number}", f"value {number}") for number in range(count))
+
+
+def run(command: str) -> Ended:
+    return penstock(*shlex.split(command)[1:])
+
+
+def lag_of(command: str = "penstock status kafka.yaml --json") -> dict[str, Any]:
+    [lag] = json.loads(run(command).out)["lag"]
+    return lag  # type: ignore[no-any-return]
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_page_works(topic: str, tmp_path: Path) -> None:
+    sent = produce(topic, 90)
+    for command in COMMANDS:
+        done = run(command)
+        assert done.code == 0, f"{command}\n{done}"
+    table = pyarrow.dataset.dataset(tmp_path / "lake", format="parquet").to_table()
+    names = ("topic", "partition", "offset", "key", "value")
+    assert Counter(zip(*(table[name].to_pylist() for name in names), strict=True)) == sent
+    assert mirrored(topic) == {0: 30, 1: 30, 2: 30}
+
+
+@pytest.mark.usefixtures("spark")
+def test_lag_and_time_to_loss_are_told_without_spark(topic: str) -> None:
+    produce(topic, 90)
+    assert run("penstock run kafka.yaml").code == 0
+    assert (lag_of()["records"], lag_of()["behind_ms"], lag_of()["loss_in_ms"], lag_of()["lost"]) == (0, None, None, 0)
+    written_ms = time.time_ns() // 1_000_000 - 50 * 60_000
+    produce(topic, 30, timestamp=written_ms)
+    lag = lag_of()
+    now_ms = time.time_ns() // 1_000_000
+    assert (lag["records"], lag["retention_ms"]) == (30, HOUR_MS)
+    assert 50 * 60_000 <= lag["behind_ms"] <= now_ms - written_ms
+    assert lag["loss_in_ms"] == HOUR_MS - lag["behind_ms"]
+    checked = run("penstock check kafka.yaml")
+    assert checked.code == 1, checked
+    assert "30 records behind, the oldest written" in " ".join(checked.out.split())
+    shown = " ".join(run("penstock status kafka.yaml").out.split())
+    assert "Kafka may remove it in" in shown
+    assert run("penstock run kafka.yaml").code == 0
+    assert run("penstock check kafka.yaml").code == 0
+    assert mirrored(topic) == {0: 40, 1: 40, 2: 40}
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_group_that_has_members_keeps_no_batch_back(topic: str) -> None:
+    produce(topic, 9)
+    member = Consumer({"bootstrap.servers": server("kafka").bootstrap, "group.id": f"group-{topic}", "log_level": 0})
+    joined: list[object] = []
+    member.subscribe([topic], on_assign=lambda _, parts: joined.extend(parts))
+    while not joined:
+        member.poll(0.1)
+    done = run("penstock run kafka.yaml --json")
+    member.close()
+    assert done.code == 0, done
+    assert f"could not be shown as those of group 'group-{topic}'" in done.out
+    assert done.last["rows_in"] == 9
+
+
+def test_a_broker_that_is_not_there_is_told(topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA", "127.0.0.1:1")
+    status = json.loads(run("penstock status kafka.yaml --json").out)
+    assert status["health"] == "new"
+
+
+def mirrored(topic: str) -> dict[int, int]:
+    """What a lag tool sees."""
+    consumer = Consumer({"bootstrap.servers": server("kafka").bootstrap, "group.id": f"group-{topic}", "log_level": 0})
+    found = consumer.committed([TopicPartition(topic, number) for number in range(3)], timeout=60)
+    consumer.close()
+    return {each.partition: each.offset for each in found}
+
+
+IVY = """<ivysettings><settings defaultResolver="here"/><resolvers><filesystem name="here" m2compatible="true">
+<ivy pattern="{root}/[organisation]/[module]/[revision]/[artifact]-[revision].pom"/>
+<artifact pattern="{root}/[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"/>
+</filesystem></resolvers></ivysettings>"""
+POM = """<project><modelVersion>4.0.0</modelVersion><groupId>{group}</groupId><artifactId>{name}</artifactId>
+<version>{version}</version><dependencies>{needs}</dependencies></project>"""
+NEEDS = "<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+
+
+def repository(root: Path, *, version: str) -> Path:
+    """A Maven repository that has the tests' connector, as if it were the one of that version of Spark; its Ivy settings."""
+    jars = {jar.name.rpartition("-")[0]: jar for jar in connector()}
+    others = [("test.kafka", name, "1", jar) for name, jar in jars.items() if not name.startswith("spark-sql-kafka")]
+    needs = "".join(NEEDS.format(group=group, name=name, version=number) for group, name, number, _ in others)
+    ours = next(jar for name, jar in jars.items() if name.startswith("spark-sql-kafka"))
+    for group, name, number, jar in [*others, ("org.apache.spark", "spark-sql-kafka-0-10_2.13", version, ours)]:
+        folder = root / "maven" / group.replace(".", "/") / name / number
+        folder.mkdir(parents=True)
+        (folder / f"{name}-{number}.jar").symlink_to(jar)
+        text = POM.format(group=group, name=name, version=number, needs=needs if jar is ours else "")
+        (folder / f"{name}-{number}.pom").write_text(text)
+    (root / "ivy.xml").write_text(IVY.format(root=root / "maven"))
+    return root / "ivy.xml"
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_nobody_names_a_jar(topic: str, tmp_path: Path, *, has_it: bool) -> None:
+    import pyspark
+
+    produce(topic, 3)
+    ivy = repository(tmp_path, version=pyspark.__version__ if has_it else "1.0.0")
+    conf = {"spark.jars.ivySettings": str(ivy), "spark.jars.ivy": str(tmp_path / "ivy"), "spark.ui.enabled": False}
+    with (tmp_path / "kafka.yaml").open("a") as file:
+        file.write(f"spark: {{master: 'local[1]', conf: {json.dumps(conf)}}}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", "run", "kafka.yaml", "--json"],
+        env={name: value for name, value in os.environ.items() if name != "PENSTOCK_KAFKA_JARS"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if has_it:
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[-1])["rows_in"] == 3
+        return
+    assert done.returncode == 1, done.stderr
+    named = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+    assert f"No Maven repository that Spark asks from here has {named}, so Spark did not start." in done.stdout
+    assert "PENSTOCK_KAFKA_JARS" in done.stdout
