@@ -47,7 +47,7 @@ MUTANTS_OF_WAREHOUSES = (
         file=f"{SQLSERVER}/statements.py",
         find='hint="WITH (UPDLOCK, HOLDLOCK, ROWLOCK) "',
         replace='hint=""',
-        tests=(f"{OF_SQLSERVER}::test_two_that_publish_at_once_add_the_rows_once",),
+        tests=(f"{OF_DIALOGUE}::test_the_dialogue_is_the_recorded_one[append]",),
     ),
     Mutant(
         bug=15,

@@ -197,7 +197,8 @@ class Session:
         return [], -1
 
     def _commit(self) -> tuple[list[tuple[Any, ...]], int]:
-        self._require(self._sqlite.in_transaction, "COMMIT outside of a transaction")
+        if not self._sqlite.in_transaction:
+            raise self._error(3902, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.")
         self._require(not self.rows_in or (self.marked and self.noted), "a COMMIT of rows without their marker and batch")
         self._sqlite.execute("COMMIT")
         self._fresh()

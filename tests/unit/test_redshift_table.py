@@ -175,6 +175,16 @@ def test_a_table_with_a_key_twice_has_both_rows_replaced(target):
     assert content(table) == Counter([(1, "c"), (2, "b")])
 
 
+def test_a_table_of_somebody_elses_by_the_name_of_the_staging_table_is_left_alone(target):
+    table = target()
+    table.sql("CREATE TABLE penstock_stage (theirs bigint)", "INSERT INTO penstock_stage VALUES (7)")
+    sink = table.sink()
+    table.put(sink, [(1, "a")], batch_id=0)
+    table.put(sink, [(2, "b")], batch_id=1)
+    assert content(table) == Counter([(1, "a"), (2, "b")])
+    assert table.sql("SELECT theirs FROM penstock_stage") == [(7,)]
+
+
 def test_another_transaction_that_read_and_wrote_the_same_is_run_again_and_counted(target):
     """Serializable: the other one deletes what the upsert reads, and commits first."""
     table = target(write="upsert", key=["id"])

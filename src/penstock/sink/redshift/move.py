@@ -42,7 +42,6 @@ def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
     """
     statements = statements_of(schema, target)
     columns = _Columns(statements=statements, schema=schema, read=tuple(storage_of(field.type).read for field in schema))
-    connection.execute(DROP_STAGE)
     connection.execute(statements.create_stage(declared_for(schema)))
     with STAGE.around(error=cut_off, lost=cut_off):
         staged = _fill_stage(connection, columns, batches)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from penstock.sink.redshift.names import quoted
 
 STAGE = "penstock_stage"
-DROP_STAGE = f"DROP TABLE IF EXISTS {STAGE}"
-"""A staging table lives as long as the session."""
+DROP_STAGE = f"DROP TABLE {STAGE}"
+"""A staging table lives as long as the session. Before it is made, the name could mean a table of somebody else's."""
 
 
 @dataclass(frozen=True, slots=True)

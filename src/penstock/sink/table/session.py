@@ -57,11 +57,17 @@ class Sessions(HeldToServer, Generic[S]):
         """The open session, or a new one to a server that keeps what it commits. Raises Retryable, `kind`, Refused."""
         if self._session is None:
             with self.told(kind):
-                session = self._open()
-                self._session = session
-                self._require_durable(session)
-        assert self._session is not None
+                self._session = self._durable()
         return self._session
+
+    def _durable(self) -> S:
+        session = self._open()
+        try:
+            self._require_durable(session)
+        except BaseException:
+            session.close()
+            raise
+        return session
 
     def drop(self) -> None:
         """Close, which rolls back what is open."""
