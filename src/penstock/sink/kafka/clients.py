@@ -11,6 +11,8 @@ _log = logging.getLogger("penstock.kafka")
 _log.addHandler(logging.NullHandler())  # else what the client retries by itself appears on the terminal
 _log.propagate = False
 
+_ERRORS = 3
+"""Of syslog's levels: a client that is let go of has no logger any more, and would write to the terminal."""
 _PRODUCING = {
     "linger.ms": 20,
     "batch.size": 1_000_000,
@@ -26,7 +28,7 @@ class Clients:
 
     def __init__(self, bootstrap: str, options: Mapping[str, str]) -> None:
         self.place = f"Kafka at {bootstrap}"
-        self._given = dict(options) | {"bootstrap.servers": bootstrap, "logger": _log}
+        self._given = {"log_level": _ERRORS, **options, "bootstrap.servers": bootstrap, "logger": _log}
         self._admin: AdminClient | None = None
 
     def producer(self, **settings: str | int) -> Producer:
