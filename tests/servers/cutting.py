@@ -21,7 +21,7 @@ class Cutter:
     """
 
     def __init__(self, target: int, commits: Callable[[bytes], bool], *, at: int = 0) -> None:
-        self._target, self._kind, self._commits = target, "", commits
+        self._target, self._kind, self._commits, self._at = target, "", commits, at
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", at))
         self.port: int = self._listener.getsockname()[1]
@@ -35,8 +35,9 @@ class Cutter:
         self._kind = kind
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # else who waits for a connection keeps the port
+        if self._at:
+            with suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)  # else who waits for a connection keeps the port
         for one in (self._listener, *self._open):
             _reset(one)
 
