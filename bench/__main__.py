@@ -1,4 +1,4 @@
-"""`python -m bench [passes|tax|ledger|restart|stores|databases …]`: measures and writes docs/benchmarks.md."""
+"""`python -m bench [passes|tax|ledger|restart|stores|databases|kafka …]`: measures and writes docs/benchmarks.md."""
 
 import argparse
 import os
@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyspark
+from tests.servers.kafka import connector
 
-from bench import databases, ledger, passes, restart, stores, tax
+from bench import databases, kafka, ledger, passes, restart, stores, tax
 from bench.session import session
 from bench.table import Table
 from bench.target import PACKAGES
@@ -33,8 +34,8 @@ def main() -> None:
     parser.add_argument("--print-only", action="store_true", help="do not write docs/benchmarks.md")
     arguments = parser.parse_args()
     what = arguments.what or list(_WHAT)
-    if "databases" in what:
-        session(PACKAGES)
+    if {"databases", "kafka"} & set(what):
+        session(PACKAGES if "databases" in what else (), connector() if "kafka" in what else ())
     for name in what:
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
             for table in _WHAT[name](Path(scratch)):
@@ -58,6 +59,7 @@ _WHAT: dict[str, Callable[[Path], Iterable[Table]]] = {
     "passes": lambda scratch: passes.measure(session(), scratch),
     "stores": lambda scratch: stores.measure(session(), scratch),
     "databases": lambda scratch: databases.measure(session(), scratch),
+    "kafka": lambda scratch: kafka.measure(session(), scratch),
 }
 
 if __name__ == "__main__":

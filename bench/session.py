@@ -12,8 +12,8 @@ from penstock.run.java import use_java
 COLUMNS = "id BIGINT, account STRING, name STRING, amount DOUBLE, price DECIMAL(12,2), at TIMESTAMP, k INT"
 
 
-def session(packages: Sequence[str] = ()) -> SparkSession:
-    """Two cores, quiet, the defaults otherwise. `packages` of Maven's are fetched for the first session of a process only."""
+def session(packages: Sequence[str] = (), jars: Sequence[Path] = ()) -> SparkSession:
+    """Two cores, quiet, the defaults otherwise. `packages` of Maven's and `jars` count in the first session of a process only."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     use_java()
     spark = (
@@ -28,6 +28,7 @@ def session(packages: Sequence[str] = ()) -> SparkSession:
         .config("spark.sql.streaming.numRecentProgressUpdates", "5000")
         .config("spark.sql.parquet.compression.codec", "zstd")
         .config("spark.jars.packages", ",".join(packages))
+        .config("spark.jars", ",".join(map(str, jars)))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

@@ -6,7 +6,6 @@ LANE = "src/penstock/sink/kafka/lane.py"
 MARKS = "src/penstock/sink/kafka/marks.py"
 SENDING = "src/penstock/sink/kafka/sending.py"
 SINK = "src/penstock/sink/kafka/sink.py"
-VERIFICATION = "src/penstock/sink/kafka/verification.py"
 
 OF_PUBLISHING = "tests/unit/test_kafka_publish.py"
 OF_REFUSALS = "tests/unit/test_kafka_refusals.py"
@@ -78,10 +77,10 @@ MUTANTS_OF_KAFKA = (
     ),
     Mutant(
         bug=17,
-        name="records-that-are-too-many-are-not-told",
-        file=VERIFICATION,
-        find="    if surplus > 0:",
-        replace="    if surplus > 10**9:",
+        name="records-are-never-read-back",
+        file=SINK,
+        find="        if self._keyed or self._wanted.target.shared or verification",
+        replace="        if bool(marks) or verification",
         tests=("tests/conformance/test_kafka_conformance.py::TestKafka::test_damage_is_found[foreign]",),
     ),
 )

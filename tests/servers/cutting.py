@@ -39,7 +39,7 @@ class Cutter:
     """
 
     def __init__(self, target: int, watching: Callable[[], Commits], *, at: int = 0) -> None:
-        self._target, self._kind, self._watching = target, "", watching
+        self._target, self._kind, self._watching, self._at = target, "", watching, at
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", at))
         self.port: int = self._listener.getsockname()[1]
@@ -53,8 +53,9 @@ class Cutter:
         self._kind = kind
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # else who waits for a connection keeps the port
+        if self._at:
+            with suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)  # else who waits for a connection keeps the port
         for one in (self._listener, *self._open):
             _reset(one)
 

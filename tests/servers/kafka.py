@@ -295,7 +295,10 @@ def remove_first(bootstrap: str, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     oldest = min(records(bootstrap, topic), key=lambda message: (message.partition(), message.offset()))
-    admin, place = AdminClient({"bootstrap.servers": bootstrap}), TopicPartition(topic, oldest.partition(), oldest.offset() + 1)
+    admin, place = (
+        AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}),
+        TopicPartition(topic, oldest.partition(), oldest.offset() + 1),
+    )
     [future] = admin.delete_records([place]).values()
     future.result(60)
 
@@ -333,7 +336,7 @@ def _ends(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
     from confluent_kafka import IsolationLevel, TopicPartition
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
-    admin, place = AdminClient({"bootstrap.servers": bootstrap}), TopicPartition(topic, partition)
+    admin, place = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}), TopicPartition(topic, partition)
     levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
     settled, written = (
         admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)[place].result(60).offset for level in levels

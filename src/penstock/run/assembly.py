@@ -234,6 +234,7 @@ def _kafka(name: SinkName, settings: settings_of.Kafka, plan: DeliveryPlan) -> S
         lanes=settings.lanes,
         transaction_bytes=settings.transaction_size,
         timeout_ms=settings.transaction_timeout,
+        keyed=settings.mode == "keyed",
     )
 
 

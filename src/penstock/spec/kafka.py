@@ -86,6 +86,11 @@ class Kafka(Settings):
         description="Keys of librdkafka's client, such as `security.protocol` or `compression.type`; secrets as `${VARIABLE}`. "
         "Keys that the guarantee rests on are refused.",
     )
+    mode: Literal["transactional", "keyed"] = Field(
+        default="transactional",
+        description="`transactional`: exactly once for whoever reads what is committed. `keyed`: at least once, without "
+        "transactions; the header `penstock-id` of a record is the same at every repetition, for readers that tell them apart.",
+    )
     lanes: int = Field(
         default=1, ge=1, le=64, description="Into how many transactions a batch is divided that are written side by side."
     )
@@ -120,6 +125,7 @@ class Kafka(Settings):
             topic: str = "",
             topics: "tuple[str, ...] | list[str]" = (),
             options: Mapping[str, Any] | None = None,
+            mode: Literal["transactional", "keyed"] = "transactional",
             lanes: int = 1,
             marker_topic: str | None = None,
             transaction_size: int | str = "1GB",

@@ -11,8 +11,8 @@ _log = logging.getLogger("penstock.kafka")
 _log.addHandler(logging.NullHandler())  # else what the client retries by itself appears on the terminal
 _log.propagate = False
 
-_QUIET = {"logger": _log}
-
+_ERRORS = 3
+"""Of syslog's levels: a client that is let go of has no logger any more, and would write to the terminal."""
 _PRODUCING = {
     "linger.ms": 20,
     "batch.size": 1_000_000,
@@ -29,6 +29,7 @@ class Clients:
     def __init__(self, bootstrap: str, options: Mapping[str, str]) -> None:
         self.place = f"Kafka at {bootstrap}"
         self.given: Mapping[str, str] = {**options, "bootstrap.servers": bootstrap}
+        self._given = {"log_level": _ERRORS, **self.given, "logger": _log}
         self._admin: AdminClient | None = None
 
     def producer(self, **settings: str | int) -> Producer:
@@ -38,7 +39,7 @@ class Clients:
         """
         named = {key.replace("_", "."): value for key, value in settings.items()}
         fixed = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
-        return Producer({**_PRODUCING, **self.given, **_QUIET, **fixed, **named})
+        return Producer({**_PRODUCING, **self._given, **fixed, **named})
 
     def consumer(self, **settings: str) -> Consumer:
         """A new one that sees what was committed, and leaves no trace."""
@@ -51,13 +52,13 @@ class Clients:
             "allow.auto.create.topics": False,
             "fetch.wait.max.ms": 10,
         }
-        return Consumer({**self.given, **_QUIET, **fixed, **settings})
+        return Consumer({**self._given, **fixed, **settings})
 
     @property
     def admin(self) -> AdminClient:
         """The one that asks the cluster about itself."""
         if self._admin is None:
-            self._admin = AdminClient({**self.given, **_QUIET})
+            self._admin = AdminClient({**self._given})
         return self._admin
 
     def close(self) -> None:

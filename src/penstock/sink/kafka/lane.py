@@ -9,6 +9,7 @@ from penstock.errors import PublishFailed, StagedDataLost
 from penstock.faults import FaultPoint
 from penstock.model import PipelineName, Position, Publication, Published, SinkName, Totals
 from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.keyed import KeyedProducer, named
 from penstock.sink.kafka.marks import LaneMark, Part, encode_mark, mark_key, newest_mark, require_closed, transactional_id
 from penstock.sink.kafka.records import records_of
 from penstock.sink.kafka.sending import Transactions
@@ -33,11 +34,15 @@ _CHUNK_ROWS = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When a transaction is ended and the rest of the batch goes into another one; and how large a record may be."""
+    """When a transaction is ended and the rest of the batch goes into another one; and how large a record may be.
+
+    `keyed`: without transactions, each record with a name of its own instead.
+    """
 
     transaction_bytes: int
     timeout_ms: int
     record_bytes: int
+    keyed: bool = False
 
 
 class Lane:
@@ -47,7 +52,7 @@ class Lane:
         self._clients, self.number = clients, number
         self._pipeline, self._sink, self._target, self._limits = wanted.pipeline, wanted.sink, wanted.target, limits
         self._table = Target(table=wanted.target.topic, write="append", key=(), case_counts=True)
-        self._transactions: Transactions | None = None
+        self._transactions: Transactions | KeyedProducer | None = None
         self._mark: LaneMark | None = None
         self._committed = NOTHING_YET
         self._sent_bytes = 0
@@ -99,14 +104,16 @@ class Lane:
     # --- steps
 
     def _begin(self) -> None:
-        self._transactions = Transactions(
-            self._clients,
-            name=transactional_id(self._pipeline, self._sink, self.number),
-            timeout_ms=self._limits.timeout_ms,
-            max_record_bytes=self._limits.record_bytes,
-        )
+        self._transactions = self._producer()
         with told(self._clients.place), READ.around(error=cut_off, lost=cut_off):
             self._mark = self._closed()
+
+    def _producer(self) -> Transactions | KeyedProducer:
+        timeout_ms, largest = self._limits.timeout_ms, self._limits.record_bytes
+        if self._limits.keyed:
+            return KeyedProducer(self._clients, timeout_ms=timeout_ms, max_record_bytes=largest)
+        name = transactional_id(self._pipeline, self._sink, self.number)
+        return Transactions(self._clients, name=name, timeout_ms=timeout_ms, max_record_bytes=largest)
 
     def _closed(self) -> LaneMark | None:
         """The newest marker, when no transaction is open that could hide a newer one."""
@@ -144,7 +151,7 @@ class Lane:
                 if transactions.is_open and (self._is_full(chunk) or transactions.is_due):
                     self._end_part(publication, number)
                 transactions.begin()
-                self._send(chunk)
+                self._send(chunk, publication, number)
                 number += chunk.num_rows
             transactions.begin()
         return Moved(rows=number, displaced=Totals())
@@ -152,11 +159,14 @@ class Lane:
     def _is_full(self, chunk: "pa.RecordBatch") -> bool:
         return bool(self._sent_bytes + chunk.nbytes > self._limits.transaction_bytes)
 
-    def _send(self, chunk: "pa.RecordBatch") -> None:
-        transactions = self._open_transactions()
+    def _send(self, chunk: "pa.RecordBatch", publication: Publication, number: int) -> None:
+        transactions, records = self._open_transactions(), records_of(chunk, topic=self._target.topic)
         self._sent_bytes += chunk.nbytes
+        if self._limits.keyed:
+            numbered = enumerate(records, number)
+            records = (named(record, publication, lane=self.number, ordinal=ordinal) for ordinal, record in numbered)
         with ROWS.around(error=cut_off, lost=cut_off):
-            for record in records_of(chunk, topic=self._target.topic):
+            for record in records:
                 transactions.send(record)
 
     def _end_part(self, publication: Publication, number: int) -> None:
@@ -166,6 +176,7 @@ class Lane:
 
     def _keep(self, mark: LaneMark) -> None:
         transactions = self._open_transactions()
+        transactions.settle()
         with told(self._clients.place, outlived=transactions.outlived), MARK.around(error=cut_off, lost=cut_off):
             transactions.begin()
             transactions.send((self._target.markers, self.number, mark_key(self._pipeline, self._sink), encode_mark(mark), None))
@@ -179,7 +190,7 @@ class Lane:
         assert self._mark is not None, "a lane is opened before it is used"
         return self._mark
 
-    def _open_transactions(self) -> Transactions:
+    def _open_transactions(self) -> Transactions | KeyedProducer:
         assert self._transactions is not None, "a lane is opened before it is used"
         return self._transactions
 

@@ -66,6 +66,9 @@ class Transactions:
             else:
                 return
 
+    def settle(self) -> None:
+        """Nothing: rows and marker become visible together."""
+
     def commit(self) -> None:
         """Make all of it visible. Raises OutcomeUnknown where there is no answer."""
         self._is_committing = True

@@ -29,6 +29,7 @@ from penstock.sink.kafka import verification
 from penstock.sink.kafka.admission import TopicAdmission
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.findings import findings_of
+from penstock.sink.kafka.keyed import HEADER
 from penstock.sink.kafka.lane import Lane, Limits, look
 from penstock.sink.kafka.marks import LaneMark
 from penstock.sink.kafka.preparation import (
@@ -65,6 +66,8 @@ class KafkaSink(SpooledSink):
     The pieces of a batch are dealt to `lanes` in turn, in the order of the decision. The number of lanes is frozen in the pieces,
     so that a batch keeps its own whatever the settings say later. A lane's share that is larger than `transaction_bytes`, or that
     takes more than half of `timeout_ms`, goes into several transactions, each with a marker that says how many rows are there.
+
+    `keyed`: without transactions, at least once; a header names each record, the same at every repetition.
     """
 
     def __init__(
@@ -79,12 +82,13 @@ class KafkaSink(SpooledSink):
         lanes: int = 1,
         transaction_bytes: int = TRANSACTION_BYTES,
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        keyed: bool = False,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
         self._wanted = Wanted(pipeline=pipeline, sink=name, target=target, lanes=lanes, timeout_ms=timeout_ms)
         self._clients = Clients(bootstrap, options or {})
-        self._transaction_bytes = transaction_bytes
+        self._transaction_bytes, self._keyed = transaction_bytes, keyed
         self._lanes: dict[int, Lane] = {}
         self._place: Place | None = None
         self._admission: TopicAdmission | None = None
@@ -92,22 +96,25 @@ class KafkaSink(SpooledSink):
 
     @property
     def kind(self) -> SinkKind:
-        """Transactional: rows and marker commit together."""
-        return SinkKind.TRANSACTIONAL
+        """Transactional: rows and marker commit together. Keyed: whoever reads tells repetitions by the header."""
+        return SinkKind.IDEMPOTENT if self._keyed else SinkKind.TRANSACTIONAL
 
     @property
     def exactly_once(self) -> bool:
-        """For whoever reads what is committed."""
-        return True
+        """For whoever reads what is committed; keyed, a record may come again."""
+        return not self._keyed
 
     def describe(self) -> Mapping[str, str]:
         """For `penstock explain`."""
         limit, lanes = self._spool.inline_limit_bytes, self._wanted.lanes
         how = "one transaction" if lanes == 1 else f"{lanes} transactions at once, one for each lane"
+        where = f"into topic {self._wanted.target.topic} of {self._clients.place}"
+        publish = f"{how}: rows and marker {where}; who reads with isolation.level=read_committed sees neither or both"
+        if self._keyed:
+            publish = f"records with the header {HEADER}, then the marker, {where}; after a crash a record may come again"
         return {
             "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._spool.root.url}",
-            "publish": f"{how}: rows and marker into topic {self._wanted.target.topic} of {self._clients.place}; "
-            "who reads with isolation.level=read_committed sees neither or both",
+            "publish": publish,
         }
 
     def check(self) -> Sequence[Finding]:
@@ -231,7 +238,10 @@ class KafkaSink(SpooledSink):
     def _lane(self, number: int) -> Lane:
         if number not in self._lanes:
             limits = Limits(
-                transaction_bytes=self._transaction_bytes, timeout_ms=self._wanted.timeout_ms, record_bytes=self._record_bytes()
+                transaction_bytes=self._transaction_bytes,
+                timeout_ms=self._wanted.timeout_ms,
+                record_bytes=self._record_bytes(),
+                keyed=self._keyed,
             )
             self._lanes[number] = Lane(self._clients, number, wanted=self._wanted, limits=limits)
         return self._lanes[number]
@@ -257,6 +267,6 @@ class KafkaSink(SpooledSink):
         newest = max(marks, key=lambda mark: mark.marker.position, default=None)
         if newest is None or newest.marker.schema is None:
             return Totals()
-        if self._wanted.target.shared or verification.readable(self._clients, begun) is not None:
+        if self._keyed or self._wanted.target.shared or verification.readable(self._clients, begun) is not None:
             return None
         return verification.content(self._clients, begun, newest.marker.schema)

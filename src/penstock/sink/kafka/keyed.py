@@ -1,0 +1,73 @@
+"""Records without transactions: each has a name that it has for ever, by which whoever reads them tells repetitions apart."""
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from penstock.model import Publication
+from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.records import Record
+from penstock.sink.kafka.trouble import told
+
+HEADER = "penstock-id"
+
+_FULL_S = 0.1
+
+
+class KeyedProducer:
+    """As `Transactions`, of which nothing is undone: rows are acknowledged before their marker is sent."""
+
+    is_due = False
+
+    def __init__(self, clients: Clients, *, timeout_ms: int, max_record_bytes: int) -> None:
+        self._place, self._timeout_s = clients.place, timeout_ms / 1000
+        self.is_open = False
+        self._failed: list[KafkaError] = []
+        with told(self._place):
+            self._producer: Producer = clients.producer(message_max_bytes=max_record_bytes)
+
+    def outlived(self) -> bool:
+        """Never."""
+        return False
+
+    def begin(self) -> None:
+        """Nothing has to be."""
+        self.is_open = True
+
+    def send(self, record: Record) -> None:
+        """Hand over a record; what becomes of it, `settle` tells."""
+        topic, partition, key, value, headers = record
+        while True:
+            try:
+                self._producer.produce(
+                    topic, value=value, key=key, partition=partition, headers=headers, on_delivery=self._delivered
+                )
+            except BufferError:
+                self._producer.poll(_FULL_S)
+            else:
+                self._producer.poll(0)
+                return
+
+    def settle(self) -> None:
+        """Return when everything was acknowledged. Raises OutcomeUnknown, PublishFailed."""
+        with told(self._place, in_doubt=True):
+            left = self._producer.flush(self._timeout_s)
+            if self._failed or left:
+                raise KafkaException(self._failed[0] if self._failed else KafkaError(KafkaError._TIMED_OUT))
+
+    def commit(self) -> None:
+        """The marker, too."""
+        self.settle()
+        self.is_open = False
+
+    def drop(self) -> None:
+        """Let go of it."""
+        del self._producer
+
+    def _delivered(self, error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+
+def named(record: Record, publication: Publication, *, lane: int, ordinal: int) -> Record:
+    """The record with its name in a header: pipeline, sink, position of the batch, lane, and the row's number in its share."""
+    name = f"{publication.pipeline}={publication.sink}={publication.position:012d}={lane}={ordinal}"
+    return (*record[:4], [*(record[4] or ()), (HEADER, name.encode())])
