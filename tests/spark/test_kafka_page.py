@@ -119,7 +119,7 @@ def mirrored(topic: str) -> dict[int, int]:
 
 
 IVY = """<ivysettings><settings defaultResolver="here"/><resolvers><filesystem name="here" m2compatible="true">
-<ivy pattern="{root}/[organisation]/[module]/[revision]/[artifact]-[revision].pom"/>
+<ivy pattern="{root}/[organisation]/[module]/[revision]/[module]-[revision].pom"/>
 <artifact pattern="{root}/[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"/>
 </filesystem></resolvers></ivysettings>"""
 POM = """<project><modelVersion>4.0.0</modelVersion><groupId>{group}</groupId><artifactId>{name}</artifactId>
