@@ -5,7 +5,7 @@ import os
 import platform
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyspark
@@ -32,7 +32,6 @@ def main() -> None:
     parser.add_argument("what", nargs="*", choices=[[], *_WHAT], help="what to measure; without it everything")
     parser.add_argument("--print-only", action="store_true", help="do not write docs/benchmarks.md")
     arguments = parser.parse_args()
-    tables = []
     what = arguments.what or list(_WHAT)
     if "databases" in what:
         session(PACKAGES)
@@ -40,9 +39,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
             for table in _WHAT[name](Path(scratch)):
                 print(table.markdown(), flush=True)
-                tables.append(table.markdown())
-    if not arguments.print_only:
-        PAGE.write_text(_page(tables))
+                if not arguments.print_only:
+                    PAGE.write_text(_page([table.markdown()]))
 
 
 def _page(tables: list[str]) -> str:
@@ -53,7 +51,7 @@ def _page(tables: list[str]) -> str:
     return "\n".join([head, *(f"{section.rstrip()}\n" for section in shown.values()), "".join(notes)]).rstrip() + "\n"
 
 
-_WHAT: dict[str, Callable[[Path], list[Table]]] = {
+_WHAT: dict[str, Callable[[Path], Iterable[Table]]] = {
     "ledger": ledger.measure,
     "restart": restart.measure,
     "tax": lambda scratch: tax.measure(session(), scratch),

@@ -10,6 +10,8 @@ import pyarrow as pa
 from penstock.sink.cassandra import storage as cassandra
 from penstock.sink.mysql import storage as mysql
 from penstock.sink.postgres import storage as postgres
+from penstock.sink.redshift import storage as redshift
+from penstock.sink.sqlserver import storage as sqlserver
 from penstock.sink.table.storage import Storages
 
 EXAMPLES = (
@@ -75,6 +77,25 @@ PAGES = (
         "`varchar(255)`, bytes in one\nare `varbinary(255)`. No value may be longer than the server's `max_allowed_packet`. A "
         "negative zero becomes zero, which counts\nas the same number; intervals are microseconds. ",
         storages=mysql.STORAGES,
+    ),
+    Page(
+        name="redshift",
+        database="Redshift",
+        because="`double` in `numeric` is rounded, text in `char(n)` is\npadded, `bigint` in `integer` may not fit, and "
+        "`super` does not keep texts as they were",
+        tail="A text has 65,535 bytes at the most, and a row 3 MB. Names are in small letters. Keys are compared without blanks "
+        "at their end,\nso that texts with one are refused in a key, and floating numbers too. Intervals are microseconds. ",
+        storages=redshift.STORAGES,
+    ),
+    Page(
+        name="sqlserver",
+        database="SQL Server and Azure SQL",
+        because="`float` in `decimal` is rounded, `varchar` does\nnot hold every text, `datetime` has no microseconds, `tinyint` "
+        "no negative numbers",
+        tail="A text in a created key is `nvarchar(255)`, bytes in one are `varbinary(255)`. Timestamps are kept in UTC. Keys "
+        "are compared without\nblanks or zeros at their end, so that such are refused in a key, and floating numbers too. "
+        "Intervals are microseconds. ",
+        storages=sqlserver.STORAGES,
     ),
     Page(
         name="cassandra",

@@ -10,6 +10,7 @@ _HOMES = {
     "Console": "penstock.spec.sink",
     "Dbapi": "penstock.spec.table",
     "Delivery": "penstock.run.delivery",
+    "Kafka": "penstock.spec.kafka",
     "Memory": "penstock.spec.sink",
     "Duckdb": "penstock.spec.table",
     "MySQL": "penstock.spec.table",
@@ -22,6 +23,8 @@ _HOMES = {
     "PythonSink": "penstock.spec.sink",
     "Query": "penstock.run.query",
     "Reading": "penstock.run.reading",
+    "Redshift": "penstock.spec.table",
+    "SqlServer": "penstock.spec.table",
     "Sqlite": "penstock.spec.table",
     "read": "penstock.run.reading",
 }
@@ -33,8 +36,9 @@ if TYPE_CHECKING:
     from penstock.run.query import Query
     from penstock.run.reading import Reading, read
     from penstock.sink.own import OwnBatch, OwnSink
+    from penstock.spec.kafka import Kafka
     from penstock.spec.sink import Console, Memory, Parquet, PythonSink
-    from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Sqlite
+    from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Redshift, Sqlite, SqlServer
 
 __all__ = [
     "Cassandra",
@@ -42,6 +46,7 @@ __all__ = [
     "Dbapi",
     "Delivery",
     "Duckdb",
+    "Kafka",
     "Memory",
     "MySQL",
     "OwnBatch",
@@ -53,6 +58,8 @@ __all__ = [
     "PythonSink",
     "Query",
     "Reading",
+    "Redshift",
+    "SqlServer",
     "Sqlite",
     "__version__",
     "read",

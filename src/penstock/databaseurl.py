@@ -26,6 +26,16 @@ def one_of(valid: Sequence[str], value: str, *, name: str) -> str:
     return value
 
 
+def seconds_of(parameters: Mapping[str, str], name: str, *, usual: float) -> float:
+    """The parameter's value, `usual` where there is none. Raises Usage."""
+    text = parameters.get(name)
+    if text is None:
+        return usual
+    if not text.isdigit() or not 0 < int(text) <= 3600:
+        raise Usage(f"`{name}` of `url` is {text!r}, expected 1 to 3600 seconds.", remedy="Correct it.")
+    return float(text)
+
+
 def tls_of(parameters: Mapping[str, str], *, modes_without: Sequence[str]) -> tuple[str, "ssl.SSLContext | None"]:
     """The mode and, unless it is one of `modes_without`, how TLS is spoken; the last of these where no certificate is named.
 

@@ -34,6 +34,7 @@ from penstock.model import (
     Totals,
     Waiting,
 )
+from penstock.opentransaction import OpenTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -289,6 +290,19 @@ class Telling(Protocol):
 
     def lifecycle(self) -> Sequence[Finding]:
         """What the target deletes by itself."""
+        ...
+
+
+@runtime_checkable
+class Lingering(Protocol):
+    """A place whose readers wait for transactions that somebody left open."""
+
+    def open_transactions(self) -> Sequence[OpenTransaction]:
+        """All on its topics, whoever began them, the oldest first. Only looks. Raises Failed, Usage."""
+        ...
+
+    def end_transaction(self, one: OpenTransaction) -> None:
+        """Abort it: readers pass over its records, and its producer, should it live, is fenced. Raises Failed, Usage."""
         ...
 
 

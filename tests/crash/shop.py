@@ -66,8 +66,8 @@ def connected(url: str) -> Any:
     """Another client than the product's settings make."""
     if url.startswith("duckdb"):
         return duckdb.connect(url.removeprefix("duckdb:///"))
-    if url.startswith("postgresql"):
-        return psycopg.connect(url)
+    if url.startswith(("postgresql", "redshift")):  # what stands in for Redshift is one
+        return psycopg.connect(url.replace("redshift", "postgresql", 1))
     parts = urlsplit(url)
     return pymysql.connect(
         host=parts.hostname,

@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 OWN = "src/penstock/sink/own/sink.py"
 OF_OWN = "tests/conformance/test_own_sinks.py::TestLines"
-OF_DBAPI = "tests/unit/test_dbapi_sink.py"
+OF_DBAPI = "tests/unit/test_dbapi"
 
 MUTANTS_OF_KIT = (
     Mutant(
@@ -18,10 +18,10 @@ MUTANTS_OF_KIT = (
     Mutant(
         bug=11,
         name="what-any-database-keeps-is-not-tried",
-        file="src/penstock/sink/dbapi/trial.py",
-        find='        return None if back == before + totals_of(iter([batch])) else "it came back changed"',
+        file="src/penstock/sink/dbapi/attempts.py",
+        find='        return None if back == self._before + totals_of(iter([batch])) else "it came back changed"',
         replace="        return None",
-        tests=(f"{OF_DBAPI}::test_a_table_that_cuts_values_in_silence",),
+        tests=(f"{OF_DBAPI}_trial.py::test_a_table_that_cuts_values_in_silence",),
     ),
     Mutant(
         bug=17,
@@ -29,6 +29,6 @@ MUTANTS_OF_KIT = (
         file="src/penstock/sink/dbapi/move.py",
         find="        if folded in seen or at - start == most:",
         replace="        if at - start == most:",
-        tests=(f"{OF_DBAPI}::test_keys_that_the_database_takes_for_one",),
+        tests=(f"{OF_DBAPI}_sink.py::test_keys_that_the_database_takes_for_one",),
     ),
 )

@@ -134,7 +134,7 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=5,
         name="a-connection-to-postgres-is-used-on-after-an-error",
-        file=DATABASE,
+        file="src/penstock/held.py",
         find="        except BaseException:\n            self.drop()\n            raise\n",
         replace="        except BaseException:\n            raise\n",
         tests=(f"{OF_SERVED_LEDGER}::test_a_rider_that_fails_leaves_neither_rows_nor_entry[postgres]",),

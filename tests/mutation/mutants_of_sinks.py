@@ -264,15 +264,8 @@ MUTANTS_OF_SINKS = (
         bug=15,
         name="the-marker-is-not-read-on-a-new-connection",
         file=SQLITE_SINK,
-        find="""\
-        except BaseException:
-            self._database.drop()
-            raise
-""",
-        replace="""\
-        except BaseException:
-            raise
-""",
+        find="        with self._fetched(publication), self._lock, self._database.dropping_on_error():\n",
+        replace="        with self._fetched(publication), self._lock:\n",
         tests=(f"{OF_SQLITE_PUBLISHING}::test_after_any_fault_the_next_try_shows_the_batch_once",),
     ),
     Mutant(

@@ -4,6 +4,16 @@ A kind of server is a module with `install()`, which raises NotInstalledError wh
 manager `running(directory)`, which gives an object with `place(name)`: an empty account, or `database(name)`.
 """
 
-from tests.servers import az, cassandra, gs, hdfs, kafka, mysql, postgres, s3
+from tests.servers import az, cassandra, gs, hdfs, kafka, mysql, postgres, redshift, s3
 
-KINDS = {"az": az, "cassandra": cassandra, "gs": gs, "hdfs": hdfs, "kafka": kafka, "mysql": mysql, "postgres": postgres, "s3": s3}
+KINDS = {
+    "az": az,
+    "cassandra": cassandra,
+    "gs": gs,
+    "hdfs": hdfs,
+    "kafka": kafka,
+    "mysql": mysql,
+    "postgres": postgres,
+    "redshift": redshift,
+    "s3": s3,
+}

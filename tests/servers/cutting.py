@@ -4,26 +4,44 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 
 _RESET = struct.pack("ii", 1, 0)
 _COMMITS = (b"COMMIT\0", b"\x03COMMIT")
 """The statement as a whole, as PostgreSQL's and as MySQL's clients send it."""
+_BIND = b"B"
 KINDS = ("before", "after")
 """Before COMMIT reaches the server, or after it was done and before its answer reaches the client."""
+
+
+Commits = Callable[[bytes], bool]
+"""Whether a client that sends this commits by it."""
+
+
+class _Parsed:
+    """For one connection: committing is the message after the one that had it parsed."""
+
+    def __init__(self, commits: Commits) -> None:
+        self._commits, self._parsed = commits, False
+
+    def __call__(self, data: bytes) -> bool:
+        due = self._parsed and data.startswith(_BIND)
+        self._parsed = self._commits(data) or (self._parsed and not data.startswith(_BIND))
+        return due
 
 
 class Cutter:
     """Takes connections at `port` and hands them on to `target`. Once armed, it cuts the next connection that commits.
 
-    `commits`: what a client sends that does.
+    `watching` makes for each connection what tells whether that which its client sends commits.
     """
 
-    def __init__(self, target: int, commits: Sequence[bytes]) -> None:
-        self._target, self._kind, self._commits = target, "", commits
+    def __init__(self, target: int, watching: Callable[[], Commits], *, at: int = 0) -> None:
+        self._target, self._kind, self._watching = target, "", watching
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", at))
         self.port: int = self._listener.getsockname()[1]
         self.cuts = 0
         self._open: list[socket.socket] = []
@@ -35,6 +53,8 @@ class Cutter:
         self._kind = kind
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # else who waits for a connection keeps the port
         for one in (self._listener, *self._open):
             _reset(one)
 
@@ -54,18 +74,19 @@ class Cutter:
 
     def _hand_on(self, client: socket.socket, there: socket.socket) -> None:
         """Until either side ends, or the cut is due. The answer to a COMMIT proves that it is done, and goes nowhere."""
-        kind = ""
+        kind, commits = "", self._watching()
         while True:
             for source in select.select([client, there], [], [])[0]:
                 data = source.recv(1 << 16)
-                kind = kind or (self._due(data) if source is client else "")
+                if source is client and not kind:
+                    kind = self._due() if commits(data) else ""
                 if not data or kind == "before" or (kind == "after" and source is there):
                     return
                 (there if source is client else client).sendall(data)
 
-    def _due(self, data: bytes) -> str:
+    def _due(self) -> str:
         with self._lock:
-            if not self._kind or not any(commit in data for commit in self._commits):
+            if not self._kind:
                 return ""
             kind, self._kind = self._kind, ""
             self.cuts += 1
@@ -79,9 +100,19 @@ def _reset(one: socket.socket) -> None:
 
 
 @contextmanager
-def before(port: int, commits: Sequence[bytes] = _COMMITS) -> Iterator[Cutter]:
+def before(port: int, commits: Sequence[bytes] = _COMMITS, *, parses_first: bool = False) -> Iterator[Cutter]:
     """A cutter before the server at `port`."""
-    cutter = Cutter(port, commits)
+    with at_requests(port, lambda data: any(commit in data for commit in commits), parses_first=parses_first) as cutter:
+        yield cutter
+
+
+@contextmanager
+def at_requests(port: int, commits: Commits, *, at: int = 0, parses_first: bool = False) -> Iterator[Cutter]:
+    """As `before`, for requests that no fixed bytes tell; it listens at port `at`.
+
+    `parses_first`: as PostgreSQL's protocol has it, which executes what was parsed in a message of its own.
+    """
+    cutter = Cutter(port, partial(_Parsed, commits) if parses_first else lambda: commits, at=at)
     try:
         yield cutter
     finally:

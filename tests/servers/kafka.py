@@ -4,8 +4,10 @@ import os
 import secrets
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
+import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -125,6 +127,7 @@ class KafkaServer:
         self._java, self._directory, self._shared = java, directory, shared
         self.port, self.behind, self.proxied, self._controller = free_port(), free_port(), free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._admin: Any = None
 
     @property
     def bootstrap(self) -> str:
@@ -179,10 +182,12 @@ class KafkaServer:
         self._send(signal.SIGCONT)
 
     def admin(self) -> Any:
-        """The client library's, for what only tests do."""
+        """The client library's, for what only tests do; kept, since its answers die with it."""
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient({"bootstrap.servers": self.bootstrap})
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        return self._admin
 
     def topic(self, name: str, partitions: int = 1, **settings: str) -> str:
         """A new and empty topic; `settings` with dots as underscores."""
@@ -190,7 +195,19 @@ class KafkaServer:
 
         named = {key.replace("_", "."): value for key, value in settings.items()}
         self.admin().create_topics([NewTopic(name, partitions, 1, config=named)])[name].result(60)
+        while name not in self.admin().list_topics(timeout=60).topics:
+            time.sleep(0.02)
         return name
+
+    def set_topic(self, name: str, **settings: str) -> None:
+        """Other settings for a topic that is there."""
+        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+        kind = AlterConfigOpType.SET
+        entries = [ConfigEntry(key.replace("_", "."), value, incremental_operation=kind) for key, value in settings.items()]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        [future] = self.admin().incremental_alter_configs([resource]).values()
+        future.result(60)
 
     def remove(self, name: str) -> None:
         """That topic and all in it."""
@@ -231,3 +248,94 @@ def running(directory: Path, **settings: str) -> Iterator[KafkaServer]:
         yield server
     finally:
         server.stop()
+
+
+# --- what tests do with topics, by a client of their own
+
+
+def records(bootstrap: str, topic: str, *, isolation: str = "read_committed") -> list[Any]:
+    """Every record that such a reader sees now, partition by partition in its order."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    settings = {"group.id": "look", "isolation.level": isolation, "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 0, "fetch.wait.max.ms": 10, **settings})
+    try:
+        partitions = sorted(consumer.list_topics(topic, 60).topics[topic].partitions)
+        for partition in partitions:
+            _await_settled(bootstrap, topic, partition)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        found: dict[int, list[Any]] = {partition: [] for partition in partitions}
+        ahead = set(partitions)
+        while ahead:
+            for message in consumer.consume(1000, 0.02):
+                error = message.error()
+                if error is None:
+                    found[message.partition()].append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:  # of any other, the client asks again
+                    ahead.discard(message.partition())
+        return [message for partition in partitions for message in found[partition]]
+    finally:
+        consumer.close()
+
+
+def send(bootstrap: str, topic: str, **record: Any) -> None:
+    """One record, durably."""
+    from confluent_kafka import Producer
+
+    failed: list[Any] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "acks": "all"})
+    producer.produce(topic, on_delivery=lambda error, _: failed.append(error) if error else None, **record)
+    assert producer.flush(60) == 0
+    assert not failed, failed
+
+
+def remove_first(bootstrap: str, topic: str) -> None:
+    """The oldest record of a topic: only those at the beginning of a partition can be removed."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    oldest = min(records(bootstrap, topic), key=lambda message: (message.partition(), message.offset()))
+    admin, place = AdminClient({"bootstrap.servers": bootstrap}), TopicPartition(topic, oldest.partition(), oldest.offset() + 1)
+    [future] = admin.delete_records([place]).values()
+    future.result(60)
+
+
+_END_TXN = 26
+
+
+def ends_transaction(data: bytes) -> bool:
+    """Whether a client's bytes, from the beginning of a request on, ask to end a transaction; for a proxy."""
+    at = 0
+    while at + 6 <= len(data):
+        size, what = struct.unpack_from(">ih", data, at)
+        if what == _END_TXN:
+            return True
+        at += 4 + max(0, size)
+    return False
+
+
+def is_open(bootstrap: str, topic: str, partition: int = 0) -> bool:
+    """Whether a transaction holds up readers of that partition."""
+    settled, written = _ends(bootstrap, topic, partition)
+    return settled < written
+
+
+def _await_settled(bootstrap: str, topic: str, partition: int) -> None:
+    """Brokers answer to a commit before readers see it. What a driver left open that is gone is not waited for."""
+    _, written = _ends(bootstrap, topic, partition)
+    deadline = time.monotonic() + 2
+    while _ends(bootstrap, topic, partition)[0] < written and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _ends(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
+    """Where readers of what is committed stop, and where the last record is."""
+    from confluent_kafka import IsolationLevel, TopicPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+
+    admin, place = AdminClient({"bootstrap.servers": bootstrap}), TopicPartition(topic, partition)
+    levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+    settled, written = (
+        admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)[place].result(60).offset for level in levels
+    )
+    return int(settled), int(written)

@@ -40,7 +40,8 @@ class PostgresServer:
 
     kind = "postgres"
 
-    def __init__(self, binaries: Path, directory: Path) -> None:
+    def __init__(self, binaries: Path, directory: Path, *, asks_for: str = "scram-sha-256") -> None:
+        self._asks_for = asks_for
         self._binaries, self._directory, self._data = binaries, directory, directory / "data"
         self._rights = rights_of_a_user(directory)
         self.port = free_port()
@@ -51,7 +52,7 @@ class PostgresServer:
         secret = self._directory / "password"
         secret.write_text(ADMIN_PASSWORD)
         secret.chmod(0o644)
-        options = ["-A", "scram-sha-256", "--pwfile", str(secret), "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]
+        options = ["-A", self._asks_for, "--pwfile", str(secret), "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]
         command = [str(self._binaries / "initdb"), "-D", str(self._data), "-U", ADMIN, *options]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self._directory, **self._rights)
         self.start()
@@ -135,12 +136,12 @@ def _leads_to(link: Path, directory: Path) -> bool:
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[PostgresServer]:
-    """A server that keeps its data below `directory`."""
+def running(directory: Path, *, asks_for: str = "scram-sha-256") -> Iterator[PostgresServer]:
+    """A server that keeps its data below `directory`. `asks_for`: how passwords are told."""
     binaries = _binaries()
     if binaries is None:
         raise NotInstalledError("PostgreSQL is not there: install its server, or run `make servers`")
-    server = PostgresServer(binaries, directory)
+    server = PostgresServer(binaries, directory, asks_for=asks_for)
     try:
         server.create()
         yield server

@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import shlex
 import subprocess
 import sys
 import threading
@@ -11,88 +9,59 @@ from collections import Counter
 from itertools import count
 from pathlib import Path
 
-from tests.architecture.reading import ROOT
 from tests.servers.fixtures import server
-from tests.spark.test_postgres_pipeline import NOTHING_SECRET, assert_told
+from tests.spark.page import Page, Place, Rows, assert_told
 from tests.spark.test_readme import feed, lake
 
-PAGE = (ROOT / "docs" / "howto" / "cassandra.md").read_text()
-PIPELINE, QUERIES = (re.search(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[1] for kind in ("yaml", "sql"))  # type: ignore[index]
-COMMANDS = [line.split("#")[0] for line in re.findall(r"^penstock .*$", PAGE, re.MULTILINE)]
+PAGE = Page("cassandra")
+[QUERIES] = PAGE.blocks("sql")
 _numbers = count()
 
 
-class Place:
-    """A directory with the page's pipeline in it, and a keyspace of its own."""
+class CassandraPlace(Place):
+    """With a keyspace of its own."""
+
+    page, sink = PAGE, "serving"
 
     def __init__(self, directory: Path, **changes: str) -> None:
-        self.directory, self.running = directory, server("cassandra")
-        self.keyspace = f"pipeline{next(_numbers)}"
-        self.urls = {"SERVING_URL": self.running.database(self.keyspace)}
-        text = PIPELINE
-        for old, new in changes.items():
-            text = text.replace(f"{old}:", f"{new}\n    {old}:")
-        (directory / "cassandra.yaml").write_text(text)
+        self.running, self.keyspace = server("cassandra"), f"pipeline{next(_numbers)}"
+        super().__init__(directory, environment={"SERVING_URL": self.running.database(self.keyspace)}, **changes)
 
-    def run(self, command: str, *, faults: str = "", **urls: str) -> "subprocess.CompletedProcess[str]":
-        done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(command)],
-            cwd=self.directory,
-            env={**os.environ, **self.urls, **urls, "PENSTOCK_FAULTS": faults},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert not [secret for secret in NOTHING_SECRET if secret in done.stdout + done.stderr]
-        return done
-
-    def cql(self, statement: str) -> list[tuple[object, ...]]:
+    def query(self, statement: str) -> Rows:
         with self.running.admin(self.keyspace) as session:
             return [tuple(row) for row in session.execute(statement)]
 
-    def rows(self) -> "Counter[tuple[object, ...]]":
-        return Counter(self.cql("SELECT id, origin, month, delay FROM flights"))
+    def damage(self) -> None:
+        [(origin, month, number), *_] = self.query("SELECT origin, month, id FROM flights LIMIT 1")
+        self.query(f"UPDATE flights SET delay = 1000 WHERE origin = '{origin}' AND month = {month} AND id = {number}")
 
 
 def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = CassandraPlace(tmp_path)
     sent = feed(tmp_path / "incoming")
     explained = place.run("penstock explain cassandra.yaml")
     assert explained.returncode == 0
     assert "a reader may see a part of a batch" in explained.stdout
     assert place.run("penstock run cassandra.yaml", faults="cassandra.mark=kill").returncode != 0
-    for command in COMMANDS:
-        done = place.run(command)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-    assert place.rows() == sent
-    assert lake(tmp_path / "lake") == sent
-    for query in QUERIES.split(";\n"):
-        if query.strip():
-            assert place.cql(query)
-    again = place.run("penstock run cassandra.yaml --json")
-    assert json.loads(again.stdout.splitlines()[-1])["sinks"]["serving"]["rows"] == 0
-    [(origin, month, number), *_] = place.cql("SELECT origin, month, id FROM flights LIMIT 1")
-    place.cql(f"UPDATE flights SET delay = 1000 WHERE origin = '{origin}' AND month = {month} AND id = {number}")
-    verified = place.run("penstock verify cassandra.yaml --json")
-    assert verified.returncode == 5
-    assert not json.loads(verified.stdout)["sinks"]["serving"]["ok"]
+    place.assert_delivered_by_the_page(sent, queries=QUERIES)
+    place.assert_damage_is_noticed()
 
 
 def test_what_is_wrong_is_told_in_one_sentence(tmp_path: Path) -> None:
-    place = Place(tmp_path, table="create: false")
+    place = CassandraPlace(tmp_path, table="create: false")
     feed(tmp_path / "incoming")
     wrong = place.running.url(place.keyspace, password="geheimes-wort")
     assert_told(
         place.run("penstock check cassandra.yaml", SERVING_URL=wrong), 1, "does not let us in", "Correct user and password"
     )
-    place.cql("CREATE TABLE flights (origin text, month int, id int, delay double, PRIMARY KEY (origin, month, id))")
+    place.query("CREATE TABLE flights (origin text, month int, id int, delay double, PRIMARY KEY (origin, month, id))")
     assert_told(place.run("penstock run cassandra.yaml"), 3, "has the primary key ((origin), month, id)")
     assert place.rows() == Counter()
 
 
 def test_a_cluster_that_is_down_is_told_and_the_next_run_delivers_without_doubling_the_other_sinks(tmp_path: Path) -> None:
     """One pass into directories, PostgreSQL, MariaDB and Cassandra, which goes away before the rows and comes back."""
-    place = Place(tmp_path, table="wait: 1s")
+    place = CassandraPlace(tmp_path, table="wait: 1s")
     others = {kind: server(kind).database(f"beside_cassandra{next(_numbers)}") for kind in ("postgres", "mysql")}
     text = (tmp_path / "cassandra.yaml").read_text()
     beside = "".join(f"  {kind}: {{type: {kind}, url: '{url}', table: flights}}\n" for kind, url in others.items())
@@ -101,7 +70,7 @@ def test_a_cluster_that_is_down_is_told_and_the_next_run_delivers_without_doubli
     faults, once = "cassandra.stamp=stall:600", tmp_path / "once"
     once.mkdir()
     command = [sys.executable, "-m", "penstock", "run", "cassandra.yaml"]
-    environment = {**os.environ, **place.urls, "PENSTOCK_FAULTS": faults, "PENSTOCK_FAULTS_ONCE": str(once)}
+    environment = {**os.environ, **place.environment, "PENSTOCK_FAULTS": faults, "PENSTOCK_FAULTS_ONCE": str(once)}
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     waiting = threading.Event()
     while not (once / "cassandra.stamp=stall").exists():

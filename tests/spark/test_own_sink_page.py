@@ -1,23 +1,18 @@
 """The page about a sink of one's own, followed as it stands: killed, finished by the next run, verified, examined."""
 
 import json
-import os
 import re
-import shlex
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.reading import ROOT
+from tests.spark.page import Page, run
 from tests.spark.test_readme import feed, lake
 
-PAGE = (ROOT / "docs" / "howto" / "own_sink.md").read_text()
-[PIPELINE] = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-SINK, SUITE = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-COMMANDS = [line.split("#")[0] for line in re.findall(r"^penstock .*$", PAGE, re.MULTILINE)]
+PAGE = Page("own_sink")
+[PIPELINE] = PAGE.blocks("yaml")
+SINK, SUITE = PAGE.blocks("python")
 CHECKED = """
 from json_lines import JsonLines
 from penstock.errors import StageFailed
@@ -40,11 +35,6 @@ def _project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(directory: Path, command: str, *, faults: str = "") -> "subprocess.CompletedProcess[str]":
-    words, environment = [sys.executable, "-m", *shlex.split(command)], {**os.environ, "PENSTOCK_FAULTS": faults}
-    return subprocess.run(words, cwd=directory, env=environment, capture_output=True, text=True, check=False)
-
-
 def shown(directory: Path) -> "Counter[tuple[object, ...]]":
     lines = [line for file in (directory / "lines").glob("*.jsonl") for line in file.read_text().splitlines()]
     return Counter(tuple(json.loads(line)[name] for name in ("id", "origin", "month", "delay")) for line in lines)
@@ -54,7 +44,7 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(project: Path) 
     assert len(SINK.splitlines()) < 60
     sent = feed(project / "incoming")
     assert run(project, "penstock run flights.yaml", faults="own.mark=kill").returncode != 0
-    followed = [run(project, f"{command} --json") for command in COMMANDS]
+    followed = [run(project, f"{command} --json") for command in PAGE.commands]
     assert [done.returncode for done in followed] == [0, 0, 0], "".join(done.stdout + done.stderr for done in followed)
     assert shown(project) == lake(project / "lake") == sent
     claims = json.loads(followed[0].stdout)["claims"]

@@ -8,6 +8,8 @@ from penstock.testing.conformance import SinkRig
 
 
 class TableRig(SinkRig):
+    text = "text"
+
     def __init__(self, directory, *, schema=None, table="t", **options):
         super().__init__(directory)
         self.schema = schema or spark_schema(id="long", name="string")

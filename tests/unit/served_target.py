@@ -3,6 +3,7 @@
 import threading
 from importlib import import_module
 
+from tests.servers import cutting
 from tests.servers.fixtures import server, unique
 from tests.unit.table_target import SINK, spark_schema
 
@@ -25,6 +26,10 @@ class ServedRig(SinkRig):
     looks_every_s: float
     gone: str
     """What a server says of a table that is gone."""
+    holding = "SELECT 1 FROM penstock_marker FOR UPDATE"
+    """What keeps publishers out."""
+    text = "text"
+    """The type of a column that takes any text."""
 
     def __init__(self, directory, *, running=None, schema=None, table="t", port=None, **options):
         super().__init__(directory)
@@ -42,6 +47,10 @@ class ServedRig(SinkRig):
     def make(self, **changed):
         settings = {"url": self.url, "table": self.table, "lock_timeout_s": self.lock_timeout_s, **self.options, **changed}
         return self.sink(name=SINK, spool=str(self.directory / "spool"), **settings)
+
+    def cutting(self):
+        """A network before the server that is cut at a COMMIT."""
+        return cutting.before(self.running.port)
 
     def session(self):
         """A context with `execute`: a session that is not the sink's."""

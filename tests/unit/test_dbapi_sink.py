@@ -1,59 +1,22 @@
-"""The dbapi sink where it differs from the others: drivers, parameters, quoting, and the trial of a table."""
+"""The dbapi sink where it differs from the others: drivers, parameters and quoting."""
 
 import sqlite3
 import sys
 import threading
 from collections import Counter
 from contextlib import closing
-from types import ModuleType
 
 import pytest
-from tests.conformance.test_dbapi_conformance import MysqlRig
-from tests.servers.fixtures import server, unique
+from tests.unit.dbapi_target import TableRig, module
 from tests.unit.table_target import SINK, spark_schema, targets_of
 
-from penstock.errors import DependencyMissing, LedgerMismatch, PublishFailed, Refused, Retryable, StageFailed, Usage
+from penstock.errors import DependencyMissing, LedgerMismatch, PublishFailed, Refused, Retryable, Usage
 from penstock.run.assembly import sinks_of
 from penstock.run.pipeline import Pipeline
-from penstock.sink.dbapi.sink import DbapiSink
 from penstock.sink.dbapi.sql import STYLES, Value, statement
-from penstock.sink.dbapi.statements import CREATE_MARKER_TABLE
-from penstock.testing.conformance import PIPELINE, SinkRig
-
-
-class TableRig(SinkRig):
-    """Over sqlite3, or another module that is one with other manners."""
-
-    def __init__(self, directory, *, schema=None, table="t", driver="sqlite3", **options):
-        super().__init__(directory)
-        self.schema = schema or spark_schema(id="long", name="string")
-        self.path, self.driver, self.options = directory / "data.db", driver, {"longest": 50, "table": table, **options}
-
-    def make(self, **changed):
-        connect = {"database": str(self.path), "timeout": 0.1, "check_same_thread": False}
-        given = {"driver": self.driver, "connect": connect, **self.options, **changed}
-        return DbapiSink(name=SINK, spool=str(self.directory / "spool"), **given)
-
-    def read_back(self):
-        return self.sql('SELECT * FROM "t"')
-
-    def sql(self, *statements):
-        with closing(sqlite3.connect(self.path)) as connection, connection:
-            for one in statements:
-                rows = connection.execute(one).fetchall()
-        return rows
-
+from penstock.testing.conformance import PIPELINE
 
 targets = pytest.fixture(targets_of(TableRig))
-server_url = pytest.fixture(lambda: server("mysql").database(unique("dbapi")))
-
-
-def module(name, style, **changed):
-    """sqlite3 under another name, which takes parameters in another style."""
-    made = ModuleType(name)
-    vars(made).update({key: value for key, value in vars(sqlite3).items() if not key.startswith("_")})
-    vars(made).update({"paramstyle": style, **changed})
-    return made
 
 
 class Cursor(sqlite3.Cursor):
@@ -153,112 +116,6 @@ def test_types_that_not_every_database_has_are_refused(targets, kind):
     target = targets(schema=spark_schema(id="long", odd=kind))
     with pytest.raises(Usage, match=f"Sink '{SINK}': Column 'odd' is .*, which not every database has"):
         target.sink()
-
-
-@pytest.mark.parametrize(
-    ("declared", "kind", "said"),
-    [
-        ("name VARCHAR(2) CHECK (length(name) < 3)", "string", "column 'name' (string), value ':p1': CHECK constraint failed"),
-        ("name DATE", "date", "a row of plain values: "),
-        ("name DECIMAL(12, 2)", "decimal(12,2)", "a row of plain values: Error binding parameter 2"),
-        ("name REAL", "long", "column 'name' (int64), value 9223372036854775807"),
-        ("name TEXT", "long", "a row of plain values: column 'name': expected a stored int64"),
-        ("name STRING", "string", "column 'name' (string), value '007': column 'name': expected str, found int"),
-    ],
-    ids=["short", "no dates", "no decimals", "rounding", "texts", "numbers out of texts"],
-)
-def test_a_column_that_does_not_give_back_what_it_got(targets, declared, kind, said):
-    target = targets(schema=spark_schema(id="long", name=kind))
-    target.sql(f"CREATE TABLE t (id BIGINT, {declared})")
-    with pytest.raises(Refused) as refused:
-        target.sink()
-    assert f"Table 't' does not give back what is written into it: {said}" in refused.value.message
-    assert target.sql("SELECT * FROM t") == []
-    assert target.sql("SELECT * FROM penstock_dbapi_marker") == []
-
-
-def test_a_table_that_cuts_values_in_silence(targets):
-    """As MySQL does where it is not strict."""
-    target = targets()
-    cuts = "UPDATE t SET name = substr(name, 1, 2) WHERE rowid = new.rowid"
-    target.sql("CREATE TABLE t (id BIGINT, name TEXT)", f"CREATE TRIGGER cut AFTER INSERT ON t BEGIN {cuts}; END")
-    with pytest.raises(Refused, match=r"column 'name' \(string\), value ':p1': it came back changed"):
-        target.sink()
-
-
-def test_what_a_column_does_not_keep_is_refused_in_the_tasks(targets):
-    target = targets(schema=spark_schema(id="long", name="string", number="double", raw="binary"))
-    target.sql("CREATE TABLE t (id BIGINT, name TEXT CHECK (length(name) <= 10), number REAL NOT NULL, raw BLOB)")
-    sink, fine = target.sink(), (1, "\U0001f600" * 10, float("inf"), b"x" * 50)
-    target.put(sink, [fine], batch_id=0)
-    for wrong, said in [
-        ((2, "x" * 11, 1.0, b""), "11 characters in column 'name', which takes 10"),
-        ((2, "x", float("nan"), b""), "NaN in column 'number', which does not come back"),
-        ((2, "x", None, b""), "NULL in column 'number', which allows none"),
-        ((2, "x", 1.0, b"x" * 51), "51 bytes in column 'raw', which takes 50"),
-    ]:
-        with pytest.raises(StageFailed, match=said):
-            target.put(sink, [wrong], batch_id=1)
-    assert target.sql("SELECT * FROM t") == [fine]
-
-
-def test_a_table_is_tried_once_for_each_shape_of_rows(targets):
-    target = targets()
-    target.sink()
-    seen = "CREATE TRIGGER seen BEFORE INSERT ON t BEGIN SELECT RAISE(ABORT, 'tried again'); END"
-    target.sql(seen)
-    target.sink()
-    with pytest.raises(Refused, match="tried again"):
-        target.rig.make(longest=51).prepare(pipeline=PIPELINE, schema=target.rig.schema)
-
-
-def test_a_database_that_commits_by_itself_is_refused_before_the_table_is_touched(targets):
-    target = targets()
-    target.sql("CREATE TABLE t (id BIGINT, name TEXT)")
-    sink = target.rig.make(connect={"database": str(target.rig.path), "isolation_level": None})
-    with pytest.raises(Refused, match="The database keeps what was rolled back, seen in penstock_dbapi_batch and "):
-        sink.prepare(pipeline=PIPELINE, schema=target.rig.schema)
-    assert target.sql("SELECT * FROM t") == target.sql("SELECT * FROM penstock_dbapi_batch") == []
-
-
-def test_a_marker_without_transactions_is_refused(tmp_path):
-    """MyISAM, beside rows of InnoDB: it would stand for rows that were rolled back."""
-    rig = MysqlRig(tmp_path)
-    rig.execute(f"{CREATE_MARKER_TABLE} ENGINE=MyISAM")
-    sink = DbapiSink(name=SINK, spool=str(tmp_path / "spool"), driver="pymysql", connect=rig.arguments, table="t", longest=50)
-    with pytest.raises(Refused, match="keeps what was rolled back, seen in penstock_dbapi_marker: rows and marker could not"):
-        sink.prepare(pipeline=PIPELINE, schema=spark_schema(id="long", name="string"))
-    sink.close()
-    assert rig.execute("SELECT * FROM penstock_dbapi_marker") == 0
-
-
-@pytest.mark.parametrize("options", [{}, {"write": "insert_if_absent", "key": ["id"]}], ids=["append", "by key"])
-def test_a_table_that_lost_its_transactions_since_it_was_tried_is_refused(tmp_path, options):
-    rig = MysqlRig(tmp_path)
-    rig.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(100))")
-    filling = {"driver": "pymysql", "connect": rig.arguments, "table": "t", "longest": 50, **options}
-    sink = DbapiSink(name=SINK, spool=str(tmp_path / "spool"), **filling)
-    schema = spark_schema(id="long", name="string")
-    sink.prepare(pipeline=PIPELINE, schema=schema)
-    rig.execute("INSERT INTO t VALUES (7, 'as in the trial')")
-    sink.prepare(pipeline=PIPELINE, schema=schema)
-    rig.execute("ALTER TABLE t ENGINE=MyISAM")
-    with pytest.raises(Refused, match="Table 't' keeps what was rolled back"):
-        sink.prepare(pipeline=PIPELINE, schema=schema)
-    sink.close()
-
-
-def test_a_table_without_transactions_is_refused(server_url, tmp_path):
-    """MyISAM, beside markers of InnoDB."""
-    import pymysql
-
-    rig = MysqlRig(tmp_path)
-    with pymysql.connect(**rig.arguments, autocommit=True) as connection, connection.cursor() as cursor:
-        cursor.execute("CREATE TABLE t (id BIGINT, name VARCHAR(100)) ENGINE=MyISAM")
-    sink = DbapiSink(name=SINK, spool=str(tmp_path / "spool"), driver="pymysql", connect=rig.arguments, table="t", longest=50)
-    with pytest.raises(Refused, match=r"Table 't' (keeps what was rolled back|does not give back)"):
-        sink.prepare(pipeline=PIPELINE, schema=spark_schema(id="long", name="string"))
-    sink.close()
 
 
 def test_keys_that_the_database_takes_for_one(targets):

@@ -18,7 +18,7 @@ from penstock import faults
 from penstock.errors import LedgerMismatch, OutcomeUnknown, PublishFailed, Refused, Retryable
 from penstock.model import Generation
 
-target = pytest.fixture(every_target, params=["mysql", "postgres"])
+target = pytest.fixture(every_target, params=["mysql", "postgres", "redshift"])
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "6"))
 
@@ -45,7 +45,7 @@ def test_a_publisher_waits_for_the_one_that_holds_the_marker(target):
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
     with table.rig.session() as other:
         other.execute("BEGIN")
-        other.execute("SELECT 1 FROM penstock_marker FOR UPDATE")
+        other.execute(table.rig.holding)
         with pytest.raises(Retryable, match="Another session holds a lock"):
             sink.publish(publication)
         other.execute("ROLLBACK")
@@ -89,7 +89,7 @@ def test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits(tar
 def test_after_a_commit_without_an_answer_the_marker_decides(target, kind, write):
     table = target(write=write, key=["id"] if write == "upsert" else [])
     table.put(table.sink(), [(0, "before")], batch_id=0)
-    with cutting.before(table.rig.running.port) as cutter:
+    with table.rig.cutting() as cutter:
         table.rig.port = cutter.port
         sink = table.sink()
         publication = table.decided_but_not_published(sink, [(1, "a"), (2, "b")], batch_id=1)

@@ -11,12 +11,12 @@ from tests.unit.table_target import spark_schema
 from penstock.errors import Refused, StageFailed
 from penstock.testing.conformance import PIPELINE
 
-target = pytest.fixture(every_target, params=["duckdb", "mysql", "postgres"])
+target = pytest.fixture(every_target, params=["duckdb", "mysql", "postgres", "redshift"])
 
 
 def test_rows_that_were_there_before_are_left_alone_and_do_not_count(target):
     table = target()
-    table.sql("CREATE TABLE t (id bigint, name text)", "INSERT INTO t VALUES (7, 'theirs')")
+    table.sql(f"CREATE TABLE t (id bigint, name {table.rig.text})", "INSERT INTO t VALUES (7, 'theirs')")
     sink = table.sink()
     table.put(sink, [(1, "a")], batch_id=0)
     report = table.verify(sink)

@@ -138,8 +138,8 @@ SINK_MISTAKES = [
         "Write s3://bucket/prefix.",
     ),
     (
-        lake("type: redshift", "url: redshift://ann:geheim@host/db"),
-        "f.yaml:7: sinks.lake.type redshift is not supported by this version.",
+        lake("type: delta", "url: s3://ann:geheim@host/db"),
+        "f.yaml:7: sinks.lake.type delta is not supported by this version.",
         TYPES,
     ),
     (

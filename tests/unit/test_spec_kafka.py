@@ -139,3 +139,36 @@ def test_what_only_java_understands_is_told_and_can_be_said_otherwise(
     with pytest.raises(Usage, match=told):
         client_options("s", source(options=options))
     assert client.items() <= client_options("s", source(options=options, client=client)).items()
+
+
+HUB = "Endpoint=sb://shop.servicebus.windows.net/;SharedAccessKeyName=read;SharedAccessKey=bG9uZy1rZXktb2YtMzItYnl0ZXM=;EntityPath=orders"
+
+
+def test_event_hubs_are_read_by_their_connection_string() -> None:
+    made = Source(format="kafka", connection_string=HUB, options={"startingOffsets": "earliest"})
+    assert made.options["kafka.bootstrap.servers"] == "shop.servicebus.windows.net:9093"
+    assert made.options["subscribe"] == "orders"
+    asked = client_options("events", made)
+    assert (asked["sasl.username"], asked["sasl.password"]) == ("$ConnectionString", HUB)
+    assert (asked["security.protocol"], asked["sasl.mechanism"]) == ("SASL_SSL", "PLAIN")
+    assert "bG9uZy1rZXk" not in repr(made)
+
+
+def test_topics_that_are_named_count() -> None:
+    made = Source(format="kafka", connection_string=HUB, options={"SubscribePattern": "a.*"})
+    assert "subscribe" not in made.options
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"format": "kafka", "connection_string": HUB, "options": NEEDED}, "`kafka.bootstrap.servers` too"),
+        ({"format": "kafka", "connection_string": "Endpoint=sb://shop/"}, "SharedAccessKeyName and SharedAccessKey missing"),
+        ({"format": "rate", "connection_string": HUB}, "is for format: kafka only"),
+    ],
+)
+def test_a_connection_string_that_leads_nowhere_is_told(settings: dict[str, object], told: str) -> None:
+    with pytest.raises(Usage) as raised:
+        Source(**settings)
+    assert told in str(raised.value)
+    assert "bG9uZy1rZXk" not in str(raised.value)

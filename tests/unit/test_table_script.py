@@ -8,7 +8,6 @@ from penstock.sink.postgres.dialect import POSTGRES
 from penstock.sink.table.script import script_of
 
 INSERT = "INSERT INTO {table} SELECT * FROM {staged}"
-NO_STAGED = "statements, none of which names {staged}"
 BOTH = pytest.mark.parametrize("dialect", [MYSQL, POSTGRES], ids=["mysql", "postgres"])
 
 
@@ -20,6 +19,22 @@ def test_names_take_the_place_of_placeholders_and_other_braces_stay(dialect):
         "INSERT INTO \"a b\" SELECT * FROM stage WHERE note <> '{}'",
         'UPDATE "a b" SET a = \'{"x": 1}\'',
     ]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "hidden", ["-- {staged} {table}\n", "/* {staged} {table} */", "'{staged} {table}'", '"{staged} {table}"']
+)
+def test_no_name_takes_the_place_of_what_only_looks_like_a_placeholder(dialect, hidden):
+    [found] = script_of(f"{INSERT} WHERE note <> {hidden} || name", dialect).naming(staged="stage", table="t")
+    assert found == f"INSERT INTO t SELECT * FROM stage WHERE note <> {hidden} || name"
+
+
+@BOTH
+@pytest.mark.parametrize("hidden", ["-- from {staged}\n", "/* {staged} */", "'{staged}'", '"{staged}"'])
+def test_staged_rows_that_only_a_comment_or_a_quoted_part_names_are_read_by_nothing(dialect, hidden):
+    with pytest.raises(Usage, match=r"has 2 statements, none of which names \{staged\} outside of comments and quotes"):
+        script_of(f"INSERT INTO {{table}} SELECT {hidden} 1; DELETE FROM {{table}}", dialect)
 
 
 @BOTH

@@ -36,6 +36,9 @@ from penstock.model import (
 )
 from penstock.sink.dbapi.kept import decode_kept, encode_kept
 from penstock.sink.dbapi.trial import Kept
+from penstock.sink.kafka.marks import Beginning, LaneMark, Part
+from penstock.sink.kafka.marks import decode_mark as decode_lane_mark
+from penstock.sink.kafka.marks import encode_mark as encode_lane_mark
 from penstock.sink.own.mark import Mark, decode_mark, encode_mark
 from penstock.sink.table.marker import TableMarker
 from penstock.testing.entries import chain
@@ -207,6 +210,20 @@ def test_an_own_mark_of_version_1_is_read_and_written_as_ever() -> None:
     assert encode_mark(OWN_MARK) == text
 
 
+def test_a_marker_in_kafka_of_version_1_is_read_and_written_as_ever() -> None:
+    data = golden("kafka-marker-1")
+    mark = LaneMark(
+        lane=1,
+        mark=OWN_MARK,
+        topics={"flights": Beginning(identity="VGhpc0lzQVRvcGljSWQ", offsets=(0, 12))},
+        part=Part(position=Position(13), digest=0xFEDCBA9876543210, rows=500),
+    )
+    assert decode_lane_mark(data, pipeline=FLIGHTS, sink=LAKE) == mark
+    assert encode_lane_mark(mark) == data
+    whole = replace(mark, part=None)
+    assert decode_lane_mark(encode_lane_mark(whole), pipeline=FLIGHTS, sink=LAKE) == whole
+
+
 def test_a_trial_of_version_1_is_read_and_written_as_ever() -> None:
     kept = Kept(required=("id",), lacking={"delay": ("NaN", "an infinity")}, longest={"origin": 100})
     text = golden("dbapi-trial-1").decode()
@@ -241,5 +258,5 @@ def test_the_log_lays_its_objects_out_as_ever() -> None:
 
 
 def test_every_golden_file_is_looked_at() -> None:
-    names = {*ENTRIES, *MARKERS, "own-mark-1", "dbapi-trial-1", "ledger-hint-1", "ledger-floor-1"}
+    names = {*ENTRIES, *MARKERS, "own-mark-1", "kafka-marker-1", "dbapi-trial-1", "ledger-hint-1", "ledger-floor-1"}
     assert {path.stem for path in GOLDEN.iterdir()} == names

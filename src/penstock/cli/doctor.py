@@ -1,7 +1,7 @@
 """`penstock doctor`: what is pending and what could hurt, without Spark and without Java."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,19 +15,30 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
+    from penstock.opentransaction import OpenTransaction
     from penstock.run.doctor import AccountState, Diagnosis, Heap
 
 _STYLES = {"published": "green", "outstanding": "yellow", "unreachable": "bold red"}
 _DECIDED, _RUNNING, _DEAD = "of the newest decision", "of the running generation", "dead"
 
 
-def doctor(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
+End = Annotated[
+    str | None,
+    typer.Option("--end", metavar="NAME", help="First end the open transaction of this name, as listed.", show_default=False),
+]
+
+
+def doctor(*, file: File, overrides: Overrides = None, end: End = None, as_json: Json = False) -> None:
     """What is staged and not published, which account lacks the newest decision, what a store would delete by itself.
 
-    Only looks; Spark is not started. Exit code 1 if a decision is outstanding or an account cannot be looked at. A running
-    driver publishes what it decided in the next moment: look again before you do anything.
+    Also which transactions keep readers of Kafka's topics waiting. Only looks, but for `--end`; Spark is not started. Exit code 1
+    if a decision is outstanding, an account cannot be looked at, or a transaction hangs. A running driver publishes what it
+    decided in the next moment: look again before you do anything.
     """
-    found = pipeline(file, overrides).doctor()
+    opened = pipeline(file, overrides)
+    if end is not None:
+        opened.end_transaction(end)
+    found = opened.doctor()
     show(found, as_json=as_json, text=text_of)
     if not found.ok:
         raise typer.Exit(Failed.exit_code)
@@ -51,6 +62,8 @@ def text_of(found: "Diagnosis") -> "RenderableType":
     heaps = list(_heaps(found))
     if heaps:
         parts += [table(("sink", "account", "pending", "pieces", "size", "oldest"), heaps), Text()]
+    if found.transactions:
+        parts += [table(("open transaction", "since", "held up from", "ends"), map(_transaction, found.transactions)), Text()]
     return Group(*parts, *_advice(found, pending=bool(heaps)))
 
 
@@ -78,6 +91,11 @@ def _heaps(found: "Diagnosis") -> Iterator[tuple[object, ...]]:
                 yield one.sink, one.account, kind, words.count(heap.pieces), size, _oldest(heap)
 
 
+def _transaction(one: "OpenTransaction") -> tuple[object, ...]:
+    ends = "never by itself" if one.timeout_ms is None else f"{words.duration(one.timeout_ms)} after its begin"
+    return one.name, f"{words.duration(one.open_ms)} ago", f"{one.topic}-{one.partition} offset {one.offset}", ends
+
+
 def _oldest(heap: "Heap") -> str | None:
     return None if heap.oldest_batch is None else f"batch {heap.oldest_batch}, generation {heap.oldest_generation}"
 
@@ -94,6 +112,9 @@ def _advice(found: "Diagnosis", *, pending: bool) -> "Iterator[Text]":
         yield Text(f"{said}: unless a driver runs, `penstock recover` publishes it, or the next start.", "yellow")
     if any(one.dead.pieces for one in found.accounts):
         yield Text("What is dead can never be published: the next start collects it, or `penstock sweep --yes`.")
+    for name in dict.fromkeys(one.name for one in found.transactions if one.hangs):
+        said = f"Transaction {name} hangs: readers of committed records wait there for ever"
+        yield Text(f"{said}. Once its writer is known to be gone, `penstock doctor --end {name}` ends it.", "red")
     for finding in found.findings:
         yield Text(
             f"{'warning: ' if finding.warns else ''}{finding.subject}: {finding.message}", "yellow" if finding.warns else "dim"

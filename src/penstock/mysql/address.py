@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from penstock.databaseurl import TLS_PARAMETERS, parameters_of, tls_of
+from penstock.databaseurl import TLS_PARAMETERS, parameters_of, seconds_of, tls_of
 from penstock.errors import Usage
 
 SCHEMES = frozenset({"mysql", "mariadb"})
@@ -51,7 +51,7 @@ def address_of(url: str) -> Address:
         user=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
         unix_socket=parameters.get("unix_socket"),
-        connect_timeout_s=_seconds(parameters.get("connect_timeout")),
+        connect_timeout_s=seconds_of(parameters, "connect_timeout", usual=_CONNECT_TIMEOUT_S),
         ssl=_ssl(parameters),
     )
 
@@ -60,14 +60,6 @@ def _no_url() -> Usage:
     return Usage(
         "`url` is no URL of a MySQL or MariaDB database.", remedy="Write mysql://user:password@host:3306/database, % as %25."
     )
-
-
-def _seconds(text: str | None) -> float:
-    if text is None:
-        return _CONNECT_TIMEOUT_S
-    if not text.isdigit() or not 0 < int(text) <= 3600:
-        raise Usage(f"`connect_timeout` of `url` is {text!r}, expected 1 to 3600 seconds.", remedy="Correct it.")
-    return float(text)
 
 
 def _ssl(parameters: dict[str, str]) -> dict[str, Any]:

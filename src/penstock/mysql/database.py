@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 import pymysql
 
-from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed, Retryable
+from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, PublishFailed, Retryable
+from penstock.held import HeldToServer
 from penstock.mysql import statements as sql
 from penstock.mysql.address import address_of
 from penstock.mysql.connection import Connection
@@ -18,11 +19,10 @@ IDLE_TIMEOUT_S = 60
 """A driver that stands still inside its transaction loses it, and with it its locks, after this time."""
 
 
-class Database:
-    """The database at `url`, with one connection kept open between transactions. Not thread-safe by itself.
+class Database(HeldToServer):
+    """The database at `url`, with one connection kept open between transactions. Not thread-safe by itself."""
 
-    A connection on which anything failed is dropped: what it wrote, read by a new one, says what happened.
-    """
+    errors = pymysql.err.Error
 
     def __init__(self, url: str, *, application: str, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
         self._url, self._address = url, address_of(url)
@@ -100,15 +100,6 @@ class Database:
             connection.close()
 
     @contextmanager
-    def dropping_on_error(self) -> Iterator[None]:
-        """Never use a connection again on which something failed."""
-        try:
-            yield
-        except BaseException:
-            self.drop()
-            raise
-
-    @contextmanager
     def reader(self) -> Iterator[Connection]:
         """A connection of its own that cannot write and sees one snapshot."""
         with self.told(Failed):
@@ -121,16 +112,8 @@ class Database:
             finally:
                 connection.close()
 
-    @contextmanager
-    def told(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
-        """Raise MySQL's errors as Retryable or as `kind`; those of a caller that runs it again at once as Conflict."""
-        try:
-            yield
-        except pymysql.err.Error as cause:
-            told = trouble(cause, self.place, kind)
-            if isinstance(told, Conflict) and not runs_again:
-                raise Retryable(f"{self.place} rolled back: {told}.", remedy="Try again.") from cause
-            raise told from cause
+    def _trouble(self, cause: pymysql.err.Error, kind: type[Failed]) -> PenstockError | Conflict:
+        return trouble(cause, self.place, kind)
 
     def _open(self) -> tuple[Connection, Mapping[str, str]]:
         try:

@@ -8,7 +8,18 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
-from penstock.errors import Conflict, Failed, GuaranteeTooWeak, OutcomeUnknown, PublishFailed, Refused, Retryable, Usage
+from penstock.errors import (
+    Conflict,
+    Failed,
+    GuaranteeTooWeak,
+    OutcomeUnknown,
+    PenstockError,
+    PublishFailed,
+    Refused,
+    Retryable,
+    Usage,
+)
+from penstock.held import HeldToServer
 from penstock.postgres import statements as sql
 from penstock.postgres.trouble import reason_of, trouble
 
@@ -30,11 +41,10 @@ _NAMING = ("service", "host", "hostaddr", "port", "dbname", "user", "options")
 """What of a URL says where it leads, as whom, and with what settings of the session."""
 
 
-class Database:
-    """The database at `url`, with one connection kept open between transactions. Not thread-safe by itself.
+class Database(HeldToServer):
+    """The database at `url`, with one connection kept open between transactions. Not thread-safe by itself."""
 
-    A connection on which anything failed is dropped: what it wrote, read by a new one, says what happened.
-    """
+    errors = psycopg.Error
 
     def __init__(self, url: str, *, application: str, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
         self._url = url
@@ -119,15 +129,6 @@ class Database:
                 connection.close()
 
     @contextmanager
-    def dropping_on_error(self) -> Iterator[None]:
-        """Never use a connection again on which something failed."""
-        try:
-            yield
-        except BaseException:
-            self.drop()
-            raise
-
-    @contextmanager
     def reader(self) -> Iterator[Connection]:
         """A connection of its own that cannot write and sees one snapshot."""
         with self.told(Failed):
@@ -138,16 +139,8 @@ class Database:
             finally:
                 connection.close()
 
-    @contextmanager
-    def told(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
-        """Raise PostgreSQL's errors as Retryable or as `kind`; those of a caller that runs it again at once as Conflict."""
-        try:
-            yield
-        except psycopg.Error as cause:
-            told = trouble(cause, self.place, kind)
-            if isinstance(told, Conflict) and not runs_again:
-                raise Retryable(f"{self.place} rolled back: {told}.", remedy="Try again.") from cause
-            raise told from cause
+    def _trouble(self, cause: psycopg.Error, kind: type[Failed]) -> PenstockError | Conflict:
+        return trouble(cause, self.place, kind)
 
     def _open(self) -> Connection:
         # Without prepared statements: a staging table is dropped and made again under the same name.

@@ -179,6 +179,18 @@ def _mysql(name: SinkName, settings: settings_of.MySQL, plan: DeliveryPlan) -> S
     return MysqlSink(url=settings.url, **_merging(name, settings, plan))
 
 
+def _redshift(name: SinkName, settings: settings_of.Redshift, plan: DeliveryPlan) -> Sink:
+    with _installed_by(name, "redshift"):
+        from penstock.sink.redshift.sink import RedshiftSink
+    return RedshiftSink(url=settings.url, **_filling(name, settings, plan))
+
+
+def _sqlserver(name: SinkName, settings: settings_of.SqlServer, plan: DeliveryPlan) -> Sink:
+    with _installed_by(name, "sqlserver"):
+        from penstock.sink.sqlserver.sink import SqlserverSink
+    return SqlserverSink(url=settings.url, **_filling(name, settings, plan))
+
+
 def _cassandra(name: SinkName, settings: settings_of.Cassandra, plan: DeliveryPlan) -> Sink:
     with _installed_by(name, "cassandra"):
         from penstock.sink.cassandra.sink import CassandraSink
@@ -199,6 +211,29 @@ def _dbapi(name: SinkName, settings: settings_of.Dbapi, plan: DeliveryPlan) -> S
         columns=settings.columns,
         longest=settings.longest,
         **_filling(name, settings, plan),
+    )
+
+
+def _kafka(name: SinkName, settings: settings_of.Kafka, plan: DeliveryPlan) -> Sink:
+    with _installed_by(name, "kafka"):
+        from penstock.sink.kafka.sink import KafkaSink
+        from penstock.sink.kafka.target import TopicTarget
+    target = TopicTarget(
+        topic=settings.topic,
+        topics=settings.topics,
+        markers=settings.marker_topic or f"penstock.{plan.pipeline}.{name}",
+        shared=settings.shared,
+    )
+    return KafkaSink(
+        name=name,
+        pipeline=plan.pipeline,
+        bootstrap=settings.bootstrap,
+        target=target,
+        spool=spool_of(plan),
+        options=settings.options,
+        lanes=settings.lanes,
+        transaction_bytes=settings.transaction_size,
+        timeout_ms=settings.transaction_timeout,
     )
 
 
@@ -254,8 +289,11 @@ _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     settings_of.Duckdb: _duckdb,
     settings_of.Postgres: _postgres,
     settings_of.MySQL: _mysql,
+    settings_of.Redshift: _redshift,
+    settings_of.SqlServer: _sqlserver,
     settings_of.Cassandra: _cassandra,
     settings_of.Dbapi: _dbapi,
+    settings_of.Kafka: _kafka,
     settings_of.Console: _console,
     settings_of.Memory: _memory,
     settings_of.PythonSink: _user_written,

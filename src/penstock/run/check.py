@@ -35,6 +35,12 @@ _WHY: Mapping[SinkKind, str] = {
     SinkKind.IDEMPOTENT: "The same batch writes the same keys with the same values, however often.",
 }
 
+UNPROVED: Mapping[str, str] = {
+    "redshift": " Not run against a live server: only by Redshift's driver on a PostgreSQL that stands in for it.",
+    "sqlserver": " Not run against a live server: only its statements, on SQLite behind a stand-in for the driver.",
+}
+"""Kinds of sinks that nobody has run against what they are for."""
+
 _AS_WRITTEN = " So its author says: the suite of penstock.testing shows whether it is true."
 
 
@@ -123,7 +129,7 @@ def _sink_claim(sink: Sink, kind: str) -> Claim:
             why="It may show a batch again after a crash.",
             remedy="Take it out.",
         )
-    whose = _AS_WRITTEN if kind == "python" else ""
+    whose = _AS_WRITTEN if kind == "python" else UNPROVED.get(kind, "")
     return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=_WHY[sink.kind] + whose)
 
 

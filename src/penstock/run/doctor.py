@@ -21,8 +21,10 @@ from penstock.model import (
     Waiting,
 )
 from penstock.observe.status import status
+from penstock.opentransaction import OpenTransaction
 from penstock.protocols import Ledger, Remembering, Sink, Telling
 from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
+from penstock.run.lingering import transactions_of
 from penstock.run.operations import newest_decision, reading
 
 
@@ -70,11 +72,13 @@ class Diagnosis:
     batch_id: BatchId | None
     accounts: tuple[AccountState, ...]
     findings: tuple[Finding, ...]
+    transactions: tuple[OpenTransaction, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether nothing needs a hand: warnings and what the next start collects do not."""
-        return all(account.state in {"published", "unknown"} for account in self.accounts)
+        """Whether nothing needs a hand: warnings and what the next start collects do not, nor what Kafka ends by itself."""
+        hangs = any(one.hangs for one in self.transactions)
+        return not hangs and all(account.state in {"published", "unknown"} for account in self.accounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +113,7 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
         known = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=None)
         sinks = sinks_of(plan)
         states = tuple(state for sink in sinks for state in _states(sink, case))
+        transactions = transactions_of(plan)
         return Diagnosis(
             pipeline=plan.pipeline,
             ledger=ledger.location,
@@ -122,7 +127,9 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
                 *(found for sink in sinks for found in _lifecycle(sink, states)),
                 *ledger_lifecycle(plan),
                 *spool_of(plan).lifecycle(),
+                *transactions.findings,
             ),
+            transactions=transactions.open,
         )
 
 

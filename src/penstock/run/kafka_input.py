@@ -119,7 +119,8 @@ class KafkaInput:
     def _require_read_over(self, seen: Seen) -> None:
         """Raise Retryable unless Spark will pass over exactly what is missing.
 
-        In mid-run it may still have records that went since, from an earlier fetch, and deliver some that are noted as lost.
+        In mid-run it may still have records that went since, from an earlier fetch, and would deliver some that are noted
+        as lost.
         """
         ends = {(gap.source, gap.topic, gap.partition): gap.end for gap in seen.gaps}
         if self._behind is None:

@@ -33,7 +33,7 @@ def input_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[]
     tail = ledger.tail()
     reads = known_topics(ledger, Summary() if tail is None else tail.summary)
     topics, troubles = list[TopicLag](), list[str]()
-    for name, source in _kafka_sources(settings):
+    for name, source in kafka_sources(settings):
         try:
             topics += _of_source(name, source, reads, now_ms)
         except PenstockError as error:
@@ -46,7 +46,7 @@ def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callab
     found = input_lag(settings, ledger, now_ms=now_ms)
     for trouble in found.troubles:
         yield Finding(subject="kafka", ok=False, message=trouble)
-    accepting = {name for name, source in _kafka_sources(settings) if source.on_gap == "accept"}
+    accepting = {name for name, source in kafka_sources(settings) if source.on_gap == "accept"}
     for lag in found.topics:
         subject = DELIVERED if lag.gaps else f"records of {lag.source}"
         fine = lag.source in accepting if lag.gaps else not lag.is_near_loss
@@ -57,8 +57,8 @@ def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callab
 
 def _unread(settings: DeliverySettings) -> Iterator[Finding]:
     """Of a pipeline that has read nothing yet: do the topics exist that it names."""
-    for name, source in _kafka_sources(settings):
-        wanted = _named(source)
+    for name, source in kafka_sources(settings):
+        wanted = topics_named(source)
         try:
             missing = sorted(set(wanted) - brokers_of(name, source).topics(wanted).keys())
         except PenstockError as error:
@@ -72,14 +72,16 @@ def _unread(settings: DeliverySettings) -> Iterator[Finding]:
         yield Finding(subject="kafka", ok=not missing, message=said)
 
 
-def _named(source: Source) -> list[str]:
+def topics_named(source: Source) -> list[str]:
+    """What a source's settings name; none where they give a pattern or partitions."""
     for option, value in source.options.items():
         if option.lower() == "subscribe":
             return [name.strip() for name in value.split(",") if name.strip()]
     return []
 
 
-def _kafka_sources(settings: DeliverySettings) -> Iterator[tuple[SourceName, Source]]:
+def kafka_sources(settings: DeliverySettings) -> Iterator[tuple[SourceName, Source]]:
+    """Those of a pipeline that are read from Kafka."""
     for name, source in getattr(settings, "sources", {}).items():
         if is_kafka(source):
             yield SourceName(name), source

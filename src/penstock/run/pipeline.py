@@ -8,10 +8,12 @@ from penstock.commit.outcome import Recovered
 from penstock.model import BatchId, SinkName, SourceName
 from penstock.observe.history import HistoryRow
 from penstock.observe.status import Status
+from penstock.opentransaction import OpenTransaction
 from penstock.run import operations
 from penstock.run.adoption import Adoption, adopt
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.doctor import Diagnosis, doctor_of
+from penstock.run.lingering import end_transaction
 from penstock.run.operations import Verification
 from penstock.spec.pipeline import PipelineSettings
 
@@ -123,6 +125,10 @@ class Pipeline:
     def doctor(self) -> Diagnosis:
         """What is pending, account by account, and what could hurt; only looks."""
         return doctor_of(self.plan)
+
+    def end_transaction(self, name: str) -> Sequence[OpenTransaction]:
+        """End what `doctor` tells as open by this name, on any topic of this pipeline: readers pass over its records."""
+        return end_transaction(self.plan, name)
 
     def recover(self) -> Recovered:
         """Publish an outstanding decision and sweep, without Spark."""

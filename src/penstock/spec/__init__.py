@@ -2,11 +2,12 @@
 
 from penstock.secret import redact, scrub
 from penstock.spec.account import Account, Route
+from penstock.spec.kafka import Kafka
 from penstock.spec.load import load
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, Spark
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink, Sink
 from penstock.spec.source import Source, Watermark
-from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, ServedTable, Sqlite, Table
+from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Redshift, ServedTable, Sqlite, SqlServer, Table
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
 
@@ -17,17 +18,20 @@ __all__ = [
     "Dbapi",
     "DeliverySettings",
     "Duckdb",
+    "Kafka",
     "Memory",
     "MySQL",
     "Parquet",
     "PipelineSettings",
     "Postgres",
     "PythonSink",
+    "Redshift",
     "Route",
     "ServedTable",
     "Sink",
     "Source",
     "Spark",
+    "SqlServer",
     "Sqlite",
     "Table",
     "Transform",

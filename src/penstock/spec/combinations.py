@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from penstock.spec.complaint import Complaint, KeyPath, dotted
+from penstock.spec.kafka import Kafka
 from penstock.spec.place import local_path, same_or_nested
 from penstock.spec.sink import Parquet, Sink
 from penstock.spec.table import Table
@@ -32,8 +33,12 @@ def _mode_misfit(sink: Sink, output_mode: str) -> tuple[str, str] | None:
     if isinstance(sink, Parquet) and output_mode != "append":
         because = _COMPLETE if output_mode == "complete" else _UPDATE
         return f"{because}, and parquet can only append", "Use output_mode: append, or a sink that replaces or upserts."
-    if not isinstance(sink, Table):
-        return None
+    if isinstance(sink, Kafka) and output_mode == "complete":
+        return f"{_COMPLETE}, and a topic would get all of it again", "Use output_mode: update or append."
+    return _write_misfit(sink, output_mode) if isinstance(sink, Table) else None
+
+
+def _write_misfit(sink: Table, output_mode: str) -> tuple[str, str] | None:
     if sink.write == "replace" and output_mode != "complete":
         return "replace would keep the last batch only", "Use write: append or upsert, or output_mode: complete."
     if output_mode == "complete" and sink.write in {"append", "insert_if_absent", "merge"}:
@@ -53,7 +58,7 @@ def place_complaints(sinks: Mapping[str, Sink], own: Mapping[str, str]) -> list[
     for path, url in accounts.items():
         inside = [(name, place) for name, place in own.items() if same_or_nested(url, place)]
         found += [_overlap(path, url, name, place) for name, place in inside]
-    return found + _table_complaints(sinks) + _own_complaints(own)
+    return found + _table_complaints(sinks) + _topic_complaints(sinks) + _own_complaints(own)
 
 
 def account_urls(sinks: Mapping[str, Sink]) -> Mapping[KeyPath, str]:
@@ -91,6 +96,19 @@ def _table_complaints(sinks: Mapping[str, Sink]) -> list[Complaint]:
         )
         for (other, first), (name, sink) in combinations(tables, 2)
         if sink.is_table_of(first)
+    ]
+
+
+def _topic_complaints(sinks: Mapping[str, Sink]) -> list[Complaint]:
+    filled = [(name, sink) for name, sink in sinks.items() if isinstance(sink, Kafka) and not sink.shared]
+    return [
+        Complaint(
+            said=f"({sink.topic} in {sink.bootstrap}) is also a topic of sinks.{other}",
+            remedy="Give each sink topics of its own, or set `shared: true` in both.",
+            at=("sinks", name, "topic"),
+        )
+        for (other, first), (name, sink) in combinations(filled, 2)
+        if sink.is_topic_of(first)
     ]
 
 

@@ -26,6 +26,7 @@ _SQLITE, _DUCKDB = "sqlite:///", "duckdb:///"
 _POSTGRES = ("postgresql://", "postgres://")
 _MYSQL = ("mysql://", "mariadb://")
 _CASSANDRA = "cassandra://"
+_REDSHIFT, _SQLSERVER = "redshift://", "sqlserver://"
 
 
 def scheme(place: str) -> str:
@@ -147,23 +148,28 @@ def is_postgres(place: str) -> bool:
 
 
 def _postgres_url(value: str) -> str:
-    remember(value)
-    parts = urlsplit(value) if is_postgres(value) else None
-    if parts is None or not parts.path.strip("/"):
-        raise wrong(
-            f"should be a PostgreSQL URL with a database, found {described(redact(value))}",
-            remedy="Write postgresql://user:password@host:5432/database, the password best as ${VARIABLE}.",
-        )
-    return value
+    return _server_url(value, _POSTGRES, database="PostgreSQL", port=5432)
 
 
 def _mysql_url(value: str) -> str:
+    return _server_url(value, _MYSQL, database="MySQL", port=3306)
+
+
+def _redshift_url(value: str) -> str:
+    return _server_url(value, (_REDSHIFT,), database="Redshift", port=5439)
+
+
+def _sqlserver_url(value: str) -> str:
+    return _server_url(value, (_SQLSERVER,), database="SQL Server", port=1433)
+
+
+def _server_url(value: str, prefixes: tuple[str, ...], *, database: str, port: int) -> str:
     remember(value)
-    parts = urlsplit(value) if value.startswith(_MYSQL) else None
+    parts = urlsplit(value) if value.startswith(prefixes) else None
     if parts is None or not parts.path.strip("/"):
         raise wrong(
-            f"should be a MySQL URL with a database, found {described(redact(value))}",
-            remedy="Write mysql://user:password@host:3306/database, the password best as ${VARIABLE}.",
+            f"should be a {database} URL with a database, found {described(redact(value))}",
+            remedy=f"Write {prefixes[0]}user:password@host:{port}/database, the password best as ${{VARIABLE}}.",
         )
     return value
 
@@ -230,6 +236,12 @@ PostgresUrl = Annotated[str, AfterValidator(_postgres_url), _kind("postgresql://
 
 MysqlUrl = Annotated[str, AfterValidator(_mysql_url), _kind("mysql://user:${PASSWORD}@db.example.com:3306/shop")]
 """A database of MySQL or MariaDB."""
+
+RedshiftUrl = Annotated[str, AfterValidator(_redshift_url), _kind("redshift://user:${PASSWORD}@cluster.example.com:5439/shop")]
+"""A database of Redshift."""
+
+SqlServerUrl = Annotated[str, AfterValidator(_sqlserver_url), _kind("sqlserver://user:${PASSWORD}@db.example.com:1433/shop")]
+"""A database of SQL Server or Azure SQL."""
 
 CassandraUrl = Annotated[str, AfterValidator(_cassandra_url), _kind("cassandra://user:${PASSWORD}@node1:9042,node2/shop")]
 """A keyspace of Cassandra."""

@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from penstock.spec.account import Account, Route
 from penstock.spec.jsonschema import SCHEMA_FILE, schema_text
+from penstock.spec.kafka import Kafka
 from penstock.spec.kept import Checkpoint, LedgerPlace
 from penstock.spec.merge import Merge
 from penstock.spec.pipeline import PipelineSettings, Spark
 from penstock.spec.settings import Settings
 from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
 from penstock.spec.source import Source, Watermark
-from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Sqlite
+from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Redshift, Sqlite, SqlServer
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
 
@@ -36,9 +37,12 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sinks.<name>` with `type: duckdb`", Duckdb),
     ("`sinks.<name>` with `type: postgres`", Postgres),
     ("`sinks.<name>` with `type: mysql`", MySQL),
+    ("`sinks.<name>` with `type: redshift`", Redshift),
+    ("`sinks.<name>` with `type: sqlserver`", SqlServer),
     ("`sinks.<name>` with `type: cassandra`", Cassandra),
     ("`sinks.<name>.merge`", Merge),
     ("`sinks.<name>` with `type: dbapi`", Dbapi),
+    ("`sinks.<name>` with `type: kafka`", Kafka),
     ("`sinks.<name>` with `type: console`", Console),
     ("`sinks.<name>` with `type: memory`", Memory),
     ("`sinks.<name>` with `python`", PythonSink),

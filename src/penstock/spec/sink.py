@@ -11,16 +11,17 @@ from penstock.secret import remember_options
 from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, Route, ShortAccount
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
+from penstock.spec.kafka import Kafka
 from penstock.spec.name import AccountKey, PythonName
 from penstock.spec.quantity import Size
 from penstock.spec.settings import Settings, nearest
-from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Sqlite
+from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Redshift, Sqlite, SqlServer
 
 Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 
 PLANNED: Final = (
-    *("delta", "iceberg", "redshift", "sqlserver"),
-    *("kafka", "http"),
+    *("delta", "iceberg"),
+    "http",
 )
 """Sink types of later versions."""
 
@@ -136,7 +137,22 @@ class PythonSink(Settings):
         return self.model_extra or {}
 
 
-SUPPORTED: Final = ("parquet", "postgres", "mysql", "sqlite", "duckdb", "cassandra", "dbapi", "console", "memory")
+SUPPORTED: Final = (
+    *(
+        "parquet",
+        "postgres",
+        "mysql",
+        "redshift",
+        "sqlserver",
+        "sqlite",
+        "duckdb",
+        "cassandra",
+        "dbapi",
+        "kafka",
+        "console",
+        "memory",
+    ),
+)
 
 
 def _tag(value: Any) -> str | None:
@@ -172,8 +188,11 @@ Sink = Annotated[
     | Annotated[Duckdb, Tag("duckdb")]
     | Annotated[Postgres, Tag("postgres")]
     | Annotated[MySQL, Tag("mysql")]
+    | Annotated[Redshift, Tag("redshift")]
+    | Annotated[SqlServer, Tag("sqlserver")]
     | Annotated[Cassandra, Tag("cassandra")]
     | Annotated[Dbapi, Tag("dbapi")]
+    | Annotated[Kafka, Tag("kafka")]
     | Annotated[Console, Tag("console")]
     | Annotated[Memory, Tag("memory")]
     | Annotated[PythonSink, Tag("python")],

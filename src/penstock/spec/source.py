@@ -8,8 +8,9 @@ from typing_extensions import Self
 
 from penstock.secret import Secret, remember, remember_options
 from penstock.spec.complaint import Complaint, refuse, wrong
+from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
-from penstock.spec.kafka_options import kafka_complaints, secrets_in
+from penstock.spec.kafka_options import TOPICS, kafka_complaints, secrets_in
 from penstock.spec.place import SourcePath
 from penstock.spec.quantity import Duration
 from penstock.spec.settings import Settings
@@ -44,6 +45,15 @@ class Watermark(Settings):
     delay: Duration = Field(description="How late a row may be, such as `10m`.")
 
 
+def _reached(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings with what their `connection_string` says: brokers, credentials, and what to read unless they name it."""
+    options = given.get("options") or {}
+    hubs = hubs_of({**options, **given}, instead_of=("kafka.bootstrap.servers",))
+    chosen = {name.lower() for name in options} & {name.lower() for name in TOPICS}
+    named = {"subscribe": hubs.hub} if hubs.hub and not chosen else {}
+    return {**given, "options": {**hubs.spark_options, "kafka.bootstrap.servers": hubs.bootstrap, **named, **options}}
+
+
 class Source(Settings):
     """One replayable input, read by Spark Structured Streaming."""
 
@@ -76,11 +86,21 @@ class Source(Settings):
         min_length=1,
         description="`kafka` only: a consumer group that shows, for lag tools, what is delivered; Penstock never reads it.",
     )
+    connection_string: ConnectionString | None = Field(
+        default=None,
+        description="`kafka` only: of Azure Event Hubs, in place of the brokers and credentials in `options`: `${VARIABLE}`. The "
+        "event hub that it names by EntityPath is read unless `options` name others.",
+    )
     client: Mapping[str, Option] = Field(
         default_factory=dict,
         description="`kafka` only: properties of librdkafka for Penstock's own looks at the brokers, where they do not follow "
         "from the options `kafka.…`.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reached_by_connection_string(cls, given: Any) -> Any:
+        return _reached(given) if isinstance(given, Mapping) and given.get("connection_string") else given
 
     @model_validator(mode="after")
     def _one_kind_of_input(self) -> Self:
@@ -110,6 +130,11 @@ class Source(Settings):
         return found + [complaint.below(("options",)) for complaint in kafka_complaints(self.options)]
 
     def _only_for_kafka(self) -> list[Complaint]:
-        ours = (("on_gap", self.on_gap != "fail"), ("mirror_offsets_to", self.mirror_offsets_to), ("client", self.client))
+        ours = (
+            ("on_gap", self.on_gap != "fail"),
+            ("mirror_offsets_to", self.mirror_offsets_to),
+            ("client", self.client),
+            ("connection_string", self.connection_string),
+        )
         given = [key for key, value in ours if value]
         return [Complaint(said="is for format: kafka only", remedy="Take it out.", at=(key,)) for key in given]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -13,7 +13,17 @@ from penstock.spec.account import Columns
 from penstock.spec.complaint import wrong
 from penstock.spec.merge import Merge
 from penstock.spec.name import ModuleName
-from penstock.spec.place import CassandraUrl, DuckdbUrl, MysqlUrl, PostgresUrl, SqliteUrl, local_path, same_or_nested
+from penstock.spec.place import (
+    CassandraUrl,
+    DuckdbUrl,
+    MysqlUrl,
+    PostgresUrl,
+    RedshiftUrl,
+    SqliteUrl,
+    SqlServerUrl,
+    local_path,
+    same_or_nested,
+)
 from penstock.spec.quantity import Duration
 from penstock.spec.settings import Settings
 
@@ -179,6 +189,66 @@ class MySQL(ServedTable):
     @property
     def _place(self) -> str:
         return self.url.partition("://")[2]
+
+
+class Warehouse(Table):
+    """A table of a database that nobody has run Penstock against yet. Names do not tell upper from lower case."""
+
+    url: str
+    write: Write = Field(
+        default="append",
+        description="`append` rows, `upsert` by key, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
+    )
+    default_schema: ClassVar[str]
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: str,
+            table: str,
+            write: Write = "append",
+            key: "tuple[str, ...] | list[str]" = (),
+            create: bool = True,
+        ) -> None: ...
+
+    def is_table_of(self, other: "Table") -> bool:
+        """Whether both sinks fill one table, as far as names tell."""
+        return isinstance(other, Warehouse) and self.url == other.url and self._qualified == other._qualified
+
+    @property
+    def _qualified(self) -> str:
+        return self.table.lower().removeprefix(f"{self.default_schema}.")
+
+    @property
+    def where(self) -> str:
+        """The database, for people."""
+        return redact(self.url)
+
+
+class Redshift(Warehouse):
+    """A table of Amazon Redshift: rows and marker commit in one transaction. Not run against a live cluster yet."""
+
+    default_schema: ClassVar[str] = "public"
+    type: Literal["redshift"] = Field(default="redshift", description="`redshift`: a table of Amazon Redshift.")
+    url: RedshiftUrl = Field(
+        description="`redshift://user:password@host:5439/database`, best as `${VARIABLE}`; takes `sslmode` (`verify-full`, "
+        "`verify-ca`, `disable`) and `connect_timeout`."
+    )
+    table: str = Field(min_length=1, description="`schema.table`, or `table` in `public`; parts with dots in double quotes.")
+
+
+class SqlServer(Warehouse):
+    """A table of SQL Server or Azure SQL: rows and marker commit in one transaction. Not run against a live server yet."""
+
+    default_schema: ClassVar[str] = "dbo"
+    type: Literal["sqlserver"] = Field(default="sqlserver", description="`sqlserver`: a table of SQL Server or Azure SQL.")
+    url: SqlServerUrl = Field(
+        description="`sqlserver://user:password@host:1433/database`, best as `${VARIABLE}`; takes `ssl_mode` (`verify_identity`, "
+        "`verify_ca`, `disabled`), `ssl_ca` and `connect_timeout`."
+    )
+    table: str = Field(min_length=1, description="`schema.table`, or `table` in `dbo`; parts with dots in double quotes.")
 
 
 class Cassandra(Table):

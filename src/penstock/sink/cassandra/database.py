@@ -13,7 +13,8 @@ from cassandra.policies import ConstantReconnectionPolicy, DCAwareRoundRobinPoli
 from cassandra.query import BatchStatement, BatchType, BoundStatement, tuple_factory
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from penstock.errors import Failed, PublishFailed, Retryable
+from penstock.errors import Failed, PenstockError, PublishFailed, Retryable
+from penstock.held import HeldToServer
 from penstock.sink.cassandra.address import CONSISTENCIES, Address, address_of
 from penstock.sink.cassandra.trouble import DRIVER_ERRORS, trouble
 
@@ -107,11 +108,10 @@ class Connection:
         return self._prepared[statement]
 
 
-class Database:
-    """A keyspace of a cluster. A connection on which anything failed is dropped, and the next one asks the cluster anew.
+class Database(HeldToServer):
+    """A keyspace of a cluster; each new connection asks the cluster anew. Not thread-safe by itself."""
 
-    Not thread-safe by itself.
-    """
+    errors = DRIVER_ERRORS
 
     def __init__(self, url: str, *, application: str) -> None:
         self._address, self._application = address_of(url), application
@@ -141,13 +141,8 @@ class Database:
             finally:
                 connection.close()
 
-    @contextmanager
-    def told(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:  # noqa: ARG002 - as others
-        """Raise the driver's errors as Retryable or as `kind`."""
-        try:
-            yield
-        except DRIVER_ERRORS as cause:
-            raise trouble(cause, self.place, kind) from cause
+    def _trouble(self, cause: Exception, kind: type[Failed]) -> PenstockError:
+        return trouble(cause, self.place, kind)
 
 
 class Patience:

@@ -1,15 +1,14 @@
 """How Arrow values are bound to Cassandra's columns, in what columns they are kept without loss, and how they are read back."""
 
 import datetime as dt
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.sink.table.numbers import to_integers, to_reals
+from penstock.sink.table.numbers import to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
-    Encode,
-    Restore,
     Storages,
     Values,
     always,
@@ -17,7 +16,6 @@ from penstock.sink.table.storage import (
     as_is,
     json_texts,
     nothing,
-    only,
     to_durations,
     to_nested,
     to_texts,
@@ -72,29 +70,8 @@ def _to_times(values: Values, kind: Any) -> "pa.Array":
     return pa.array([None if value is None else value.nanosecond_time for value in values], pa.time64("ns")).cast(kind)
 
 
-def _one_of(spark: str, declared: str, *also: str, encode: Encode, restore: Restore, refused: str = "") -> ColumnStorage:
-    """Kept by columns of these types alone."""
-    return ColumnStorage(
-        spark=spark,
-        declared=always(declared),
-        takes=only(declared, *also),
-        encode=encode,
-        restore=restore,
-        also=", ".join(also),
-        refused=refused,
-    )
-
-
-def _integers(spark: str, declared: str) -> ColumnStorage:
-    return ColumnStorage(
-        spark=spark,
-        declared=always(declared),
-        takes=_takes_integer,
-        encode=as_is,
-        restore=to_integers,
-        also="wider integers, varint",
-    )
-
+_one_of = ColumnStorage.one_of
+_integers = partial(ColumnStorage.integers, takes=_takes_integer, encode=as_is, also="wider integers, varint")
 
 _MOMENT = "parts of a millisecond; outside the years 0001 to 9999"
 _TEXT = _one_of("string", "text", encode=as_is, restore=to_texts, refused="an empty one as the whole partition key")

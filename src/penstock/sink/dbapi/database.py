@@ -5,13 +5,14 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable
+from penstock.held import Held
 from penstock.secret import scrub
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import QUOTES, TableStatements, is_there
 
 
-class Database:
+class Database(Held):
     """Behind one driver. Not thread-safe by itself."""
 
     def __init__(self, driver: Driver, connect: Mapping[str, Any]) -> None:
@@ -67,6 +68,11 @@ class Database:
             raise kind(
                 f"{self.place} said: {_line(cause)}.".capitalize(), remedy="Mend that; what was decided is published then."
             ) from cause
+
+
+def cut_off(point: str) -> Retryable:
+    """What is told at a fault point where the driver fails: no two drivers share an error to raise."""
+    return Retryable(f"The driver failed at {point}.", remedy="Try again.")
 
 
 def has(session: Session, query: Sql) -> bool:

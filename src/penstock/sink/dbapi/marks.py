@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from penstock.errors import Retryable
 from penstock.faults import FaultPoint
 from penstock.model import PipelineName, SinkName
+from penstock.sink.dbapi.database import cut_off
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import INSERT_MARKER, LOCK_MARKER, OF_MARKS
@@ -15,10 +15,6 @@ from penstock.sink.table.marks import DatabaseMarks
 
 FENCE = FaultPoint("dbapi.fence", "The row of the marker is locked by writing to it.")
 MARK = FaultPoint("dbapi.mark", "The marker is set to the batch, in the transaction of its rows.")
-
-
-def _failed(point: str) -> Retryable:
-    return Retryable(f"The driver failed at {point}.", remedy="Try again.")
 
 
 class DbapiMarks(DatabaseMarks[Sql]):
@@ -34,7 +30,7 @@ class DbapiMarks(DatabaseMarks[Sql]):
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
         """As `Marks.read`."""
         if self._locks:
-            with FENCE.around(error=_failed, lost=_failed):
+            with FENCE.around(error=cut_off, lost=cut_off):
                 self._session.execute(LOCK_MARKER, {"pipeline": pipeline, "sink": sink})
         marker = super().read(pipeline, sink)
         self._exists = marker is not None
@@ -49,4 +45,4 @@ class DbapiMarks(DatabaseMarks[Sql]):
             self._exists = True
 
     def _marking(self) -> AbstractContextManager[None]:
-        return MARK.around(error=_failed, lost=_failed)
+        return MARK.around(error=cut_off, lost=cut_off)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import Retryable
 from penstock.faults import FaultPoint
 from penstock.model import Totals
+from penstock.sink.dbapi.database import cut_off
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import TableStatements
@@ -22,13 +22,9 @@ MOVE = FaultPoint("dbapi.move", "Rows of a decided batch are written into the ta
 _ROWS_AT_ONCE = 1_000
 
 
-def _failed(point: str) -> Retryable:
-    return Retryable(f"The driver failed at {point}.", remedy="Try again.")
-
-
 def move(session: Session, batches: Iterable["pa.RecordBatch"], statements: TableStatements, *, write: str) -> Moved:
     """Write `batches` in their order. Of several rows with one key, `insert_if_absent` keeps the first."""
-    with MOVE.around(error=_failed, lost=_failed):
+    with MOVE.around(error=cut_off, lost=cut_off):
         if write == "replace":
             session.execute(statements.clear)
         rows, skipped = 0, Totals()

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import Failed, OutcomeUnknown, Retryable, Usage
+from penstock.errors import Failed, OutcomeUnknown, Usage
 from penstock.faults import FaultPoint
 from penstock.model import ONLY_ACCOUNT, AccountName, PipelineName, Publication, SinkReport, Totals
 from penstock.sink.dbapi.admission import Admission
-from penstock.sink.dbapi.database import Database, has, quotes_of
+from penstock.sink.dbapi.database import Database, cut_off, has, quotes_of
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.marks import DbapiMarks
 from penstock.sink.dbapi.move import move, scan
@@ -30,10 +30,6 @@ COMMIT = FaultPoint("dbapi.commit", "Rows and marker are committed.")
 PREPARE = FaultPoint("dbapi.prepare", "Table and marker are made, and the table is tried.")
 
 LONGEST = 100_000
-
-
-def _failed(point: str) -> Retryable:
-    return Retryable(f"The driver failed at {point}.", remedy="Try again.")
 
 
 class DbapiSink(ServerSink[Session]):
@@ -89,7 +85,7 @@ class DbapiSink(ServerSink[Session]):
         return f"table {self._target.table}", True
 
     def _prepare_table(self, connection: Session, pipeline: PipelineName, schema: str) -> Admission:
-        with PREPARE.around(error=_failed, lost=_failed):
+        with PREPARE.around(error=cut_off, lost=cut_off):
             return prepare_table(connection, self._wanted(pipeline, schema))
 
     def _require_admitted(self, connection: Session, pipeline: PipelineName, schema: str) -> None:
@@ -114,7 +110,7 @@ class DbapiSink(ServerSink[Session]):
 
     def _begin(self, connection: Session) -> None:
         """The driver itself begins with the first statement; what an earlier one looked at is let go of."""
-        with BEGIN.around(error=_failed, lost=_failed):
+        with BEGIN.around(error=cut_off, lost=cut_off):
             connection.rollback()
         if self._quotes is None:
             self._quotes = own_tables(connection)
@@ -126,7 +122,7 @@ class DbapiSink(ServerSink[Session]):
 
     def _commit(self, connection: Session) -> None:
         try:
-            with COMMIT.around(error=_failed, lost=_failed):
+            with COMMIT.around(error=cut_off, lost=cut_off):
                 connection.commit()
         except (self._database.driver.error, OSError) as cause:
             raise OutcomeUnknown(

@@ -11,6 +11,7 @@ import duckdb
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from penstock.errors import Conflict, Failed, PublishFailed, Retryable
+from penstock.held import Held
 from penstock.sink.duckdb import statements as sql
 from penstock.sink.duckdb.trouble import is_open_elsewhere, trouble
 
@@ -27,7 +28,7 @@ def lock_of(path: str) -> RLock:  # noqa: ARG001 - what the cache goes by
     return RLock()
 
 
-class Database:
+class Database(Held):
     """The file at `path`. DuckDB commits durably, and lets one process in at a time: another is waited for `busy_timeout_s` long.
 
     Not thread-safe by itself.

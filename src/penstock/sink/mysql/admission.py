@@ -9,11 +9,8 @@ import pyarrow.compute as pc
 
 from penstock.sink.mysql.storage import encoded
 from penstock.sink.mysql.wire import longest_insert
-from penstock.sink.table.admission import Limits, TableAdmission
+from penstock.sink.table.admission import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableAdmission
 
-_YEARS = "the years 0001 to 9999"
-_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, said=_YEARS)
-_DAYS = Limits(low=-719_162, high=2_932_896, said=_YEARS)
 _SINCE_1970 = Limits(low=1_000_000, high=2_147_483_647_999_999, said="what timestamp(6) holds, 1970-01-01 00:00:01 to 2038")
 
 
@@ -48,8 +45,8 @@ class Admission(TableAdmission):
     def limits(self, kind: "pa.DataType") -> Limits | None:
         """What its times take."""
         if pa.types.is_timestamp(kind):
-            return _MICROSECONDS
-        return _DAYS if pa.types.is_date32(kind) else None
+            return YEARS_IN_MICROSECONDS
+        return YEARS_IN_DAYS if pa.types.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
         """NaN, long texts and bytes, parts of microseconds, what a timestamp does not hold, and what has no JSON."""
@@ -58,10 +55,8 @@ class Admission(TableAdmission):
             raise self.refusal(
                 f"NaN or an infinity in column {name!r}, which MySQL has not", "Filter such rows, or cast to STRING."
             )
-        if pa.types.is_time64(kind) and kind.unit == "ns":
-            whole = column.cast(pa.time64("us"), safe=False).cast(kind)
-            if pc.any(pc.not_equal(whole, column)).as_py():
-                raise self.refusal(f"a part of a microsecond in column {name!r}", "Cast the column to TIME(6).")
+        if pa.types.is_time64(kind):
+            self.require_whole_microseconds(name, column)
         if self.folded(name) in self.since_1970:
             self.require_within(name, column, _SINCE_1970)
         if pa.types.is_nested(kind):

@@ -6,7 +6,6 @@ from penstock.faults import FaultPoint
 from penstock.mysql.connection import Connection
 from penstock.mysql.trouble import cut_off
 from penstock.sink.mysql import statements as sql
-from penstock.sink.table.marker import TableMarker, marker_values
 from penstock.sink.table.marks import DatabaseMarks
 
 FENCE = FaultPoint("mysql.fence", "The marker's row is locked and read: nobody else publishes until this transaction ends.")
@@ -24,9 +23,3 @@ class MysqlMarks(DatabaseMarks[str]):
 
     def _marking(self) -> AbstractContextManager[None]:
         return MARK.around(error=cut_off, lost=cut_off)
-
-    def write(self, marker: TableMarker) -> None:
-        """Put the marker in place of the old one, whose row stays: another one would be another lock."""
-        values = marker_values(marker)
-        if not self._execute(self._sql.write_marker, values).rowcount:
-            self._execute(sql.MAKE_MARKER, values)

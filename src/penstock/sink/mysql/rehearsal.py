@@ -11,7 +11,7 @@ from penstock.mysql.trouble import DENIED, code_of, reason_of, trouble
 from penstock.sink.mysql.move import create_stage, fill_stage, run
 from penstock.sink.mysql.shape import statements_of
 from penstock.sink.mysql.table_statements import CREATE_CHOSEN, DROP_CHOSEN, DROP_STAGE, TableStatements
-from penstock.sink.table.target import BY_KEY, Target
+from penstock.sink.table.target import BY_KEY, Target, merge_fails
 
 
 def rehearse(connection: Connection, rows: "pa.Schema", target: Target, server: Server) -> None:
@@ -49,10 +49,7 @@ def rehearse_merge(connection: Connection, rows: "pa.Schema", target: Target, se
     except pymysql.err.Error as cause:
         if isinstance(trouble(cause, target.table, Failed), Retryable | Conflict):
             raise
-        raise Refused(
-            f"The SQL of `merge` for table {target.table!r} fails over no rows: {reason_of(cause)}.",
-            remedy="Correct it, or the table; the columns of {staged} are those of the rows.",
-        ) from cause
+        raise merge_fails(target.table, reason_of(cause)) from cause
     connection.execute(sql.ROLLBACK)
     connection.execute(DROP_STAGE)
 

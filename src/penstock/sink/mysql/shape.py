@@ -15,7 +15,7 @@ from penstock.mysql.server import Server
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.storage import declared_as_key, storage_of
 from penstock.sink.mysql.table_statements import TableStatements
-from penstock.sink.table.columns import TableColumn, require_columns, require_keyed
+from penstock.sink.table.columns import TableColumn, require_columns, require_distinct_names, require_keyed
 from penstock.sink.table.target import Target
 
 MAX_COLUMNS = 1016
@@ -88,13 +88,7 @@ def require_storable(schema: "pa.Schema", target: Target) -> None:
     """Raise Usage for a table name, a column or a key that no table could have."""
     if require_table_name(target.table).lower() in sql.OWN_TABLES:
         raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
-    folded = [require_name(name).lower() for name in schema.names]
-    twice = sorted({name for name in folded if folded.count(name) > 1})
-    if twice:
-        raise Usage(
-            f"The rows have column {twice[0]!r} twice; MySQL does not tell upper from lower case.",
-            remedy="Rename one of them in the transform.",
-        )
+    require_distinct_names([require_name(name).lower() for name in schema.names], database="MySQL")
     require_keyed(schema, target.key, most=MAX_COLUMNS)
 
 

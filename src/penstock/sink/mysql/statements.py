@@ -110,7 +110,7 @@ FORGET_BATCHES = f"DELETE FROM penstock_batch WHERE {_WHICH} AND position <= %(p
 
 
 def of_marks() -> MarkStatements[str]:
-    """Those about markers. `CHANGE_MARKER` changes no row where there is none yet."""
+    """Those about markers. The old one's row stays: another one would be another lock."""
     return MarkStatements(
         read_marker=READ_MARKER,
         lock_marker=LOCK_MARKER,
@@ -120,4 +120,5 @@ def of_marks() -> MarkStatements[str]:
         read_batch=READ_BATCH,
         write_batch=WRITE_BATCH,
         forget_batches=FORGET_BATCHES,
+        make_marker=MAKE_MARKER,
     )

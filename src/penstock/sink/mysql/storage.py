@@ -5,17 +5,15 @@ Rows go into a staging table of Arrow's own types, and from there MySQL itself a
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.sink.table.numbers import INTEGER_DIGITS, to_integers, to_reals
+from penstock.sink.table.numbers import INTEGER_DIGITS, to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
-    Encode,
-    Restore,
     Storages,
-    Values,
     always,
     anything,
     as_is,
@@ -23,14 +21,13 @@ from penstock.sink.table.storage import (
     has_digits,
     json_texts,
     nothing,
-    only,
     to_durations,
     to_flags,
     to_nested,
     to_texts,
     to_values,
-    without_negative_scale,
 )
+from penstock.sink.table.texts import decimal_texts, moment_texts, texts_by_way_of, to_moments, to_times
 
 _types = pa.types
 _PLACES = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -112,38 +109,7 @@ def _is_long(declared: str, sign: str) -> bool:
     return declared.endswith(sign) and most_bytes(declared) is not None
 
 
-# --- encoding
-
-
-def _by_way_of(*kinds: "pa.DataType") -> Encode:
-    """The text of the values once they were cast to `kinds`, one after the other."""
-
-    def encode(column: "pa.Array") -> "pa.Array":
-        for kind in (*kinds, pa.string()):
-            column = column.cast(kind)
-        return column
-
-    return encode
-
-
-def _encode_decimal(column: "pa.Array") -> "pa.Array":
-    return without_negative_scale(column).cast(pa.string())
-
-
-def _encode_moment(column: "pa.Array") -> "pa.Array":
-    return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).cast(pa.timestamp("us")).cast(pa.string())
-
-
-# --- restoring
-
-
-def _to_moment(values: Values, kind: Any) -> "pa.Array":
-    return pa.array(values, pa.string()).cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.timestamp("us", kind.tz)).cast(kind)
-
-
-def _to_time(values: Values, kind: Any) -> "pa.Array":
-    moments = [None if value is None else f"1970-01-01 {value}" for value in values]  # Arrow reads no times of day
-    return pa.array(moments, pa.string()).cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.time64("us")).cast(kind)
+# --- created columns
 
 
 def _decimal_type(kind: Any) -> str:
@@ -156,49 +122,27 @@ _NO_ZONE = "outside the years 0001 to 9999"
 _NOT_FINITE = "NaN and the infinities"
 
 
-def _one_of(
-    spark: str, declared: str, *also: str, encode: Encode, restore: Restore, refused: str = "", read: str = "{}"
-) -> Storage:
-    """Kept by columns of these types alone."""
-    return Storage(
-        spark=spark,
-        declared=always(declared),
-        takes=only(declared, *also),
-        encode=encode,
-        restore=restore,
-        read=read,
-        also=", ".join(also),
-        refused=refused,
-    )
-
-
-def _integers(spark: str, declared: str) -> Storage:
-    return Storage(
-        spark=spark,
-        declared=always(declared),
-        takes=_takes_integer,
-        encode=_by_way_of(),
-        restore=to_integers,
-        also="wider signed integers, decimal with enough digits",
-    )
-
+_one_of = Storage.one_of
+_integers = partial(
+    Storage.integers, takes=_takes_integer, encode=texts_by_way_of(), also="wider signed integers, decimal with enough digits"
+)
 
 _FLOAT = _one_of(
     "float",
     "float",
     "double",
-    encode=_by_way_of(pa.float64()),  # whose digits tell every float exactly
+    encode=texts_by_way_of(pa.float64()),  # whose digits tell every float exactly
     restore=to_reals,
     read="{} * 1e0",  # a float alone is shown with six digits
     refused=_NOT_FINITE,
 )
-_DOUBLE = _one_of("double", "double", encode=_by_way_of(), restore=to_values, refused=_NOT_FINITE)
-_BOOLEAN = _one_of("boolean", "tinyint(1)", "tinyint", encode=_by_way_of(pa.int8()), restore=to_flags)
+_DOUBLE = _one_of("double", "double", encode=texts_by_way_of(), restore=to_values, refused=_NOT_FINITE)
+_BOOLEAN = _one_of("boolean", "tinyint(1)", "tinyint", encode=texts_by_way_of(pa.int8()), restore=to_flags)
 _DECIMAL = Storage(
     spark="decimal(p,s)",
     declared=_decimal_type,
     takes=_takes_decimal,
-    encode=_encode_decimal,
+    encode=decimal_texts,
     restore=to_values,
     also="decimal with at least as many digits before and after the point",
 )
@@ -222,18 +166,20 @@ _BINARY = Storage(
     also="varbinary(n), tinyblob, blob, mediumblob",
     refused="more bytes than the column takes",
 )
-_DATE = _one_of("date", "date", encode=_by_way_of(), restore=to_texts, refused=_NO_ZONE)
+_DATE = _one_of("date", "date", encode=texts_by_way_of(), restore=to_texts, refused=_NO_ZONE)
 _ZONED = _one_of(
     "timestamp",
     "datetime(6)",
     "timestamp(6)",
-    encode=_encode_moment,
-    restore=_to_moment,
+    encode=moment_texts,
+    restore=to_moments,
     refused=f"{_NO_ZONE}; in timestamp(6) outside 1970-01-01 00:00:01 to 2038-01-19 03:14:07.999999",
 )
-_UNZONED = _one_of("timestamp_ntz", "datetime(6)", encode=_encode_moment, restore=_to_moment, refused=_NO_ZONE)
-_TIME = _one_of("time", "time(6)", encode=_by_way_of(pa.time64("us")), restore=_to_time, refused="parts of a microsecond")
-_DURATION = _one_of("interval day to second", "bigint", encode=_by_way_of(pa.duration("us"), pa.int64()), restore=to_durations)
+_UNZONED = _one_of("timestamp_ntz", "datetime(6)", encode=moment_texts, restore=to_moments, refused=_NO_ZONE)
+_TIME = _one_of("time", "time(6)", encode=texts_by_way_of(pa.time64("us")), restore=to_times, refused="parts of a microsecond")
+_DURATION = _one_of(
+    "interval day to second", "bigint", encode=texts_by_way_of(pa.duration("us"), pa.int64()), restore=to_durations
+)
 _NESTED = Storage(
     spark="struct, array, map, variant",
     declared=always("longtext"),

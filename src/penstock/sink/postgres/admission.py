@@ -39,10 +39,8 @@ class Admission(TableAdmission):
         """NUL, long texts, parts of microseconds, and what has no JSON."""
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             self._check_text(name, column)
-        if pa.types.is_time64(column.type) and column.type.unit == "ns":
-            whole = column.cast(pa.time64("us"), safe=False).cast(column.type)
-            if pc.any(pc.not_equal(whole, column)).as_py():
-                raise self.refusal(f"a part of a microsecond in column {name!r}", "Cast the column to TIME(6).")
+        if pa.types.is_time64(column.type):
+            self.require_whole_microseconds(name, column)
         if pa.types.is_nested(column.type):
             self._check_nested(name, column)
 

@@ -5,7 +5,7 @@ from functools import partial
 import psycopg
 import pyarrow as pa
 
-from penstock.errors import Conflict, Failed, Refused, Retryable
+from penstock.errors import Conflict, Failed, Retryable
 from penstock.model import PipelineName, SinkName, Totals
 from penstock.postgres.database import Connection, require_schema
 from penstock.postgres.names import split_name
@@ -30,7 +30,7 @@ from penstock.sink.postgres.storage import longest_text, read_as
 from penstock.sink.postgres.table_statements import KEEP, TAKE_BACK
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
-from penstock.sink.table.target import Target, no_table
+from penstock.sink.table.target import Target, merge_fails, no_table
 from penstock.sparkschema import arrow_schema
 
 
@@ -97,10 +97,7 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
     except psycopg.Error as cause:
         if isinstance(trouble(cause, target.table, Failed), Retryable | Conflict):
             raise
-        raise Refused(
-            f"The SQL of `merge` for table {target.table!r} fails over no rows: {reason_of(cause)}.",
-            remedy="Correct it, or the table; the columns of {staged} are those of the rows.",
-        ) from cause
+        raise merge_fails(target.table, reason_of(cause)) from cause
     connection.execute(TAKE_BACK)
 
 

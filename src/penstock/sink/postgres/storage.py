@@ -11,11 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.numbers import INTEGER_DIGITS, to_integers, to_reals
+from penstock.sink.table.numbers import INTEGER_DIGITS, to_reals
 from penstock.sink.table.storage import (
     ColumnStorage,
     Encode,
-    Restore,
     Storages,
     Values,
     always,
@@ -25,7 +24,6 @@ from penstock.sink.table.storage import (
     has_digits,
     json_texts,
     nothing,
-    only,
     to_durations,
     to_nested,
     to_texts,
@@ -148,41 +146,20 @@ def _to_time(values: Values, kind: Any) -> "pa.Array":
     return pa.array(values, pa.int64()).cast(pa.time64("us")).cast(kind)
 
 
-def _integer_type(kind: Any) -> str:
-    return _WIDER[kind.bit_width][0]
-
-
 def _numeric_type(kind: Any) -> str:
     precision, scale = digits_of(kind)
     return f"numeric({precision},{scale})"
 
 
-def _one_of(
-    spark: str, declared: str, *same: str, encode: Encode, restore: Restore, also: str = "", refused: str = ""
-) -> Storage:
-    """Kept by columns of these types alone: what is created, which `same` are other words for, and `also`."""
-    return Storage(
-        spark=spark,
-        staged=declared,
-        declared=always(declared),
-        takes=only(declared, *same, *filter(None, (also,))),
-        encode=encode,
-        restore=restore,
-        also=also,
-        refused=refused,
-    )
+def _one_of(spark: str, declared: str, *also: str, **more: Any) -> Storage:
+    """Staged in the type that is created."""
+    return Storage.one_of(spark, declared, *also, staged=declared, **more)
 
 
 def _integers(spark: str, staged: str) -> Storage:
-    return Storage(
-        spark=spark,
-        staged=staged,
-        declared=_integer_type,
-        takes=_takes_integer,
-        encode=_to_type(pa.int16()) if staged == "smallint" else as_is,
-        restore=to_integers,
-        also="wider integers, numeric with enough digits",
-    )
+    encode = _to_type(pa.int16()) if staged == "smallint" else as_is
+    also = "wider integers, numeric with enough digits"
+    return Storage.integers(spark, staged, takes=_takes_integer, encode=encode, also=also, staged=staged)
 
 
 _BEFORE = "before 4714-11-24 BC"
@@ -190,7 +167,7 @@ _BEFORE = "before 4714-11-24 BC"
 
 def _moments(spark: str, declared: str) -> Storage:
     of_microseconds = declared.replace("timestamp", "timestamp(6)", 1)
-    return _one_of(spark, declared, of_microseconds, encode=_encode_moment, restore=_to_moment, refused=_BEFORE)
+    return _one_of(spark, declared, same=[of_microseconds], encode=_encode_moment, restore=_to_moment, refused=_BEFORE)
 
 
 _DECIMAL = Storage(
@@ -215,12 +192,14 @@ _TEXT = Storage(
 _TIME = _one_of(
     "time",
     "time without time zone",
-    "time(6) without time zone",
+    same=["time(6) without time zone"],
     encode=_to_type(pa.time64("us")),
     restore=_to_time,
     refused="parts of a microsecond",
 )
-_DURATION = _one_of("interval day to second", "interval", "interval(6)", encode=_to_type(pa.duration("us")), restore=to_durations)
+_DURATION = _one_of(
+    "interval day to second", "interval", same=["interval(6)"], encode=_to_type(pa.duration("us")), restore=to_durations
+)
 _NESTED = Storage(
     spark="struct, array, map, variant",
     staged="text",
@@ -248,7 +227,7 @@ STORAGES = Storages(
     (lambda kind: _types.is_int8(kind) or _types.is_int16(kind), _integers("byte, short", "smallint")),
     (_types.is_int32, _integers("integer", "integer")),
     (_types.is_int64, _integers("long", "bigint")),
-    (_types.is_float32, _one_of("float", "real", encode=as_is, restore=to_reals, also="double precision")),
+    (_types.is_float32, _one_of("float", "real", "double precision", encode=as_is, restore=to_reals)),
     (_types.is_float64, _one_of("double", "double precision", encode=as_is, restore=to_values)),
     (_types.is_boolean, _one_of("boolean", "boolean", encode=as_is, restore=to_values)),
     (_types.is_decimal, _DECIMAL),

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from penstock.codec import encode_document
 from penstock.diskreason import trouble_of
 from penstock.errors import StageFailed
 from penstock.faults import FaultPoint
-from penstock.model import ONLY_ACCOUNT, Attempt, SinkName, Staged, Totals
+from penstock.model import ONLY_ACCOUNT, Attempt, Json, SinkName, Staged, Totals
 from penstock.rowhash import digest
 from penstock.sink.spool.place import Claimed, PieceFile
 
@@ -37,12 +37,16 @@ def _accept(rows: "pa.RecordBatch") -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolStager:
-    """The recipe for spool writers. `check` refuses, before anything is decided, what the sink could never publish."""
+    """The recipe for spool writers. `check` refuses, before anything is decided, what the sink could never publish.
+
+    `note`: what the sink wants to find again in `ref` of every piece, frozen with it by the decision.
+    """
 
     sink: SinkName
     claimed: Claimed
     check: RowCheck = _accept
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
+    note: Mapping[str, Json] = field(default_factory=dict)
 
     def open(self, attempt: Attempt, schema: "pa.Schema") -> "SpoolWriter":
         """A writer for the rows of `attempt`."""
@@ -89,7 +93,7 @@ class SpoolWriter:
                 name=self._name,
                 attempt=self._attempt.token,
                 totals=Totals(rows=self._rows, size_bytes=size_bytes) + Totals(digest=self._digest),
-                ref={"sha256": self._target.sha256, "size_bytes": size_bytes, "rows": self._rows},
+                ref={**self._stager.note, "sha256": self._target.sha256, "size_bytes": size_bytes, "rows": self._rows},
                 inline=inline,
             )
         ]

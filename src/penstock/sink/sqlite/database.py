@@ -8,6 +8,7 @@ from pathlib import Path
 
 from penstock.diskreason import FULL, Trouble, trouble_with_file
 from penstock.errors import Failed, GuaranteeTooWeak, PenstockError, PublishFailed, Retryable
+from penstock.held import Held
 from penstock.sink.sqlite import statements as sql
 
 BUSY_TIMEOUT_S = 10.0
@@ -15,11 +16,8 @@ _DAMAGED = ("not a database", "malformed")
 _DURABLE_JOURNALS = frozenset({"wal", "delete", "truncate", "persist"})
 
 
-class Database:
-    """The file at `path`, with one connection kept open between publications. Not thread-safe by itself.
-
-    A connection on which anything failed is dropped: the file, read by a new one, says what happened.
-    """
+class Database(Held):
+    """The file at `path`, with one connection kept open between publications. Not thread-safe by itself."""
 
     def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self.path = os.path.realpath(path)

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +88,7 @@ class SqliteSink(TableSink):
         self._spool.prepare(pipeline)
         if schema is None and not Path(self._database.path).exists():
             return
-        with self._lock, self._dropping_on_error():
+        with self._lock, self._database.dropping_on_error():
             connection = self._database.writable(create=self._create and schema is not None, kind=Failed)
             with self._database.told(Failed), PREPARE.around(error=broken_disk, lost=broken_disk):
                 self._prepare(connection, pipeline, schema)
@@ -105,7 +105,7 @@ class SqliteSink(TableSink):
 
         Raises Retryable, OutcomeUnknown, PublishFailed, ContentConflict, StagedDataLost, LedgerMismatch.
         """
-        with self._fetched(publication), self._lock, self._dropping_on_error():
+        with self._fetched(publication), self._lock, self._database.dropping_on_error():
             connection = self._database.writable()
             with self._database.told():
                 with BEGIN.around(error=_locked, lost=_locked):
@@ -208,14 +208,6 @@ class SqliteSink(TableSink):
             ok=shape.kind == "table" and os.access(self._database.path, os.W_OK),
             message=f"{shape.kind} {self._target.table} with {len(shape.columns)} columns in {self._database.path}",
         )
-
-    @contextmanager
-    def _dropping_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self._database.drop()
-            raise
 
 
 def _require_lasting(path: str) -> None:

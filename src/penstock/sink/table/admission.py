@@ -26,6 +26,11 @@ class Limits:
     said: str
 
 
+_YEARS = "the years 0001 to 9999"
+YEARS_IN_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, said=_YEARS)
+YEARS_IN_DAYS = Limits(low=-719_162, high=2_932_896, said=_YEARS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAdmission(ABC):
     """The check of a sink's rows in the tasks; picklable. `required`: columns that hold no NULL, as `folded` says them."""
@@ -75,6 +80,20 @@ class TableAdmission(ABC):
         if found is not None and found > most:
             raise self.refusal(
                 f"{found} {unit} in column {name!r}, which takes {most}", "Cut the value in the transform, or widen the column."
+            )
+
+    def require_whole_microseconds(self, name: str, column: "pa.Array") -> None:
+        """Raise StageFailed for times of day with a part of a microsecond."""
+        whole = column.cast(pa.time64("us"), safe=False).cast(column.type)
+        if pc.any(pc.not_equal(whole, column)).as_py():
+            raise self.refusal(f"a part of a microsecond in column {name!r}", "Cast the column to TIME(6).")
+
+    def require_no_blank_at_end(self, name: str, column: "pa.Array") -> None:
+        """Raise StageFailed for texts of a key that a database takes for equal to others, since it passes over such blanks."""
+        if pc.any(pc.ends_with(column, " ")).as_py():
+            raise self.refusal(
+                f"a text with a blank at its end in the key's column {name!r}, which counts as equal to the text without",
+                "Trim the column in the transform.",
             )
 
     def require_json(self, name: str, encode: Callable[[], T]) -> T:

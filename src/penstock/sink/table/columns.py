@@ -35,6 +35,25 @@ def require_keyed(schema: "pa.Schema", key: Sequence[str], *, most: int) -> None
     require_distinct_fields(schema)
 
 
+def require_distinct_names(folded: Sequence[str], *, database: str) -> None:
+    """Raise Usage for a name that is twice among the columns, as a database that does not tell capital letters compares them."""
+    twice = sorted({name for name in folded if folded.count(name) > 1})
+    if twice:
+        raise Usage(
+            f"The rows have column {twice[0]!r} twice; {database} does not tell upper from lower case.",
+            remedy="Rename one of them in the transform.",
+        )
+
+
+def require_exact_key(schema: "pa.Schema", key: Sequence[str]) -> None:
+    """Raise Usage for a key with a column of floating numbers, which are not always equal to themselves."""
+    for name in key:
+        if pa.types.is_floating(schema.field(name).type):
+            raise Usage(
+                f"The key's column {name!r} is a {schema.field(name).type}.", remedy="Use columns with exact values as key."
+            )
+
+
 def require_columns(
     columns: Sequence[TableColumn],
     schema: "pa.Schema",

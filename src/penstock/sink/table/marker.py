@@ -37,8 +37,8 @@ class TableMarker:
     after: Totals = NO_ROWS
 
 
-class Marks(Protocol):
-    """The markers of one database, inside an open transaction."""
+class Marking(Protocol):
+    """The marker of one publication, inside an open transaction."""
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
         """The marker, None if there is none yet; where the transaction may write, no other can change it until this one ends.
@@ -46,6 +46,18 @@ class Marks(Protocol):
         Raises FormatTooNew.
         """
         ...
+
+    def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
+        """What `identity` was when the publication's position was published, None if that is not known any more."""
+        ...
+
+    def advance(self, marker: TableMarker, publication: Publication) -> None:
+        """Write the marker, note which batch was published at its position, and forget those that are long past."""
+        ...
+
+
+class Marks(Marking, Protocol):
+    """The markers of one database, inside an open transaction."""
 
     def write(self, marker: TableMarker) -> None:
         """Put the marker in place of the old one."""
@@ -57,14 +69,6 @@ class Marks(Protocol):
 
     def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
         """The last position that was published, as the batches remember it apart from the marker; None if there is none."""
-        ...
-
-    def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
-        """What `identity` was when the publication's position was published, None if that is not known any more."""
-        ...
-
-    def advance(self, marker: TableMarker, publication: Publication) -> None:
-        """Write the marker, note which batch was published at its position, and forget those that are long past."""
         ...
 
 

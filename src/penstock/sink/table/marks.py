@@ -20,7 +20,8 @@ class MarkStatements(Generic[Q]):
     """All SQL about one database's markers; every statement takes values by name.
 
     `lock_marker`: as `read_marker`, the newest that is committed, which nobody else can lock or change until this transaction
-    ends. `write_marker`: puts it in place of the old one. `owners`: pipelines and sinks whose marker names `table`.
+    ends. `write_marker`: puts it in place of the old one; where it changes no row without an old one, `make_marker` puts the
+    first one there. `owners`: pipelines and sinks whose marker names `table`.
     """
 
     read_marker: Q
@@ -31,6 +32,7 @@ class MarkStatements(Generic[Q]):
     read_batch: Q
     write_batch: Q
     forget_batches: Q
+    make_marker: Q | None = None
 
 
 class DatabaseMarks(ABC, Generic[Q]):
@@ -59,7 +61,10 @@ class DatabaseMarks(ABC, Generic[Q]):
 
     def write(self, marker: TableMarker) -> None:
         """Put the marker in place of the old one."""
-        self._execute(self._sql.write_marker, marker_values(marker))
+        values = marker_values(marker)
+        changed = self._execute(self._sql.write_marker, values)
+        if self._sql.make_marker is not None and not changed.rowcount:
+            self._execute(self._sql.make_marker, values)
 
     def owners(self, table: str) -> Sequence[tuple[PipelineName, SinkName]]:
         """Every pipeline and sink whose marker names that table."""
@@ -72,9 +77,9 @@ class DatabaseMarks(ABC, Generic[Q]):
         return None if position is None else Position(position)
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
-        """What was published at that position."""
-        found: tuple[Any, ...] | None = self._execute(self._sql.read_batch, place_of(publication)).fetchone()
-        return found
+        """What was published at that position. Some drivers make lists of rows."""
+        found = self._execute(self._sql.read_batch, place_of(publication)).fetchone()
+        return None if found is None else tuple(found)
 
     def advance(self, marker: TableMarker, publication: Publication) -> None:
         """Write the marker and note the batch."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
 from penstock.model import Position, Publication, Published, Totals
-from penstock.sink.table.marker import NOTHING_YET, Marks, TableMarker, minus, offsets_json, require_same
+from penstock.sink.table.marker import NOTHING_YET, Marking, TableMarker, minus, offsets_json, require_same
 from penstock.sink.table.target import Target
 
 
@@ -18,7 +18,7 @@ class Moved:
 
 
 def apply(
-    marks: Marks, publication: Publication, target: Target, *, since: Position = NOTHING_YET, move: Callable[[], Moved]
+    marks: Marking, publication: Publication, target: Target, *, since: Position = NOTHING_YET, move: Callable[[], Moved]
 ) -> Published:
     """Show `publication` unless the table shows it already. The caller commits; `marks` keep other publishers out until then.
 
@@ -44,7 +44,7 @@ def moves(publication: Publication, target: Target) -> bool:
     return bool(publication.staged) or target.write == "replace"
 
 
-def _marker(marks: Marks, publication: Publication, target: Target) -> TableMarker:
+def _marker(marks: Marking, publication: Publication, target: Target) -> TableMarker:
     marker = marks.read(publication.pipeline, publication.sink)
     if marker is None:
         raise PublishFailed(

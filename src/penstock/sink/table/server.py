@@ -3,7 +3,7 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
 from penstock.errors import Conflict, Failed, PenstockError, Retryable
@@ -30,7 +30,7 @@ C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)
 
 TRIES = 5
-"""How often a transaction is run that was rolled back because of another one. The coordinator tries again after that."""
+"""How often publishing is run while other sessions are in the way. The coordinator tries again after that."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +48,10 @@ class ServedDatabase(Protocol[C_co]):
         """Close, which rolls back what is open."""
         ...
 
+    def dropping_on_error(self) -> AbstractContextManager[None]:
+        """Never use a connection again on which something failed."""
+        ...
+
     def reader(self) -> AbstractContextManager[C_co]:
         """A connection of its own that cannot write and sees one snapshot."""
         ...
@@ -62,7 +66,7 @@ class DatabaseSink(TableSink, Generic[C]):
 
     _database: ServedDatabase[C]
     conflicts = 0
-    """How many transactions were run again because the database rolled them back for another one's sake."""
+    """How often publishing was run again because another session was in the way."""
 
     # --- what kinds of databases differ in
 
@@ -116,7 +120,7 @@ class DatabaseSink(TableSink, Generic[C]):
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create or check table and marker. Raises Usage, Refused, Failed, Retryable."""
         self._spool.prepare(pipeline)
-        with self._lock, self._dropping_on_error():
+        with self._lock, self._database.dropping_on_error():
             connection = self._database.writable(Failed)
             if schema is not None:
                 with self._database.told(Failed):
@@ -177,7 +181,7 @@ class DatabaseSink(TableSink, Generic[C]):
 
     def _count(self, conflict: Conflict) -> None:
         self.conflicts += 1
-        _log.warning("sink %s: rolled back for the %d. time and run again: %s", self._name, self.conflicts, conflict)
+        _log.warning("sink %s: publishing is run again, for the %d. time: %s", self._name, self.conflicts, conflict)
 
     def _in_the_way(self, conflict: Conflict, *, times: int) -> Retryable:
         return Retryable(
@@ -196,14 +200,6 @@ class DatabaseSink(TableSink, Generic[C]):
         if marker.write == MERGE:
             return marker.before + marker.after  # only the user knows which rows are there
         return marker.before if marker.schema is None else self._content(connection, marker.schema)
-
-    @contextmanager
-    def _dropping_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self._database.drop()
-            raise
 
 
 class ServerSink(DatabaseSink[C]):
@@ -226,7 +222,7 @@ class ServerSink(DatabaseSink[C]):
         """Raise OutcomeUnknown where there is no answer."""
 
     def _publish_once(self, publication: Publication) -> Published:
-        with self._dropping_on_error():
+        with self._database.dropping_on_error():
             connection = self._database.writable()
             with self._database.told(runs_again=True):
                 self._begin(connection)

@@ -3,12 +3,16 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from penstock.sink.table.nested import from_json, to_json
+from penstock.sink.table.numbers import to_integers
 from penstock.sink.table.target import NotStoredError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Values: TypeAlias = list[Any]
 IsKind: TypeAlias = Callable[[Any], bool]
@@ -89,6 +93,35 @@ class ColumnStorage:
     restore: Restore
     also: str = ""
     refused: str = ""
+
+    @classmethod
+    def one_of(
+        cls,
+        spark: str,
+        declared: str,
+        *also: str,
+        same: Sequence[str] = (),
+        encode: Encode,
+        restore: Restore,
+        refused: str = "",
+        **own: Any,
+    ) -> "Self":
+        """Kept by columns of these types alone, the first of which is created; `same` are other words for it."""
+        return cls(
+            spark=spark,
+            declared=always(declared),
+            takes=only(declared, *same, *also),
+            encode=encode,
+            restore=restore,
+            also=", ".join(also),
+            refused=refused,
+            **own,
+        )
+
+    @classmethod
+    def integers(cls, spark: str, declared: str, *, takes: Takes, encode: Encode, also: str, **own: Any) -> "Self":
+        """Kept by integers of this type, and by the columns that `takes` knows."""
+        return cls(spark=spark, declared=always(declared), takes=takes, encode=encode, restore=to_integers, also=also, **own)
 
 
 # --- which columns are created, and which will do

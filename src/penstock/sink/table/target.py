@@ -115,3 +115,11 @@ def _same_stored(one: "pa.DataType", other: "pa.DataType") -> bool:
 def no_table(table: str) -> Refused:
     """There is none, and none is to be created."""
     return Refused(f"There is no table {table!r} in the database.", remedy="Create it, or set `create: true`.")
+
+
+def merge_fails(table: str, reason: str) -> Refused:
+    """The server refuses the user's SQL before any row is read, and would for ever."""
+    return Refused(
+        f"The SQL of `merge` for table {table!r} fails over no rows: {reason}.",
+        remedy="Correct it, or the table; the columns of {staged} are those of the rows.",
+    )

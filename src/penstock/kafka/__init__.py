@@ -1,0 +1,1 @@
+"""What sources and sinks of Kafka share: transactions that keep its readers waiting."""

@@ -1,0 +1,155 @@
+"""Open transactions on the partitions of some topics: who holds them, since when, and how one is ended by hand.
+
+A reader of committed records, Spark's source too, stops before the first record of the oldest open transaction. Kafka ends one
+by itself when its producer's `transaction.timeout.ms` has passed, and a producer that comes back under its transactional id at
+once; one that no coordinator knows any more ("hanging", KIP-664) stays for ever, unless somebody ends it.
+"""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from kafka import TopicPartition
+from kafka.admin import AbortTransactionSpec, KafkaAdminClient
+from kafka.errors import KafkaError
+
+from penstock.errors import Failed, Usage
+from penstock.opentransaction import OpenTransaction
+
+_ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
+_ANSWER_MS: Final = 20_000
+_SAME_NAMES: Final = {
+    "bootstrap.servers": "bootstrap_servers",
+    "client.id": "client_id",
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
+}
+"""Of librdkafka's properties those that the client which can list transactions has, too."""
+_ELSEWHERE: Final = ("sasl.oauthbearer.", "ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem", "ssl.keystore.")
+"""Properties of a connection that it has not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    transactional_id: str
+    began_ms: int
+    timeout_ms: int
+
+
+def open_transactions(options: Mapping[str, str], topics: Collection[str]) -> Sequence[OpenTransaction]:
+    """All on the partitions of `topics`, as far as these exist; the oldest first. Changes nothing.
+
+    `options` are librdkafka's. A user who may not describe a transactional id gets its transactions as hanging ones, which is
+    why nothing is ended by itself. Raises Usage for a connection that cannot be made this way, Failed where nobody answers.
+    """
+    asked = _partitions(options, topics)
+    with _admin(options) as admin:
+        known = _known(admin)
+        found = [_found(at, one, known) for at, state in admin.describe_producers(asked).items() for one in _active(state)]
+    return sorted(found, key=lambda one: (-one.open_ms, one.topic, one.partition))
+
+
+def end_transaction(options: Mapping[str, str], one: OpenTransaction) -> None:
+    """Abort it: its records are passed over by readers of committed ones, and its producer, should it live, is fenced.
+
+    Its owner's next start would do the same. Raises Failed, Usage.
+    """
+    if one.transactional_id is None:
+        spec = AbortTransactionSpec(TopicPartition(one.topic, one.partition), one.producer_id, one.producer_epoch)
+        with _admin(options) as admin:
+            admin.abort_transaction(spec)
+        return
+    producer = Producer({**options, "transactional.id": one.transactional_id, "log_level": 0})
+    try:
+        producer.init_transactions(_ANSWER_MS / 1000)
+    except KafkaException as error:
+        raise Failed(
+            f"Transaction {one.name!r} could not be ended: {error.args[0].str()}.",
+            remedy=f"Try again; Kafka ends it by itself {one.timeout_ms} ms after its begin.",
+        ) from error
+
+
+def _partitions(options: Mapping[str, str], topics: Collection[str]) -> Sequence[TopicPartition]:
+    """Asked by the other client: this one would leave sockets open where nobody listens."""
+    try:
+        there = AdminClient({**options, "log_level": 0}).list_topics(timeout=_ANSWER_MS / 1000).topics
+    except KafkaException as error:
+        raise _silent(options, error.args[0].str()) from error
+    return [TopicPartition(topic, number) for topic in sorted({*topics} & {*there}) for number in there[topic].partitions]
+
+
+def _silent(options: Mapping[str, str], reason: str) -> Failed:
+    return Failed(
+        f"{_place(options)} did not say which transactions are open: {reason}.",
+        remedy="Let the brokers be reachable, and the user may Describe the cluster, the topics and the transactional ids.",
+    )
+
+
+def _place(options: Mapping[str, str]) -> str:
+    return f"Kafka at {options.get('bootstrap.servers')}"
+
+
+def _active(state: Any) -> Iterator[Any]:
+    return (producer for producer in state.active_producers if producer.current_transaction_start_offset >= 0)
+
+
+def _found(at: Any, one: Any, known: Mapping[int, _Known]) -> OpenTransaction:
+    owner = known.get(one.producer_id)
+    since_ms = one.last_timestamp if owner is None else owner.began_ms
+    return OpenTransaction(
+        topic=at.topic,
+        partition=at.partition,
+        offset=one.current_transaction_start_offset,
+        transactional_id=None if owner is None else owner.transactional_id,
+        producer_id=one.producer_id,
+        producer_epoch=one.producer_epoch,
+        open_ms=max(0, time.time_ns() // 1_000_000 - since_ms),
+        timeout_ms=None if owner is None else owner.timeout_ms,
+    )
+
+
+def _known(admin: KafkaAdminClient) -> Mapping[int, _Known]:
+    """Those that are open by their coordinators, by producer."""
+    listed = [one for ones in admin.list_transactions().values() for one in ones if one.state.value not in _ENDED]
+    described = admin.describe_transactions([one.transactional_id for one in listed])
+    return {
+        told.producer_id: _Known(
+            transactional_id=name, began_ms=told.transaction_start_time_ms, timeout_ms=told.transaction_timeout_ms
+        )
+        for name, told in described.items()
+    }
+
+
+@contextmanager
+def _admin(options: Mapping[str, str]) -> Iterator[KafkaAdminClient]:
+    try:
+        with closing(KafkaAdminClient(**_settings(options), bootstrap_timeout_ms=_ANSWER_MS)) as admin:
+            yield admin
+    except KafkaError as error:
+        raise _silent(options, str(error) or type(error).__name__) from error
+
+
+def _settings(options: Mapping[str, str]) -> dict[str, Any]:
+    elsewhere = sorted(name for name in options if name.startswith(_ELSEWHERE))
+    if elsewhere:
+        raise Usage(
+            f"Transactions of {_place(options)} cannot be listed over a connection with {', '.join(elsewhere)}.",
+            remedy="Use files for certificates and keys, and a user with a password; or ask Kafka's own kafka-transactions.sh.",
+        )
+    settings: dict[str, Any] = {ours: options[theirs] for theirs, ours in _SAME_NAMES.items() if theirs in options}
+    if options.get("ssl.endpoint.identification.algorithm", "https") in {"", "none"}:
+        settings["ssl_check_hostname"] = False
+    return settings | {"security_protocol": settings.get("security_protocol", "PLAINTEXT").upper()}

@@ -1,0 +1,83 @@
+"""Transactions that keep readers of a pipeline's topics waiting: found for `penstock doctor`, and ended on request."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.errors import PenstockError, Usage
+from penstock.model import Finding, SourceName
+from penstock.opentransaction import OpenTransaction
+from penstock.protocols import Lingering
+from penstock.run.assembly import DeliveryPlan, sinks_of
+from penstock.run.kafka_input import known_topics
+from penstock.run.kafka_lag import kafka_sources, topics_named
+from penstock.run.operations import reading
+from penstock.source.kafka.options import client_options
+from penstock.spec.source import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transactions:
+    """All that are open, the oldest first, and which places could not be asked."""
+
+    open: tuple[OpenTransaction, ...]
+    findings: tuple[Finding, ...]
+
+
+def transactions_of(plan: DeliveryPlan) -> Transactions:
+    """Costs some requests for each place with topics, and nothing where there is none."""
+    found, silent = list[OpenTransaction](), list[Finding]()
+    for subject, place in _places(plan).items():
+        try:
+            found += place.open_transactions()
+        except PenstockError as trouble:
+            silent.append(Finding(subject=subject, ok=True, warns=True, message=str(trouble)))
+    unique = {(one.topic, one.partition, one.producer_id): one for one in found}.values()
+    return Transactions(open=tuple(sorted(unique, key=lambda one: -one.open_ms)), findings=tuple(silent))
+
+
+def end_transaction(plan: DeliveryPlan, name: str) -> Sequence[OpenTransaction]:
+    """End the one that `transactions_of` tells by `name`; where it was open. Raises Usage if there is none, Failed."""
+    for place in _places(plan).values():
+        found = [one for one in place.open_transactions() if one.name == name]
+        if found:
+            place.end_transaction(found[0])
+            return found
+    raise Usage(f"No transaction {name!r} is open on the topics of {plan.pipeline!r}.", remedy="`penstock doctor` lists them.")
+
+
+def _places(plan: DeliveryPlan) -> Mapping[str, Lingering]:
+    return dict([*_sinks(plan), *_sources(plan)])
+
+
+def _sinks(plan: DeliveryPlan) -> Iterator[tuple[str, Lingering]]:
+    for sink in sinks_of(plan):
+        if isinstance(sink, Lingering):
+            yield f"sink {sink.name}", sink
+        sink.close()
+
+
+def _sources(plan: DeliveryPlan) -> Iterator[tuple[str, Lingering]]:
+    sources = dict(kafka_sources(plan.settings))
+    with reading(plan) as ledger:
+        tail = ledger.tail() if sources else None
+        read = () if tail is None else known_topics(ledger, tail.summary)
+    for name, source in sources.items():
+        topics = [topic.topic for topic in read if topic.source == name]
+        yield f"source {name}", _Source(name, source, [*topics, *topics_named(source)])
+
+
+class _Source:
+    """The topics that a source reads: an open transaction there holds up the pipeline itself."""
+
+    def __init__(self, name: SourceName, source: Source, topics: Sequence[str]) -> None:
+        self._name, self._source, self._topics = name, source, topics
+
+    def open_transactions(self) -> Sequence[OpenTransaction]:
+        from penstock.kafka.transactions import open_transactions
+
+        return open_transactions(client_options(self._name, self._source), self._topics)
+
+    def end_transaction(self, one: OpenTransaction) -> None:
+        from penstock.kafka.transactions import end_transaction
+
+        end_transaction(client_options(self._name, self._source), one)

@@ -1,0 +1,65 @@
+"""Clients of one cluster: made of the user's options, and of what the guarantee needs."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+_log = logging.getLogger("penstock.kafka")
+_log.addHandler(logging.NullHandler())  # else what the client retries by itself appears on the terminal
+_log.propagate = False
+
+_QUIET = {"logger": _log}
+
+_PRODUCING = {
+    "linger.ms": 20,
+    "batch.size": 1_000_000,
+    "queue.buffering.max.messages": 1_000_000,
+    "queue.buffering.max.kbytes": 262_144,
+    "partitioner": "murmur2_random",
+}
+"""Figures of the client that a user may change. The partitioner is that of Java's clients: a key's partition is the same."""
+
+
+class Clients:
+    """Makes them. `place` names the cluster for people, without credentials; `given` is what the user said of it."""
+
+    def __init__(self, bootstrap: str, options: Mapping[str, str]) -> None:
+        self.place = f"Kafka at {bootstrap}"
+        self.given: Mapping[str, str] = {**options, "bootstrap.servers": bootstrap}
+        self._admin: AdminClient | None = None
+
+    def producer(self, **settings: str | int) -> Producer:
+        """A new one, whose every record is acknowledged by all replicas in sync, once and in order.
+
+        `settings`: keys of the client, dots as underscores.
+        """
+        named = {key.replace("_", "."): value for key, value in settings.items()}
+        fixed = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
+        return Producer({**_PRODUCING, **self.given, **_QUIET, **fixed, **named})
+
+    def consumer(self, **settings: str) -> Consumer:
+        """A new one that sees what was committed, and leaves no trace."""
+        fixed: dict[str, Any] = {
+            "group.id": "penstock",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "allow.auto.create.topics": False,
+            "fetch.wait.max.ms": 10,
+        }
+        return Consumer({**self.given, **_QUIET, **fixed, **settings})
+
+    @property
+    def admin(self) -> AdminClient:
+        """The one that asks the cluster about itself."""
+        if self._admin is None:
+            self._admin = AdminClient({**self.given, **_QUIET})
+        return self._admin
+
+    def close(self) -> None:
+        """Let go of it; the next one who asks gets a new one."""
+        self._admin = None

@@ -1,0 +1,58 @@
+"""What `penstock check` tells about a cluster and the topics of a sink."""
+
+from collections.abc import Iterator, Sequence
+
+from confluent_kafka import KafkaException
+
+from penstock.errors import Failed, PenstockError
+from penstock.eventhubs import is_event_hubs
+from penstock.model import Finding
+from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.preparation import require_kept, require_topics
+from penstock.sink.kafka.target import Wanted
+from penstock.sink.kafka.topics import Topic, described
+from penstock.sink.kafka.trouble import told
+
+
+def findings_of(clients: Clients, wanted: Wanted) -> Sequence[Finding]:
+    """Whether the topics are there, and what the brokers keep of what they acknowledge."""
+    subject = f"sink {wanted.sink}"
+    try:
+        with told(clients.place, Failed):
+            topics = require_topics(clients, wanted)
+            markers = described(clients.admin, [wanted.target.markers])[wanted.target.markers]
+            if markers is not None:
+                require_kept(markers)
+    except (PenstockError, KafkaException) as trouble:
+        return [Finding(subject=subject, ok=False, message=str(trouble))]
+    found_hubs = [_tiers(subject)] if is_event_hubs(clients.given["bootstrap.servers"]) else []
+    there = "is there" if markers is not None else "will be created"
+    found = [*found_hubs, Finding(subject=subject, ok=True, message=f"topic {wanted.target.markers} for the markers {there}")]
+    for topic in topics.values():
+        message = f"topic {topic.name} with {topic.partitions} partitions in {clients.place}"
+        found.append(Finding(subject=subject, ok=True, message=message))
+        found += [Finding(subject=subject, ok=True, warns=True, message=warning) for warning in _warnings(topic)]
+    return found
+
+
+def _tiers(subject: str) -> Finding:
+    return Finding(
+        subject=subject,
+        ok=True,
+        warns=True,
+        message="Event Hubs has transactions and compaction in its Premium and Dedicated tiers; in Standard the start is "
+        "refused, Basic has no Kafka endpoint. Not run against a live namespace yet",
+    )
+
+
+def _warnings(topic: Topic) -> Iterator[str]:
+    least = topic.number("min.insync.replicas", 1)
+    if topic.replicas == 1:
+        yield f"topic {topic.name} has one copy: a broker that is lost takes rows with it that it acknowledged"
+    elif least == 1:
+        yield (
+            f"topic {topic.name} has {topic.replicas} copies and min.insync.replicas=1: what one broker alone has acknowledged "
+            "is lost with it; set 2"
+        )
+    if topic.settings.get("unclean.leader.election.enable") == "true":
+        yield f"topic {topic.name} has unclean.leader.election.enable=true: acknowledged rows may be dropped"

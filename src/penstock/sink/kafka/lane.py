@@ -1,0 +1,229 @@
+"""A lane: its share of a batch and its marker in one transaction; whatever happened before, the marker decides."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PublishFailed, StagedDataLost
+from penstock.faults import FaultPoint
+from penstock.model import PipelineName, Position, Publication, Published, SinkName, Totals
+from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.marks import LaneMark, Part, encode_mark, mark_key, newest_mark, require_closed, transactional_id
+from penstock.sink.kafka.records import records_of
+from penstock.sink.kafka.sending import Transactions
+from penstock.sink.kafka.target import Wanted
+from penstock.sink.kafka.trouble import Overtaken, cut_off, told
+from penstock.sink.table.marker import NOTHING_YET, TableMarker
+from penstock.sink.table.publication import Moved, apply
+from penstock.sink.table.target import Target
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+READ = FaultPoint("kafka.read", "The newest marker of a lane is read, after its older producers were fenced.")
+ROWS = FaultPoint("kafka.rows", "Rows of a decided batch are handed to the client, inside a transaction.")
+MARK = FaultPoint("kafka.mark", "The marker is handed to the client, inside the same transaction.")
+
+Rows = Callable[[Publication], "AbstractContextManager[Iterator[pa.RecordBatch]]"]
+"""The rows of a share in their frozen order, within a context. Raises StagedDataLost."""
+
+_CHUNK_ROWS = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a transaction is ended and the rest of the batch goes into another one; and how large a record may be."""
+
+    transaction_bytes: int
+    timeout_ms: int
+    record_bytes: int
+
+
+class Lane:
+    """One lane of a sink, with its producer from the first use on. Used by one thread at a time."""
+
+    def __init__(self, clients: Clients, number: int, *, wanted: Wanted, limits: Limits) -> None:
+        self._clients, self.number = clients, number
+        self._pipeline, self._sink, self._target, self._limits = wanted.pipeline, wanted.sink, wanted.target, limits
+        self._table = Target(table=wanted.target.topic, write="append", key=(), case_counts=True)
+        self._transactions: Transactions | None = None
+        self._mark: LaneMark | None = None
+        self._committed = NOTHING_YET
+        self._sent_bytes = 0
+
+    def open(self) -> LaneMark | None:
+        """Fence all older producers of this lane, end what they left, and give its newest marker. Raises Retryable, Refused.
+
+        What is open is not opened again: as long as nobody fenced it, nobody else moved the marker.
+        """
+        if self._transactions is None:
+            with self._dropping_on_error():
+                self._begin()
+        return self._mark
+
+    def keep(self, mark: LaneMark) -> None:
+        """Write a marker that moves nothing. Raises Retryable, PublishFailed."""
+        with self._dropping_on_error():
+            self.open()
+            self._keep(mark)
+            self._commit()
+
+    def publish(self, publication: Publication, rows: Rows) -> Published:
+        """Show this share of a batch unless the marker says that it is shown. Raises what `apply` does, and Retryable."""
+        with self._dropping_on_error():
+            self.open()
+            return self._publish(publication, rows)
+
+    def drop(self) -> None:
+        """Let go of the producer; the next use makes a new one and reads the marker back."""
+        transactions, self._transactions, self._mark = self._transactions, None, None
+        self._sent_bytes = 0
+        if transactions is not None:
+            transactions.drop()
+
+    # --- as `Marking`
+
+    def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:  # noqa: ARG002 - the lane has one
+        """The marker that `open` found, or that this lane wrote since."""
+        return None if self._mark is None else self._mark.marker
+
+    def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
+        """As `Marking.batch_at`."""
+        return self._opened().mark.batch_at(publication)
+
+    def advance(self, marker: TableMarker, publication: Publication) -> None:
+        """As `Marking.advance`."""
+        self._keep(self._opened().after(marker, publication))
+
+    # --- steps
+
+    def _begin(self) -> None:
+        self._transactions = Transactions(
+            self._clients,
+            name=transactional_id(self._pipeline, self._sink, self.number),
+            timeout_ms=self._limits.timeout_ms,
+            max_record_bytes=self._limits.record_bytes,
+        )
+        with told(self._clients.place), READ.around(error=cut_off, lost=cut_off):
+            self._mark = self._closed()
+
+    def _closed(self) -> LaneMark | None:
+        """The newest marker, when no transaction is open that could hide a newer one."""
+        require_closed(self._clients.admin, self._target.markers, self.number)
+        return look(self._clients, self._target.markers, self.number, pipeline=self._pipeline, sink=self._sink)
+
+    def _publish(self, publication: Publication, rows: Rows) -> Published:
+        if self._mark is None:
+            raise PublishFailed(
+                f"Topic {self._target.markers!r} has no marker of lane {self.number} of sink {self._sink!r}.",
+                remedy="Restore it: without it nobody can tell what was published. Or give the sink another name and topic.",
+            )
+        try:
+            published = self._apply(publication, move=lambda: self._move(publication, rows))
+            if not published.already:
+                self._commit()
+        except (StagedDataLost, Overtaken):  # or published meanwhile by another driver, which then removes what was staged
+            self.drop()
+            with told(self._clients.place):
+                self._mark = self._closed()
+            if self._mark is None or self._mark.marker.position < publication.position:
+                raise
+            return self._apply(publication, move=_never)
+        self._committed = max(self._committed, Position(self._opened().marker.position))
+        return published
+
+    def _apply(self, publication: Publication, *, move: Callable[[], Moved]) -> Published:
+        return apply(self, publication, self._table, since=self._committed, move=move)
+
+    def _move(self, publication: Publication, rows: Rows) -> Moved:
+        transactions, there = self._open_transactions(), self._opened().rows_there(publication)
+        with told(self._clients.place, outlived=transactions.outlived), rows(publication) as batches:
+            number = there
+            for chunk in _chunks(_after(batches, there), self._limits.transaction_bytes):
+                if transactions.is_open and (self._is_full(chunk) or transactions.is_due):
+                    self._end_part(publication, number)
+                transactions.begin()
+                self._send(chunk)
+                number += chunk.num_rows
+            transactions.begin()
+        return Moved(rows=number, displaced=Totals())
+
+    def _is_full(self, chunk: "pa.RecordBatch") -> bool:
+        return bool(self._sent_bytes + chunk.nbytes > self._limits.transaction_bytes)
+
+    def _send(self, chunk: "pa.RecordBatch") -> None:
+        transactions = self._open_transactions()
+        self._sent_bytes += chunk.nbytes
+        with ROWS.around(error=cut_off, lost=cut_off):
+            for record in records_of(chunk, topic=self._target.topic):
+                transactions.send(record)
+
+    def _end_part(self, publication: Publication, number: int) -> None:
+        part = Part(position=publication.position, digest=publication.totals.digest, rows=number)
+        self._keep(replace(self._opened(), part=part))
+        self._commit()
+
+    def _keep(self, mark: LaneMark) -> None:
+        transactions = self._open_transactions()
+        with told(self._clients.place, outlived=transactions.outlived), MARK.around(error=cut_off, lost=cut_off):
+            transactions.begin()
+            transactions.send((self._target.markers, self.number, mark_key(self._pipeline, self._sink), encode_mark(mark), None))
+        self._mark = mark
+
+    def _commit(self) -> None:
+        self._open_transactions().commit()
+        self._sent_bytes = 0
+
+    def _opened(self) -> LaneMark:
+        assert self._mark is not None, "a lane is opened before it is used"
+        return self._mark
+
+    def _open_transactions(self) -> Transactions:
+        assert self._transactions is not None, "a lane is opened before it is used"
+        return self._transactions
+
+    def _dropping_on_error(self) -> "AbstractContextManager[None]":
+        return _Dropping(self)
+
+
+class _Dropping(AbstractContextManager[None]):
+    """Nothing that raised is used again."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self._lane.drop()
+
+
+def look(clients: Clients, topic: str, lane: int, *, pipeline: PipelineName, sink: SinkName) -> LaneMark | None:
+    """A lane's newest committed marker, whoever is at work. Raises KafkaException, Refused, LedgerMismatch."""
+    consumer = clients.consumer()
+    try:
+        return newest_mark(clients.admin, consumer, topic, lane, pipeline=pipeline, sink=sink)
+    finally:
+        consumer.close()
+
+
+def _never() -> Moved:
+    raise AssertionError("the marker shows the batch")
+
+
+def _after(batches: "Iterator[pa.RecordBatch]", number: int) -> "Iterator[pa.RecordBatch]":
+    """Without the first rows."""
+    for batch in batches:
+        passed = min(number, batch.num_rows)
+        number -= passed
+        if passed < batch.num_rows:
+            yield batch.slice(passed)
+
+
+def _chunks(batches: "Iterator[pa.RecordBatch]", limit_bytes: int) -> "Iterator[pa.RecordBatch]":
+    """Slices that are not larger than a transaction, unless a single row is."""
+    for batch in batches:
+        fitting = max(1, limit_bytes * batch.num_rows // max(1, batch.nbytes))
+        step = min(_CHUNK_ROWS, fitting)
+        for start in range(0, batch.num_rows, step):
+            yield batch.slice(start, step)

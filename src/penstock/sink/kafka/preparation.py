@@ -1,0 +1,161 @@
+"""Topics got ready: those of the rows looked at, that of the markers made or looked at, and a marker in every lane."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from penstock.errors import Refused
+from penstock.faults import FaultPoint
+from penstock.sink.kafka.admission import TopicAdmission
+from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.lane import Lane
+from penstock.sink.kafka.marks import Beginning, LaneMark
+from penstock.sink.kafka.target import KEY, Wanted, require_columns, require_continued
+from penstock.sink.kafka.topics import Topic, add_lanes, broker_setting, create_markers, described, written
+from penstock.sink.kafka.trouble import cut_off
+from penstock.sink.side_by_side import side_by_side
+from penstock.sink.table.marker import TableMarker
+from penstock.sink.table.preparation import settings_of
+from penstock.sink.table.publication import other_table
+from penstock.sink.table.remembering import Mark
+from penstock.sparkschema import arrow_schema
+
+PREPARE = FaultPoint("kafka.prepare", "Topics are looked at, and the topic of the markers is made.")
+
+MAX_RECORD_BYTES = 1_000_000
+"""What a topic takes whose settings the user may not ask for."""
+_LONGEST_MS = 900_000
+"""What brokers allow unless they are told otherwise."""
+_COMPACT = "kafka-configs --alter --entity-type topics --entity-name {} --add-config cleanup.policy=compact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The topics as they are: those that rows go to, and that of the markers."""
+
+    topics: Mapping[str, Topic]
+    markers: Topic
+
+
+def prepare_place(clients: Clients, wanted: Wanted) -> Place:
+    """Look at the topics and make that of the markers. Raises Refused, KafkaException."""
+    with PREPARE.around(error=cut_off, lost=cut_off):
+        topics = require_topics(clients, wanted)
+        markers = described(clients.admin, [wanted.target.markers])[wanted.target.markers]
+        if markers is None:
+            replicas = min(topic.replicas for topic in topics.values())
+            markers = create_markers(clients.admin, wanted.target.markers, lanes=wanted.lanes, replicas=replicas)
+        require_kept(markers)
+        if markers.partitions < wanted.lanes:
+            markers = add_lanes(clients.admin, markers.name, lanes=wanted.lanes)
+    return Place(topics=topics, markers=markers)
+
+
+def prepare_lanes(clients: Clients, wanted: Wanted, lanes: Sequence[Lane], place: Place, schema: str) -> None:
+    """A marker in every lane, or check that the one that is there goes on. Raises Refused, Retryable, KafkaException."""
+    begun = {name: _beginning(clients, topic) for name, topic in place.topics.items()}
+    side_by_side(lambda lane: _prepare_lane(lane, wanted, begun, schema), lanes)
+
+
+def require_admitted(clients: Clients, wanted: Wanted, schema: str) -> None:
+    """Raise what preparing would for such rows and topics, changing nothing."""
+    rows = arrow_schema(schema)
+    with settings_of(wanted.sink):
+        require_columns(rows)
+    require_fit(require_topics(clients, wanted).values(), rows)
+    markers = described(clients.admin, [wanted.target.markers])[wanted.target.markers]
+    if markers is not None:
+        require_kept(markers)
+
+
+def require_topics(clients: Clients, wanted: Wanted) -> Mapping[str, Topic]:
+    """The topics that rows go to. Raises Refused where one is missing, or where brokers end transactions too early."""
+    found = described(clients.admin, wanted.target.every)
+    missing = [name for name, topic in found.items() if topic is None]
+    if missing:
+        raise Refused(
+            f"There is no topic {missing[0]!r} in {clients.place}.",
+            remedy=f"Create it: kafka-topics --create --topic {missing[0]} --partitions N --replication-factor R.",
+        )
+    longest_ms = int(broker_setting(clients.admin, "transaction.max.timeout.ms") or _LONGEST_MS)
+    if wanted.timeout_ms > longest_ms:
+        raise Refused(
+            f"`transaction_timeout` is {wanted.timeout_ms} ms, and {clients.place} allows {longest_ms} ms.",
+            remedy="Lower it, or raise transaction.max.timeout.ms of the brokers.",
+        )
+    return {name: topic for name, topic in found.items() if topic is not None}
+
+
+def require_fit(topics: Iterable[Topic], rows: "pa.Schema") -> None:
+    """Raise Refused for rows without a key where each needs one."""
+    for topic in topics:
+        if topic.is_compacted and KEY not in rows.names:
+            raise Refused(
+                f"Topic {topic.name!r} is compacted, and the rows have no column 'key'.",
+                remedy="Add one in the transform, or set cleanup.policy=delete.",
+            )
+
+
+def require_kept(markers: Topic) -> None:
+    """Raise Refused for a topic of markers from which brokers remove the newest one of a lane, one day."""
+    policy = markers.settings.get("cleanup.policy", "compact")
+    if policy != "compact":
+        raise Refused(
+            f"Topic {markers.name!r} has cleanup.policy={policy}, so that markers get lost; expected compact.",
+            remedy=f"Run {_COMPACT.format(markers.name)}.",
+        )
+
+
+def admission_of(wanted: Wanted, place: Place) -> TopicAdmission:
+    """The check of the rows in the tasks."""
+    return TopicAdmission(
+        sink=wanted.sink,
+        topic=wanted.target.topic,
+        partitions={name: topic.partitions for name, topic in place.topics.items()},
+        max_record_bytes=max_record_bytes(place.topics.values()),
+    )
+
+
+def max_record_bytes(topics: Iterable[Topic]) -> int:
+    """What every one of them takes."""
+    return min(topic.number("max.message.bytes", MAX_RECORD_BYTES) for topic in topics)
+
+
+def _beginning(clients: Clients, topic: Topic) -> Beginning:
+    return Beginning(identity=topic.identity, offsets=tuple(written(clients.admin, topic.name, range(topic.partitions))))
+
+
+def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], schema: str) -> None:
+    mark = lane.open()
+    if mark is None:
+        marker = TableMarker(
+            pipeline=wanted.pipeline, sink=wanted.sink, table_name=wanted.target.topic, write="append", schema=schema
+        )
+        lane.keep(LaneMark(lane=lane.number, mark=Mark(marker=marker, batches={}), topics=begun))
+        return
+    _require_continued(mark, wanted, schema)
+    topics = {**mark.topics, **dict(_changed(mark, begun))}
+    if topics != dict(mark.topics):
+        lane.keep(replace(mark, topics=topics))
+
+
+def _require_continued(mark: LaneMark, wanted: Wanted, schema: str) -> None:
+    if mark.marker.table_name != wanted.target.topic:
+        raise other_table(mark.marker, wanted.target.topic)
+    if mark.marker.schema is not None:
+        require_continued(arrow_schema(mark.marker.schema), arrow_schema(schema), wanted.target.topic)
+
+
+def _changed(mark: LaneMark, begun: Mapping[str, Beginning]) -> Iterator[tuple[str, Beginning]]:
+    """Topics that the lane has not seen before. Raises Refused for one that was made anew since it holds rows."""
+    has_rows = bool(mark.marker.decided.rows or mark.part)
+    for name, beginning in begun.items():
+        before = mark.topics.get(name)
+        if before is not None and before.identity != beginning.identity and has_rows:
+            raise Refused(
+                f"Topic {name!r} was deleted and made anew, and {mark.marker.decided.rows} rows that were published are gone.",
+                remedy="Give the sink another name, to fill the new topic from here on.",
+            )
+        if before is None or before.identity != beginning.identity:
+            yield name, beginning

@@ -1,0 +1,55 @@
+"""Rows as records of Kafka, and records as the rows that they were."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from penstock.sink.kafka.target import HEADERS, KEY, PARTITION, TOPIC, VALUE, is_bytes
+
+Header: TypeAlias = tuple[str, bytes | None]
+Record: TypeAlias = "tuple[str, int, bytes | None, bytes | None, list[Header] | None]"
+"""Topic, partition (-1: by the key), key, value, headers."""
+
+BY_KEY = -1
+
+
+def records_of(rows: "pa.RecordBatch", *, topic: str) -> Iterator[Record]:
+    """Each row as a record; to `topic` where it names none."""
+    count = rows.num_rows
+    topics = _column(rows, TOPIC) or [topic] * count
+    partitions = _column(rows, PARTITION) or [BY_KEY] * count
+    keys = _column(rows, KEY) or [None] * count
+    headers = _column(rows, HEADERS) or [None] * count
+    for one in zip(topics, partitions, keys, _column(rows, VALUE), headers, strict=True):
+        named = None if one[4] is None else [(header["key"], header["value"]) for header in one[4]]
+        yield one[0], one[1], one[2], one[3], named
+
+
+def rows_of(messages: Sequence[Any], schema: "pa.Schema") -> "pa.RecordBatch":
+    """The rows of `schema` that records, as a consumer gives them, were made of; texts as their bytes, which hash alike."""
+    made = [_restored(part, messages) for part in schema]
+    return pa.RecordBatch.from_arrays(made, names=schema.names)
+
+
+def _column(rows: "pa.RecordBatch", name: str) -> list[Any]:
+    if name not in rows.schema.names:
+        return []
+    column = rows.column(name)
+    if name in {VALUE, KEY} and not pa.types.is_binary(column.type):
+        column = column.cast(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _restored(part: "pa.Field", messages: Sequence[Any]) -> "pa.Array":
+    if part.name == PARTITION:
+        return pa.array([message.partition() for message in messages], pa.int32())
+    if part.name == TOPIC:
+        return pa.array([message.topic() for message in messages], pa.string())
+    if part.name == HEADERS:
+        headers = [[{"key": key, "value": value} for key, value in message.headers() or ()] for message in messages]
+        return pa.array(headers, part.type)
+    assert is_bytes(part.type)
+    values = [message.key() if part.name == KEY else message.value() for message in messages]
+    return pa.array(values, pa.large_binary())

@@ -1,0 +1,84 @@
+"""A lane's producer: one transaction at a time; dropped after anything whose outcome is not known."""
+
+import time
+from contextlib import suppress
+
+from confluent_kafka import KafkaException, Producer
+
+from penstock.faults import FaultPoint
+from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.records import Record
+from penstock.sink.kafka.trouble import cut_off, told
+
+INIT = FaultPoint("kafka.init", "A lane fences its older producers, and ends what they left open.")
+COMMIT = FaultPoint("kafka.commit", "A transaction with rows and marker is committed.")
+
+_ANSWER_S = 30.0
+_ABORT_S = 5.0
+_FULL_S = 0.1
+
+
+class Transactions:
+    """One producer. It is of no use any more after anything but `drop` has raised."""
+
+    def __init__(self, clients: Clients, *, name: str, timeout_ms: int, max_record_bytes: int) -> None:
+        self._place, self._timeout_s = clients.place, timeout_ms / 1000
+        self._began_s: float | None = None
+        self._is_committing = False
+        with told(self._place), INIT.around(error=cut_off, lost=cut_off):
+            self._producer: Producer = clients.producer(
+                transactional_id=name, transaction_timeout_ms=timeout_ms, message_max_bytes=max_record_bytes
+            )
+            self._producer.init_transactions(_ANSWER_S)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a transaction."""
+        return self._began_s is not None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether so much of its time has passed that it should be committed."""
+        return self._age_s > self._timeout_s / 2
+
+    def outlived(self) -> bool:
+        """Whether the broker may have ended it by itself."""
+        return self._age_s >= self._timeout_s
+
+    @property
+    def _age_s(self) -> float:
+        return 0.0 if self._began_s is None else time.monotonic() - self._began_s
+
+    def begin(self) -> None:
+        """Open a transaction, unless one is."""
+        if self._began_s is None:
+            self._producer.begin_transaction()
+            self._began_s = time.monotonic()
+
+    def send(self, record: Record) -> None:
+        """Hand over a record; what becomes of it, `commit` tells."""
+        topic, partition, key, value, headers = record
+        while True:
+            try:
+                self._producer.produce(topic, value=value, key=key, partition=partition, headers=headers)
+            except BufferError:
+                self._producer.poll(_FULL_S)
+            else:
+                return
+
+    def commit(self) -> None:
+        """Make all of it visible. Raises OutcomeUnknown where there is no answer."""
+        self._is_committing = True
+        with told(self._place, in_doubt=True, outlived=self.outlived), COMMIT.around(error=cut_off, lost=cut_off):
+            self._producer.commit_transaction(self._timeout_s)
+        self._is_committing, self._began_s = False, None
+
+    def drop(self) -> None:
+        """Let go of it. A transaction that nobody asked to commit is aborted, if that is quickly done: readers wait for it.
+
+        One that may be committed is left alone; closing the client would abort it.
+        """
+        if self._began_s is not None and not self._is_committing:
+            with suppress(KafkaException):
+                self._producer.abort_transaction(_ABORT_S)
+        del self._producer

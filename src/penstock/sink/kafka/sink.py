@@ -1,0 +1,262 @@
+"""The kafka sink: each lane of a batch in one transaction with its marker, or in several where it is large."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from penstock.errors import Failed, Refused
+from penstock.kafka.transactions import end_transaction, open_transactions
+from penstock.model import (
+    ONLY_ACCOUNT,
+    AccountName,
+    AccountReport,
+    Finding,
+    Json,
+    PipelineName,
+    Position,
+    Publication,
+    Published,
+    SinkKind,
+    SinkName,
+    SinkReport,
+    SweepCut,
+    Totals,
+)
+from penstock.opentransaction import OpenTransaction
+from penstock.sink.kafka import verification
+from penstock.sink.kafka.admission import TopicAdmission
+from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.findings import findings_of
+from penstock.sink.kafka.lane import Lane, Limits, look
+from penstock.sink.kafka.marks import LaneMark
+from penstock.sink.kafka.preparation import (
+    MAX_RECORD_BYTES,
+    Place,
+    admission_of,
+    max_record_bytes,
+    prepare_lanes,
+    prepare_place,
+    require_admitted,
+    require_fit,
+)
+from penstock.sink.kafka.target import TopicTarget, Wanted, require_columns
+from penstock.sink.kafka.topics import SETTLED_S, await_settled, described
+from penstock.sink.kafka.trouble import told
+from penstock.sink.side_by_side import side_by_side
+from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
+from penstock.sink.spool.sink import SpooledSink
+from penstock.sink.table.preparation import settings_of
+from penstock.sparkschema import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LANES, MARKERS = "lanes", "markers"
+"""What `ref` of every piece says: among how many lanes its batch is divided, and the identity of the topic of markers."""
+TRANSACTION_BYTES = 1_000_000_000
+TRANSACTION_TIMEOUT_MS = 60_000
+
+
+class KafkaSink(SpooledSink):
+    """Delivers into topics of Kafka. Safe to use from several threads.
+
+    The pieces of a batch are dealt to `lanes` in turn, in the order of the decision. The number of lanes is frozen in the pieces,
+    so that a batch keeps its own whatever the settings say later. A lane's share that is larger than `transaction_bytes`, or that
+    takes more than half of `timeout_ms`, goes into several transactions, each with a marker that says how many rows are there.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: SinkName,
+        pipeline: PipelineName,
+        bootstrap: str,
+        target: TopicTarget,
+        spool: "SpoolRoot | str",
+        options: Mapping[str, str] | None = None,
+        lanes: int = 1,
+        transaction_bytes: int = TRANSACTION_BYTES,
+        timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+    ) -> None:
+        super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
+        self._wanted = Wanted(pipeline=pipeline, sink=name, target=target, lanes=lanes, timeout_ms=timeout_ms)
+        self._clients = Clients(bootstrap, options or {})
+        self._transaction_bytes = transaction_bytes
+        self._lanes: dict[int, Lane] = {}
+        self._place: Place | None = None
+        self._admission: TopicAdmission | None = None
+        self._lock = RLock()
+
+    @property
+    def kind(self) -> SinkKind:
+        """Transactional: rows and marker commit together."""
+        return SinkKind.TRANSACTIONAL
+
+    @property
+    def exactly_once(self) -> bool:
+        """For whoever reads what is committed."""
+        return True
+
+    def describe(self) -> Mapping[str, str]:
+        """For `penstock explain`."""
+        limit, lanes = self._spool.inline_limit_bytes, self._wanted.lanes
+        how = "one transaction" if lanes == 1 else f"{lanes} transactions at once, one for each lane"
+        return {
+            "stage": f"inline in the decision up to {limit} bytes a task, else Arrow files in {self._spool.root.url}",
+            "publish": f"{how}: rows and marker into topic {self._wanted.target.topic} of {self._clients.place}; "
+            "who reads with isolation.level=read_committed sees neither or both",
+        }
+
+    def check(self) -> Sequence[Finding]:
+        """Look at the cluster and the topics."""
+        return findings_of(self._clients, self._wanted)
+
+    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:  # noqa: ARG002 - it has one
+        """The newest position of all lanes. Raises Failed, Retryable, FormatTooNew."""
+        if account != ONLY_ACCOUNT:
+            return None
+        marks = self._marks()
+        return verification.position(marks) if marks else None
+
+    def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
+        """Look at the topics, make that of the markers, and fence older producers. Raises Usage, Refused, Failed, Retryable."""
+        self._spool.prepare(pipeline)
+        if schema is None:
+            return
+        rows = arrow_schema(schema)
+        with settings_of(self._name):
+            require_columns(rows)
+        with self._lock, told(self._clients.place, Failed):
+            self._place = place = prepare_place(self._clients, self._wanted)
+            require_fit(place.topics.values(), rows)
+            prepare_lanes(self._clients, self._wanted, [self._lane(at) for at in range(self._wanted.lanes)], place, schema)
+            self._admission = admission_of(self._wanted, place)
+
+    def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - it has one
+        """Refuse rows that the topics cannot take, without creating anything."""
+        with told(self._clients.place, Failed):
+            require_admitted(self._clients, self._wanted, schema)
+
+    def stager(self) -> SpoolStager:
+        """The recipe for the tasks: the spool, the check that the topics can take the rows, and what is frozen."""
+        if self._admission is None or self._place is None:
+            raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
+        note: dict[str, Json] = {LANES: self._wanted.lanes, MARKERS: self._place.markers.identity}
+        return replace(self._spool.stager(self._admission), note=note)
+
+    def publish(self, publication: Publication) -> Published:
+        """One transaction for each lane, unless its marker says that it was.
+
+        Raises Retryable, OutcomeUnknown, PublishFailed, StagedDataLost, LedgerMismatch, Refused.
+        """
+        if not publication.staged:
+            return Published(totals=publication.totals, already=True)
+        with self._lock, told(self._clients.place):
+            published = self._publish(publication)
+        self._spool.discard(publication.staged, pipeline=publication.pipeline)
+        return published
+
+    def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
+        """Collect the spool files of dead attempts."""
+        return self._spool.sweep(cut, dry_run=dry_run)
+
+    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+        """Compare the topics with the markers and the markers with the ledger.
+
+        Records are read where no retention and no compaction can have removed one, and where nobody else writes.
+        """
+        wanted, marks = expected.get(ONLY_ACCOUNT, Totals()), self._marks()
+        wanted = Totals(rows=wanted.rows, digest=wanted.digest)
+        problems = verification.marker_problems(marks, wanted, known, topic=self._wanted.target.topic)
+        with told(self._clients.place, Failed):
+            found = self._found(marks)
+        if found is None:
+            return SinkReport(
+                accounts={ONLY_ACCOUNT: AccountReport(expected=wanted, found=verification.decided(marks))},
+                problems=tuple(problems),
+                unread=True,
+            )
+        problems = [*problems, *verification.content_problems(found, marks, topic=self._wanted.target.topic)]
+        return SinkReport(accounts={ONLY_ACCOUNT: AccountReport(expected=wanted, found=found)}, problems=tuple(problems))
+
+    def close(self) -> None:
+        """Let go of all producers; the next call makes new ones."""
+        with self._lock:
+            for lane in self._lanes.values():
+                lane.drop()
+            self._clients.close()
+
+    def open_transactions(self) -> Sequence[OpenTransaction]:
+        """On the topics of the rows and on that of the markers, whoever began them."""
+        return open_transactions(self._clients.given, (*self._wanted.target.every, self._wanted.target.markers))
+
+    def end_transaction(self, one: OpenTransaction) -> None:
+        """As `Lingering`. One of this sink's own is ended by its next start, too."""
+        end_transaction(self._clients.given, one)
+
+    # --- steps
+
+    def _publish(self, publication: Publication) -> Published:
+        lanes = self._required_lanes(publication)
+        shares = [replace(publication, staged=publication.staged[at::lanes]) for at in range(lanes)]
+        done = side_by_side(
+            lambda at: self._lane(at).publish(shares[at], self._rows), [at for at in range(lanes) if shares[at].staged]
+        )
+        return Published(totals=publication.totals, already=all(share.already for share in done))
+
+    def _required_lanes(self, publication: Publication) -> int:
+        """As many as the batch was staged for. Raises Refused where the markers are not those that were there then."""
+        note = publication.staged[0].ref
+        topic = self._wanted.target.markers
+        found = self._place.markers if self._place else described(self._clients.admin, [topic])[topic]
+        if found is None or found.identity != note[MARKERS]:
+            raise Refused(
+                f"Topic {topic!r} was {'deleted' if found is None else 'made anew'} since batch {publication.batch.batch_id} was "
+                "staged: nobody can tell whether it was published.",
+                remedy="Name the right topic in `marker_topic`, or give the sink another name and a new topic.",
+            )
+        return int(str(note[LANES]))
+
+    @contextmanager
+    def _rows(self, share: Publication) -> "Iterator[Iterator[pa.RecordBatch]]":
+        with (
+            self._spool.fetched(share.staged, pipeline=share.pipeline),
+            closing(self._spool.read(share.staged, pipeline=share.pipeline)) as rows,
+        ):
+            yield rows
+
+    def _lane(self, number: int) -> Lane:
+        if number not in self._lanes:
+            limits = Limits(
+                transaction_bytes=self._transaction_bytes, timeout_ms=self._wanted.timeout_ms, record_bytes=self._record_bytes()
+            )
+            self._lanes[number] = Lane(self._clients, number, wanted=self._wanted, limits=limits)
+        return self._lanes[number]
+
+    def _record_bytes(self) -> int:
+        if self._place is not None:
+            return max_record_bytes(self._place.topics.values())
+        found = described(self._clients.admin, self._wanted.target.every).values()
+        return max_record_bytes([topic for topic in found if topic is not None]) if any(found) else MAX_RECORD_BYTES
+
+    def _marks(self) -> Sequence[LaneMark]:
+        topic = self._wanted.target.markers
+        with told(self._clients.place, Failed):
+            markers = described(self._clients.admin, [topic])[topic]
+            numbers = range(0 if markers is None else markers.partitions)
+            await_settled(self._clients.admin, topic, numbers, wait_s=SETTLED_S)
+            found = [look(self._clients, topic, at, pipeline=self._wanted.pipeline, sink=self._name) for at in numbers]
+        return [mark for mark in found if mark is not None]
+
+    def _found(self, marks: Sequence[LaneMark]) -> Totals | None:
+        """What was read back, None where that says nothing."""
+        begun = verification.beginnings(marks)
+        newest = max(marks, key=lambda mark: mark.marker.position, default=None)
+        if newest is None or newest.marker.schema is None:
+            return Totals()
+        if self._wanted.target.shared or verification.readable(self._clients, begun) is not None:
+            return None
+        return verification.content(self._clients, begun, newest.marker.schema)

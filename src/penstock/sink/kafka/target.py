@@ -1,0 +1,105 @@
+"""Where rows go as the settings name it, and what their columns must be: those that Spark's own Kafka sink takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.errors import Refused, Usage
+from penstock.model import PipelineName, SinkName
+
+VALUE, KEY, HEADERS, PARTITION, TOPIC = "value", "key", "headers", "partition", "topic"
+_SAID = {
+    VALUE: "string or binary",
+    KEY: "string or binary",
+    HEADERS: "array<struct<key: string, value: binary>>",
+    PARTITION: "int",
+    TOPIC: "string",
+}
+_KEEP = "Keep it in the transform, as NULL if need be, or give the sink another name and a new topic."
+_SELECT = "Select them in the transform: SELECT to_json(struct(*)) AS value, CAST(id AS STRING) AS key FROM …."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicTarget:
+    """`topic` takes the rows that do not name another one of `topics`, which are all that may be named, it among them.
+
+    `shared`: others write there, too. `markers`: the topic of the markers, one partition for each lane.
+    """
+
+    topic: str
+    markers: str
+    topics: tuple[str, ...] = field(default=())
+    shared: bool = False
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        """All topics that rows may go to."""
+        return tuple(dict.fromkeys((self.topic, *self.topics)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the settings ask for. `sink` and `pipeline` name the markers."""
+
+    pipeline: PipelineName
+    sink: SinkName
+    target: TopicTarget
+    lanes: int
+    timeout_ms: int
+
+
+def require_columns(rows: "pa.Schema") -> None:
+    """Raise Usage for rows that are no records of Kafka."""
+    unknown = [name for name in rows.names if name not in _SAID]
+    if unknown or VALUE not in rows.names:
+        found = f"a column {unknown[0]!r}" if unknown else "no column 'value'"
+        raise Usage(f"The rows have {found}, expected value, and none but {', '.join(list(_SAID)[1:])} besides.", remedy=_SELECT)
+    for part in rows:
+        if not _is_taken(part.name, part.type):
+            raise Usage(f"Column {part.name!r} is {part.type}, expected {_SAID[part.name]}.", remedy="Cast it in the transform.")
+
+
+def require_continued(old: "pa.Schema", new: "pa.Schema", topic: str) -> None:
+    """Raise Refused if rows that are there would no longer have the content digest with which they were published."""
+    gone = [name for name in old.names if name not in new.names]
+    added = [name for name in new.names if name not in old.names and name in {PARTITION, TOPIC}]
+    if gone:
+        raise Refused(f"Topic {topic!r} was filled with a column {gone[0]!r}, which the rows lack now.", remedy=_KEEP)
+    if added:
+        raise Refused(
+            f"Topic {topic!r} was filled without a column {added[0]!r}, which the rows have now.",
+            remedy="Leave it out in the transform, or give the sink another name and a new topic.",
+        )
+    kept = [name for name in new.names if name in old.names]
+    if kept != list(old.names):
+        raise Refused(
+            f"The columns came in the order {', '.join(old.names)} and come in the order {', '.join(kept)} now.",
+            remedy="Keep the order in the transform's SELECT.",
+        )
+
+
+def is_bytes(kind: "pa.DataType") -> bool:
+    """Whether values of `kind` are texts or bytes."""
+    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(texts or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_taken(name: str, kind: "pa.DataType") -> bool:
+    if name == HEADERS:
+        return _is_headers(kind)
+    if name == PARTITION:
+        return bool(pa.types.is_int32(kind))
+    return is_bytes(kind) and (name != TOPIC or not _is_binary(kind))
+
+
+def _is_binary(kind: "pa.DataType") -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_headers(kind: "pa.DataType") -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
+        return False
+    parts: Sequence[pa.Field] = [kind.value_type.field(at) for at in range(kind.value_type.num_fields)]
+    named = [part.name for part in parts] == ["key", "value"]
+    return named and is_bytes(parts[0].type) and not _is_binary(parts[0].type) and _is_binary(parts[1].type)

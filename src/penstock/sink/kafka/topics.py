@@ -1,0 +1,154 @@
+"""Topics as the cluster describes them, and how far they reach."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from penstock.sink.kafka.trouble import code_of, is_forbidden, is_gone
+
+ANSWER_S = 20.0
+SETTLED_S = 10.0
+"""How long a look waits for what is just being committed. What is open for longer is not counted."""
+_SEEN_S = 15.0
+_LOOK_S = 0.05
+_SEGMENT_BYTES = 1_048_576
+"""What is in a segment that is written to is never compacted, so that a reader would go through all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One topic. `settings` as the broker has them, defaults included; empty where the user may not ask."""
+
+    name: str
+    identity: str
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str]
+
+    def number(self, name: str, otherwise: int) -> int:
+        """A setting that is a whole number."""
+        found = self.settings.get(name)
+        return otherwise if found is None else int(found)
+
+    @property
+    def keeps_everything(self) -> bool:
+        """Whether no record is ever removed by the brokers."""
+        unlimited = self.settings.get("retention.ms") == "-1" and self.settings.get("retention.bytes") == "-1"
+        return self.settings.get("cleanup.policy") == "delete" and unlimited
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a record may be removed for a later one with its key."""
+        return "compact" in self.settings.get("cleanup.policy", "")
+
+
+def described(admin: AdminClient, names: Sequence[str]) -> Mapping[str, Topic | None]:
+    """Each topic, None if there is none of that name. Raises KafkaException."""
+    asked = admin.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_S)
+    return {name: _topic(admin, future) for name, future in asked.items()}
+
+
+def broker_setting(admin: AdminClient, name: str) -> str | None:
+    """What one of the brokers has, None where the user may not ask. Raises KafkaException."""
+    broker = next(iter(admin.list_topics(timeout=ANSWER_S).brokers))
+    return _settings(admin, ConfigResource(ResourceType.BROKER, str(broker))).get(name)
+
+
+def create_markers(admin: AdminClient, name: str, *, lanes: int, replicas: int) -> Topic:
+    """Make the topic of the markers, unless another run does; and wait until it is known. Raises KafkaException."""
+    settings = {"cleanup.policy": "compact", "segment.bytes": str(_SEGMENT_BYTES)}
+    [future] = admin.create_topics([NewTopic(name, lanes, replicas, config=settings)], request_timeout=ANSWER_S).values()
+    try:
+        future.result()
+    except KafkaException as cause:
+        if code_of(cause) != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+    return _seen(admin, name, lanes)
+
+
+def add_lanes(admin: AdminClient, name: str, *, lanes: int) -> Topic:
+    """More partitions for the markers. Raises KafkaException."""
+    [future] = admin.create_partitions([NewPartitions(name, lanes)], request_timeout=ANSWER_S).values()
+    future.result()
+    return _seen(admin, name, lanes)
+
+
+def first(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[int]:
+    """The offset of the oldest record that each partition still has. Raises KafkaException."""
+    return _offsets(admin, topic, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+
+
+def settled(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[int]:
+    """The offset that each partition is committed up to: behind it may be open transactions. Raises KafkaException."""
+    return _offsets(admin, topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+
+
+def await_settled(admin: AdminClient, topic: str, partitions: Sequence[int], *, wait_s: float) -> bool:
+    """Wait until every transaction has ended that is open now; False if one has not. Raises KafkaException.
+
+    Brokers answer to a commit before readers see it.
+    """
+    now = written(admin, topic, partitions)
+
+    def is_open() -> bool:
+        return any(end < wanted for end, wanted in zip(settled(admin, topic, partitions), now, strict=True))
+
+    waiting = Retrying(
+        retry=retry_if_result(bool), stop=stop_after_delay(wait_s), wait=wait_fixed(_LOOK_S), retry_error_callback=lambda _: True
+    )
+    return not waiting(is_open)
+
+
+def written(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[int]:
+    """The offset that each partition is written up to. Raises KafkaException."""
+    return _offsets(admin, topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+
+def _offsets(admin: AdminClient, topic: str, partitions: Sequence[int], what: OffsetSpec, level: IsolationLevel) -> list[int]:
+    wanted = {TopicPartition(topic, partition): what for partition in partitions}
+    found = admin.list_offsets(wanted, isolation_level=level, request_timeout=ANSWER_S)
+    by_number = {place.partition: future.result().offset for place, future in found.items()}
+    return [int(by_number[partition]) for partition in partitions]
+
+
+def _topic(admin: AdminClient, future: Any) -> Topic | None:
+    try:
+        found = future.result()
+    except KafkaException as cause:
+        if is_gone(cause):
+            return None
+        raise
+    return Topic(
+        name=found.name,
+        identity=str(found.topic_id),
+        partitions=len(found.partitions),
+        replicas=min(len(part.replicas) for part in found.partitions),
+        settings=_settings(admin, ConfigResource(ResourceType.TOPIC, found.name)),
+    )
+
+
+def _settings(admin: AdminClient, resource: ConfigResource) -> Mapping[str, str]:
+    [future] = admin.describe_configs([resource], request_timeout=ANSWER_S).values()
+    try:
+        return {name: entry.value for name, entry in future.result().items() if entry.value is not None}
+    except KafkaException as cause:
+        if not is_forbidden(cause):
+            raise
+        return {}
+
+
+def _seen(admin: AdminClient, name: str, partitions: int) -> Topic:
+    """Brokers learn of a change one after the other."""
+    waiting = Retrying(
+        retry=retry_if_result(lambda topic: topic is None or topic.partitions < partitions),
+        stop=stop_after_delay(_SEEN_S),
+        wait=wait_fixed(_LOOK_S),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )
+    topic: Topic | None = waiting(lambda: described(admin, [name])[name])
+    assert topic is not None, f"{name} was created and is not known"
+    return topic

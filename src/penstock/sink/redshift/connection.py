@@ -1,0 +1,66 @@
+"""One connection of redshift_connector: statements one by one, and streams of rows."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from struct import error as TornAnswer  # noqa: N812 - it is what the driver raises for an answer that was cut off
+from typing import Any, Final
+
+import redshift_connector
+from redshift_connector.error import Error
+
+from penstock.sink.redshift import statements as sql
+from penstock.sink.redshift.address import Address
+
+_STYLE = "pyformat"
+
+ERRORS: Final = (Error, OSError, TornAnswer)
+"""Everything that the driver raises: the server's errors as its own, a broken network also as it is."""
+
+
+class Connection:
+    """A session that is open until an error or `close`. Each statement is a transaction, unless one was begun.
+
+    The driver keeps prepared statements by their text, and Redshift binds those to the very tables that were there: no more
+    than one is kept, since a staging table is dropped and made again under its name.
+    """
+
+    def __init__(self, address: Address, *, application: str) -> None:
+        self._client = redshift_connector.connect(
+            host=address.host,
+            port=address.port,
+            database=address.database,
+            user=address.user,
+            password=address.password,
+            ssl=address.sslmode != "disable",
+            sslmode="verify-ca" if address.sslmode == "disable" else address.sslmode,
+            timeout=round(address.connect_timeout_s),
+            max_prepared_statements=0,
+            application_name=application,
+        )
+        self._client._usock.settimeout(None)  # it would hold for each answer, and a COMMIT may take as long as it likes
+        self._client.autocommit = True
+
+    def execute(self, statement: str, values: "Mapping[str, Any] | None" = None) -> Any:
+        """A cursor that holds the answer. Names of values are in the statement as `%(name)s`."""
+        return self._cursor(_STYLE).execute(statement, values)
+
+    def insert(self, statement: str, values: Sequence[Any]) -> int:
+        """Run a statement with `%s` for each value, and give the number of rows."""
+        return int(self._cursor("format").execute(statement, values).rowcount)
+
+    def stream(self, query: str) -> Iterator[Sequence[Sequence[Any]]]:
+        """The rows of a query in the open transaction, some at a time."""
+        self.execute(sql.declare(query))
+        while rows := self.execute(sql.FETCH).fetchall():
+            yield rows
+        self.execute(sql.CLOSE)
+
+    def close(self) -> None:
+        """End the session, which rolls back what is open; however it ends, it is over."""
+        with contextlib.suppress(*ERRORS):
+            self._client.close()
+
+    def _cursor(self, style: str) -> Any:
+        cursor = self._client.cursor()
+        cursor.paramstyle = style
+        return cursor

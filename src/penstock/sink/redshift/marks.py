@@ -1,0 +1,41 @@
+"""Markers in the schema of the user's table."""
+
+from contextlib import AbstractContextManager
+
+from penstock.faults import FaultPoint
+from penstock.model import PipelineName, SinkName
+from penstock.sink.redshift.connection import Connection
+from penstock.sink.redshift.statements import PATIENT, OwnStatements
+from penstock.sink.redshift.trouble import cut_off
+from penstock.sink.table.marker import TableMarker
+from penstock.sink.table.marks import DatabaseMarks
+
+FENCE = FaultPoint("redshift.fence", "The fence is locked: nobody else publishes into this schema until this transaction ends.")
+MARK = FaultPoint("redshift.mark", "The marker is set to the batch, in the transaction of its rows.")
+
+
+class RedshiftMarks(DatabaseMarks[str]):
+    """As `DatabaseMarks`. What locks is the fence, and it comes first in the transaction, which sees only what is older than
+    itself.
+    """
+
+    def __init__(self, connection: Connection, schema: str, *, locking: bool) -> None:
+        own = OwnStatements(schema)
+        super().__init__(connection.execute, own.of_marks(), locking=False)
+        self._connection, self._lock, self._locks = connection, own.lock, locking
+
+    def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
+        """As `Marks.read`."""
+        if self._locks:
+            self.lock()
+        return super().read(pipeline, sink)
+
+    def lock(self) -> None:
+        """Wait for every other publisher as long as the session waits for anything, and keep them out."""
+        with FENCE.around(error=cut_off, lost=cut_off):
+            self._connection.execute(self._lock)
+        self._connection.execute(PATIENT)
+        self._locks = False
+
+    def _marking(self) -> AbstractContextManager[None]:
+        return MARK.around(error=cut_off, lost=cut_off)

@@ -1,0 +1,105 @@
+"""The user's table: created from the rows' schema, or checked that it takes every row and gives it back."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.errors import Refused, Usage
+from penstock.sink.redshift import statements as sql
+from penstock.sink.redshift.connection import Connection
+from penstock.sink.redshift.names import folded, require_name, split_name
+from penstock.sink.redshift.storage import MOST_SCALE, storage_of
+from penstock.sink.redshift.table_statements import TableStatements
+from penstock.sink.table.columns import TableColumn, require_columns, require_distinct_names, require_exact_key, require_keyed
+from penstock.sink.table.storage import digits_of
+from penstock.sink.table.target import PRIVILEGES, Target
+
+MAX_COLUMNS = 1599
+"""One less than Redshift's own: the staging table has one more."""
+_KINDS = {"v": "view", "r": "table"}
+_FILLED = ('"identity"', "identity(")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the catalog says about an existing table."""
+
+    kind: str
+    columns: tuple[TableColumn, ...]
+
+    @property
+    def required(self) -> frozenset[str]:
+        """Columns that hold no NULL."""
+        return frozenset(column.name for column in self.columns if column.not_null)
+
+
+def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
+    """The table as it is, None if there is none."""
+    place = {"schema": schema, "table": table}
+    found = connection.execute(sql.TABLE_KIND, place).fetchone()
+    if found is None:
+        return None
+    columns = tuple(
+        TableColumn(
+            name=name,
+            declared=declared,
+            not_null=not_null,
+            generated=default is not None and default.startswith(_FILLED),
+            fills_itself=default is not None,
+        )
+        for name, declared, not_null, default in connection.execute(sql.TABLE_COLUMNS, place).fetchall()
+    )
+    return Shape(kind=_KINDS.get(found[0], f"relation of kind {found[0]}"), columns=columns)
+
+
+# --- what the rows and the settings must be
+
+
+def require_storable(schema: "pa.Schema", target: Target) -> None:
+    """Raise Usage for a table name, a column or a key that no table could have."""
+    if split_name(target.table)[1] in sql.OWN_TABLES:
+        raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
+    require_distinct_names([require_name(name) for name in schema.names], database="Redshift")
+    require_keyed(schema, target.key, most=MAX_COLUMNS)
+    require_exact_key(schema, target.key)
+    for field in schema:
+        if pa.types.is_decimal(field.type) and digits_of(field.type)[1] > MOST_SCALE:
+            raise Usage(
+                f"Column {field.name!r} is {field.type}; Redshift has {MOST_SCALE} digits after the point at most.",
+                remedy="Cast it in the transform.",
+            )
+
+
+def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
+    """The SQL about the target for rows of `schema`."""
+    return TableStatements(*split_name(target.table), tuple(schema.names), target.key)
+
+
+def declared_for(schema: "pa.Schema") -> list[str]:
+    """The types of the columns of a table that is created, and of the staging table."""
+    return [storage_of(field.type).declared(field.type) for field in schema]
+
+
+def require_fit(shape: Shape, schema: "pa.Schema", target: Target) -> None:
+    """Raise Refused unless an existing table takes rows of `schema` and gives back the same."""
+    if shape.kind != "table":
+        raise Refused(f"{target.table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
+    require_columns(shape.columns, schema, target.table, storage_of=storage_of, folded=folded)
+
+
+def require_allowed(connection: Connection, schema: "pa.Schema", target: Target) -> None:
+    """Raise Refused where the user lacks a privilege that publishing needs."""
+    temporary, user = connection.execute(sql.MAY_STAGE).fetchone()
+    if not temporary:
+        raise Refused(
+            f"User {user!r} may not create temporary tables, in which rows are staged.",
+            remedy="GRANT TEMPORARY ON DATABASE to it.",
+        )
+    needed = (*PRIVILEGES[target.write], *(("DELETE",) if target.write == "upsert" else ()))
+    for privilege in (name for name in needed if name != "UPDATE"):
+        asked = {"table": statements_of(schema, target).name, "privilege": privilege}
+        if not connection.execute(sql.MAY, asked).fetchone()[0]:
+            raise Refused(
+                f"User {user!r} lacks {privilege} on table {target.table!r}.",
+                remedy=f"GRANT {privilege} ON {target.table} to it.",
+            )

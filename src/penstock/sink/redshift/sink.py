@@ -1,0 +1,102 @@
+"""The redshift sink: rows and marker in one transaction. Not run against a live cluster yet: see docs/howto/redshift.md."""
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from penstock.faults import FaultPoint
+from penstock.model import PipelineName, Publication, Totals
+from penstock.sink.redshift import statements as sql
+from penstock.sink.redshift.admission import Admission
+from penstock.sink.redshift.connection import Connection
+from penstock.sink.redshift.database import Database
+from penstock.sink.redshift.marks import RedshiftMarks
+from penstock.sink.redshift.move import move
+from penstock.sink.redshift.names import split_name
+from penstock.sink.redshift.preparation import content_of, prepare_table, require_admitted
+from penstock.sink.redshift.shape import require_fit, shape_of, statements_of
+from penstock.sink.redshift.trouble import cut_off
+from penstock.sink.table.publication import Moved
+from penstock.sink.table.server import ServerSink
+from penstock.sink.table.session import LOCK_TIMEOUT_S
+from penstock.sink.table.sink import Filling
+from penstock.sparkschema import arrow_schema
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+BEGIN = FaultPoint("redshift.begin", "A transaction is opened on the cluster.")
+COMMIT = FaultPoint("redshift.commit", "Rows and marker are committed.")
+PREPARE = FaultPoint("redshift.prepare", "Table and marker are created and committed.")
+
+
+class RedshiftSink(ServerSink[Connection]):
+    """Delivers into one table of a Redshift database, as `TableSink`.
+
+    Waits `lock_timeout_s` for another publisher into the same schema, then raises Retryable.
+    """
+
+    _database: Database
+
+    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[Filling]") -> None:
+        super().__init__(**filling)
+        self._schema, self._table = split_name(self._target.table)
+        self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)
+
+    # --- what is Redshift's own
+
+    def _described(self, rows: str) -> str:
+        return (
+            f"one transaction on one connection: INSERT of many rows into a temporary table, {rows} table {self._target.table} "
+            f"of {self._database.place}"
+        )
+
+    def _look(self, connection: Connection) -> tuple[str, bool] | None:
+        shape = shape_of(connection, self._schema, self._table)
+        if shape is None:
+            return None
+        return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns", shape.kind == "table"
+
+    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> Admission:
+        with PREPARE.around(error=cut_off, lost=cut_off):
+            return prepare_table(
+                connection,
+                database=self._database,
+                pipeline=pipeline,
+                sink=self._name,
+                schema=schema,
+                target=self._target,
+                create=self._create,
+            )
+
+    def _require_admitted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
+        require_admitted(connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create)
+
+    def _marks(self, connection: Connection) -> RedshiftMarks:
+        return RedshiftMarks(connection, self._schema, locking=True)
+
+    def _readable_marks(self, connection: Connection) -> RedshiftMarks | None:
+        if shape_of(connection, self._schema, sql.MARKER_TABLE) is None:
+            return None
+        return RedshiftMarks(connection, self._schema, locking=False)
+
+    def _begin(self, connection: Connection) -> None:
+        with BEGIN.around(error=cut_off, lost=cut_off):
+            self._database.begin(connection)
+
+    def _move(self, connection: Connection, publication: Publication) -> Moved:
+        """The table is looked at once more, and cannot be altered until the end: its columns say what they keep."""
+        schema = arrow_schema(publication.schema)
+        connection.execute(statements_of(schema, self._target).hold())
+        shape = shape_of(connection, self._schema, self._table)
+        assert shape is not None, "it is held"
+        require_fit(shape, schema, self._target)
+        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
+            return move(connection, rows, schema, self._target)
+
+    def _commit(self, connection: Connection) -> None:
+        """After an error nobody knows whether it happened: the next try locks the fence on a new connection, and reads."""
+        with self._database.unknown_if_cut(self._target.table), COMMIT.around(error=cut_off, lost=cut_off):
+            connection.execute(sql.COMMIT)
+
+    def _content(self, connection: Connection, schema: str) -> Totals:
+        return content_of(connection, arrow_schema(schema), self._target)

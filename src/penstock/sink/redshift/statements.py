@@ -1,0 +1,164 @@
+"""All SQL of the redshift sink about the session, transactions, the catalog and its own tables, and nothing about when.
+
+Redshift keeps no promise of a key, has no ON CONFLICT and locks no single row. What it has is a lock on a whole table, and a
+transaction that sees what was committed before its first statement that reads: so every publication begins with LOCK of
+`penstock_fence`, a table without rows that nobody else has a reason to name. Readers of `penstock_marker` are not kept
+waiting, and those that leave a transaction open keep no publication waiting.
+
+Three tables of Penstock's own lie in the schema of the user's table: the fence, `penstock_marker` with one row per pipeline
+and sink, and `penstock_batch` with one row for each of the last batches. The latter two are meant to be read with the user's
+own SQL. Digests are 16 hexadecimal digits, because they do not fit a bigint. A text has 65535 bytes at the most.
+"""
+
+# ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
+
+from dataclasses import dataclass
+
+from penstock.sink.redshift.names import quoted
+from penstock.sink.table.marks import MarkStatements
+
+MARKER_TABLE, BATCH_TABLE, FENCE_TABLE = "penstock_marker", "penstock_batch", "penstock_fence"
+OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, FENCE_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})
+MOST_BYTES = 65_535
+"""Of a text."""
+
+SESSION = ("SET timezone TO 'UTC'", "SET datestyle TO 'ISO'")
+BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE"
+BEGIN_READ = "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY"
+COMMIT = "COMMIT"
+
+PATIENT = "SET statement_timeout TO 0"
+FETCH = "FETCH FORWARD 1000 FROM penstock_scan"
+"""More at once a cluster of one node does not give."""
+CLOSE = "CLOSE penstock_scan"
+
+SCHEMA_EXISTS = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %(schema)s"
+
+TABLE_KIND = """
+SELECT c.relkind
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relname = %(table)s
+"""
+
+TABLE_COLUMNS = """
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, pg_catalog.pg_get_expr(d.adbin, d.adrelid)
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
+LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+"""What clients of Redshift ask, too; a default that begins with "identity" is of a column that nobody else may fill."""
+
+MAY_STAGE = "SELECT has_database_privilege(current_database(), 'TEMP'), current_user"
+MAY = "SELECT has_table_privilege(%(table)s, %(privilege)s)"
+
+_MARKER_COLUMNS = """
+    pipeline varchar(255) NOT NULL, sink varchar(255) NOT NULL, table_name varchar(600) NOT NULL, write varchar(32) NOT NULL,
+    format_version integer NOT NULL,
+    position bigint NOT NULL, generation bigint, query_id varchar(255), batch_id bigint, offsets varchar(65535),
+    schema varchar(65535),
+    rows_decided bigint NOT NULL, digest_decided char(16) NOT NULL,
+    rows_before bigint NOT NULL, digest_before char(16) NOT NULL,
+    rows_after bigint NOT NULL, digest_after char(16) NOT NULL,
+    published_at timestamp NOT NULL
+"""
+
+_BATCH_COLUMNS = """
+    pipeline varchar(255) NOT NULL, sink varchar(255) NOT NULL, position bigint NOT NULL,
+    generation bigint NOT NULL, query_id varchar(255) NOT NULL, batch_id bigint NOT NULL, offsets varchar(65535) NOT NULL,
+    rows bigint NOT NULL, digest char(16) NOT NULL, published_at timestamp NOT NULL
+"""
+
+_WHICH = "pipeline = %(pipeline)s AND sink = %(sink)s"
+
+_READ_MARKER = f"""
+SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
+       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after
+FROM {{marker}} WHERE {_WHICH}
+"""
+
+_CHANGE_MARKER = f"""
+UPDATE {{marker}} SET
+    table_name = %(table_name)s, write = %(write)s, format_version = CAST(%(format_version)s AS integer),
+    position = CAST(%(position)s AS bigint), generation = CAST(%(generation)s AS bigint), query_id = %(query_id)s,
+    batch_id = CAST(%(batch_id)s AS bigint), offsets = %(offsets)s, schema = %(schema)s,
+    rows_decided = CAST(%(rows_decided)s AS bigint), digest_decided = %(digest_decided)s,
+    rows_before = CAST(%(rows_before)s AS bigint), digest_before = %(digest_before)s,
+    rows_after = CAST(%(rows_after)s AS bigint), digest_after = %(digest_after)s, published_at = GETDATE()
+WHERE {_WHICH}
+"""
+
+_MAKE_MARKER = """
+INSERT INTO {marker} (
+    pipeline, sink, table_name, write, format_version, position, generation, query_id, batch_id, offsets, schema,
+    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at
+) VALUES (
+    %(pipeline)s, %(sink)s, %(table_name)s, %(write)s, CAST(%(format_version)s AS integer), CAST(%(position)s AS bigint),
+    CAST(%(generation)s AS bigint), %(query_id)s, CAST(%(batch_id)s AS bigint), %(offsets)s, %(schema)s,
+    CAST(%(rows_decided)s AS bigint), %(digest_decided)s, CAST(%(rows_before)s AS bigint), %(digest_before)s,
+    CAST(%(rows_after)s AS bigint), %(digest_after)s, GETDATE()
+)
+"""
+
+_WRITE_BATCH = """
+INSERT INTO {batch} (pipeline, sink, position, generation, query_id, batch_id, offsets, rows, digest, published_at)
+VALUES (
+    %(pipeline)s, %(sink)s, CAST(%(position)s AS bigint), CAST(%(generation)s AS bigint), %(query_id)s,
+    CAST(%(batch_id)s AS bigint), %(offsets)s, CAST(%(rows)s AS bigint), %(digest)s, GETDATE()
+)
+"""
+
+_AT = f"{_WHICH} AND position = CAST(%(position)s AS bigint)"
+_UP_TO = f"{_WHICH} AND position <= CAST(%(position)s AS bigint)"
+
+
+def waiting_at_most(milliseconds: int) -> str:
+    """The only bound for the wait for a lock is that of a statement."""
+    return f"SET statement_timeout TO {milliseconds}"
+
+
+def declare(query: str) -> str:
+    """Have the rows of `query` kept for FETCH."""
+    return f"DECLARE penstock_scan CURSOR FOR {query}"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStatements:
+    """The statements about Penstock's own tables in `schema`."""
+
+    schema: str
+
+    def _of(self, text: str) -> str:
+        names = {"marker": MARKER_TABLE, "batch": BATCH_TABLE, "fence": FENCE_TABLE}
+        return text.format(**{name: f"{quoted(self.schema)}.{quoted(table)}" for name, table in names.items()})
+
+    @property
+    def creates(self) -> dict[str, str]:
+        """By table, how it is made where it is missing. No key is declared: Redshift would believe it, and not keep it."""
+        return {
+            FENCE_TABLE: self._of("CREATE TABLE IF NOT EXISTS {fence} (nothing integer)"),
+            BATCH_TABLE: self._of(f"CREATE TABLE IF NOT EXISTS {{batch}} ({_BATCH_COLUMNS})"),
+            MARKER_TABLE: self._of(f"CREATE TABLE IF NOT EXISTS {{marker}} ({_MARKER_COLUMNS})"),
+        }
+
+    @property
+    def lock(self) -> str:
+        """Keep every other publisher out until the end of the transaction, whose view of the data begins after that."""
+        return self._of("LOCK TABLE {fence}")
+
+    def of_marks(self) -> MarkStatements[str]:
+        """Those about markers; the lock is another statement."""
+        return MarkStatements(
+            read_marker=self._of(_READ_MARKER),
+            lock_marker=self._of(_READ_MARKER),
+            write_marker=self._of(_CHANGE_MARKER),
+            make_marker=self._of(_MAKE_MARKER),
+            owners=self._of(
+                "SELECT pipeline, sink FROM {marker} WHERE LOWER(table_name) = LOWER(%(table)s) ORDER BY pipeline, sink"
+            ),
+            newest_batch=self._of(f"SELECT MAX(position) FROM {{batch}} WHERE {_WHICH}"),
+            read_batch=self._of(f"SELECT query_id, batch_id, offsets, rows, digest FROM {{batch}} WHERE {_AT}"),
+            write_batch=self._of(_WRITE_BATCH),
+            forget_batches=self._of(f"DELETE FROM {{batch}} WHERE {_UP_TO}"),
+        )

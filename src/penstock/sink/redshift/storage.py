@@ -1,0 +1,243 @@
+"""How Arrow values travel to Redshift as bound values, in what columns they are kept without loss, and how they are read back.
+
+Rows go into a staging table of Arrow's own types, and from there Redshift itself assigns them to the user's columns. What
+Python has no exact or no certain value for travels as a text, both ways: decimals, times and bytes.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.sink.table.numbers import INTEGER_DIGITS, to_integers, to_reals
+from penstock.sink.table.storage import (
+    ColumnStorage,
+    Encode,
+    Restore,
+    Storages,
+    Takes,
+    Values,
+    always,
+    as_is,
+    digits_of,
+    has_digits,
+    json_texts,
+    nothing,
+    only,
+    to_durations,
+    to_nested,
+    to_texts,
+    to_values,
+)
+from penstock.sink.table.texts import decimal_texts, moment_texts, texts_by_way_of, to_moments, to_times
+
+_types = pa.types
+_PLACES = re.compile(r"numeric\((\d+),(-?\d+)\)")
+_SIZE = re.compile(r"(?:character varying|varbyte|binary varying)\((\d+)\)")
+_WIDER = {8: ("smallint", "integer", "bigint"), 16: ("smallint", "integer", "bigint"), 32: ("integer", "bigint"), 64: ("bigint",)}
+
+MOST_SCALE = 37
+MOST_TEXT_BYTES = 65_535
+MOST_BINARY_BYTES = MOST_TEXT_BYTES // 2
+"""Bytes travel as two digits each, in a text."""
+_LONG_TEXT = f"character varying({MOST_TEXT_BYTES})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage(ColumnStorage):
+    """As `ColumnStorage`; `declared` is the staging table's type, too. `encode` gives what Python binds.
+
+    `bound`: how a bound value becomes the column's, with `{}` for its type; `read`: how the column is read, with `{}` for
+    its name.
+    """
+
+    bound: str = "CAST(%s AS {})"
+    read: str = "{}"
+
+
+def values_of(column: "pa.Array") -> list[Any]:
+    """The values to bind."""
+    values: list[Any] = storage_of(column.type).encode(column).to_pylist()
+    return values
+
+
+def bound_as(kind: "pa.DataType") -> str:
+    """How such a value stands in a statement."""
+    storage = storage_of(kind)
+    return storage.bound.format(storage.declared(kind))
+
+
+def most_bytes(declared: str) -> int | None:
+    """How many bytes a column so declared takes, None for any number that its type allows."""
+    found = _SIZE.fullmatch(declared)
+    if found is None:
+        return None
+    most = MOST_TEXT_BYTES if declared.startswith("character") else MOST_BINARY_BYTES
+    return min(most, int(found[1]))
+
+
+# --- which columns will do
+
+
+def _takes_integer(declared: str, kind: Any) -> bool:
+    return declared in _WIDER[kind.bit_width] or _takes_digits(declared, INTEGER_DIGITS[kind.bit_width], 0)
+
+
+def _takes_decimal(declared: str, kind: Any) -> bool:
+    precision, scale = digits_of(kind)
+    return _takes_digits(declared, precision - scale, scale)
+
+
+def _takes_digits(declared: str, before: int, after: int) -> bool:
+    return has_digits(_PLACES.fullmatch(declared), before, after)
+
+
+def _sized(*signs: str) -> Takes:
+    return lambda declared, _: declared.startswith(signs) and most_bytes(declared) is not None
+
+
+# --- encoding and restoring
+
+
+def _zoned_texts(column: "pa.Array") -> "pa.Array":
+    texts = moment_texts(column)
+    return pa.array([None if text is None else f"{text}+00" for text in texts.to_pylist()], pa.string())
+
+
+def _to_zoned(values: Values, kind: Any) -> "pa.Array":
+    return to_moments([None if value is None else str(value).removesuffix("+00") for value in values], kind)
+
+
+def _hexadecimal(column: "pa.Array") -> "pa.Array":
+    return pa.array([None if value is None else value.hex() for value in column.to_pylist()], pa.string())
+
+
+def _from_hexadecimal(values: Values, kind: Any) -> "pa.Array":
+    return pa.array([None if value is None else bytes.fromhex(value) for value in values], kind)
+
+
+# --- the types
+
+
+def _decimal_type(kind: Any) -> str:
+    precision, scale = digits_of(kind)
+    return f"numeric({precision},{scale})"
+
+
+_YEARS = "outside the years 0001 to 9999"
+_TOO_LONG = f"more bytes than the column takes, {MOST_TEXT_BYTES} at most"
+
+
+def _one_of(
+    spark: str, declared: str, *also: str, encode: Encode, restore: Restore, refused: str = "", read: str = "{}"
+) -> Storage:
+    """Kept by columns of these types alone."""
+    return Storage(
+        spark=spark,
+        declared=always(declared),
+        takes=only(declared, *also),
+        encode=encode,
+        restore=restore,
+        read=read,
+        also=", ".join(also),
+        refused=refused,
+    )
+
+
+def _integers(spark: str, declared: str) -> Storage:
+    return Storage(
+        spark=spark,
+        declared=always(declared),
+        takes=_takes_integer,
+        encode=texts_by_way_of(),
+        restore=to_integers,
+        also="wider integers, numeric with enough digits",
+    )
+
+
+def _moment(spark: str, declared: str, *, encode: Encode, restore: Restore) -> Storage:
+    return _one_of(spark, declared, encode=encode, restore=restore, refused=_YEARS, read="CAST({} AS varchar(40))")
+
+
+_DECIMAL = Storage(
+    spark="decimal(p,s)",
+    declared=_decimal_type,
+    takes=_takes_decimal,
+    encode=decimal_texts,
+    restore=to_values,
+    also="numeric with at least as many digits before and after the point",
+    refused=f"the type, with more than {MOST_SCALE} digits after the point",
+)
+_TEXT = Storage(
+    spark="string",
+    declared=always(_LONG_TEXT),
+    takes=_sized("character varying"),
+    encode=as_is,
+    restore=to_texts,
+    also="character varying(n)",
+    refused=f"NUL (U+0000); {_TOO_LONG}; in a key, blanks at the end",
+)
+_BINARY = Storage(
+    spark="binary",
+    declared=always(f"varbyte({MOST_BINARY_BYTES})"),
+    takes=_sized("varbyte", "binary varying"),
+    encode=_hexadecimal,
+    restore=_from_hexadecimal,
+    bound=f"TO_VARBYTE(CAST(%s AS {_LONG_TEXT}), 'hex')",
+    read="FROM_VARBYTE({}, 'hex')",
+    also="varbyte(n)",
+    refused=f"more bytes than the column takes, {MOST_BINARY_BYTES} at most",
+)
+_TIME = _one_of(
+    "time",
+    "time without time zone",
+    encode=texts_by_way_of(pa.time64("us")),
+    restore=to_times,
+    refused="parts of a microsecond",
+    read="CAST({} AS varchar(40))",
+)
+_DURATION = _one_of(
+    "interval day to second", "bigint", encode=texts_by_way_of(pa.duration("us"), pa.int64()), restore=to_durations
+)
+_NESTED = Storage(
+    spark="struct, array, map, variant",
+    declared=always(_LONG_TEXT),
+    takes=_sized("character varying"),
+    encode=json_texts,
+    restore=to_nested,
+    also="character varying(n)",
+    refused=f"times {_YEARS}; {_TOO_LONG}",
+)
+_VOID = Storage(
+    spark="void",
+    declared=always(_LONG_TEXT),
+    takes=_sized("character varying"),
+    encode=nothing,
+    restore=to_values,
+    also="character varying(n)",
+)
+
+STORAGES = Storages(
+    "Redshift",
+    (lambda kind: _types.is_int8(kind) or _types.is_int16(kind), _integers("byte, short", "smallint")),
+    (_types.is_int32, _integers("integer", "integer")),
+    (_types.is_int64, _integers("long", "bigint")),
+    (_types.is_float32, _one_of("float", "real", "double precision", encode=as_is, restore=to_reals)),
+    (_types.is_float64, _one_of("double", "double precision", encode=as_is, restore=to_values)),
+    (_types.is_boolean, _one_of("boolean", "boolean", encode=as_is, restore=to_values)),
+    (_types.is_decimal, _DECIMAL),
+    (lambda kind: _types.is_string(kind) or _types.is_large_string(kind), _TEXT),
+    (lambda kind: _types.is_binary(kind) or _types.is_large_binary(kind), _BINARY),
+    (_types.is_date, _moment("date", "date", encode=texts_by_way_of(), restore=to_texts)),
+    (
+        lambda kind: _types.is_timestamp(kind) and kind.tz is not None,
+        _moment("timestamp", "timestamp with time zone", encode=_zoned_texts, restore=_to_zoned),
+    ),
+    (_types.is_timestamp, _moment("timestamp_ntz", "timestamp without time zone", encode=moment_texts, restore=to_moments)),
+    (_types.is_time, _TIME),
+    (_types.is_duration, _DURATION),
+    (_types.is_nested, _NESTED),
+    (_types.is_null, _VOID),
+)
+storage_of, restored = STORAGES.of, STORAGES.restored

@@ -1,0 +1,122 @@
+"""All SQL of the redshift sink about the user's table and the temporary staging table beside it.
+
+A row is told by its number in the staging table; of the rows with one key, the one with the highest or the lowest is chosen.
+"""
+
+# ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.sink.redshift.names import quoted
+
+STAGE = "penstock_stage"
+DROP_STAGE = f"DROP TABLE IF EXISTS {STAGE}"
+"""A staging table lives as long as the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatements:
+    """The statements about the user's table, whose rows have `columns`; the staging table has them too, and `number`."""
+
+    schema: str
+    table: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The user's table."""
+        return f"{quoted(self.schema)}.{quoted(self.table)}"
+
+    @property
+    def number(self) -> str:
+        """The staging table's column that counts its rows: a name that no column has."""
+        name, taken = "penstock_row", {column.lower() for column in self.columns}
+        while name in taken:
+            name += "_"
+        return name
+
+    def create(self, declared: Sequence[str]) -> str:
+        """Create the table; `declared` are the columns' types. No key is declared: Redshift would believe it, and not keep it."""
+        parts = [
+            f"{quoted(name)} {kind}{' NOT NULL' if name in self.key else ''}"
+            for name, kind in zip(self.columns, declared, strict=True)
+        ]
+        return f"CREATE TABLE {self.name} ({', '.join(parts)})"
+
+    def hold(self) -> str:
+        """Keep others from changing the table's definition until the end of the transaction; they may go on writing rows."""
+        return f"SELECT 1 FROM {self.name} LIMIT 0"
+
+    def create_stage(self, declared: Sequence[str]) -> str:
+        """The staging table; nobody else sees it."""
+        parts = [f"{quoted(name)} {kind}" for name, kind in zip(self.columns, declared, strict=True)]
+        return f"CREATE TEMPORARY TABLE {STAGE} ({self.number} bigint NOT NULL, {', '.join(parts)})"
+
+    def fill_stage(self, bound: Sequence[str], rows: int) -> str:
+        """Add so many rows, each its number and its values as `bound` says them."""
+        row = f"({', '.join(['CAST(%s AS bigint)', *bound])})"
+        return f"INSERT INTO {STAGE} ({self.number}, {_list(self.columns)}) VALUES {', '.join([row] * rows)}"
+
+    def insert(self) -> str:
+        """Move the staged rows."""
+        return f"INSERT INTO {self.name} ({_list(self.columns)}) SELECT {_list(self.columns)} FROM {STAGE}"
+
+    def clear(self) -> str:
+        """Delete all rows. TRUNCATE would commit."""
+        return f"DELETE FROM {self.name}"
+
+    def read(self, read: Sequence[str]) -> str:
+        """All rows."""
+        return f"SELECT {self._selected(read)} FROM {self.name}"
+
+    # --- by key
+
+    def read_unchosen(self, read: Sequence[str], *, last: bool) -> str:
+        """The staged rows that are not the last, or the first, of their key."""
+        return f"SELECT {self._selected(read, 's')} FROM {STAGE} s WHERE s.{self.number} NOT IN ({self._chosen(last=last)})"
+
+    def read_there(self, read: Sequence[str]) -> str:
+        """The rows of the table that have a key of the batch."""
+        keys = f"SELECT DISTINCT {_list(self.key)} FROM {STAGE}"
+        return f"SELECT {self._selected(read, 't')} FROM {self.name} t JOIN ({keys}) s ON {self._same('t', 's')}"
+
+    def read_skipped(self, read: Sequence[str]) -> str:
+        """The first staged rows of each key that is in the table."""
+        return f"SELECT {self._selected(read, 's')} {self._first} AND {self._is_there}"
+
+    def delete_there(self) -> str:
+        """Delete the rows of the table that have a key of the batch."""
+        return f"DELETE FROM {self.name} USING {STAGE} WHERE {self._same(self.name, STAGE)}"
+
+    def insert_chosen(self) -> str:
+        """Move the last staged row of each key."""
+        return f"{self.insert()} WHERE {self.number} IN ({self._chosen(last=True)})"
+
+    def insert_if_absent(self) -> str:
+        """Move the first staged row of each key that is not in the table."""
+        columns = self._selected(["{}"] * len(self.columns), "s")
+        return f"INSERT INTO {self.name} ({_list(self.columns)}) SELECT {columns} {self._first} AND NOT {self._is_there}"
+
+    @property
+    def _first(self) -> str:
+        return f"FROM {STAGE} s WHERE s.{self.number} IN ({self._chosen(last=False)})"
+
+    @property
+    def _is_there(self) -> str:
+        return f"EXISTS (SELECT 1 FROM {self.name} t WHERE {self._same('t', 's')})"
+
+    def _chosen(self, *, last: bool) -> str:
+        return f"SELECT {'MAX' if last else 'MIN'}({self.number}) FROM {STAGE} GROUP BY {_list(self.key)}"
+
+    def _same(self, one: str, other: str) -> str:
+        return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in self.key)
+
+    def _selected(self, read: Sequence[str], of: str = "") -> str:
+        prefix = f"{of}." if of else ""
+        return ", ".join(how.format(prefix + quoted(name)) for how, name in zip(read, self.columns, strict=True))
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names))

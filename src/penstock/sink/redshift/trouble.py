@@ -1,0 +1,94 @@
+"""What Redshift says, said to people. Messages name the cluster and never the password."""
+
+import re
+
+from redshift_connector.error import Error, InterfaceError
+
+from penstock.errors import Conflict, Failed, PenstockError, Retryable
+
+_SERIAL = re.compile(r"\b1023\b|[Ss]erializable isolation violation|could not serialize access|deadlock detected")
+"""Redshift tells of its own conflicts by a number in the text."""
+_CONFLICTS = frozenset({"40001", "40P01"})
+_WRONG_ADDRESS = (
+    ("password authentication failed", "Correct user and password in the URL."),
+    ("authentication failed", "Correct user and password in the URL."),
+    ("does not exist", "Create it, or correct the URL."),
+    ("Server refuses SSL", "Let the server speak TLS, or set `?sslmode=disable` in the URL."),
+    ("CERTIFICATE_VERIFY_FAILED", "Correct the host in the URL, or set `?sslmode=verify-ca` in it."),
+    ("permission denied for database", "GRANT the user its rights on the database."),
+)
+_ENTRY = frozenset({"28000", "28P01", "3D000", "42501"})
+_STARTS = "and start again: what was decided is published then."
+
+
+def cut_off(point: str) -> Error:
+    """What the driver would raise at a fault point where the connection breaks."""
+    return InterfaceError(f"BrokenPipe: server socket closed ({point}).")
+
+
+def code_of(cause: Exception) -> str:
+    """The server's code, empty where it did not say anything."""
+    told = cause.args[0] if cause.args else None
+    return str(told.get("C", "")) if isinstance(told, dict) else ""
+
+
+def reason_of(cause: Exception) -> str:
+    """The server's own sentence, without the values of rows that its details would show; or the client's."""
+    told = cause.args[0] if cause.args else type(cause).__name__
+    text = str(told.get("M", "")) if isinstance(told, dict) else " ".join(map(str, cause.args)) or type(cause).__name__
+    return " ".join(text.split()).rstrip(".")
+
+
+def is_conflict(cause: Exception) -> bool:
+    """Whether the server rolled back because of another transaction, and says so."""
+    return code_of(cause) in _CONFLICTS or bool(code_of(cause) and _SERIAL.search(reason_of(cause)))
+
+
+def trouble(cause: Exception, place: str, kind: type[Failed]) -> PenstockError | Conflict:
+    """What to tell about an error before COMMIT: nothing was written."""
+    code, said = code_of(cause), reason_of(cause)
+    if is_conflict(cause):
+        return Conflict(said)
+    if not code or code in _ENTRY:
+        for sign, remedy in _WRONG_ADDRESS:
+            if sign in said:
+                return kind(f"{place} does not let us in: {said}.", remedy=remedy)
+    if not code:
+        return _no_answer(place, said, kind)
+    for sign, make in _TOLD:
+        if code.startswith(sign):
+            return make(place, said, kind)
+    return kind(f"{place} cannot be used: {said}.", remedy=f"Mend that {_STARTS}")
+
+
+def _no_answer(place: str, said: str, _: type[Failed]) -> PenstockError:
+    return Retryable(f"{place} does not answer: {said}.", remedy="Start the cluster or mend the network, and try again.")
+
+
+def _waited(place: str, said: str, _: type[Failed]) -> PenstockError:
+    message = f"Another session holds a lock in {place} that is needed: {said}."
+    return Retryable(message, remedy="Look into svv_transactions, and try again.")
+
+
+def _full(place: str, said: str, kind: type[Failed]) -> PenstockError:
+    return kind(f"The disk of {place} is full: {said}.", remedy=f"Make room {_STARTS}")
+
+
+def _constraint(place: str, said: str, kind: type[Failed]) -> PenstockError:
+    return kind(f"The table in {place} refused a row: {said}.", remedy=f"Drop the constraint or correct the rows, {_STARTS}")
+
+
+def _forbidden(place: str, said: str, kind: type[Failed]) -> PenstockError:
+    return kind(f"The user may not do that in {place}: {said}.", remedy=f"GRANT it {_STARTS}")
+
+
+_TOLD = (
+    ("57014", _waited),
+    ("55P03", _waited),
+    ("53100", _full),
+    ("23", _constraint),
+    ("42501", _forbidden),
+    *((code, _no_answer) for code in ("08", "53", "57", "25P")),
+)
+"""By code or class of codes, the first that fits. 57014 is a statement that took too long: only the one that waits for a
+lock may."""

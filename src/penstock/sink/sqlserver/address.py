@@ -1,0 +1,71 @@
+"""The URL of a database of SQL Server or Azure SQL, taken apart."""
+
+import ssl
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from penstock.databaseurl import one_of, parameters_of, seconds_of
+from penstock.errors import Usage
+
+_MODES = ("verify_identity", "verify_ca", "disabled")
+_CONNECT_TIMEOUT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where the server is, and how it lets us in. `ca`: the file with the certificates that are trusted, None for no TLS."""
+
+    host: str
+    port: int
+    database: str
+    user: str = field(repr=False)
+    password: str = field(repr=False)
+    ca: str | None = None
+    checks_host: bool = True
+    connect_timeout_s: float = _CONNECT_TIMEOUT_S
+
+    @property
+    def place(self) -> str:
+        """For people, without user and password."""
+        return f"{self.host}:{self.port}/{self.database}"
+
+
+def address_of(url: str) -> Address:
+    """The parts of `url`. Raises Usage."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 1433
+    except ValueError:
+        raise _no_url() from None
+    database = unquote(parts.path[1:])
+    if parts.scheme != "sqlserver" or not parts.hostname or not database or "/" in parts.path[1:]:
+        raise _no_url()
+    parameters = parameters_of(parts.query, ("connect_timeout", "ssl_ca", "ssl_mode"))
+    mode = one_of(_MODES, parameters.get("ssl_mode", _MODES[0]), name="ssl_mode")
+    return Address(
+        host=parts.hostname,
+        port=port,
+        database=database,
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        ca=None if mode == "disabled" else parameters.get("ssl_ca") or _trusted_by_the_system(),
+        checks_host=mode == "verify_identity",
+        connect_timeout_s=seconds_of(parameters, "connect_timeout", usual=_CONNECT_TIMEOUT_S),
+    )
+
+
+def _trusted_by_the_system() -> str:
+    paths = ssl.get_default_verify_paths()
+    found = paths.cafile or paths.openssl_cafile
+    if not found:
+        raise Usage(
+            "`url` asks for TLS, and this system has no file of trusted certificates.",
+            remedy="Add ?ssl_ca=/path/to/ca.pem, or ?ssl_mode=disabled.",
+        )
+    return found
+
+
+def _no_url() -> Usage:
+    return Usage(
+        "`url` is no URL of a SQL Server database.", remedy="Write sqlserver://user:password@host:1433/database, % as %25."
+    )

@@ -1,0 +1,125 @@
+"""Getting the table ready: created or checked, and its marker made, in one transaction."""
+
+from functools import partial
+
+import pyarrow as pa
+import pytds
+
+from penstock.errors import Refused
+from penstock.model import PipelineName, SinkName, Totals
+from penstock.sink.sqlserver import statements as sql
+from penstock.sink.sqlserver.admission import Admission
+from penstock.sink.sqlserver.connection import Connection
+from penstock.sink.sqlserver.database import Database
+from penstock.sink.sqlserver.marks import SqlserverMarks
+from penstock.sink.sqlserver.move import content
+from penstock.sink.sqlserver.names import folded, split_name
+from penstock.sink.sqlserver.shape import (
+    Shape,
+    declared_for,
+    require_allowed,
+    require_fit,
+    require_storable,
+    shape_of,
+    statements_of,
+)
+from penstock.sink.sqlserver.statements import OwnStatements
+from penstock.sink.sqlserver.storage import most_units
+from penstock.sink.sqlserver.trouble import code_of
+from penstock.sink.table.content import totals_of
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
+from penstock.sink.table.target import Target, no_table
+from penstock.sparkschema import arrow_schema
+
+_MADE_MEANWHILE = 2714
+
+
+def prepare_table(
+    connection: Connection,
+    *,
+    database: Database,
+    pipeline: PipelineName,
+    sink: SinkName,
+    schema: str,
+    target: Target,
+    create: bool,
+) -> Admission:
+    """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
+    rows, place = arrow_schema(schema), split_name(target.table)
+    with settings_of(sink):
+        require_storable(rows, target)
+    _create_own_tables(connection, place[0])
+    marks = SqlserverMarks(connection, place[0], locking=True)
+    connection.execute(sql.BEGIN)
+    marker = marks.read(pipeline, sink)
+    shape = shape_of(connection, *place)
+    require_not_lost(marker, target, exists=shape is not None)
+    shape = shape or _created(connection, rows, target, create=create)
+    require_fit(shape, rows, target)
+    require_allowed(connection, rows, target)
+    counted = partial(content_of, connection, rows, target)
+    prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=counted)
+    database.commit(connection)
+    return _admission(sink, target, shape)
+
+
+def require_admitted(
+    connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
+) -> None:
+    """Raise what `prepare_table` would, changing nothing."""
+    rows, place = arrow_schema(schema), split_name(target.table)
+    with settings_of(sink):
+        require_storable(rows, target)
+    _require_schema(connection, place[0])
+    shape = shape_of(connection, *place)
+    if shape_of(connection, place[0], sql.MARKER_TABLE) is not None:
+        marker = SqlserverMarks(connection, place[0], locking=False).read(pipeline, sink)
+        require_not_lost(marker, target, exists=shape is not None)
+    if shape is not None:
+        require_fit(shape, rows, target)
+        require_allowed(connection, rows, target)
+    elif not create:
+        raise no_table(target.table)
+
+
+def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
+    """Every row of the table, counted and hashed. Raises NotStoredError."""
+    return totals_of(content(connection, rows, target))
+
+
+def _require_schema(connection: Connection, schema: str) -> None:
+    if connection.execute(sql.SCHEMA_EXISTS, {"schema": schema}).fetchone() is None:
+        raise Refused(f"There is no schema {schema!r} in the database.", remedy=f"CREATE SCHEMA [{schema}].")
+
+
+def _create_own_tables(connection: Connection, schema: str) -> None:
+    """Each by itself: an error would end a transaction around both."""
+    _require_schema(connection, schema)
+    for table, statement in OwnStatements(schema).creates.items():
+        if shape_of(connection, schema, table) is None:
+            try:
+                connection.execute(statement)
+            except pytds.Error as cause:
+                if code_of(cause) != _MADE_MEANWHILE:
+                    raise
+
+
+def _created(connection: Connection, rows: "pa.Schema", target: Target, *, create: bool) -> Shape:
+    if not create:
+        raise no_table(target.table)
+    connection.execute(statements_of(rows, target).create(declared_for(rows, target.key)))
+    shape = shape_of(connection, *split_name(target.table))
+    assert shape is not None
+    return shape
+
+
+def _admission(sink: SinkName, target: Target, shape: Shape) -> Admission:
+    key = frozenset(map(folded, target.key))
+    units = {folded(column.name): most_units(column.declared) for column in shape.columns}
+    return Admission(
+        sink=sink,
+        table=target.table,
+        required=shape.required | key,
+        key=key,
+        units={name: most for name, most in units.items() if most is not None},
+    )

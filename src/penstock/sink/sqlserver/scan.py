@@ -1,0 +1,15 @@
+"""Rows of a query as Arrow batches of a known schema."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from penstock.sink.sqlserver.connection import Connection
+from penstock.sink.sqlserver.storage import restored
+from penstock.sink.table.storage import batch_of
+
+
+def scan(connection: Connection, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
+    """The rows of `query`, whose columns are those of `schema`. Raises NotStoredError, naming the column."""
+    for rows in connection.stream(query):
+        yield batch_of(rows, schema, restored)

@@ -1,0 +1,165 @@
+"""The user's table: created from the rows' schema, or checked that it takes every row and gives it back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import Refused, Usage
+from penstock.sink.sqlserver import statements as sql
+from penstock.sink.sqlserver.connection import Connection
+from penstock.sink.sqlserver.names import folded, require_name, split_name
+from penstock.sink.sqlserver.storage import declared_as_key, storage_of
+from penstock.sink.sqlserver.table_statements import TableStatements
+from penstock.sink.table.columns import TableColumn, require_columns, require_distinct_names, require_exact_key, require_keyed
+from penstock.sink.table.target import PRIVILEGES, Target
+
+MAX_COLUMNS = 1023
+"""One less than SQL Server's own: the staging table has one more."""
+_OF_SCALE = frozenset({"datetime2", "datetimeoffset", "time"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column(TableColumn):
+    """As `TableColumn`."""
+
+    collation: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the catalog says about an existing table. `uniques` are the sets of columns that tell rows apart."""
+
+    kind: str
+    in_memory: bool
+    columns: tuple[Column, ...]
+    uniques: tuple[frozenset[str], ...]
+
+    @property
+    def required(self) -> frozenset[str]:
+        """Columns that hold no NULL, in lower case."""
+        return frozenset(folded(column.name) for column in self.columns if column.not_null)
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name, in upper or lower case."""
+        return next((column for column in self.columns if folded(column.name) == folded(name)), None)
+
+
+def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
+    """The table as it is, None if there is none."""
+    place = {"schema": schema, "table": table}
+    found = connection.execute(sql.TABLE_KIND, place).fetchone()
+    if found is None:
+        return None
+    uniques = connection.execute(sql.TABLE_UNIQUES, place).fetchall()
+    return Shape(
+        kind={"USER_TABLE": "table"}.get(found[0], str(found[0]).lower().replace("_", " ")),
+        in_memory=bool(found[1]),
+        columns=tuple(_column(row) for row in connection.execute(sql.TABLE_COLUMNS, place).fetchall()),
+        uniques=tuple(frozenset(folded(name) for _, name in rows) for _, rows in groupby(uniques, key=itemgetter(0))),
+    )
+
+
+def _column(row: Sequence[Any]) -> Column:
+    name, kind, length, precision, scale, collation, nullable, identity, computed, always, default = row
+    generated = bool(identity or computed or always) or kind == "timestamp"
+    return Column(
+        name=name,
+        declared=_declared(kind, length, precision, scale),
+        collation=collation,
+        not_null=not nullable,
+        generated=generated,
+        fills_itself=generated or bool(default),
+    )
+
+
+def _declared(kind: str, length: int, precision: int, scale: int) -> str:
+    if kind in {"decimal", "numeric"}:
+        return f"{kind}({precision},{scale})"
+    if kind in _OF_SCALE:
+        return f"{kind}({scale})"
+    if kind.endswith(("char", "binary")):
+        wide = 2 if kind.startswith("n") else 1
+        return f"{kind}({'max' if length == -1 else length // wide})"
+    return kind
+
+
+# --- what the rows and the settings must be
+
+
+def require_storable(schema: "pa.Schema", target: Target) -> None:
+    """Raise Usage for a table name, a column or a key that no table could have."""
+    if folded(split_name(target.table)[1]) in sql.OWN_TABLES:
+        raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
+    require_distinct_names([folded(require_name(name)) for name in schema.names], database="SQL Server")
+    require_keyed(schema, target.key, most=MAX_COLUMNS)
+    require_exact_key(schema, target.key)
+
+
+def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
+    """The SQL about the target for rows of `schema`."""
+    return TableStatements(*split_name(target.table), tuple(schema.names), target.key)
+
+
+def declared_for(schema: "pa.Schema", key: Sequence[str]) -> list[str]:
+    """The types of the columns of a table that is created."""
+    kinds = [
+        declared_as_key(field.type) if field.name in key else storage_of(field.type).declared(field.type) for field in schema
+    ]
+    return [kind + f" COLLATE {sql.EXACT}" if kind.startswith("nvarchar") else kind for kind in kinds]
+
+
+def staged_for(schema: "pa.Schema", key: Sequence[str], shape: Shape) -> list[tuple[str, str]]:
+    """Type and collation of the staging table's columns: Arrow's own, but in the key those of the table, whose index helps
+    then.
+    """
+    return [_staged(field, shape.column(field.name) if field.name in key else None) for field in schema]
+
+
+def _staged(field: "pa.Field", column: Column | None) -> tuple[str, str]:
+    declared = storage_of(field.type).declared(field.type)
+    if column is None or not declared.endswith("(max)"):
+        return declared, ""
+    return column.declared, f" COLLATE {column.collation}" if column.collation else ""
+
+
+def require_fit(shape: Shape, schema: "pa.Schema", target: Target) -> None:
+    """Raise Refused unless an existing table takes rows of `schema` and gives back the same."""
+    table = target.table
+    if shape.kind != "table" or shape.in_memory:
+        found = "memory-optimized table" if shape.in_memory else shape.kind
+        raise Refused(f"{table!r} is a {found}, expected a table on disk.", remedy="Name a table in `table:`.")
+    require_columns(shape.columns, schema, table, storage_of=storage_of, folded=folded)
+    if not target.key:
+        return
+    _require_collated_key(shape, target)
+    if frozenset(map(folded, target.key)) not in shape.uniques:
+        columns = ", ".join(target.key)
+        raise Refused(
+            f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
+            remedy=f"CREATE UNIQUE INDEX … ON {table} ({columns}), without a filter and without IGNORE_DUP_KEY.",
+        )
+
+
+def _require_collated_key(shape: Shape, target: Target) -> None:
+    for name in target.key:
+        column = shape.column(name)
+        if column is not None and column.collation is not None and not column.collation.upper().endswith(("_BIN2", "_BIN2_UTF8")):
+            raise Refused(
+                f"Column {name!r} of the key of table {target.table!r} has the collation {column.collation}, which takes "
+                f"different texts for equal, expected one that ends in _BIN2, such as {sql.EXACT}.",
+                remedy=f"ALTER TABLE {target.table} ALTER COLUMN {name} … COLLATE {sql.EXACT}.",
+            )
+
+
+def require_allowed(connection: Connection, schema: "pa.Schema", target: Target) -> None:
+    """Raise Refused where the user lacks a privilege that publishing needs."""
+    for privilege in PRIVILEGES[target.write]:
+        asked = {"table": statements_of(schema, target).name, "privilege": privilege}
+        if connection.execute(sql.MAY, asked).fetchone()[0] != 1:
+            raise Refused(
+                f"The user lacks {privilege} on table {target.table!r}.", remedy=f"GRANT {privilege} ON {target.table} to it."
+            )

@@ -1,0 +1,34 @@
+"""`connection_string:` of Azure Event Hubs, in place of brokers and credentials."""
+
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any
+
+from pydantic import PlainValidator, WithJsonSchema
+
+from penstock.errors import Usage
+from penstock.eventhubs import EventHubs, event_hubs_of
+from penstock.spec.complaint import wrong
+from penstock.spec.describe import described
+
+
+def _as_it_is(value: str) -> str:
+    return value
+
+
+ConnectionString = Annotated[str, PlainValidator(_as_it_is), WithJsonSchema({"type": "string"})]
+"""What `hubs_of` took; what came from the environment stays a secret."""
+
+
+def hubs_of(given: Mapping[str, Any], *, instead_of: Collection[str]) -> EventHubs:
+    """Where `connection_string` of these settings leads, which may not have what it stands for. Raises what validators do."""
+    doubled = next((name for name in instead_of if given.get(name)), None)
+    if doubled is not None:
+        raise wrong(f"is there, and `{doubled}` too", remedy="Keep one of them.", at=("connection_string",))
+    text = given["connection_string"]
+    if not isinstance(text, str):
+        said = f"should be a text, found {described(text)}"
+        raise wrong(said, remedy="Write it like ${EVENT_HUBS}.", at=("connection_string",))
+    try:
+        return event_hubs_of(text)
+    except Usage as refused:
+        raise wrong(refused.message, remedy=refused.remedy, at=("connection_string",)) from refused

@@ -1,0 +1,164 @@
+"""Settings of the sink that fills topics of Kafka."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from typing_extensions import Self
+
+from penstock.secret import remember_options
+from penstock.spec.account import Columns
+from penstock.spec.complaint import wrong
+from penstock.spec.connection_string import ConnectionString, hubs_of
+from penstock.spec.describe import described
+from penstock.spec.quantity import Duration, Size
+from penstock.spec.settings import Settings
+from penstock.spec.source import Option
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SERVERS = re.compile(r"[^\s,/@]+:\d+(,[^\s,/@]+:\d+)*")
+_LEAST_TIMEOUT_MS = 1_000
+
+OWN_OPTIONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("bootstrap.servers", "metadata.broker.list"), "Use `bootstrap`."),
+    "transaction.timeout.ms": "Use `transaction_timeout`.",
+    **dict.fromkeys(
+        (
+            *("transactional.id", "enable.idempotence", "enable.gapless.guarantee", "acks", "request.required.acks"),
+            *("max.in.flight", "max.in.flight.requests.per.connection", "message.send.max.retries", "retries"),
+            *("message.timeout.ms", "delivery.timeout.ms", "message.max.bytes", "allow.auto.create.topics"),
+            *("isolation.level", "group.id", "group.instance.id", "auto.offset.reset", "enable.auto.commit"),
+            *("enable.auto.offset.store", "enable.partition.eof", "check.crcs"),
+        ),
+        "Take it out: exactly-once delivery rests on it.",
+    ),
+}
+"""Keys of the client that a user may not give, each with the remedy."""
+
+
+def _topic(value: str) -> str:
+    if not _TOPIC.fullmatch(value) or value in {".", ".."}:
+        raise wrong(
+            f"should be the name of a topic, found {described(value)}",
+            remedy="Use up to 249 letters, digits, dots, hyphens and `_`.",
+        )
+    return value
+
+
+def _servers(value: str) -> str:
+    if not _SERVERS.fullmatch(value):
+        raise wrong(f"should name brokers, found {described(value)}", remedy="Write it like broker1:9092,broker2:9092.")
+    return value
+
+
+TopicName = Annotated[str, AfterValidator(_topic), WithJsonSchema({"type": "string", "pattern": f"^{_TOPIC.pattern}$"})]
+"""Name of a topic."""
+
+Servers = Annotated[str, AfterValidator(_servers), WithJsonSchema({"type": "string", "pattern": f"^{_SERVERS.pattern}$"})]
+"""Some brokers of a cluster."""
+
+
+def _reached(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings with what their `connection_string` says: brokers, credentials, and the topic unless they name one."""
+    hubs = hubs_of(given, instead_of=("bootstrap",))
+    named = {"topic": hubs.hub} if hubs.hub and not given.get("topic") else {}
+    return {**given, **named, "bootstrap": hubs.bootstrap, "options": {**hubs.options, **(given.get("options") or {})}}
+
+
+class Kafka(Settings):
+    """Topics of Kafka: rows and marker in one transaction. Columns: `value`; if wanted `key`, `headers`, `partition`, `topic`."""
+
+    type: Literal["kafka"] = Field(default="kafka", description="`kafka`: topics of Kafka.")
+    bootstrap: Servers = Field(default="", description="Some brokers of the cluster: `broker1:9092,broker2:9092`.")
+    connection_string: ConnectionString | None = Field(
+        default=None,
+        description="Of Azure Event Hubs, in place of `bootstrap` and of credentials in `options`: `${VARIABLE}`.",
+    )
+    topic: TopicName = Field(
+        default="",
+        description="The topic, which must exist. A column `topic` may name another one for a row. Without it, the event hub "
+        "that `connection_string` names by EntityPath.",
+    )
+    topics: Columns = Field(default=(), description="All other topics that the column `topic` may name; they must exist.")
+    options: Mapping[str, Option] = Field(
+        default_factory=dict,
+        description="Keys of librdkafka's client, such as `security.protocol` or `compression.type`; secrets as `${VARIABLE}`. "
+        "Keys that the guarantee rests on are refused.",
+    )
+    lanes: int = Field(
+        default=1, ge=1, le=64, description="Into how many transactions a batch is divided that are written side by side."
+    )
+    marker_topic: TopicName | None = Field(
+        default=None,
+        description="The compacted topic of the markers, for this sink alone; created if it is missing. Without it, "
+        "`penstock.<pipeline>.<sink>`.",
+    )
+    transaction_size: Size = Field(
+        default=1_000_000_000,
+        description="A lane's share of a batch that is larger goes into several transactions, one after the other.",
+        json_schema_extra={"default": "1GB"},
+    )
+    transaction_timeout: Duration = Field(
+        default=60_000,
+        description="When brokers end a transaction whose driver is gone, so that readers wait no longer. One is committed and "
+        "another begun when half of that has passed.",
+        json_schema_extra={"default": "1m"},
+    )
+    shared: bool = Field(
+        default=False,
+        description="Other programs write to these topics, too: `verify` compares the markers, and reads no records.",
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            bootstrap: str = "",
+            connection_string: str | None = None,
+            topic: str = "",
+            topics: "tuple[str, ...] | list[str]" = (),
+            options: Mapping[str, Any] | None = None,
+            lanes: int = 1,
+            marker_topic: str | None = None,
+            transaction_size: int | str = "1GB",
+            transaction_timeout: int | str = "1m",
+            shared: bool = False,
+        ) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reached_by_connection_string(cls, given: Any) -> Any:
+        return _reached(given) if isinstance(given, Mapping) and given.get("connection_string") else given
+
+    @model_validator(mode="after")
+    def _leads_somewhere(self) -> Self:
+        if not self.bootstrap:
+            raise wrong("names no brokers", remedy="Add bootstrap: broker1:9092, or connection_string: of Event Hubs.")
+        if not self.topic:
+            raise wrong("names no topic", remedy="Add topic: name; or EntityPath to `connection_string`.")
+        return self
+
+    @model_validator(mode="after")
+    def _own_options_are_ours(self) -> Self:
+        remember_options(self.options)
+        for key in self.options:
+            if key in OWN_OPTIONS:
+                raise wrong("is not an option of yours", remedy=OWN_OPTIONS[key], at=("options", key))
+        return self
+
+    @model_validator(mode="after")
+    def _markers_lie_apart(self) -> Self:
+        for name in self.topics:
+            _topic(name)
+        if self.marker_topic in (self.topic, *self.topics):
+            raise wrong("is also a topic of the rows", remedy="Give the markers a topic of their own.", at=("marker_topic",))
+        if self.transaction_timeout < _LEAST_TIMEOUT_MS:
+            raise wrong("should be at least 1s", remedy="Write it like 1m.", at=("transaction_timeout",))
+        return self
+
+    def is_topic_of(self, other: "Kafka") -> bool:
+        """Whether both sinks fill one topic, as far as names tell."""
+        mine, theirs = {self.topic, *self.topics}, {other.topic, *other.topics}
+        return self.bootstrap == other.bootstrap and not mine.isdisjoint(theirs)

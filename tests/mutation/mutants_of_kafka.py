@@ -1,0 +1,87 @@
+"""Bugs planted in the sink of Kafka."""
+
+from tests.mutation.mutant import Mutant
+
+LANE = "src/penstock/sink/kafka/lane.py"
+MARKS = "src/penstock/sink/kafka/marks.py"
+SENDING = "src/penstock/sink/kafka/sending.py"
+SINK = "src/penstock/sink/kafka/sink.py"
+VERIFICATION = "src/penstock/sink/kafka/verification.py"
+
+OF_PUBLISHING = "tests/unit/test_kafka_publish.py"
+OF_REFUSALS = "tests/unit/test_kafka_refusals.py"
+
+MUTANTS_OF_KAFKA = (
+    Mutant(
+        bug=5,
+        name="a-producer-whose-commit-was-not-answered-is-used-on",
+        file=LANE,
+        find="        if kind is not None:\n            self._lane.drop()",
+        replace="        if kind is KeyboardInterrupt:\n            self._lane.drop()",
+        tests=(f"{OF_PUBLISHING}::test_after_a_lost_answer_the_producer_is_dropped_and_the_marker_decides",),
+    ),
+    Mutant(
+        bug=15,
+        name="rows-are-committed-before-their-marker",
+        file=LANE,
+        find="        return Moved(rows=number, displaced=Totals())",
+        replace="        self._commit()\n        return Moved(rows=number, displaced=Totals())",
+        tests=(f"{OF_PUBLISHING}::test_rows_become_visible_with_their_marker",),
+    ),
+    Mutant(
+        bug=7,
+        name="the-marker-is-read-while-a-transaction-hides-a-newer-one",
+        file=LANE,
+        find="        require_closed(self._clients.admin, self._target.markers, self.number)\n",
+        replace="",
+        tests=(f"{OF_PUBLISHING}::test_a_marker_that_a_transaction_of_others_may_hide_is_not_read",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-batch-is-divided-among-the-lanes-of-today",
+        file=SINK,
+        find="return int(str(note[LANES]))",
+        replace="return self._wanted.lanes",
+        tests=(f"{OF_PUBLISHING}::test_a_batch_keeps_the_lanes_that_it_was_staged_for[2]",),
+    ),
+    Mutant(
+        bug=4,
+        name="a-part-that-is-there-is-written-again",
+        file=LANE,
+        find="_chunks(_after(batches, there), self",
+        replace="_chunks(_after(batches, 0), self",
+        tests=(f"{OF_PUBLISHING}::test_a_batch_in_parts_goes_on_after_the_last_one_that_is_there[1000]",),
+    ),
+    Mutant(
+        bug=6,
+        name="a-transaction-that-failed-is-left-to-its-time-out",
+        file=SENDING,
+        find="if self._began_s is not None and not self._is_committing:",
+        replace="if self._began_s is None:",
+        tests=(f"{OF_PUBLISHING}::test_what_failed_before_the_commit_holds_no_reader_up",),
+    ),
+    Mutant(
+        bug=2,
+        name="a-topic-of-markers-that-was-made-anew-means-that-nothing-was-published",
+        file=SINK,
+        find="if found is None or found.identity != note[MARKERS]:",
+        replace="if found is None:",
+        tests=(f"{OF_PUBLISHING}::test_a_topic_of_markers_that_is_gone_is_never_taken_for_an_empty_one",),
+    ),
+    Mutant(
+        bug=7,
+        name="an-old-marker-is-taken-for-the-newest",
+        file=MARKS,
+        find="        width *= _WIDER",
+        replace="        break",
+        tests=(f"{OF_PUBLISHING}::test_the_newest_marker_is_found_below_what_was_aborted",),
+    ),
+    Mutant(
+        bug=17,
+        name="records-that-are-too-many-are-not-told",
+        file=VERIFICATION,
+        find="    if surplus > 0:",
+        replace="    if surplus > 10**9:",
+        tests=("tests/conformance/test_kafka_conformance.py::TestKafka::test_damage_is_found[foreign]",),
+    ),
+)

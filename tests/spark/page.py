@@ -1,0 +1,93 @@
+"""A page of docs/howto, followed as it stands: its pipeline file, its commands in a directory, its queries in a database."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.architecture.reading import ROOT
+from tests.spark.test_readme import lake
+
+NOTHING_SECRET = ("s3cret", "of%3Fthe", "of?the")
+Rows = Sequence[tuple[object, ...]]
+Done = subprocess.CompletedProcess[str]
+
+
+class Page:
+    """What one page shows."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.text = name, (ROOT / "docs" / "howto" / f"{name}.md").read_text()
+        self.commands = [line.split("#")[0] for line in re.findall(r"^penstock .*$", self.text, re.MULTILINE)]
+
+    def blocks(self, language: str) -> list[str]:
+        return re.findall(rf"^```{language}\n(.*?)^```", self.text, re.MULTILINE | re.DOTALL)
+
+
+def run(directory: Path, command: str, *, faults: str = "", environment: Mapping[str, str] | None = None) -> Done:
+    """One command, which must not print a password."""
+    words = [sys.executable, "-m", *shlex.split(command)]
+    given = {**os.environ, **(environment or {}), "PENSTOCK_FAULTS": faults}
+    done = subprocess.run(words, cwd=directory, env=given, capture_output=True, text=True, check=False)
+    assert not [secret for secret in NOTHING_SECRET if secret in done.stdout + done.stderr]
+    return done
+
+
+class Place:
+    """A directory with the page's pipeline in it, of whose sinks `sink` is a database with a table of flights."""
+
+    page: Page
+    sink: str
+
+    def __init__(self, directory: Path, *, environment: Mapping[str, str] | None = None, more: str = "", **changes: str) -> None:
+        self.directory, self.environment = directory, environment or {}
+        self.file = directory / f"{self.page.name}.yaml"
+        text = self.page.blocks("yaml")[0]
+        for old, new in changes.items():
+            text = text.replace(f"{old}:", f"{new}\n    {old}:")
+        self.file.write_text(text + more)
+
+    def run(self, command: str, *, faults: str = "", **environment: str) -> Done:
+        return run(self.directory, command, faults=faults, environment={**self.environment, **environment})
+
+    def query(self, statement: str) -> Rows:
+        raise NotImplementedError
+
+    def rows(self) -> "Counter[tuple[object, ...]]":
+        return Counter(self.query("SELECT id, origin, month, delay FROM flights"))
+
+    def damage(self) -> None:
+        self.query("UPDATE flights SET delay = 1000 WHERE id = 1")
+
+    def assert_delivered_by_the_page(self, sent: "Counter[tuple[object, ...]]", *, queries: str) -> None:
+        """Its commands deliver what was `sent`, its queries find something, and a further run has nothing to do."""
+        for command in self.page.commands:
+            done = self.run(command)
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        assert self.rows() == lake(self.directory / "lake") == sent
+        self.assert_answered(queries)
+        again = self.run(f"penstock run {self.file.name} --json")
+        assert json.loads(again.stdout.splitlines()[-1])["sinks"][self.sink]["rows"] == 0
+        assert self.rows() == sent
+
+    def assert_answered(self, queries: str) -> None:
+        for query in filter(str.strip, queries.split(";\n")):
+            assert self.query(query), query
+
+    def assert_damage_is_noticed(self) -> None:
+        self.damage()
+        verified = self.run(f"penstock verify {self.file.name} --json")
+        assert verified.returncode == 5
+        assert not json.loads(verified.stdout)["sinks"][self.sink]["ok"]
+
+
+def assert_told(done: Done, code: int, *said: str) -> None:
+    text = done.stdout + done.stderr
+    assert done.returncode == code, text
+    assert "Traceback" not in text
+    assert [part for part in said if part not in " ".join(text.split())] == []

@@ -1,0 +1,358 @@
+"""Publishing to a real broker: whatever is cut off, killed, fenced or frozen, the marker decides and every row is there once."""
+
+import os
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from tests.seed import SEED
+from tests.servers import cutting
+from tests.servers.fixtures import server
+from tests.servers.kafka import ends_transaction, is_open
+from tests.unit.kafka_target import topics, values
+
+from penstock import faults
+from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable
+from penstock.sink.kafka import marks
+from penstock.sink.kafka.trouble import Overtaken
+from penstock.testing.conformance import PIPELINE
+from penstock.testing.conformance.bench import publish
+
+topic = pytest.fixture(topics)
+
+KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "3"))
+
+
+def lane_of(sink, number=0):
+    return sink._lanes[number]
+
+
+# --- one transaction
+
+
+def test_rows_become_visible_with_their_marker(topic):
+    place = topic()
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(10), batch_id=0)
+    faults.arm("kafka.mark=error")
+    with pytest.raises(Retryable):
+        sink.publish(publication)
+    assert place.content() == values()
+    assert not sink.publish(publication).already
+    assert place.content() == values(range(10))
+    newest = marks.decode_mark(place.markers()[-1].value(), pipeline=PIPELINE, sink=sink.name)
+    assert (newest.marker.position, newest.marker.decided.rows, newest.part) == (publication.position, 10, None)
+
+
+def test_what_failed_before_the_commit_holds_no_reader_up(topic):
+    place = topic()
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(10), batch_id=0)
+    faults.arm("kafka.mark=error")
+    with pytest.raises(Retryable):
+        sink.publish(publication)
+    assert not is_open(place.rig.bootstrap, place.rig.topic)
+
+
+def test_after_a_lost_answer_the_producer_is_dropped_and_the_marker_decides(topic):
+    place = topic()
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(10), batch_id=0)
+    faults.arm("kafka.commit=lost")
+    with pytest.raises(OutcomeUnknown):
+        sink.publish(publication)
+    assert lane_of(sink)._transactions is None
+    assert sink.publish(publication).already
+    assert place.content() == values(range(10))
+    assert place.verify(sink).ok
+
+
+def test_a_producer_is_held_from_batch_to_batch(topic):
+    place = topic()
+    sink = place.sink()
+    held = lane_of(sink)._transactions
+    for batch_id in range(3):
+        place.put(sink, range(batch_id * 10, batch_id * 10 + 10), batch_id=batch_id)
+    assert lane_of(sink)._transactions is held
+    assert place.content() == values(range(30))
+
+
+@pytest.mark.parametrize("kind", cutting.KINDS)
+def test_a_network_that_is_cut_around_the_commit(topic, kind):
+    """The client asks again by itself, or the marker is read; either way it is there once."""
+    running = server("kafka")
+    with cutting.at_requests(running.behind, ends_transaction, at=running.proxied) as cutter:
+        place = topic(bootstrap=running.bootstrap_proxied)
+        sink = place.sink()
+        place.put(sink, range(5), batch_id=0)
+        for batch_id in (1, 2):
+            publication = place.decided_but_not_published(sink, range(batch_id * 10, batch_id * 10 + 10), batch_id=batch_id)
+            cutter.arm(kind)
+            publish(sink, publication)
+        assert cutter.cuts == 2
+        assert place.content() == values(range(5), range(10, 30))
+        assert place.verify(sink).ok
+        sink.close()
+
+
+# --- more than one driver
+
+
+def test_a_zombie_between_its_rows_and_its_commit_is_fenced(topic):
+    place = topic()
+    zombie = place.sink()
+    publication = place.decided_but_not_published(zombie, range(10), batch_id=0)
+    other, stop = [], threading.Event()
+
+    def overtake(lane, mark):
+        del mark
+        if not other:
+            other.append(place.sink())
+            assert not other[0].publish(publication).already
+        stop.set()
+
+    keep = lane_of(zombie)._keep
+    lane_of(zombie)._keep = lambda mark: (overtake(0, mark), keep(mark))
+    assert zombie.publish(publication).already
+    assert stop.is_set()
+    assert place.content() == values(range(10))
+    place.put(other[0], range(10, 20), batch_id=1)
+    assert place.content() == values(range(20))
+
+
+def test_a_driver_that_was_overtaken_and_is_the_newest_goes_on(topic):
+    """Whom the ledger lets decide is no matter of producers."""
+    place = topic()
+    sink = place.sink()
+    place.put(sink, range(10), batch_id=0)
+    place.sink().close()
+    publication = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
+    with pytest.raises(Overtaken):
+        sink.publish(publication)
+    assert not sink.publish(publication).already
+    assert place.content() == values(range(20))
+
+
+def test_a_transaction_that_took_too_long_is_told_apart_and_done_anew(topic):
+    place = topic(timeout_ms=1000)
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(10), batch_id=0)
+    faults.arm("kafka.mark=stall:4")
+    with pytest.raises(Retryable, match="took longer than `transaction_timeout`") as told:
+        sink.publish(publication)
+    assert not isinstance(told.value, Overtaken)
+    assert not sink.publish(publication).already
+    assert place.content() == values(range(10))
+
+
+def test_an_expired_producer_is_replaced(topic):
+    """Brokers forget a transactional.id that was idle for a week; here it is deleted with the state of its transactions."""
+    place = topic()
+    sink = place.sink()
+    place.put(sink, range(10), batch_id=0)
+    publication = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
+    name = marks.transactional_id(PIPELINE, sink.name, 0)
+    place.rig.running.tool("TransactionsCommand", "forceTerminateTransaction", "--transactionalId", name)
+    publish(sink, publication)
+    assert place.content() == values(range(20))
+
+
+# --- brokers
+
+
+def test_a_broker_that_is_killed_at_any_moment(topic):
+    print("seed", SEED)
+    chance, running = random.Random(SEED), server("kafka")
+    place = topic()
+    sink = place.sink()
+    place.put(sink, range(5), batch_id=0)
+    expected = [range(5)]
+    for batch_id in range(1, KILLS + 1):
+        ids = range(batch_id * 1000, batch_id * 1000 + 500)
+        publication = place.decided_but_not_published(sink, ids, batch_id=batch_id)
+        with ThreadPoolExecutor(1) as pool:
+            publishing = pool.submit(publish, sink, publication)
+            threading.Event().wait(chance.uniform(0, 0.05))
+            running.kill()
+            running.start()
+            publishing.result()
+        expected.append(ids)
+        assert place.content() == values(*expected)
+    assert place.verify(sink).ok
+
+
+def test_a_broker_that_is_frozen_leaves_the_outcome_to_the_marker(topic):
+    running = server("kafka")
+    place = topic(timeout_ms=2000)
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(10), batch_id=0)
+    running.freeze()
+    try:
+        with pytest.raises(OutcomeUnknown, match="did not say whether it committed"):
+            sink.publish(publication)
+    finally:
+        running.thaw()
+    publish(sink, publication)
+    assert place.content() == values(range(10))
+    assert place.verify(sink).ok
+
+
+# --- lanes and parts
+
+
+def test_a_lane_that_is_there_is_left_alone_when_the_other_is_published(topic):
+    place = topic(partitions=2, lanes=2)
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(10), range(10, 30), batch_id=0)
+    faults.arm("kafka.commit=error@2")
+    with pytest.raises(Retryable):
+        sink.publish(publication)
+    assert place.content() in (values(range(10)), values(range(10, 30)))
+    assert not place.sink().publish(publication).already
+    assert place.content() == values(range(30))
+    assert place.verify(place.sink()).ok
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 5])
+def test_a_batch_keeps_the_lanes_that_it_was_staged_for(topic, lanes):
+    """Three lanes, of which one is there when it is published by a driver that was told to have another number."""
+    place = topic(partitions=2, lanes=3)
+    sink = place.sink()
+    attempts = [range(at * 10, at * 10 + 10) for at in range(6)]
+    publication = place.decided_but_not_published(sink, *attempts, batch_id=0)
+    faults.arm("kafka.commit=error@2")
+    with pytest.raises(Retryable):
+        sink.publish(publication)
+    faults.arm("")
+    sink.close()
+    changed = place.rig.make(lanes=lanes)
+    changed.prepare(pipeline=PIPELINE, schema=place.rig.schema)
+    publish(changed, publication)
+    changed.close()
+    assert place.content() == values(*attempts)
+    assert place.verify(place.sink()).ok
+
+
+@pytest.mark.parametrize("size", [300, 1000, 1_000_000])
+def test_a_batch_in_parts_goes_on_after_the_last_one_that_is_there(topic, size):
+    """By a driver whose parts have another size."""
+    place = topic(transaction_bytes=500)
+    sink = place.sink()
+    place.put(sink, range(1000, 1010), batch_id=0)
+    publication = place.decided_but_not_published(sink, range(60), range(60, 100), batch_id=1)
+    faults.arm("kafka.commit=error@3")
+    with pytest.raises(Retryable):
+        sink.publish(publication)
+    there = sum(place.content().values())
+    assert 10 < there < 110
+    sink.close()
+    other = place.rig.make(transaction_bytes=size)
+    other.prepare(pipeline=PIPELINE, schema=place.rig.schema)
+    assert not other.publish(publication).already
+    other.close()
+    assert place.content() == values(range(1000, 1010), range(100))
+    assert place.verify(place.sink()).ok
+
+
+def test_a_transaction_that_gets_old_is_committed_and_another_one_begun(topic):
+    place = topic(timeout_ms=2000)
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(100), range(100, 200), batch_id=0)
+    faults.arm("kafka.rows=stall:1.2")
+    assert not sink.publish(publication).already
+    assert place.content() == values(range(200))
+    positions = [marks.decode_mark(one.value(), pipeline=PIPELINE, sink=sink.name).part for one in place.markers()]
+    assert any(part is not None for part in positions)
+
+
+# --- markers
+
+
+def test_the_newest_marker_is_found_below_what_was_aborted(topic, monkeypatch):
+    monkeypatch.setattr(marks, "_TAIL", 2)
+    place = topic()
+    sink = place.sink()
+    place.put(sink, range(10), batch_id=0)
+    publication = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
+    aborted(place, times=5)
+    assert place.sink().publish(place.decided[0].publication).already
+    publish(sink, publication)
+    assert place.content() == values(range(20))
+
+
+def aborted(place, *, times):
+    """Transactions on the markers that come to nothing."""
+    for _ in range(times):
+        begun(place).abort_transaction(60)
+
+
+def begun(place):
+    """One that was not ended yet."""
+    producer = Producer({"bootstrap.servers": place.rig.bootstrap, "transactional.id": place.rig.topic, "log_level": 0})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(f"{place.rig.topic}.markers", key=b"nobody", value=b"aborted", partition=0)
+    assert producer.flush(60) == 0
+    assert is_open(place.rig.bootstrap, f"{place.rig.topic}.markers")
+    return producer
+
+
+def test_a_marker_that_a_transaction_of_others_may_hide_is_not_read(topic, monkeypatch):
+    """Readers stop before it, and what this sink has committed since is behind it."""
+    monkeypatch.setattr(marks, "_CLOSED_S", 0.5)
+    place = topic()
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(10), batch_id=0)
+    foreign = begun(place)
+    faults.arm("kafka.commit=lost")
+    with pytest.raises(OutcomeUnknown):
+        sink.publish(publication)
+    with pytest.raises(Retryable, match="A transaction of somebody else is open"):
+        sink.publish(publication)
+    foreign.abort_transaction(60)
+    assert sink.publish(publication).already
+    assert place.content() == values(range(10))
+
+
+def test_a_topic_of_markers_that_is_gone_is_never_taken_for_an_empty_one(topic):
+    place = topic()
+    sink = place.sink()
+    shown = place.put(sink, range(10), batch_id=0)
+    sink.close()
+    place.rig.running.remove(f"{place.rig.topic}.markers")
+    assert place.rig.make().remembers("", pipeline=PIPELINE) is None
+    recovering = place.rig.make()
+    recovering.prepare(pipeline=PIPELINE, schema=None)
+    with pytest.raises(Refused, match="was deleted since batch 0 was staged"):
+        recovering.publish(shown.publication)
+    with pytest.raises(Refused, match="was made anew since batch 0 was staged"):
+        place.sink().publish(shown.publication)
+    assert place.content() == values(range(10))
+
+
+def test_a_lane_without_its_marker_is_refused(topic):
+    place = topic()
+    sink = place.sink()
+    shown = place.put(sink, range(10), batch_id=0)
+    sink.close()
+    name = f"{place.rig.topic}.markers"
+    place.rig.running.set_topic(name, cleanup_policy="delete")
+    place.rig.running.admin().delete_records([TopicPartition(name, 0, OFFSET_END)])
+    while place.markers():
+        threading.Event().wait(0.02)
+    place.rig.running.set_topic(name, cleanup_policy="compact")
+    recovering = place.rig.make()
+    recovering.prepare(pipeline=PIPELINE, schema=None)
+    with pytest.raises(PublishFailed, match="has no marker of lane 0"):
+        recovering.publish(shown.publication)
+    assert place.content() == values(range(10))
+
+
+def test_two_sinks_cannot_share_their_markers(topic):
+    place = topic()
+    place.sink()
+    other = topic(topic=place.rig.topic)
+    with pytest.raises(Refused, match="holds markers of"):
+        other.rig.make(name="another").prepare(pipeline=PIPELINE, schema=other.rig.schema)

@@ -1,0 +1,227 @@
+"""The user's own table in SQL Server: created visibly, or respected; what is refused; what python-tds would send."""
+
+from collections import Counter
+
+import pyarrow as pa
+import pytds
+import pytest
+from pytds import tds_base, tds_types, tds_writer
+from tests.unit.sqlserver_target import targets
+from tests.unit.table_target import content, spark_schema
+from tests.unit.test_sqlite_storage import COLUMNS as SHARED
+
+from penstock.errors import Conflict, Failed, GuaranteeTooWeak, Refused, Retryable, StageFailed, Usage
+from penstock.rowhash import row_hashes
+from penstock.sink.sqlserver.address import address_of
+from penstock.sink.sqlserver.connection import bulk_type
+from penstock.sink.sqlserver.names import split_name
+from penstock.sink.sqlserver.storage import STORAGES, declared_as_key, restored, storage_of, values_of
+from penstock.sink.sqlserver.trouble import trouble
+from penstock.testing.conformance import PIPELINE
+
+target = pytest.fixture(targets)
+
+
+def finite(column):
+    if not pa.types.is_floating(column.type):
+        return column
+    least = 2.3e-308 if column.type.bit_width == 64 else 1.2e-38
+    values = [value if value is not None and least < abs(value) < float("inf") else None for value in column.to_pylist()]
+    return pa.array(values, column.type)
+
+
+COLUMNS = {name: finite(column) for name, column in SHARED.items() if name not in {"time", "no rows"}} | {
+    "time": pa.array([0, 1_000, 86_399_999_999_000, None], pa.int64()).cast(pa.time64("ns")),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_values_come_back_as_they_went(name):
+    column = COLUMNS[name]
+    back = restored(values_of(column), column.type)
+    sent, found = (pa.RecordBatch.from_arrays([one], names=["c"]) for one in (column, back))
+    assert row_hashes(found).tolist() == row_hashes(sent).tolist()
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_the_driver_takes_every_value_for_bulk_load(name):
+    """By python-tds's own serializers, which is as far as one gets without a server."""
+    column = COLUMNS[name]
+    kind = bulk_type(storage_of(column.type).declared(column.type))
+    factory = tds_types.SerializerFactory(tds_base.TDS74)
+    serializer = factory.serializer_by_type(kind)
+    sent = _Sent()
+    for value in values_of(column):
+        serializer.write(sent, value)
+    assert sent.data
+
+
+class _Sent(tds_writer._TdsWriter):
+    """The driver's own writer, into memory."""
+
+    def __init__(self):
+        self.data = b""
+        super().__init__(transport=None, bufsize=1 << 20, tds_session=None)
+
+    def write(self, data):
+        self.data += data
+
+
+def test_types_are_declared_to_the_driver_as_in_the_table():
+    for kind in (pa.int16(), pa.int64(), pa.float32(), pa.float64(), pa.bool_(), pa.decimal128(12, 2), pa.string(), pa.binary()):
+        declared = storage_of(kind).declared(kind)
+        assert bulk_type(declared).get_declaration().lower().replace(" ", "") == declared
+        assert bulk_type(declared_as_key(kind)).get_declaration().lower().replace(" ", "") == declared_as_key(kind)
+    assert len(STORAGES) == 16
+
+
+@pytest.mark.parametrize(
+    ("table", "parts"),
+    [("t", ("dbo", "t")), ("s.T", ("s", "T")), ('"s.x"."t""]y"', ("s.x", 't"]y')), ("t" * 128, ("dbo", "t" * 128))],
+)
+def test_names(table, parts):
+    assert split_name(table) == parts
+
+
+@pytest.mark.parametrize("table", ["", ".", "a.b.c", '"a', 'a"b', "a\0", "t" * 129, "Penstock_Marker"])
+def test_names_that_are_none(target, table):
+    named = target(table=table)
+    with pytest.raises(Usage):
+        named.sink()
+
+
+KEYED = {"write": "upsert", "key": ["name"]}
+
+
+@pytest.mark.parametrize(
+    ("ddl", "options", "error", "said"),
+    [
+        ("CREATE TABLE [dbo].[t] ([id] bigint NULL)", {}, Refused, "missing in the table: name"),
+        ("CREATE TABLE [dbo].[t] ([id] int NULL, [name] nvarchar(9) NULL)", {}, Refused, "Column 'id' of table 't' is int,"),
+        ("CREATE TABLE [dbo].[t] ([id] bigint NULL, [name] varchar(9) NULL)", {}, Refused, r"is varchar\(9\)"),
+        ("CREATE TABLE [dbo].[t] ([id] bigint NULL, [name] nvarchar(9) NULL, [more] int NULL)", {}, Refused, "only in the table"),
+        (
+            "CREATE TABLE [dbo].[t] ([id] bigint NULL, [name] nvarchar(9) NOT NULL)",
+            KEYED,
+            Refused,
+            "has the collation SQL_Latin1",
+        ),
+        (
+            "CREATE TABLE [dbo].[t] ([id] bigint NULL, [name] nvarchar(9) COLLATE Latin1_General_BIN2 NOT NULL)",
+            KEYED,
+            Refused,
+            "no unique index on exactly",
+        ),
+        (None, {"create": False}, Refused, "There is no table 't' in the database"),
+        (None, {"table": "nowhere.t"}, Refused, "There is no schema 'nowhere'"),
+        (None, {"schema": spark_schema(id="long", ID="long")}, Usage, "does not tell upper from lower case"),
+        (None, {"schema": spark_schema(x="double"), "write": "upsert", "key": ["x"]}, Usage, "key's column 'x' is a double"),
+    ],
+)
+def test_what_will_not_do_is_refused_before_the_start(target, ddl, options, error, said):
+    table = target(**options)
+    table.rig.define(*([ddl] if ddl else []))
+    with pytest.raises(error, match=said):
+        table.rig.make().require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+    with pytest.raises(error, match=said):
+        table.sink()
+
+
+def test_an_identity_column_is_not_filled(target):
+    table = target()
+    table.rig.define("CREATE TABLE [dbo].[t] ([id] bigint NOT NULL, [name] nvarchar(9) NULL)")
+    table.sql("UPDATE \"double.column\" SET identity = 1 WHERE place = 'dbo.t' AND name = 'id'")
+    with pytest.raises(Refused, match="generated by the database"):
+        table.sink()
+
+
+@pytest.mark.parametrize(
+    ("schema", "rows", "said"),
+    [
+        (spark_schema(id="long", name="string"), [(1, "a ")], "a blank at its end in the key's column 'name'"),
+        (spark_schema(id="long", name="binary"), [(1, b"a\0")], "bytes with a zero at their end"),
+        (
+            spark_schema(id="long", name="string"),
+            [(1, "\U0001f600" * 128)],
+            "256 units of UTF-16 in column 'name', which takes 255",
+        ),
+        (spark_schema(id="double", name="string"), [(float("nan"), "a")], "NaN or an infinity"),
+        (spark_schema(id="double", name="string"), [(5e-324, "a")], "a number nearer to zero"),
+        (spark_schema(id="long", name="string"), [(1, None)], "NULL in column 'name'"),
+    ],
+)
+def test_values_that_sql_server_would_change_are_refused_in_the_task(target, schema, rows, said):
+    table = target(schema=schema, **KEYED)
+    with pytest.raises(StageFailed, match=said):
+        table.stage(table.sink(), table.named(rows), batch_id=0)
+
+
+def test_an_upsert_by_text_goes_by_the_tables_own_key(target):
+    table = target(**KEYED)
+    name = "[name] nvarchar(9) COLLATE Latin1_General_BIN2 NOT NULL"
+    table.rig.define(f"CREATE TABLE [dbo].[t] ([id] bigint NULL, {name}, PRIMARY KEY NONCLUSTERED ([name]))")
+    sink = table.sink()
+    table.put(sink, [(1, "a"), (2, "A")], batch_id=0)
+    table.put(sink, [(3, "a"), (4, "b"), (5, "b")], batch_id=1)
+    assert content(table) == Counter([(3, "a"), (2, "A"), (5, "b")])
+    assert table.verify(sink).ok
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        (("READ_ONLY", "DISABLED", 1), Refused, "as replicas are"),
+        (("READ_WRITE", "FORCED", 1), GuaranteeTooWeak, "DELAYED_DURABILITY"),
+    ],
+)
+def test_a_database_that_would_lose_rows_is_refused(target, monkeypatch, answer, error, said):
+    table = target()
+    catalog = table.rig.make()._database._connect.func.__globals__["Session"]._catalog
+
+    def other(session, text, values):
+        return ([answer], 1) if "sys.databases" in text else catalog(session, text, values)
+
+    monkeypatch.setattr("tests.servers.tsql.Session._catalog", other)
+    with pytest.raises(error, match=said):
+        table.sink()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(1205, Conflict), (3960, Conflict), (1222, Retryable), (40613, Retryable), (3906, Retryable), (0, Retryable), (547, Failed)],
+)
+def test_what_the_server_says_is_told_as_what_to_do(number, kind):
+    cause = pytds.OperationalError("Something.")
+    cause.msg_no = number
+    told = trouble(cause, "db.example.com:1433/shop", Failed)
+    assert isinstance(told, kind)
+    assert isinstance(told, Retryable) or kind is not Retryable
+
+
+def test_values_of_rows_are_not_told():
+    cause = pytds.IntegrityError("Cannot insert duplicate key in object 'dbo.t'. The duplicate key value is (secret).")
+    cause.msg_no = 2627
+    assert "secret" not in str(trouble(cause, "here", Failed))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlserver://h",
+        "sqlserver:///db",
+        "mysql://h/db",
+        "sqlserver://h/db?x=1",
+        "sqlserver://h/db?ssl_mode=maybe",
+        "sqlserver://h:x/d",
+    ],
+)
+def test_urls_that_are_none(url):
+    with pytest.raises(Usage):
+        address_of(url)
+
+
+def test_a_url_asks_for_tls_unless_it_says_otherwise():
+    assert address_of("sqlserver://ann:geh%20eim@h/db?ssl_ca=/ca.pem").ca == "/ca.pem"
+    assert address_of("sqlserver://ann:geh%20eim@h/db?ssl_ca=/ca.pem").checks_host
+    assert address_of("sqlserver://ann:geh%20eim@h/db?ssl_mode=disabled").ca is None
+    assert address_of("sqlserver://ann:geh%20eim@h/db?ssl_mode=disabled").password == "geh eim"
