@@ -13,13 +13,20 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.crash.commandline import Ended, penstock
 from tests.crash.kafka_world import PARTITIONS, admin, create, expect, feed, make_kafka_world, new_topic, produce, remove, rows_of
 from tests.crash.stopping import stopped
-from tests.crash.world import Row, World
+from tests.crash.world import SCHEMA, Row, World
 from tests.seed import SEED
 from tests.servers.fixtures import server
 from tests.servers.kafka import KafkaServer
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 SET = AlterConfigOpType.SET
+DEDUPLICATING = f"""
+from pyspark.sql.functions import col, from_json
+
+def unique(spark, sources):
+    rows = sources["flights"].select(from_json(col("value").cast("string"), "{SCHEMA}").alias("v"))
+    return rows.select("v.*").dropDuplicates(["id"])
+"""
 FIRST_DECISION = "ledger.sqlite_commit@2"
 """The first decision: the next batch is not planned yet."""
 
@@ -160,6 +167,18 @@ def test_a_gap_that_opens_while_the_pipeline_runs(tmp_path: Path, on_gap: str, c
     expect(world, rows[:30] + later)
     assert gaps_in_ledger(world) == [("decided", "expired", 0, 10, 15)]
     assert_delivered(world)
+
+
+def test_what_only_state_still_needs_is_missed_under_every_policy(tmp_path: Path) -> None:
+    """The batch is decided, and Spark did not hear of it: it reads the rows again, for the state of dropDuplicates."""
+    world, topic, _ = undelivered(tmp_path, "accept")
+    (tmp_path / "deduplicating.py").write_text(DEDUPLICATING)
+    [line] = [line for line in world.file.read_text().splitlines() if line.startswith("transform:")]
+    world.rewrite((line, "transform: {python: 'deduplicating:unique'}"))
+    killed = world.run("run", str(world.file), "--available-now", faults="sqlite.move=kill")
+    assert killed.returncode == -signal.SIGKILL
+    delete_records(topic, {0: 5})
+    told(world, 3, "partition 0 offsets 0 to 4", "needs them once more for the query's state")
 
 
 def test_a_batch_that_waits_for_its_records_is_stopped_like_any_other(tmp_path: Path) -> None:

@@ -4,22 +4,25 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
 
 from tests.architecture.reading import ROOT
 from tests.crash.commandline import Ended, penstock
 from tests.crash.kafka_world import create
 from tests.servers.fixtures import server, unique
-from tests.servers.kafka import connector
+from tests.servers.kafka import KafkaServer, connector
 
 PAGE = (ROOT / "docs" / "howto" / "kafka_source.md").read_text()
 [PIPELINE] = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -104,10 +107,65 @@ def test_a_group_that_has_members_keeps_no_batch_back(topic: str) -> None:
     assert done.last["rows_in"] == 9
 
 
-def test_a_broker_that_is_not_there_is_told(topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("spark")
+def test_a_broker_that_is_not_there_is_told(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    produce(topic, 3)
+    assert run("penstock run kafka.yaml").code == 0
     monkeypatch.setenv("KAFKA", "127.0.0.1:1")
     status = json.loads(run("penstock status kafka.yaml --json").out)
-    assert status["health"] == "new"
+    assert status["lag"] == []
+    assert "Kafka of source 'orders' at *** does not answer" in status["lag_unknown"][0]
+    refused = run("penstock run kafka.yaml")
+    assert refused.code == 75, refused
+    assert "Kafka of source 'orders' at *** does not answer" in refused.err
+
+
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+LOGIN = f"""      kafka.security.protocol: SASL_PLAINTEXT
+      kafka.sasl.mechanism: PLAIN
+      kafka.sasl.jaas.config: {MODULE} username="ann" password="${{PASSWORD}}";
+      startingOffsets: earliest
+"""
+SECRET = "geheimes-wort"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[KafkaServer]:
+    """A broker that lets in whoever knows the word, on one of its ports."""
+    running = KafkaServer(str(shutil.which("java")), tmp_path)
+    running.proxied = running.behind
+    try:
+        running.create(
+            listener_security_protocol_map="PLAINTEXT:PLAINTEXT,PROXIED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            listener_name_proxied_sasl_enabled_mechanisms="PLAIN",
+            listener_name_proxied_plain_sasl_jaas_config=f'{MODULE} user_ann="{SECRET}";',
+        )
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.mark.usefixtures("spark")
+def test_logins_are_handed_on_and_never_shown(
+    topic: str, tmp_path: Path, guarded: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = guarded.admin()
+    admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(60)
+    producer = Producer({"bootstrap.servers": guarded.bootstrap, "log_level": 0})
+    producer.produce(topic, "value", key="key")
+    assert producer.flush(60) == 0
+    file = tmp_path / "kafka.yaml"
+    file.write_text(file.read_text().replace("      startingOffsets: earliest\n", LOGIN))
+    monkeypatch.setenv("KAFKA", guarded.bootstrap_proxied)
+    monkeypatch.setenv("PASSWORD", SECRET)
+    done = run("penstock run kafka.yaml --json")
+    assert done.code == 0, done
+    assert done.last["rows_in"] == 1
+    monkeypatch.setenv("PASSWORD", "another-word")
+    wrong = [run(f"penstock {verb} kafka.yaml") for verb in ("status", "run")]
+    assert "does not let us look" in wrong[0].out
+    assert wrong[1].code == 1, wrong[1]
+    assert [said for said in (done, *wrong) if SECRET in str(said) or "another-word" in str(said)] == []
 
 
 def mirrored(topic: str) -> dict[int, int]:
@@ -119,7 +177,7 @@ def mirrored(topic: str) -> dict[int, int]:
 
 
 IVY = """<ivysettings><settings defaultResolver="here"/><resolvers><filesystem name="here" m2compatible="true">
-<ivy pattern="{root}/[organisation]/[module]/[revision]/[artifact]-[revision].pom"/>
+<ivy pattern="{root}/[organisation]/[module]/[revision]/[module]-[revision].pom"/>
 <artifact pattern="{root}/[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"/>
 </filesystem></resolvers></ivysettings>"""
 POM = """<project><modelVersion>4.0.0</modelVersion><groupId>{group}</groupId><artifactId>{name}</artifactId>

@@ -20,6 +20,10 @@ LOOK_S = 10.0
 
 _READ_OVER = GapKind.EXPIRED
 """Spark goes on behind such a gap by itself; all others need another position in its checkpoint."""
+_FOR_STATE = (
+    "They are delivered, but Spark needs them once more for the query's state, which must come from all of them: bring them "
+    "back, or read what `penstock adopt` says about starting with a new checkpoint."
+)
 _log = logging.getLogger(__name__)
 
 
@@ -46,6 +50,8 @@ class KafkaInput:
         """Before Spark starts. Raises InputLost, and where a source waits Retryable."""
         self._known = self._read = known_topics(self._ledger, summary)
         seen = self._watch.look(upcoming(self._checkpoint, self._names, summary), known=self._known)
+        if seen.gaps and is_read_for_state_only(self._checkpoint, summary):
+            raise InputLost(told(seen.gaps, now=seen.now), remedy=_FOR_STATE)
         stop = _first_unaccepted(self._watch, seen)
         if stop is None:
             return seen
@@ -141,6 +147,13 @@ def upcoming(
     if _is_uncommitted(checkpoint, planned) and (not _is_decided(summary, planned) or checkpoint.has_state()):
         return with_beginnings(checkpoint, batch, names(planned))
     return tuple(OffsetRange(source=each.source, start=each.end, end=None) for each in batch.offsets)
+
+
+def is_read_for_state_only(checkpoint: SparkCheckpoint, summary: Summary) -> bool:
+    """Whether Spark will read a batch again that is decided: nobody may take other rows for it, whatever the policy."""
+    planned = checkpoint.latest_offsets_id()
+    again = planned is not None and _is_uncommitted(checkpoint, planned) and _is_decided(summary, planned)
+    return again and checkpoint.has_state()
 
 
 def with_beginnings(checkpoint: SparkCheckpoint, batch: Batch, names: Sequence[SourceName]) -> tuple[OffsetRange, ...]:

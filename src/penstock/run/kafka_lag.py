@@ -8,6 +8,7 @@ from penstock.model import Finding, SourceName, Summary
 from penstock.protocols import Ledger
 from penstock.run.kafka_input import known_topics
 from penstock.run.kafka_watch import brokers_of
+from penstock.secret import scrub
 from penstock.source.kafka.lag import TopicLag, lag_of
 from penstock.source.kafka.options import is_kafka
 from penstock.source.kafka.words import lag_in_words
@@ -36,7 +37,7 @@ def input_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[]
         try:
             topics += _of_source(name, source, reads, now_ms)
         except PenstockError as error:
-            troubles.append(f"source {name}: {error}")
+            troubles.append(scrub(str(error)))
     return InputLag(topics=tuple(topics), troubles=tuple(troubles))
 
 
@@ -61,7 +62,7 @@ def _unread(settings: DeliverySettings) -> Iterator[Finding]:
         try:
             missing = sorted(set(wanted) - brokers_of(name, source).topics(wanted).keys())
         except PenstockError as error:
-            yield Finding(subject="kafka", ok=False, message=f"source {name}: {error}")
+            yield Finding(subject="kafka", ok=False, message=scrub(str(error)))
             continue
         said = (
             f"has no topic {', '.join(missing)}: create it, or correct the source {name}"

@@ -28,4 +28,4 @@ def brokers_of(name: SourceName, source: Source) -> "Broker":
             f"Source {name!r} reads Kafka, and Penstock looks at it with the package confluent-kafka, which is not installed.",
             remedy="Install it on the driver: pip install 'penstock[kafka]'.",
         ) from cause
-    return Broker(client_options(name, source))
+    return Broker(name, client_options(name, source))

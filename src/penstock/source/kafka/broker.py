@@ -28,7 +28,8 @@ _T = TypeVar("_T")
 class Broker:
     """Raises Retryable where nobody answers, Failed where we are not let in. `options` are librdkafka's."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, source: str, options: Mapping[str, str]) -> None:
+        self._source = source
         self._options: dict[str, Any] = {**_SILENT, **options}
         self._said: KafkaError | None = None
         try:
@@ -116,10 +117,10 @@ class Broker:
         self._admin.poll(0)
         cause: KafkaError = raised.args[0]
         why = self._said if self._said is not None and self._said.code() in _NOT_LET_IN else cause
-        where = self._options.get("bootstrap.servers", "")
+        where = f"of source {self._source!r} at {self._options.get('bootstrap.servers')}"
         if why.code() in _NOT_LET_IN:
-            return Failed(f"Kafka at {where} does not let us look: {why.str()}.", remedy="Correct the credentials or the rights.")
+            return Failed(f"Kafka {where} does not let us look: {why.str()}.", remedy="Correct the credentials or the rights.")
         return Retryable(
-            f"Kafka at {where} does not answer: {why.str()}.",
+            f"Kafka {where} does not answer: {why.str()}.",
             remedy="See whether the brokers are up and within reach, then try again.",
         )
