@@ -195,9 +195,18 @@ class KafkaServer:
 
         named = {key.replace("_", "."): value for key, value in settings.items()}
         self.admin().create_topics([NewTopic(name, partitions, 1, config=named)])[name].result(60)
-        while name not in self.admin().list_topics(timeout=60).topics:
+        while not self._leads(name, partitions):
             time.sleep(0.02)
         return name
+
+    def _leads(self, name: str, partitions: int) -> bool:
+        """A little after a topic was made, requests about it are refused."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return all(_ends(self.bootstrap, name, partition) for partition in range(partitions))
+        except KafkaException:
+            return False
 
     def set_topic(self, name: str, **settings: str) -> None:
         """Other settings for a topic that is there."""

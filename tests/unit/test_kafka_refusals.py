@@ -271,6 +271,7 @@ def test_what_was_there_before_is_not_counted(topic):
     [
         (KafkaError._FENCED, {}, Overtaken, "Another run publishes"),
         (KafkaError.INVALID_PRODUCER_EPOCH, {}, Overtaken, "Another run publishes"),
+        (KafkaError._FATAL, {}, Overtaken, "Another run publishes"),
         (KafkaError._FENCED, {"outlived": lambda: True}, Retryable, "took longer than `transaction_timeout`"),
         (KafkaError._TIMED_OUT, {}, Retryable, "does not answer"),
         (KafkaError._TIMED_OUT, {"in_doubt": True}, OutcomeUnknown, "did not say whether it committed"),

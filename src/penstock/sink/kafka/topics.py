@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_delay, wait_fixed
 
 from penstock.sink.kafka.trouble import code_of, is_forbidden, is_gone
 
@@ -142,7 +142,7 @@ def _settings(admin: AdminClient, resource: ConfigResource) -> Mapping[str, str]
 
 
 def _seen(admin: AdminClient, name: str, partitions: int) -> Topic:
-    """Brokers learn of a change one after the other."""
+    """Brokers learn of a change one after the other, and lead its partitions a little later."""
     waiting = Retrying(
         retry=retry_if_result(lambda topic: topic is None or topic.partitions < partitions),
         stop=stop_after_delay(_SEEN_S),
@@ -151,4 +151,8 @@ def _seen(admin: AdminClient, name: str, partitions: int) -> Topic:
     )
     topic: Topic | None = waiting(lambda: described(admin, [name])[name])
     assert topic is not None, f"{name} was created and is not known"
+    leading = Retrying(
+        retry=retry_if_exception_type(KafkaException), stop=stop_after_delay(_SEEN_S), wait=wait_fixed(_LOOK_S), reraise=True
+    )
+    leading(written, admin, name, range(partitions))
     return topic

@@ -8,7 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed, Retryable, Usage
 
 _STARTS = "and start again: what was decided is published then."
-_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError._FATAL}
+"""The last one is all that a producer says which has learned before that it is fenced."""
 _SECURITY = {
     KafkaError._AUTHENTICATION: ("does not let us in", "Correct the credentials in `options`"),
     KafkaError.SASL_AUTHENTICATION_FAILED: ("does not let us in", "Correct the credentials in `options`"),
