@@ -1,9 +1,10 @@
 """What is missing between where reading goes on and what the broker has: kind by kind, with exact numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
+from penstock.errors import Retryable
 from penstock.model import OffsetRange, SourceName
 from penstock.source.kafka.gaps import gaps_of, in_words, lost, told, within
 from penstock.source.kafka.topic import Kept, TopicNow, positions_in
@@ -12,6 +13,7 @@ from penstock.spec.source import Source
 from penstock.topics import GapAccepted, GapKind, PartitionRead, TopicRead
 
 S = SourceName("s")
+SOURCE = Source(format="kafka", options={"subscribe": "orders", "kafka.bootstrap.servers": "host:9092"})
 NEEDED = {"orders": {0: 20, 1: 7}}
 READ = TopicRead(
     source=S,
@@ -105,8 +107,7 @@ class Brokers:
 
 
 def look(now: Mapping[str, TopicNow], start: str | None, end: str | None):
-    source = Source(format="kafka", options={"subscribe": "orders", "kafka.bootstrap.servers": "host:9092"})
-    watch = Watch({S: source}, connect=lambda name, source: Brokers(now))
+    watch = Watch({S: SOURCE}, connect=lambda name, source: Brokers(now))
     return watch.look(
         [OffsetRange(source=S, start=start, end=end), OffsetRange(source=SourceName("files"), start=None, end="7")], known=()
     )
@@ -134,3 +135,24 @@ def test_without_an_end_it_looks_where_reading_goes_on() -> None:
     seen = look(topic((25, 50)), '{"orders":{"0":20}}', None)
     assert seen.gaps == (gap(GapKind.EXPIRED, 0, 20, 25),)
     assert seen.topics[0].partitions[0].end == 20
+
+
+def test_a_client_that_failed_is_not_asked_again() -> None:
+    """One that met a partition's new leader would go on asking in the name of the old one, for ever."""
+
+    class Once:
+        def __init__(self) -> None:
+            made.append(self)
+
+        def topics(self, names: Sequence[str]) -> Mapping[str, TopicNow]:
+            if made[0] is self:
+                raise Retryable("The leader is another one.", remedy="Ask again.")
+            return topic((0, 50), (0, 50))
+
+    made: list[Once] = []
+    watch = Watch({S: SOURCE}, connect=lambda name, source: Once())
+    ranges = [OffsetRange(source=S, start='{"orders": {"0": 20, "1": 7}}', end='{"orders": {"0": 30, "1": 9}}')]
+    with pytest.raises(Retryable):
+        watch.look(ranges, known=[READ])
+    assert watch.look(ranges, known=[READ]).gaps == ()
+    assert len(made) == 2

@@ -81,7 +81,11 @@ class Lane:
             return self._publish(publication, rows)
 
     def drop(self) -> None:
-        """Let go of the producer; the next use makes a new one and reads the marker back."""
+        """Let go of the producer; the next use makes a new one and reads the marker back.
+
+        And of what asks the cluster: a client that has met a partition's new leader goes on asking in the name of the old one.
+        """
+        self._clients.close()
         transactions, self._transactions, self._mark = self._transactions, None, None
         self._sent_bytes = 0
         if transactions is not None:

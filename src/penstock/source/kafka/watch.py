@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.errors import PenstockError
 from penstock.model import OffsetRange, SourceName
 from penstock.source.kafka.gaps import gaps_of
 from penstock.source.kafka.topic import Positions, TopicNow, positions_in
@@ -52,12 +53,20 @@ class Watch:
     def _look_at(self, each: OffsetRange, *, known: Mapping[str, TopicRead]) -> Seen:
         start, end = positions_in(each.start), positions_in(each.end)
         needed = _needed(start, end)
-        now = self._of(each.source).topics(list(needed))
+        now = self._ask(each.source, list(needed))
         gaps = gaps_of(each.source, needed, known=known, now=now)
         read = [
             _read(each.source, topic, parts, end.get(topic, parts), now[topic]) for topic, parts in needed.items() if topic in now
         ]
         return Seen(topics=tuple(read), gaps=gaps, now=now)
+
+    def _ask(self, name: SourceName, topics: Sequence[str]) -> Mapping[str, TopicNow]:
+        """A client that failed is not asked again: it goes on asking in the name of a partition's leader that is none now."""
+        try:
+            return self._of(name).topics(topics)
+        except PenstockError:
+            self._brokers.pop(name, None)
+            raise
 
     def _of(self, name: SourceName) -> Brokers:
         if name not in self._brokers:
