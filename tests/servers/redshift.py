@@ -122,6 +122,8 @@ class RedshiftServer:
         with suppress(OSError, EOFError), client:
             greeting = _received(client, struct.unpack("!I", _received(client, 4))[0] - 4)
             with socket.create_connection(("127.0.0.1", self._behind.port)) as there:
+                for end in (client, there):  # messages go one by one: each would wait for the last one's acknowledgement
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 there.sendall(_with_length(_known_parameters(greeting)))
                 answers = threading.Thread(target=_answer, args=(there, client), daemon=True)
                 answers.start()
