@@ -47,4 +47,12 @@ MUTANTS_OF_KAFKA_SOURCE = (
         replace="added = {} | ",
         tests=(f"{OF_OPTIONS}::test_only_committed_rows_are_read_unless_said_otherwise",),
     ),
+    Mutant(
+        bug=23,
+        name="a-client-of-kafka-that-failed-is-asked-again",
+        file="src/penstock/source/kafka/watch.py",
+        find="            self._brokers.pop(name, None)\n",
+        replace="",
+        tests=("tests/unit/test_kafka_gaps.py::test_a_client_that_failed_is_not_asked_again",),
+    ),
 )
