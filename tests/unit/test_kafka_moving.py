@@ -1,0 +1,30 @@
+"""The recipe of docs/howto/kafka_source.md that takes over the offsets of a consumer group, on a real broker."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from tests.servers.fixtures import server, unique
+
+from penstock.spec.source import Source
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "kafka_source.md"
+
+
+def test_it_prints_where_a_group_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    running, group = server("kafka"), unique("old-job")
+    topic = running.topic(unique("moved"), partitions=3)
+    old = Consumer({"bootstrap.servers": running.bootstrap, "group.id": group})
+    old.commit(offsets=[TopicPartition(topic, 0, 4711), TopicPartition(topic, 2, 0)], asynchronous=False)
+    old.close()
+    recipe = re.search(r"```python\n(import json.*?)```", PAGE.read_text(), re.DOTALL)
+    assert recipe is not None
+    said = recipe[1].replace('"host:9092", "old-job", ["orders"]', f"{running.bootstrap!r}, {group!r}, [{topic!r}]")
+    assert said != recipe[1]
+    exec(said, {})
+    starts = capsys.readouterr().out.strip()
+    assert json.loads(starts) == {topic: {"0": 4711, "1": -2, "2": 0}}
+    options = {"kafka.bootstrap.servers": running.bootstrap, "subscribe": topic, "startingOffsets": starts}
+    assert Source(format="kafka", options=options).options["startingOffsets"] == starts
