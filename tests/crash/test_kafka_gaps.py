@@ -296,3 +296,4 @@ def lose_log(running: KafkaServer, topic: str, number: int) -> None:
         if path.suffix in {".log", ".index", ".timeindex", ".snapshot"} or path.name == "leader-epoch-checkpoint":
             path.unlink()
     running.start()
+    running.await_led(topic, PARTITIONS)

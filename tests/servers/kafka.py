@@ -195,12 +195,15 @@ class KafkaServer:
 
         named = {key.replace("_", "."): value for key, value in settings.items()}
         self.admin().create_topics([NewTopic(name, partitions, 1, config=named)])[name].result(60)
-        while not self._leads(name, partitions):
-            time.sleep(0.02)
+        self.await_led(name, partitions)
         return name
 
+    def await_led(self, name: str, partitions: int) -> None:
+        """Until requests about the topic are answered: a little after it was made, or the broker started, they are not."""
+        while not self._leads(name, partitions):
+            time.sleep(0.02)
+
     def _leads(self, name: str, partitions: int) -> bool:
-        """A little after a topic was made, requests about it are refused."""
         from confluent_kafka import KafkaException
 
         try:
