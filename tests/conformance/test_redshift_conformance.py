@@ -124,7 +124,7 @@ class TestRedshiftStagingLost(StagingLossContract):
 
 
 class TestRedshiftCrashes(CrashContract):
-    fault_parts = ("redshift", "spool")
+    fault_parts = ("redshift",)
 
     @pytest.fixture
     def rig(self, tmp_path):
