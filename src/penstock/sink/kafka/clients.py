@@ -56,10 +56,11 @@ class Clients:
 
     @property
     def admin(self) -> AdminClient:
-        """The one that asks the cluster about itself."""
-        if self._admin is None:
-            self._admin = AdminClient({**self._given})
-        return self._admin
+        """The one that asks the cluster about itself. Another lane may have it let go of at any moment."""
+        admin = self._admin
+        if admin is None:
+            admin = self._admin = AdminClient({**self._given})
+        return admin
 
     def close(self) -> None:
         """Let go of it; the next one who asks gets a new one."""
