@@ -1,7 +1,7 @@
 """Transactions that are open on a real broker: listed with their owners, and ended by hand."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from confluent_kafka.admin import OffsetSpec
 from tests.servers.fixtures import server, unique
 
 from penstock.errors import Failed, Usage
+from penstock.kafka import transactions
 from penstock.kafka.transactions import end_transaction, open_transactions
 
 
@@ -76,6 +77,29 @@ def test_one_that_no_coordinator_knows_is_ended_on_its_partition(topic: str) -> 
         end_transaction(options(), replace(one, transactional_id=None))
         assert stable_end(topic) == 4
     assert open_transactions(options(), [topic]) == []
+
+
+def test_one_that_begins_while_the_coordinators_are_asked_is_not_said_to_hang(
+    topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, late = transactions._known, ExitStack()
+
+    def known(admin: Any) -> Any:
+        found = asked(admin)
+        late.enter_context(lingering(topic))
+        return found
+
+    monkeypatch.setattr(transactions, "_known", known)
+    with late, lingering(topic, partition=1) as (name, _):
+        assert [one.transactional_id for one in open_transactions(options(), [topic])] == [name]
+
+
+def test_one_that_is_not_there_is_not_said_to_be_ended(topic: str) -> None:
+    with lingering(topic):
+        [one] = open_transactions(options(), [topic])
+        end_transaction(options(), one)
+    with pytest.raises(Failed, match="Nothing says that transaction"):
+        end_transaction(options(), replace(one, transactional_id=None, producer_epoch=-7))
 
 
 def test_nobody_there() -> None:

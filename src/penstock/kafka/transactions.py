@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -42,6 +42,9 @@ _ELSEWHERE: Final = ("sasl.oauthbearer.", "ssl.ca.pem", "ssl.certificate.pem", "
 """Properties of a connection that it has not."""
 
 
+_Place: TypeAlias = tuple[TopicPartition, int, int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
     transactional_id: str
@@ -57,8 +60,10 @@ def open_transactions(options: Mapping[str, str], topics: Collection[str]) -> Se
     """
     asked = _partitions(options, topics)
     with _admin(options) as admin:
-        known = _known(admin)
-        found = [_found(at, one, known) for at, state in admin.describe_producers(asked).items() for one in _active(state)]
+        before, known = _producers(admin, asked), _known(admin)
+        after = _producers(admin, asked)
+    # What was not open all the while began or ended as the coordinators were asked: their not knowing it says nothing.
+    found = [_found(place, after[place], known) for place in before.keys() & after.keys()]
     return sorted(found, key=lambda one: (-one.open_ms, one.topic, one.partition))
 
 
@@ -70,16 +75,22 @@ def end_transaction(options: Mapping[str, str], one: OpenTransaction) -> None:
     if one.transactional_id is None:
         spec = AbortTransactionSpec(TopicPartition(one.topic, one.partition), one.producer_id, one.producer_epoch)
         with _admin(options) as admin:
-            admin.abort_transaction(spec)
+            try:
+                admin.abort_transaction(spec)
+            except KafkaError as error:
+                raise _not_ended(one, str(error), "Look whether it is there still, and whether the user may do that") from error
         return
     producer = Producer({**options, "transactional.id": one.transactional_id, "log_level": 0})
     try:
         producer.init_transactions(_ANSWER_MS / 1000)
     except KafkaException as error:
-        raise Failed(
-            f"Transaction {one.name!r} could not be ended: {error.args[0].str()}.",
-            remedy=f"Try again; Kafka ends it by itself {one.timeout_ms} ms after its begin.",
+        raise _not_ended(
+            one, error.args[0].str(), f"Try again; Kafka ends it by itself {one.timeout_ms} ms after its begin"
         ) from error
+
+
+def _not_ended(one: OpenTransaction, reason: str, remedy: str) -> Failed:
+    return Failed(f"Nothing says that transaction {one.name!r} was ended: {reason}.", remedy=f"{remedy}.")
 
 
 def _partitions(options: Mapping[str, str], topics: Collection[str]) -> Sequence[TopicPartition]:
@@ -102,19 +113,23 @@ def _place(options: Mapping[str, str]) -> str:
     return f"Kafka at {options.get('bootstrap.servers')}"
 
 
-def _active(state: Any) -> Iterator[Any]:
-    return (producer for producer in state.active_producers if producer.current_transaction_start_offset >= 0)
+def _producers(admin: KafkaAdminClient, asked: Sequence[TopicPartition]) -> Mapping[_Place, Any]:
+    """Those with an open transaction, by partition, producer, and the offset that the transaction begins at."""
+    described = admin.describe_producers(asked)
+    every = [(at, one) for at, state in described.items() for one in state.active_producers]
+    return {(at, one.producer_id, begins): one for at, one in every if (begins := one.current_transaction_start_offset) >= 0}
 
 
-def _found(at: Any, one: Any, known: Mapping[int, _Known]) -> OpenTransaction:
-    owner = known.get(one.producer_id)
+def _found(place: _Place, one: Any, known: Mapping[int, _Known]) -> OpenTransaction:
+    at, producer_id, offset = place
+    owner = known.get(producer_id)
     since_ms = one.last_timestamp if owner is None else owner.began_ms
     return OpenTransaction(
         topic=at.topic,
         partition=at.partition,
-        offset=one.current_transaction_start_offset,
+        offset=offset,
         transactional_id=None if owner is None else owner.transactional_id,
-        producer_id=one.producer_id,
+        producer_id=producer_id,
         producer_epoch=one.producer_epoch,
         open_ms=max(0, time.time_ns() // 1_000_000 - since_ms),
         timeout_ms=None if owner is None else owner.timeout_ms,
