@@ -113,7 +113,7 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
         known = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=None)
         sinks = sinks_of(plan)
         states = tuple(state for sink in sinks for state in _states(sink, case))
-        transactions = transactions_of(plan)
+        transactions = transactions_of(plan, sinks=sinks, ledger=ledger)
         return Diagnosis(
             pipeline=plan.pipeline,
             ledger=ledger.location,

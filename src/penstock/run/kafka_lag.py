@@ -7,10 +7,9 @@ from penstock.errors import PenstockError
 from penstock.model import Finding, SourceName, Summary
 from penstock.protocols import Ledger
 from penstock.run.kafka_input import known_topics
-from penstock.run.kafka_watch import brokers_of
+from penstock.run.kafka_watch import brokers_of, kafka_sources
 from penstock.secret import scrub
 from penstock.source.kafka.lag import TopicLag, lag_of
-from penstock.source.kafka.options import is_kafka
 from penstock.source.kafka.words import lag_in_words
 from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.source import Source
@@ -78,13 +77,6 @@ def topics_named(source: Source) -> list[str]:
         if option.lower() == "subscribe":
             return [name.strip() for name in value.split(",") if name.strip()]
     return []
-
-
-def kafka_sources(settings: DeliverySettings) -> Iterator[tuple[SourceName, Source]]:
-    """Those of a pipeline that are read from Kafka."""
-    for name, source in getattr(settings, "sources", {}).items():
-        if is_kafka(source):
-            yield SourceName(name), source
 
 
 def _of_source(name: SourceName, source: Source, reads: tuple[TopicRead, ...], now_ms: Callable[[], int]) -> Iterator[TopicLag]:

@@ -1,5 +1,6 @@
 """From the settings of sources that are read from Kafka to a watch over them, and to the client of their brokers."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.errors import DependencyMissing
@@ -15,8 +16,15 @@ if TYPE_CHECKING:
 
 def watch_of(settings: DeliverySettings) -> Watch | None:
     """Over the sources of a pipeline file that are read from Kafka, None if there are none; nothing is connected."""
-    sources = {SourceName(name): source for name, source in getattr(settings, "sources", {}).items() if is_kafka(source)}
+    sources = dict(kafka_sources(settings))
     return Watch(sources, connect=brokers_of) if sources else None
+
+
+def kafka_sources(settings: DeliverySettings) -> Iterator[tuple[SourceName, Source]]:
+    """Those of a pipeline that are read from Kafka."""
+    for name, source in getattr(settings, "sources", {}).items():
+        if is_kafka(source):
+            yield SourceName(name), source
 
 
 def brokers_of(name: SourceName, source: Source) -> "Broker":

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from penstock.errors import PenstockError, Usage
 from penstock.model import Finding, SourceName
 from penstock.opentransaction import OpenTransaction
-from penstock.protocols import Lingering
+from penstock.protocols import Ledger, Lingering, Sink
 from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.kafka_input import known_topics
-from penstock.run.kafka_lag import kafka_sources, topics_named
+from penstock.run.kafka_lag import topics_named
+from penstock.run.kafka_watch import kafka_sources
 from penstock.run.operations import reading
 from penstock.source.kafka.options import client_options
 from penstock.spec.source import Source
@@ -23,10 +24,10 @@ class Transactions:
     findings: tuple[Finding, ...]
 
 
-def transactions_of(plan: DeliveryPlan) -> Transactions:
-    """Costs some requests for each place with topics, and nothing where there is none."""
+def transactions_of(plan: DeliveryPlan, *, sinks: Sequence[Sink], ledger: Ledger) -> Transactions:
+    """Costs some requests for each place with topics, and nothing where there is none. The sinks may be closed."""
     found, silent = list[OpenTransaction](), list[Finding]()
-    for subject, place in _places(plan).items():
+    for subject, place in _places(plan, sinks, ledger).items():
         try:
             found += place.open_transactions()
         except PenstockError as trouble:
@@ -37,7 +38,12 @@ def transactions_of(plan: DeliveryPlan) -> Transactions:
 
 def end_transaction(plan: DeliveryPlan, name: str) -> Sequence[OpenTransaction]:
     """End the one that `transactions_of` tells by `name`; where it was open. Raises Usage if there is none, Failed."""
-    for place in _places(plan).values():
+    with reading(plan) as ledger:
+        sinks = sinks_of(plan)
+        for sink in sinks:
+            sink.close()
+        places = _places(plan, sinks, ledger)
+    for place in places.values():
         found = [one for one in place.open_transactions() if one.name == name]
         if found:
             place.end_transaction(found[0])
@@ -45,22 +51,15 @@ def end_transaction(plan: DeliveryPlan, name: str) -> Sequence[OpenTransaction]:
     raise Usage(f"No transaction {name!r} is open on the topics of {plan.pipeline!r}.", remedy="`penstock doctor` lists them.")
 
 
-def _places(plan: DeliveryPlan) -> Mapping[str, Lingering]:
-    return dict([*_sinks(plan), *_sources(plan)])
+def _places(plan: DeliveryPlan, sinks: Sequence[Sink], ledger: Ledger) -> Mapping[str, Lingering]:
+    written = {f"sink {sink.name}": sink for sink in sinks if isinstance(sink, Lingering)}
+    return {**written, **dict(_sources(plan, ledger))}
 
 
-def _sinks(plan: DeliveryPlan) -> Iterator[tuple[str, Lingering]]:
-    for sink in sinks_of(plan):
-        if isinstance(sink, Lingering):
-            yield f"sink {sink.name}", sink
-        sink.close()
-
-
-def _sources(plan: DeliveryPlan) -> Iterator[tuple[str, Lingering]]:
+def _sources(plan: DeliveryPlan, ledger: Ledger) -> Iterator[tuple[str, Lingering]]:
     sources = dict(kafka_sources(plan.settings))
-    with reading(plan) as ledger:
-        tail = ledger.tail() if sources else None
-        read = () if tail is None else known_topics(ledger, tail.summary)
+    tail = ledger.tail() if sources else None
+    read = () if tail is None else known_topics(ledger, tail.summary)
     for name, source in sources.items():
         topics = [topic.topic for topic in read if topic.source == name]
         yield f"source {name}", _Source(name, source, [*topics, *topics_named(source)])
