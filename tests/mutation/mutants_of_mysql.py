@@ -50,6 +50,22 @@ MUTANTS_OF_MYSQL = (
     ),
     Mutant(
         bug=17,
+        name="texts-are-loaded-as-bytes-of-another-character-set",
+        file=MOVE,
+        find=" and all(column.takes_bytes_as_sent for column in shape.columns)\n",
+        replace="\n",
+        tests=(f"{OF_STORAGE}::test_mysql_itself_changes_no_value_however_lenient_the_server_is",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-constraint-is-told-as-a-change-of-values",
+        file=MOVE,
+        find="    if warnings and warnings[0][1] in CONSTRAINTS:\n",
+        replace="    if False:\n",
+        tests=(f"{OF_PUBLISHING}::test_rows_that_the_table_refuses_stop_the_batch_until_it_is_mended",),
+    ),
+    Mutant(
+        bug=17,
         name="nobody-heeds-what-mysql-warns-of",
         file=MOVE,
         find="    if cursor.warning_count:\n",

@@ -63,7 +63,31 @@ MUTANTS_OF_POSTGRES = (
         find="        return Moved(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())\n",
         replace="        connection.execute(statements.insert(columns.casts))\n"
         "        return Moved(rows=staged, displaced=Totals())\n",
-        tests=(f"{OF_PUBLISHING}::test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown",),
+        tests=(f"{OF_PUBLISHING}::test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown[numeric]",),
+    ),
+    Mutant(
+        bug=17,
+        name="what-was-copied-to-postgres-counts-as-taken",
+        file=MOVE,
+        find="        return cursor.rowcount\n",
+        replace="        return int(first.num_rows)\n",
+        tests=(f"{OF_PUBLISHING}::test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown[bigint]",),
+    ),
+    Mutant(
+        bug=17,
+        name="rows-are-copied-into-columns-of-other-types",
+        file="src/penstock/sink/postgres/storage.py",
+        find='    return bare == staged or (staged == "text" and bare in _SENT_AS_TEXT)\n',
+        replace="    return bool(bare)\n",
+        tests=("tests/unit/test_postgres_storage.py::test_values_come_back_from_other_columns_that_will_do",),
+    ),
+    Mutant(
+        bug=17,
+        name="rows-are-copied-past-a-rule",
+        file=MOVE,
+        find=" or shape.has_rules:",
+        replace=":",
+        tests=(f"{OF_PUBLISHING}::test_a_rule_holds_as_for_any_insert",),
     ),
     Mutant(
         bug=17,

@@ -43,8 +43,11 @@ def test_no_staging_is_left_and_nobody_saw_it(target):
     assert [path.suffix for path in table.rig.directory.glob("spool/*/*/*")] == [".id"]
 
 
-def test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown(target):
+@pytest.mark.parametrize("kind", ["bigint", "numeric"])
+def test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown(target, kind):
+    """Whether rows are copied into the table, or from a temporary one whose columns have their types."""
     table = target()
+    table.sql(f"CREATE TABLE t (id {kind}, name text)")
     sink = table.sink()
     table.sql("CREATE FUNCTION drops() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
     table.sql("CREATE TRIGGER drops BEFORE INSERT ON t FOR EACH ROW WHEN (NEW.id = 2) EXECUTE FUNCTION drops()")
@@ -55,6 +58,16 @@ def test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown(target):
     table.sql("DROP TRIGGER drops ON t")
     assert not sink.publish(publication).already
     assert content(table) == Counter([(1, "a"), (2, "b")])
+
+
+def test_a_rule_holds_as_for_any_insert(target):
+    """COPY would pass it by."""
+    table = target()
+    table.sql("CREATE TABLE t (id bigint, name text)", "CREATE TABLE seen (id bigint)")
+    table.sql("CREATE RULE notes AS ON INSERT TO t DO ALSO INSERT INTO seen VALUES (NEW.id)")
+    table.put(table.sink(), [(1, "a"), (2, "b")], batch_id=0)
+    assert content(table) == Counter([(1, "a"), (2, "b")])
+    assert table.sql("SELECT id FROM seen ORDER BY id") == [(1,), (2,)]
 
 
 def test_a_constraint_stops_the_batch_until_it_is_mended(target):

@@ -44,6 +44,20 @@ def test_new_columns_may_come_in(target):
     assert table.verify(sink).ok
 
 
+@pytest.mark.parametrize("write", ["append", "upsert", "replace"])
+def test_names_are_taken_as_they_are(target, write):
+    """Nothing in them is SQL, and nothing a place for a value."""
+    signs = "{file} 'so' `too` 100% %s ;--"
+    columns = spark_schema(**{"id": "long", f'"quoted" {signs}': "string"})
+    table = target(schema=columns, table=f"t {signs}", write=write, **({"key": ["id"]} if write == "upsert" else {}))
+    sink = table.sink()
+    table.put(sink, [(1, "a"), (2, None)], batch_id=0)
+    report = table.verify(sink)
+    assert report.ok, report
+    [account] = report.accounts.values()
+    assert account.found.rows == 2
+
+
 @pytest.mark.parametrize("write", ["upsert", "insert_if_absent"])
 @pytest.mark.parametrize("seed", range(3))
 def test_keys_that_come_again_and_again(target, write, seed):

@@ -15,7 +15,7 @@ def require_table(connection: Connection, schema: str, *, location: str) -> None
     """Raise LedgerMismatch or GuaranteeTooWeak unless it is a table that keeps its rows and each position once."""
     row = connection.execute(TABLE_KIND, (schema, LEDGER_TABLE)).fetchone()
     assert row is not None
-    oid, kind, persistence, _ = row
+    oid, kind, persistence, _, _ = row
     if kind == "r" and persistence != "p":
         raise GuaranteeTooWeak(
             f"The table {LEDGER_TABLE} of the ledger {location} is unlogged, so a crash of the server empties it.",

@@ -19,7 +19,7 @@ _CONFLICTS = frozenset({1213, 1020})
 """A deadlock, and a record that changed since a snapshot was taken."""
 _LOCKED = frozenset({1205, 3572})
 _FULL = frozenset({1021, 1028, 1041, 1114})
-_CONSTRAINTS = frozenset({DUPLICATE, 1048, 1216, 1217, 1451, 1452, 1644, 3819, 4025})
+CONSTRAINTS = frozenset({DUPLICATE, 1048, 1216, 1217, 1451, 1452, 1644, 3819, 4025})
 _FORBIDDEN = frozenset({1142, 1143, 1227, 1370})
 _UNAVAILABLE = frozenset(
     {0, 1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
@@ -102,7 +102,7 @@ def _told(code: int, said: str, place: str) -> tuple[str, str]:
         return f"{place} does not let us in: {said}.", _ENTRY[code]
     if code in _FULL:
         return f"The disk of {place} is full: {said}.", f"Make room {_STARTS}"
-    if code in _CONSTRAINTS:
+    if code in CONSTRAINTS:
         return f"The table in {place} refused a row: {said}.", f"Drop the constraint or correct the table's rows, {_STARTS}"
     if code in _FORBIDDEN:
         return f"The user may not do that in {place}: {said}.", f"GRANT it {_STARTS}"

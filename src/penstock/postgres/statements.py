@@ -35,7 +35,7 @@ ONE_AT_A_TIME = SQL("SELECT pg_catalog.pg_advisory_xact_lock(hashtextextended('p
 SCHEMA_EXISTS = SQL("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s")
 
 TABLE_KIND = SQL("""
-SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relrowsecurity
+SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relrowsecurity, c.relhasrules
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s
 """)

@@ -12,7 +12,7 @@ from penstock.faults import FaultPoint
 from penstock.model import Totals
 from penstock.mysql.connection import Connection
 from penstock.mysql.server import Server
-from penstock.mysql.trouble import DUPLICATE, code_of, cut_off, index_of, reason_of, without_values
+from penstock.mysql.trouble import CONSTRAINTS, DUPLICATE, code_of, cut_off, index_of, reason_of, without_values
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql import table_statements as stage
 from penstock.sink.mysql.scan import scan
@@ -25,8 +25,8 @@ from penstock.sink.table.publication import Moved
 from penstock.sink.table.script import Script
 from penstock.sink.table.target import BY_KEY, Target
 
-LOAD = FaultPoint("mysql.load", "The rows of a decided batch are loaded into a temporary staging table.")
-MOVE = FaultPoint("mysql.move", "The staged rows are moved into the table, in an open transaction.")
+LOAD = FaultPoint("mysql.load", "The rows of a decided batch are sent to the server, into a temporary table or the user's.")
+MOVE = FaultPoint("mysql.move", "The rows get into the table, in an open transaction.")
 
 _INSERT_BYTES = 100_000
 """Of a statement that inserts many rows. Measured: longer ones take the server more time a row."""
@@ -61,6 +61,8 @@ def move(
         read=tuple(storage_of(field.type).read for field in schema),
         key_indexes=shape.tells_apart_by(target.key),
     )
+    if server.loads and _goes_directly(shape, target):
+        return _load_in(connection, columns.statements, batches, write=target.write)
     create_stage(connection, columns.statements, schema, server)
     with LOAD.around(error=cut_off, lost=cut_off):
         staged = fill_stage(connection, columns.statements, batches, server)
@@ -69,6 +71,20 @@ def move(
             run(connection, columns.statements, target.merge)
             return Moved(rows=staged, displaced=Totals())  # what the SQL makes of them only the user knows
         return _move(connection, columns, target.write, staged)
+
+
+def _goes_directly(shape: Shape, target: Target) -> bool:
+    """Whether no key has to be looked up, and no text converted: LOAD takes bytes as they are."""
+    return target.merge is None and target.write not in BY_KEY and all(column.takes_bytes_as_sent for column in shape.columns)
+
+
+def _load_in(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], *, write: str) -> Moved:
+    """The rows are written once and not twice."""
+    with MOVE.around(error=cut_off, lost=cut_off), LOAD.around(error=cut_off, lost=cut_off):
+        if write == "replace":
+            connection.execute(statements.clear())
+        loaded = [_changed_nothing(connection, statements.load_in(LOAD_OPTIONS), lines(batch, 0)) for batch in batches]
+        return Moved(rows=sum(loaded), displaced=Totals())
 
 
 def run(connection: Connection, statements: TableStatements, script: Script) -> None:
@@ -141,7 +157,7 @@ def _insert_chosen(connection: Connection, columns: _Columns) -> int:
 
 
 def _changed_nothing(connection: Connection, statement: "str | bytes", data: "memoryview | None" = None) -> int:
-    """Run what writes rows, and give their number. Raises PublishFailed where MySQL warns: it changed a value, or left a row out.
+    """Run what writes rows, and give their number. Raises where MySQL warns: it changed a value, or left a row out.
 
     LOAD DATA LOCAL only warns where any other statement would fail, however strict the session is.
     """
@@ -151,11 +167,13 @@ def _changed_nothing(connection: Connection, statement: "str | bytes", data: "me
     return int(cursor.rowcount)
 
 
-def _warned(connection: Connection) -> PublishFailed:
+def _warned(connection: Connection) -> PublishFailed | pymysql.err.Error:
     warnings: list[tuple[Any, ...]] = list(connection.execute(sql.WARNINGS).fetchall())
+    if warnings and warnings[0][1] in CONSTRAINTS:
+        return pymysql.err.IntegrityError(*warnings[0][1:])  # as which any other statement would have failed
     said = without_values(str(warnings[0][2])) if warnings else "without saying why"
     return PublishFailed(
-        f"MySQL would change values of the batch: {said}.",
+        f"MySQL would change values of the batch, or leave rows out: {said}.",
         remedy="Look for a trigger or a change of the table, and start again: what was decided is published then.",
     )
 

@@ -29,6 +29,11 @@ class Column(TableColumn):
 
     collation: str | None
 
+    @property
+    def takes_bytes_as_sent(self) -> bool:
+        """Whether UTF-8 is what it holds, and not the bytes of other texts."""
+        return "character set" not in self.declared
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:

@@ -59,7 +59,7 @@ class MysqlSink(ServerSink[Connection]):
     def _described(self, rows: str) -> str:
         return (
             "one transaction on one connection: LOAD DATA LOCAL, or INSERT where the server has local_infile off, "
-            f"into a temporary table, {rows} table {self._target.table} of {self._database.place}; "
+            f"through a temporary table unless LOAD appends, {rows} table {self._target.table} of {self._database.place}; "
             "the ledger's own if it has the same URL"
         )
 

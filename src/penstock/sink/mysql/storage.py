@@ -1,6 +1,7 @@
 """How Arrow values travel to MySQL as text, in what columns they are kept without loss, and how the same values are read back.
 
-Rows go into a staging table of Arrow's own types, and from there MySQL itself assigns them to the user's columns, in strict mode.
+By key, rows go into a staging table of Arrow's own types, and from there MySQL itself assigns them to the user's columns, in
+strict mode. Else LOAD DATA assigns the same texts to the user's columns, and warns of what would not be kept.
 """
 
 import re

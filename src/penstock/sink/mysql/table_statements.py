@@ -64,6 +64,11 @@ class TableStatements:
         """Fill the staging table from the file `{file}`."""
         return f"LOAD DATA LOCAL INFILE {{file}} INTO TABLE {STAGE} {options}"
 
+    def load_in(self, options: str) -> str:
+        """Fill the table itself from the file `{file}`, whose rows are numbered, too."""
+        name, columns = (text.replace("{", "{{").replace("}", "}}") for text in (self.name, _list(self.columns)))
+        return f"LOAD DATA LOCAL INFILE {{file}} INTO TABLE {name} {options} (@penstock_row, {columns})"
+
     def insert_values(self) -> bytes:
         """Fill the staging table with the rows that follow."""
         return f"INSERT INTO {STAGE} VALUES ".encode()

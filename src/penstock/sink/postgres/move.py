@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import pgpq
 import pyarrow as pa
@@ -14,15 +15,15 @@ from penstock.postgres.database import Connection
 from penstock.postgres.trouble import cut_off
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.shape import Shape, statements_of
-from penstock.sink.postgres.storage import cast_into, encoded, read_as, storage_of
+from penstock.sink.postgres.storage import cast_into, copies_as_is, encoded, read_as, storage_of
 from penstock.sink.postgres.table_statements import ANALYZE_STAGE, COUNT_STAGE, DROP_STAGE, STAGE, TableStatements
 from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.script import Script
 from penstock.sink.table.target import BY_KEY, Target
 
-COPY = FaultPoint("postgres.copy", "The rows of a decided batch are copied into a temporary staging table.")
-MOVE = FaultPoint("postgres.move", "The staged rows are moved into the table, in an open transaction.")
+COPY = FaultPoint("postgres.copy", "The rows of a decided batch are copied to the server, into a temporary table or the user's.")
+MOVE = FaultPoint("postgres.move", "The rows get into the table, in an open transaction.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +42,30 @@ def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
     Raises Conflict where another session writes rows of the same keys meanwhile.
     """
     statements = statements_of(schema, target)
+    if _goes_directly(schema, shape, target):
+        return _copy_in(connection, statements, batches, write=target.write)
     create_stage(connection, statements, schema)
     with COPY.around(error=cut_off, lost=cut_off):
-        staged = _copy(connection, statements, batches)
+        staged = _copy(connection, statements.copy(), _numbered(batches, statements.ordinal))
     with MOVE.around(error=cut_off, lost=cut_off):
         if target.merge is not None:
             return _merge(connection, statements, target.merge)
         return _write(connection, _columns(statements, schema, shape), target, staged)
+
+
+def _goes_directly(schema: "pa.Schema", shape: Shape, target: Target) -> bool:
+    """Whether no key has to be looked up and no value cast: then the rows are written once and not twice."""
+    if target.merge is not None or target.write in BY_KEY or shape.has_rules:
+        return False
+    declared = shape.declared(schema.names)
+    return all(copies_as_is(kind, field.type) for kind, field in zip(declared, schema, strict=True))
+
+
+def _copy_in(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], *, write: str) -> Moved:
+    with MOVE.around(error=cut_off, lost=cut_off), COPY.around(error=cut_off, lost=cut_off):
+        if write == "replace":
+            connection.execute(statements.clear())
+        return Moved(rows=_copy(connection, statements.copy_in(), map(_encoded, batches)), displaced=Totals())
 
 
 def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema") -> None:
@@ -92,28 +110,32 @@ def _write(connection: Connection, columns: _Columns, target: Target, staged: in
     return _upsert(connection, columns) if target.write == "upsert" else _insert_if_absent(connection, columns, staged)
 
 
-def _copy(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"]) -> int:
-    """Fill the staging table and give the number of rows."""
+def _copy(connection: Connection, statement: Composed, batches: Iterator["pa.RecordBatch"]) -> int:
+    """Send encoded rows, and give the number of those that the server took: a trigger may have dropped some."""
     first = next(batches, None)
     if first is None:
         return 0
-    part = _numbered(first, statements.ordinal, 0)
-    encoder, copied = pgpq.ArrowToPostgresBinaryEncoder(part.schema), int(first.num_rows)
-    with connection.cursor() as cursor, cursor.copy(statements.copy()) as copy:
-        copy.write(encoder.write_header())
-        copy.write(encoder.write_batch(part))
-        for batch in batches:
-            copy.write(encoder.write_batch(_numbered(batch, statements.ordinal, copied)))
-            copied += batch.num_rows
-        copy.write(encoder.finish())
-    return copied
+    encoder = pgpq.ArrowToPostgresBinaryEncoder(first.schema)
+    with connection.cursor() as cursor:
+        with cursor.copy(statement) as copy:
+            copy.write(encoder.write_header())
+            for batch in chain([first], batches):
+                copy.write(encoder.write_batch(batch))
+            copy.write(encoder.finish())
+        return cursor.rowcount
 
 
-def _numbered(batch: "pa.RecordBatch", ordinal: str, start: int) -> "pa.RecordBatch":
-    """The batch as it is copied: its rows numbered from `start`, which keeps their order for rows of one key."""
-    numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
-    columns = [numbers, *(encoded(column) for column in batch.columns)]
-    return pa.RecordBatch.from_arrays(columns, names=[ordinal, *batch.schema.names])
+def _encoded(batch: "pa.RecordBatch") -> "pa.RecordBatch":
+    return pa.RecordBatch.from_arrays([encoded(column) for column in batch.columns], names=batch.schema.names)
+
+
+def _numbered(batches: Iterator["pa.RecordBatch"], ordinal: str) -> Iterator["pa.RecordBatch"]:
+    """The batches as they are staged: rows numbered from 0 on, which keeps their order for rows of one key."""
+    start = 0
+    for batch in map(_encoded, batches):
+        numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
+        yield pa.RecordBatch.from_arrays([numbers, *batch.columns], names=[ordinal, *batch.schema.names])
+        start += batch.num_rows
 
 
 def _upsert(connection: Connection, columns: _Columns) -> Moved:

@@ -23,11 +23,15 @@ _KINDS = {"v": "view", "m": "materialized view", "f": "foreign table", "p": "par
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What the catalog says about an existing table. `uniques` are the sets of columns that tell rows apart."""
+    """What the catalog says about an existing table. `uniques` are the sets of columns that tell rows apart.
+
+    `has_rules`: an INSERT may be rewritten into other statements, which a COPY is not.
+    """
 
     oid: int
     kind: str
     logged: bool
+    has_rules: bool
     columns: tuple[TableColumn, ...]
     uniques: tuple[frozenset[str], ...]
 
@@ -47,7 +51,7 @@ def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
     found = connection.execute(TABLE_KIND, (schema, table)).fetchone()
     if found is None:
         return None
-    oid, kind, persistence, _ = found
+    oid, kind, persistence, _, has_rules = found
     rows = connection.execute(sql.TABLE_COLUMNS, (oid,)).fetchall()
     columns = tuple(
         TableColumn(name=name, declared=declared, not_null=not_null, generated=generated, fills_itself=generated or has_default)
@@ -58,6 +62,7 @@ def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
         oid=oid,
         kind=_KINDS.get(kind, f"relation of kind {kind}"),
         logged=persistence == "p",
+        has_rules=has_rules,
         columns=columns,
         uniques=tuple(frozenset(names) for (names,) in uniques),
     )

@@ -59,7 +59,8 @@ class PostgresSink(ServerSink[Connection]):
 
     def _described(self, rows: str) -> str:
         return (
-            f"one transaction on one connection: binary COPY into a temporary table, {rows} "
+            "one transaction on one connection: binary COPY, through a temporary table if there is a key or a column has "
+            f"another type, {rows} "
             f"table {self._target.table} of {self._database.place}; the ledger's own if it has the same URL"
         )
 

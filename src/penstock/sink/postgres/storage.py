@@ -1,7 +1,8 @@
 """How Arrow values travel to PostgreSQL, in what columns they are kept without loss, and how the same values are read back.
 
-Binary COPY never casts: a bigint that is copied into a column of doubles becomes another number without an error. So rows are
-copied into a staging table whose types are Arrow's own, and from there PostgreSQL itself assigns them to the user's columns.
+Binary COPY never casts: a bigint that is copied into a column of doubles becomes another number without an error. So where the
+user's columns are of other types than Arrow's own, rows are copied into a staging table of these, and from there PostgreSQL
+itself assigns them.
 """
 
 import re
@@ -35,6 +36,8 @@ from penstock.sink.table.target import NotStoredError
 _types = pa.types
 _PLACES = re.compile(r"numeric\((\d+),(-?\d+)\)")
 _SIZE = re.compile(r"character varying\((\d+)\)")
+_MODIFIER = re.compile(r"\([\d,-]+\)")
+_SENT_AS_TEXT = frozenset({"text", "character varying", "json"})
 _WIDER = {8: ("smallint", "integer", "bigint"), 16: ("smallint", "integer", "bigint"), 32: ("integer", "bigint"), 64: ("bigint",)}
 
 EPOCH_DAYS = 10_957
@@ -59,6 +62,15 @@ class Storage(ColumnStorage):
 def encoded(column: "pa.Array") -> "pa.Array":
     """The column as it is copied into the staging table."""
     return storage_of(column.type).encode(column)
+
+
+def copies_as_is(declared: str, kind: "pa.DataType") -> bool:
+    """Whether a column so declared, which takes the values, reads the staged ones' binary form as what they are.
+
+    The type's own modifiers are applied by COPY as by an assignment: a text that is too long is refused.
+    """
+    bare, staged = _MODIFIER.sub("", declared), storage_of(kind).staged
+    return bare == staged or (staged == "text" and bare in _SENT_AS_TEXT)
 
 
 def cast_into(declared: str, kind: "pa.DataType") -> str:

@@ -55,7 +55,11 @@ class TableStatements:
 
     def copy(self) -> Composed:
         """Fill the staging table."""
-        return SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(STAGE, _list((self.ordinal, *self.columns)))
+        return _copy(STAGE, (self.ordinal, *self.columns))
+
+    def copy_in(self) -> Composed:
+        """Fill the table itself."""
+        return _copy(self.name, self.columns)
 
     def insert(self, casts: Sequence[str]) -> Composed:
         """Move the staged rows; an empty cast leaves it to the assignment, which refuses what does not fit."""
@@ -135,6 +139,10 @@ class TableStatements:
             else SQL("{}{}").format(prefix, Identifier(name))
             for kind, name in parts
         )
+
+
+def _copy(table: Identifier, columns: Sequence[str]) -> Composed:
+    return SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(table, _list(columns))
 
 
 def _column(name: str, kind: str) -> Composed:
