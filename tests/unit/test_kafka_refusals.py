@@ -109,7 +109,7 @@ def test_tasks_take_many_rows_that_are_small_each():
 def test_a_row_becomes_a_record():
     headers = pa.array([[{"key": "a", "value": b"b"}], None], HEADER)
     rows = pa.RecordBatch.from_pydict({"headers": headers, "value": ["x", None], "topic": ["u", "t"]})
-    assert list(records_of(rows, topic="t")) == [("u", -1, None, b"x", [("a", b"b")]), ("t", -1, None, None, None)]
+    assert list(records_of(rows, topic="t")) == [("u", b"x", None, -1, [("a", b"b")]), ("t", None, None, -1, None)]
 
 
 # --- topics

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -73,11 +74,11 @@ class TopicAdmission:
             raise self._refusal("a header whose key holds a NUL", "Clean it in the transform.")
 
     def _check_sizes(self, rows: "pa.RecordBatch") -> None:
-        """Row by row only where all rows together could be too much for one record."""
+        """One by one only where all rows together could be too much for one record."""
         if rows.nbytes + _RECORD_BYTES + _headers_in(rows) * _HEADER_BYTES <= self.max_record_bytes:
             return
         sized = [_sizes(rows.column(name)) for name in (VALUE, KEY) if name in rows.schema.names]
-        longest = max((sum(sizes) for sizes in zip(*sized, strict=True)), default=0)
+        longest = pc.max(reduce(pc.add, sized)).as_py() or 0
         if HEADERS in rows.schema.names:
             with_headers = [rows.slice(at, 1) for at in range(rows.num_rows)]
             longest = max((one.nbytes + _headers_in(one) * _HEADER_BYTES for one in with_headers), default=0)
@@ -92,7 +93,6 @@ def _headers_in(rows: "pa.RecordBatch") -> int:
     return len(rows.column(HEADERS).flatten()) if HEADERS in rows.schema.names else 0
 
 
-def _sizes(column: "pa.Array") -> list[int]:
+def _sizes(column: "pa.Array") -> "pa.Array":
     assert is_bytes(column.type)
-    lengths: list[int] = pc.fill_null(pc.binary_length(column), 0).to_pylist()
-    return lengths
+    return pc.fill_null(pc.binary_length(column).cast(pa.int64()), 0)

@@ -1,5 +1,7 @@
 """Records without transactions: each has a name that it has for ever, by which whoever reads them tells repetitions apart."""
 
+from collections.abc import Iterable
+
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from penstock.model import Publication
@@ -32,19 +34,17 @@ class KeyedProducer:
         """Nothing has to be."""
         self.is_open = True
 
-    def send(self, record: Record) -> None:
-        """Hand over a record; what becomes of it, `settle` tells."""
-        topic, partition, key, value, headers = record
-        while True:
-            try:
-                self._producer.produce(
-                    topic, value=value, key=key, partition=partition, headers=headers, on_delivery=self._delivered
-                )
-            except BufferError:
-                self._producer.poll(_FULL_S)
-            else:
-                self._producer.poll(0)
-                return
+    def send(self, records: Iterable[Record]) -> None:
+        """Hand over records; what becomes of them, `settle` tells."""
+        for topic, value, key, partition, headers in records:
+            while True:
+                try:
+                    self._producer.produce(topic, value, key, partition, headers=headers, on_delivery=self._delivered)
+                except BufferError:
+                    self._producer.poll(_FULL_S)
+                else:
+                    self._producer.poll(0)
+                    break
 
     def settle(self) -> None:
         """Return when everything was acknowledged. Raises OutcomeUnknown, PublishFailed."""

@@ -170,8 +170,7 @@ class Lane:
             numbered = enumerate(records, number)
             records = (named(record, publication, lane=self.number, ordinal=ordinal) for ordinal, record in numbered)
         with ROWS.around(error=cut_off, lost=cut_off):
-            for record in records:
-                transactions.send(record)
+            transactions.send(records)
 
     def _end_part(self, publication: Publication, number: int) -> None:
         part = Part(position=publication.position, digest=publication.totals.digest, rows=number)
@@ -183,7 +182,8 @@ class Lane:
         transactions.settle()
         with told(self._clients.place, outlived=transactions.outlived), MARK.around(error=cut_off, lost=cut_off):
             transactions.begin()
-            transactions.send((self._target.markers, self.number, mark_key(self._pipeline, self._sink), encode_mark(mark), None))
+            key = mark_key(self._pipeline, self._sink)
+            transactions.send([(self._target.markers, encode_mark(mark), key, self.number, None)])
         self._mark = mark
 
     def _commit(self) -> None:

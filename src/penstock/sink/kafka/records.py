@@ -1,6 +1,7 @@
 """Rows as records of Kafka, and records as the rows that they were."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -8,22 +9,25 @@ import pyarrow as pa
 from penstock.sink.kafka.target import HEADERS, KEY, PARTITION, TOPIC, VALUE, is_bytes
 
 Header: TypeAlias = tuple[str, bytes | None]
-Record: TypeAlias = "tuple[str, int, bytes | None, bytes | None, list[Header] | None]"
-"""Topic, partition (-1: by the key), key, value, headers."""
+Record: TypeAlias = "tuple[str, bytes | None, bytes | None, int, list[Header] | None]"
+"""Topic, value, key, partition (-1: by the key), headers: in the order in which the client takes them."""
 
 BY_KEY = -1
 
 
 def records_of(rows: "pa.RecordBatch", *, topic: str) -> Iterator[Record]:
     """Each row as a record; to `topic` where it names none."""
-    count = rows.num_rows
-    topics = _column(rows, TOPIC) or [topic] * count
-    partitions = _column(rows, PARTITION) or [BY_KEY] * count
-    keys = _column(rows, KEY) or [None] * count
-    headers = _column(rows, HEADERS) or [None] * count
-    for one in zip(topics, partitions, keys, _column(rows, VALUE), headers, strict=True):
-        named = None if one[4] is None else [(header["key"], header["value"]) for header in one[4]]
-        yield one[0], one[1], one[2], one[3], named
+    topics = _column(rows, TOPIC) or repeat(topic)
+    partitions = _column(rows, PARTITION) or repeat(BY_KEY)
+    keys = _column(rows, KEY) or repeat(None)
+    return zip(topics, _column(rows, VALUE), keys, partitions, _headers(rows), strict=False)
+
+
+def _headers(rows: "pa.RecordBatch") -> "Iterable[list[Header] | None]":
+    given = _column(rows, HEADERS)
+    if not given:
+        return repeat(None)
+    return (None if row is None else [(header["key"], header["value"]) for header in row] for row in given)
 
 
 def rows_of(messages: Sequence[Any], schema: "pa.Schema") -> "pa.RecordBatch":

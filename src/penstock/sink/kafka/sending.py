@@ -1,6 +1,7 @@
 """A lane's producer: one transaction at a time; dropped after anything whose outcome is not known."""
 
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 
 from confluent_kafka import KafkaException, Producer
@@ -55,16 +56,20 @@ class Transactions:
             self._producer.begin_transaction()
             self._began_s = time.monotonic()
 
-    def send(self, record: Record) -> None:
-        """Hand over a record; what becomes of it, `commit` tells."""
-        topic, partition, key, value, headers = record
-        while True:
-            try:
-                self._producer.produce(topic, value=value, key=key, partition=partition, headers=headers)
-            except BufferError:
-                self._producer.poll(_FULL_S)
-            else:
-                return
+    def send(self, records: Iterable[Record]) -> None:
+        """Hand over records; what becomes of them, `commit` tells."""
+        produce = self._producer.produce  # by place: a call with names takes the client twice as long
+        for topic, value, key, partition, headers in records:
+            while True:
+                try:
+                    if headers is None:
+                        produce(topic, value, key, partition)
+                    else:
+                        produce(topic, value, key, partition, headers=headers)
+                except BufferError:
+                    self._producer.poll(_FULL_S)
+                else:
+                    break
 
     def settle(self) -> None:
         """Nothing: rows and marker become visible together."""
