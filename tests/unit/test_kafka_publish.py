@@ -26,7 +26,7 @@ topic = pytest.fixture(topics)
 _UNTIL_LED_AGAIN = Retrying(
     retry=retry_if_exception_type(Retryable), stop=stop_after_delay(120), wait=wait_fixed(0.2), reraise=True
 )
-"""A broker that was frozen for long registers anew, and its partitions are led again some seconds later."""
+"""A broker that was killed, or frozen for long, registers anew, and its partitions are led again some seconds later."""
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "3"))
 
@@ -195,7 +195,7 @@ def test_a_broker_that_is_killed_at_any_moment(topic):
         ids = range(batch_id * 1000, batch_id * 1000 + 500)
         publication = place.decided_but_not_published(sink, ids, batch_id=batch_id)
         with ThreadPoolExecutor(1) as pool:
-            publishing = pool.submit(publish, sink, publication)
+            publishing = pool.submit(_UNTIL_LED_AGAIN, sink.publish, publication)
             threading.Event().wait(chance.uniform(0, 0.05))
             running.kill()
             running.start()
