@@ -10,7 +10,35 @@ SINK = "src/penstock/sink/kafka/sink.py"
 OF_PUBLISHING = "tests/unit/test_kafka_publish.py"
 OF_REFUSALS = "tests/unit/test_kafka_refusals.py"
 
+PROJECTION = "src/penstock/stage/projection.py"
+SHAPE = "src/penstock/sink/kafka/shape.py"
+OF_OWN_ROWS = "tests/spark/test_stage_own_rows.py"
+
 MUTANTS_OF_KAFKA = (
+    Mutant(
+        bug=17,
+        name="records-are-counted-by-the-hash-of-other-rows",
+        file=PROJECTION,
+        find="hashed = self.hashes[number] if self.own[number] else",
+        replace="hashed = self.hashes[-1] if self.own[number] else",
+        tests=(OF_OWN_ROWS,),
+    ),
+    Mutant(
+        bug=17,
+        name="records-are-marked-with-the-columns-of-the-pipeline",
+        file=SINK,
+        find="publication if own is None else replace(publication, schema=str(own))",
+        replace="publication if own is None else replace(publication, schema=publication.schema)",
+        tests=("tests/spark/test_kafka_copy_page.py::test_the_page_works_beside_tables",),
+    ),
+    Mutant(
+        bug=17,
+        name="json-depends-on-the-time-zone-of-the-session",
+        file=SHAPE,
+        find='    "timeZone": "UTC",\n',
+        replace="",
+        tests=(OF_OWN_ROWS,),
+    ),
     Mutant(
         bug=5,
         name="a-producer-whose-commit-was-not-answered-is-used-on",
