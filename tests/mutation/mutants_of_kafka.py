@@ -12,7 +12,10 @@ OF_REFUSALS = "tests/unit/test_kafka_refusals.py"
 
 PROJECTION = "src/penstock/stage/projection.py"
 SHAPE = "src/penstock/sink/kafka/shape.py"
+RIGHTS = "src/penstock/sink/kafka/rights.py"
+TROUBLE = "src/penstock/sink/kafka/trouble.py"
 OF_OWN_ROWS = "tests/spark/test_stage_own_rows.py"
+
 
 MUTANTS_OF_KAFKA = (
     Mutant(
@@ -38,6 +41,22 @@ MUTANTS_OF_KAFKA = (
         find='    "timeZone": "UTC",\n',
         replace="",
         tests=(OF_OWN_ROWS,),
+    ),
+    Mutant(
+        bug=4,
+        name="a-right-that-is-missing-is-noticed-after-the-batch-was-decided",
+        file=RIGHTS,
+        find="        require(topic, WRITE)\n",
+        replace="        pass\n",
+        tests=(f"{OF_REFUSALS}::test_a_right_that_is_missing_is_named",),
+    ),
+    Mutant(
+        bug=5,
+        name="a-wrong-password-is-told-as-silence",
+        file=TROUBLE,
+        find="    said = of.heard() if code_of(raised) in _SILENCE else None",
+        replace="    said = of.heard() if code_of(raised) is None else None",
+        tests=(f"{OF_REFUSALS}::test_why_nobody_answers_is_told_by_what_was_heard_beside",),
     ),
     Mutant(
         bug=5,

@@ -129,7 +129,7 @@ class KafkaSink(SpooledSink):
 
     def check(self) -> Sequence[Finding]:
         """Look at the cluster and the topics."""
-        return findings_of(self._clients, self._wanted)
+        return findings_of(self._clients, self._wanted, keyed=self._keyed)
 
     def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:  # noqa: ARG002 - it has one
         """The newest position of all lanes. Raises Failed, Retryable, FormatTooNew."""
@@ -147,7 +147,7 @@ class KafkaSink(SpooledSink):
         rows = arrow_schema(schema)
         with settings_of(self._name):
             require_columns(rows)
-        with self._lock, told(self._clients.place, Failed):
+        with self._lock, told(self._clients, Failed):
             self._place = place = prepare_place(self._clients, self._wanted)
             require_fit(place.topics.values(), rows)
             prepare_lanes(self._clients, self._wanted, [self._lane(at) for at in range(self._wanted.lanes)], place, schema)
@@ -155,7 +155,7 @@ class KafkaSink(SpooledSink):
 
     def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - it has one
         """Refuse rows that the topics cannot take, without creating anything."""
-        with told(self._clients.place, Failed):
+        with told(self._clients, Failed):
             require_admitted(self._clients, self._wanted, self._taken(schema))
 
     def stager(self) -> SpoolStager:
@@ -174,7 +174,7 @@ class KafkaSink(SpooledSink):
         """
         if not publication.staged:
             return Published(totals=publication.totals, already=True)
-        with self._lock, told(self._clients.place):
+        with self._lock, told(self._clients):
             published = self._publish(publication)
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
         return published
@@ -191,7 +191,7 @@ class KafkaSink(SpooledSink):
         wanted, marks = expected.get(ONLY_ACCOUNT, Totals()), self._marks()
         wanted = Totals(rows=wanted.rows, digest=wanted.digest)
         problems = verification.marker_problems(marks, wanted, known, topic=self._wanted.target.topic)
-        with told(self._clients.place, Failed):
+        with told(self._clients, Failed):
             found = self._found(marks)
         if found is None:
             return SinkReport(
@@ -272,7 +272,7 @@ class KafkaSink(SpooledSink):
 
     def _marks(self) -> Sequence[LaneMark]:
         topic = self._wanted.target.markers
-        with told(self._clients.place, Failed):
+        with told(self._clients, Failed):
             markers = described(self._clients.admin, [topic])[topic]
             numbers = range(0 if markers is None else markers.partitions)
             await_settled(self._clients.admin, topic, numbers, wait_s=SETTLED_S)

@@ -42,8 +42,12 @@ class Broker:
         wanted = sorted(names)
         if not wanted:
             return {}
-        asked = self._ask(lambda: self._admin.describe_topics(TopicCollection(wanted), request_timeout=_ANSWER_S))
-        found = {name: self._unless_unknown(answer) for name, answer in asked.items()}
+        asked = self._ask(
+            lambda: self._admin.describe_topics(
+                TopicCollection(wanted), request_timeout=_ANSWER_S, include_authorized_operations=True
+            )
+        )
+        found = {name: self._unless_unknown(name, answer) for name, answer in asked.items()}
         there = {name: topic for name, topic in found.items() if topic is not None}
         numbers = [TopicPartition(name, part.id) for name, topic in there.items() for part in topic.partitions]
         low, high = self._offsets(numbers, OffsetSpec.earliest()), self._offsets(numbers, OffsetSpec.latest())
@@ -59,7 +63,7 @@ class Broker:
         """For how long the topic keeps records, None if for ever or if it is compacted only."""
         resource = ConfigResource(ResourceType.TOPIC, name)
         answers = self._ask(lambda: self._admin.describe_configs([resource], request_timeout=_ANSWER_S))
-        settings = self._answer(answers[resource])
+        settings = self._allowed("DescribeConfigs", name, answers[resource])
         retained = int(settings["retention.ms"].value)
         return retained if retained >= 0 and "delete" in settings["cleanup.policy"].value else None
 
@@ -90,13 +94,32 @@ class Broker:
         answers = self._ask(lambda: self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_ANSWER_S))
         return {(of.topic, of.partition): self._answer(answer).offset for of, answer in answers.items()}
 
-    def _unless_unknown(self, answer: Any) -> Any:
+    def _unless_unknown(self, name: str, answer: Any) -> Any:
+        """The topic, None if there is none. Raises Failed for one that may not be read, where brokers tell."""
         try:
-            return answer.result()
+            found = answer.result()
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
+            return self._allowed("Read", name, answer)
+        allowed = {operation.name for operation in found.authorized_operations or ()}
+        if allowed and "READ" not in allowed:
+            raise self._lacks("Read", name)
+        return found
+
+    def _allowed(self, right: str, topic: str, answer: Any) -> Any:
+        try:
+            return answer.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise self._lacks(right, topic) from error
             raise self._told(error) from error
+
+    def _lacks(self, right: str, topic: str) -> Failed:
+        return Failed(
+            f"Kafka does not let the user of source {self._source!r} do that: the right {right} on topic {topic!r} is missing.",
+            remedy=f"kafka-acls --add --allow-principal User:NAME --operation {right} --topic {topic}.",
+        )
 
     def _answer(self, answer: Any) -> Any:
         try:
