@@ -16,8 +16,27 @@ RIGHTS = "src/penstock/sink/kafka/rights.py"
 TROUBLE = "src/penstock/sink/kafka/trouble.py"
 OF_OWN_ROWS = "tests/spark/test_stage_own_rows.py"
 
+TOPICS = "src/penstock/sink/kafka/topics.py"
+BROKER = "src/penstock/source/kafka/broker.py"
+OF_LEADERS = "tests/unit/test_kafka_leaders.py"
 
 MUTANTS_OF_KAFKA = (
+    Mutant(
+        bug=7,
+        name="a-topic-of-markers-that-nobody-leads-is-taken-for-an-empty-one",
+        file=TOPICS,
+        find="    if offset < 0:\n        raise KafkaException",
+        replace="    if offset < -9999:\n        raise KafkaException",
+        tests=(OF_LEADERS,),
+    ),
+    Mutant(
+        bug=23,
+        name="records-of-a-partition-that-nobody-leads-are-said-to-be-lost",
+        file=BROKER,
+        find="            self._require_led(found)\n",
+        replace="",
+        tests=(OF_LEADERS,),
+    ),
     Mutant(
         bug=17,
         name="records-are-counted-by-the-hash-of-other-rows",

@@ -141,8 +141,15 @@ def written(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[i
 def _offsets(admin: AdminClient, topic: str, partitions: Sequence[int], what: OffsetSpec, level: IsolationLevel) -> list[int]:
     wanted = {TopicPartition(topic, partition): what for partition in partitions}
     found = admin.list_offsets(wanted, isolation_level=level, request_timeout=ANSWER_S)
-    by_number = {place.partition: future.result().offset for place, future in found.items()}
-    return [int(by_number[partition]) for partition in partitions]
+    by_number = {place.partition: _known(future.result().offset) for place, future in found.items()}
+    return [by_number[partition] for partition in partitions]
+
+
+def _known(offset: int) -> int:
+    """For a partition that nobody leads at the moment the client gives no error, but a number below all offsets."""
+    if offset < 0:
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, "a partition has no leader", retriable=True))
+    return offset
 
 
 def _topic(admin: AdminClient, name: str, future: Any) -> Topic | None:
