@@ -51,7 +51,7 @@ MUTANTS_OF_KAFKA = (
         file=SINK,
         find="publication if own is None else replace(publication, schema=str(own))",
         replace="publication if own is None else replace(publication, schema=publication.schema)",
-        tests=("tests/spark/test_kafka_copy_page.py::test_the_page_works_beside_tables",),
+        tests=(f"{OF_PUBLISHING}::test_records_that_are_made_of_other_rows_go_on_after_a_restart",),
     ),
     Mutant(
         bug=17,
