@@ -201,6 +201,26 @@ class Sink(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRows:
+    """Rows that a sink takes instead of the pipeline's: an SQL expression over these for each column, and Spark's JSON of all.
+
+    Spark computes them in the same pass; the digest of what is staged is that of these rows.
+    """
+
+    columns: Mapping[str, str]
+    schema: str
+
+
+@runtime_checkable
+class Projecting(Protocol):
+    """A sink that may take rows of its own, made of the pipeline's."""
+
+    def own_rows(self, schema: str) -> OwnRows | None:
+        """What it takes of rows of Spark's `schema`, None for these as they are. Raises Usage for rows that lack something."""
+        ...
+
+
 @runtime_checkable
 class Rider(Protocol):
     """A transactional sink that can commit inside the ledger's own transaction where both live in one database."""

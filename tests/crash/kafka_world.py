@@ -3,6 +3,7 @@
 import json
 import os
 import random
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from tests.crash.world import SCHEMA, Row, World, make_world
+from tests.crash.world import SCHEMA, Row, World, assert_same, make_world
 from tests.servers.fixtures import server, unique
-from tests.servers.kafka import connector
+from tests.servers.kafka import connector, is_open, records
 
 PARTITIONS = 3
+COLUMNS = ("id", "origin", "month", "payload", "amount")
 SOURCE = """\
     format: kafka
     {more}
@@ -88,13 +90,33 @@ def remove(name: str) -> None:
         pass
 
 
+def add_topic_sink(world: World) -> str:
+    """A sink `topic` that makes records of the rows, into a topic of its own."""
+    name = create(unique("shipped"), PARTITIONS, retention_ms="-1", retention_bytes="-1")
+    places = f'bootstrap: "{server("kafka").bootstrap}", topic: {name}, marker_topic: {name}.markers'
+    sink = f"{{type: kafka, {places}, key: origin, value: json}}"
+    world.rewrite(("sinks:\n", f"sinks:\n  topic: {sink}\n"))
+    return name
+
+
+def assert_shipped(world: World, topic: str) -> None:
+    """Every row is there once as a record of its own, and nobody waits for a transaction."""
+    found = Counter[Row]()
+    for message in records(server("kafka").bootstrap, topic):
+        row = json.loads(message.value())
+        assert message.key().decode() == row["origin"]
+        found[tuple(row.get(column) for column in COLUMNS)] += 1
+    assert_same(topic, found=found, expected=sum(world.expected.values(), Counter[Row]()))
+    assert not any(is_open(server("kafka").bootstrap, topic, partition) for partition in range(PARTITIONS))
+
+
 def rows_of(world: World, generator: random.Random, *, first: int, count: int) -> list[Row]:
     """Rows as the world's own source has them."""
     return [world._row(generator, number) for number in range(first, first + count)]
 
 
 def written(row: Row) -> bytes:
-    return json.dumps(dict(zip(("id", "origin", "month", "payload", "amount"), row, strict=True))).encode()
+    return json.dumps(dict(zip(COLUMNS, row, strict=True))).encode()
 
 
 def produce(topic: str, rows: list[Row], *, partition: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A pipeline from files into Kafka: every fault point of the sink, and SIGKILL of driver and broker, while a reader watches.
+"""From files and from a topic into Kafka: every fault point of the sink, SIGKILL of driver and broker, while a reader watches.
 
 Its rows are records, which other sinks of the scratch pipelines do not take. CI runs a slice; `make soak` runs all fault points
 and kills each of them PENSTOCK_SOAK_KILLS times. The seed is printed; PENSTOCK_SEED replays it.
@@ -9,16 +9,18 @@ import os
 import random
 import signal
 import subprocess
-import threading
 from collections import Counter
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
 
+from tests.crash.kafka_watch import Watch
 from tests.crash.killing import await_session_end, kill_at_random, let_pass
 from tests.seed import SEED
-from tests.servers.kafka import is_open, records
+from tests.servers.kafka import is_open
+from tests.spark.test_kafka_copy_page import Copy
 from tests.spark.test_kafka_sink_page import Place
 from tests.spark.test_readme import feed
 
@@ -31,44 +33,12 @@ TOLD = {0, 1, 75}
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
 
 
-class Watch:
-    """Reads what is committed all the time: what was seen stays, and of each partition comes more."""
-
-    def __init__(self, place: Place) -> None:
-        self._place, self._over = place, threading.Event()
-        self.violations: list[str] = []
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def __enter__(self) -> "Watch":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        seen = Counter[tuple[int, int, bytes]]()
-        while not self._over.wait(0.2):
-            try:
-                messages = records(self._place.running.bootstrap, self._place.topic)
-            except KafkaException:  # the broker is down
-                continue
-            found = Counter((message.partition(), message.offset(), message.value()) for message in messages)
-            if not seen <= found:
-                self.violations.append(f"{(seen - found).total()} records vanished")
-            doubled = [value for value, times in Counter(value for _, _, value in found).items() if times > 1]
-            if doubled:
-                self.violations.append(f"{len(doubled)} records are there twice")
-            seen = found
-
-
 @pytest.mark.parametrize("fault", CHOSEN)
 def test_one_fault_loses_nothing_and_doubles_nothing(tmp_path: Path, fault: str) -> None:
     print(f"PENSTOCK_SEED={SEED} {fault}")
     place = Place(tmp_path, partitions=2, topic="lanes: 2")
     sent = feed(tmp_path / "incoming")
-    with Watch(place) as watch:
+    with Watch(place.running.bootstrap, place.topic, distinct=True) as watch:
         place.run("penstock run kafka.yaml", faults=fault)
         done = place.run("penstock run kafka.yaml")
         assert done.returncode == 0, done.stdout + done.stderr
@@ -78,27 +48,44 @@ def test_one_fault_loses_nothing_and_doubles_nothing(tmp_path: Path, fault: str)
 
 @pytest.mark.parametrize("victim", ["driver", "broker"])
 def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victim: str) -> None:
-    generator = random.Random(f"{SEED} {victim}")
     place = Place(tmp_path, partitions=2, topic="lanes: 2")
     file = tmp_path / "kafka.yaml"
     file.write_text(file.read_text().replace("{header: true}", "{header: true, maxFilesPerTrigger: 1}"))
-    sent, killed = feed(tmp_path / "incoming"), 0
-    with Watch(place) as watch:
-        while killed < KILLS:
-            sent += _feed_more(tmp_path / "incoming", killed)
-            process = place.start()
-            hit = (
-                kill_at_random(process, generator) is not None if victim == "driver" else _kill_broker(place, process, generator)
-            )
-            out, err = process.communicate(timeout=300)
-            assert process.returncode in ({*TOLD, -signal.SIGKILL} if hit else {0}), out + err
-            await_session_end(process.pid)
-            killed += 1
-        done = place.run("penstock run kafka.yaml")
-        assert done.returncode == 0, done.stdout + done.stderr
-    print(f"PENSTOCK_SEED={SEED}: {victim} was killed {killed} times")
+    sent, numbers = feed(tmp_path / "incoming"), count()
+    with Watch(place.running.bootstrap, place.topic, distinct=True) as watch:
+        _kill_often(place, victim, more=lambda: sent.update(_feed_more(tmp_path / "incoming", next(numbers))))
     assert watch.violations == []
     _assert_exact(place, sent)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("victim", ["driver", "broker"])
+def test_kills_from_topic_to_topic_keep_every_record_once_and_each_key_in_order(tmp_path: Path, victim: str, lanes: int) -> None:
+    """What readers see at any moment are the first records of each key."""
+    copy = Copy(
+        tmp_path, **{"maxOffsetsPerTrigger: 100000": "maxOffsetsPerTrigger: 40", "{type: kafka": f"{{type: kafka, lanes: {lanes}"}
+    )
+    generator = random.Random(f"{SEED} {lanes}")
+    with Watch(copy.running.bootstrap, copy.topic, distinct=True) as watch:
+        _kill_often(copy, victim, more=lambda: copy.feed(generator.randrange(30, 60)))
+    assert watch.violations == []
+    copy.assert_exact()
+
+
+def _kill_often(place: Place, victim: str, *, more: Callable[[], object]) -> None:
+    """Until it was killed KILLS times, then once more to the end; before each run there is `more`."""
+    generator, ends = random.Random(f"{SEED} {victim}"), Counter[int]()
+    while ends.total() < KILLS:
+        more()
+        process = place.start()
+        hit = kill_at_random(process, generator) is not None if victim == "driver" else _kill_broker(place, process, generator)
+        out, err = process.communicate(timeout=300)
+        assert process.returncode in ({*TOLD, -signal.SIGKILL} if hit else {0}), out + err
+        await_session_end(process.pid)
+        ends[process.returncode] += hit
+    done = place.run(f"penstock run {place.file}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    print(f"PENSTOCK_SEED={SEED}: {victim} was killed {KILLS} times, the runs ended with {ends}")
 
 
 def _feed_more(incoming: Path, number: int) -> "Counter[tuple[object, ...]]":
@@ -109,10 +96,12 @@ def _feed_more(incoming: Path, number: int) -> "Counter[tuple[object, ...]]":
 
 
 def _kill_broker(place: Place, process: "subprocess.Popen[str]", generator: random.Random) -> bool:
-    """SIGKILL while the run delivers; it is back at once."""
+    """SIGKILL while the run delivers; it is back at once. False: too late."""
     assert process.stdout is not None
     process.stdout.readline()
     let_pass(process, generator.uniform(0, 1))
+    if process.poll() is not None:
+        return False
     place.running.kill()
     place.running.start()
     return True

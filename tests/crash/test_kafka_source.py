@@ -1,8 +1,10 @@
-"""A topic into accounts and SQLite, and SIGKILL at random moments: of the driver, of its workers, of the broker.
+"""A topic into accounts, SQLite, PostgreSQL and another topic from one pass, and SIGKILL at random moments: of the driver, of its
+workers, of the broker.
 
 CI runs a slice; `make soak` kills each of them PENSTOCK_SOAK_KILLS times. The seed is printed; PENSTOCK_SEED replays it.
 """
 
+import json
 import os
 import random
 import signal
@@ -13,10 +15,22 @@ from typing import Any
 
 import pytest
 
-from tests.crash.kafka_world import expect, feed, make_kafka_world, new_topic, produce, rows_of, transact
+from tests.crash.kafka_watch import Watch
+from tests.crash.kafka_world import (
+    add_topic_sink,
+    assert_shipped,
+    expect,
+    feed,
+    make_kafka_world,
+    new_topic,
+    produce,
+    rows_of,
+    transact,
+)
 from tests.crash.killing import await_session_end, kill_at_random, let_pass
 from tests.crash.probe import Probe
-from tests.crash.world import World
+from tests.crash.shop import assert_sold, new_shop, written
+from tests.crash.world import Row, World
 from tests.seed import SEED
 from tests.servers.fixtures import server
 
@@ -31,14 +45,20 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest
 @pytest.mark.parametrize("victim", ["driver", "broker"])
 def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victim: str) -> None:
     generator, topic = random.Random(f"{SEED} {victim}"), new_topic()
-    world = make_kafka_world(tmp_path, topic, seed=SEED)
+    world, shop = make_kafka_world(tmp_path, topic, seed=SEED), new_shop("postgres", tmp_path)
+    shipped = add_topic_sink(world)
+    world.rewrite(("sinks:\n", f"sinks:\n  shop: {written('postgres', shop, tmp_path)}\n"))
     more(world, topic, generator)
-    with Probe(world) as probe:
+    with Probe(world) as probe, Watch(server("kafka").bootstrap, shipped) as watch:
         ends = _kill_often(world, topic, victim, generator)
     print(f"PENSTOCK_SEED={SEED}: {victim} was killed {KILLS} times, the runs ended with {ends}")
-    assert probe.violations == []
+    assert probe.violations + watch.violations == []
     world.assert_exact()
+    assert_sold("postgres", shop, sum(world.expected.values(), Counter[Row]()))
+    assert_shipped(world, shipped)
     world.assert_verified()
+    diagnosis = world.run("doctor", str(world.file), "--json")
+    assert (diagnosis.returncode, json.loads(diagnosis.stdout)["transactions"]) == (0, []), diagnosis
 
 
 def more(world: World, topic: str, generator: random.Random) -> None:

@@ -11,9 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.commandline import Ended, penstock
+from tests.crash.kafka_world import add_topic_sink, assert_shipped
 from tests.crash.probe import Probe
 from tests.crash.stopping import started, stopped
-from tests.crash.world import World, make_world
+from tests.crash.world import World, database_rows, make_world
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -28,6 +29,14 @@ def a_world(root: Path) -> World:
 
 def feed(world: World, *, files: int = 1) -> None:
     world.feed(random.Random(f"{SEED} {len(list((world.root / 'incoming').iterdir()))}"), files=files, rows_per_file=40)
+
+
+def sold(world: World) -> int:
+    """How many rows are in the table, which may not be there yet."""
+    try:
+        return database_rows(world.root / "warehouse.db").total()
+    except sqlite3.OperationalError:
+        return 0
 
 
 def assert_fenced(older: Ended, *, generation: int) -> None:
@@ -110,6 +119,27 @@ def test_a_driver_that_slept_while_another_recovered_only_decides_nothing_more(s
     done = penstock("run", str(world.file), "--json")
     assert done.code == 0, str(done)
     assert_swept_and_exact(world)
+    assert penstock("verify", str(world.file), "--json").code == 0
+
+
+@pytest.mark.parametrize("fault", ["kafka.rows@2", "kafka.mark@3", "kafka.commit@3"])
+@pytest.mark.parametrize("whole", [True, False], ids=["another one runs", "another one recovers"])
+def test_a_driver_that_slept_in_a_transaction_of_kafka_is_fenced(
+    spark: SparkSession, tmp_path: Path, fault: str, *, whole: bool
+) -> None:
+    """Kafka ends its transaction, the marker shows the batch, and the ledger tells it that it is no longer the one."""
+    world = a_world(tmp_path / "world")
+    topic = add_topic_sink(world)
+    with started(world, fault, whole=whole) as older:
+        older.await_that(lambda: sold(world) == 120, what="batch 1 in SQLite, whose lock would keep everybody out")
+        older.stop()
+        newer = penstock("run" if whole else "recover", str(world.file), "--json")
+        assert newer.code == 0, str(newer)
+        assert_fenced(older.go_on(), generation=2)
+    done = penstock("run", str(world.file), "--json")
+    assert done.code == 0, str(done)
+    assert_swept_and_exact(world)
+    assert_shipped(world, topic)
     assert penstock("verify", str(world.file), "--json").code == 0
 
 

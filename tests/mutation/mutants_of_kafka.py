@@ -10,7 +10,73 @@ SINK = "src/penstock/sink/kafka/sink.py"
 OF_PUBLISHING = "tests/unit/test_kafka_publish.py"
 OF_REFUSALS = "tests/unit/test_kafka_refusals.py"
 
+PROJECTION = "src/penstock/stage/projection.py"
+SHAPE = "src/penstock/sink/kafka/shape.py"
+RIGHTS = "src/penstock/sink/kafka/rights.py"
+TROUBLE = "src/penstock/sink/kafka/trouble.py"
+OF_OWN_ROWS = "tests/spark/test_stage_own_rows.py"
+
+TOPICS = "src/penstock/sink/kafka/topics.py"
+BROKER = "src/penstock/source/kafka/broker.py"
+OF_LEADERS = "tests/unit/test_kafka_leaders.py"
+
 MUTANTS_OF_KAFKA = (
+    Mutant(
+        bug=7,
+        name="a-topic-of-markers-that-nobody-leads-is-taken-for-an-empty-one",
+        file=TOPICS,
+        find="    if offset < 0:\n        raise KafkaException",
+        replace="    if offset < -9999:\n        raise KafkaException",
+        tests=(OF_LEADERS,),
+    ),
+    Mutant(
+        bug=23,
+        name="records-of-a-partition-that-nobody-leads-are-said-to-be-lost",
+        file=BROKER,
+        find="            self._require_led(found)\n",
+        replace="",
+        tests=(OF_LEADERS,),
+    ),
+    Mutant(
+        bug=17,
+        name="records-are-counted-by-the-hash-of-other-rows",
+        file=PROJECTION,
+        find="hashed = self.hashes[number] if self.own[number] else",
+        replace="hashed = self.hashes[-1] if self.own[number] else",
+        tests=(OF_OWN_ROWS,),
+    ),
+    Mutant(
+        bug=17,
+        name="records-are-marked-with-the-columns-of-the-pipeline",
+        file=SINK,
+        find="publication if own is None else replace(publication, schema=str(own))",
+        replace="publication if own is None else replace(publication, schema=publication.schema)",
+        tests=(f"{OF_PUBLISHING}::test_records_that_are_made_of_other_rows_go_on_after_a_restart",),
+    ),
+    Mutant(
+        bug=17,
+        name="json-depends-on-the-time-zone-of-the-session",
+        file=SHAPE,
+        find='    "timeZone": "UTC",\n',
+        replace="",
+        tests=(OF_OWN_ROWS,),
+    ),
+    Mutant(
+        bug=4,
+        name="a-right-that-is-missing-is-noticed-after-the-batch-was-decided",
+        file=RIGHTS,
+        find="        require(topic, WRITE)\n",
+        replace="        pass\n",
+        tests=(f"{OF_REFUSALS}::test_a_right_that_is_missing_is_named",),
+    ),
+    Mutant(
+        bug=5,
+        name="a-wrong-password-is-told-as-silence",
+        file=TROUBLE,
+        find="    said = of.heard() if code_of(raised) in _SILENCE else None",
+        replace="    said = of.heard() if code_of(raised) is None else None",
+        tests=(f"{OF_REFUSALS}::test_why_nobody_answers_is_told_by_what_was_heard_beside",),
+    ),
     Mutant(
         bug=5,
         name="a-producer-whose-commit-was-not-answered-is-used-on",

@@ -140,12 +140,15 @@ class KafkaServer:
 
     def create(self, **settings: str) -> None:
         """Write its settings, with `settings` (dots as underscores) beside them, and start it."""
-        ports = {"port": self.port, "behind": self.behind, "proxied": self.proxied, "controller": self._controller}
-        text = SETTINGS.format(directory=self._directory, **ports)
-        text += "".join(f"{name.replace('_', '.')}={value}\n" for name, value in settings.items())
+        self.format(**settings)
+        self.start()
+
+    def format(self, identity: str | None = None, **settings: str) -> str:
+        """What `create` does before it starts; of a cluster's identity, or of a new one, which is returned."""
+        text = self._text() + "".join(f"{name.replace('_', '.')}={value}\n" for name, value in settings.items())
         (self._directory / "server.properties").write_text(text)
         (self._directory / "log4j2.properties").write_text(LOGGING.format(directory=self._directory))
-        identity = "p" + urlsafe_b64encode(secrets.token_bytes(16)).decode()[1:22]
+        identity = identity or "p" + urlsafe_b64encode(secrets.token_bytes(16)).decode()[1:22]
         format_it = [
             *self._command(FORMAT, shared="-Xshare:auto"),
             "format",
@@ -156,12 +159,21 @@ class KafkaServer:
             self._settings,
         ]
         subprocess.run(format_it, check=True, capture_output=True, cwd=self._directory)
-        self.start()
+        return identity
 
     def start(self) -> None:
         """Also after a kill: it reads its logs again. Returns when it answers."""
         self._process = started([*self._command(MAIN), self._settings], port=self.port, log=self._directory / "output.log")
         self.admin().list_topics(timeout=60)
+
+    def _text(self) -> str:
+        ports = {"port": self.port, "behind": self.behind, "proxied": self.proxied, "controller": self._controller}
+        return SETTINGS.format(directory=self._directory, **ports)
+
+    def start_again(self) -> None:
+        """If it was killed."""
+        if self._process is not None and self._process.poll() is not None:
+            self.start()
 
     def kill(self) -> None:
         """SIGKILL; what it acknowledged is in the page cache, and there when it starts again."""
@@ -207,7 +219,7 @@ class KafkaServer:
         from confluent_kafka import KafkaException
 
         try:
-            return all(_ends(self.bootstrap, name, partition) for partition in range(partitions))
+            return all(ends_of(self.bootstrap, name, partition) for partition in range(partitions))
         except KafkaException:
             return False
 
@@ -331,19 +343,19 @@ def ends_transaction(data: bytes) -> bool:
 
 def is_open(bootstrap: str, topic: str, partition: int = 0) -> bool:
     """Whether a transaction holds up readers of that partition."""
-    settled, written = _ends(bootstrap, topic, partition)
+    settled, written = ends_of(bootstrap, topic, partition)
     return settled < written
 
 
 def _await_settled(bootstrap: str, topic: str, partition: int) -> None:
     """Brokers answer to a commit before readers see it. What a driver left open that is gone is not waited for."""
-    _, written = _ends(bootstrap, topic, partition)
+    _, written = ends_of(bootstrap, topic, partition)
     deadline = time.monotonic() + 2
-    while _ends(bootstrap, topic, partition)[0] < written and time.monotonic() < deadline:
+    while ends_of(bootstrap, topic, partition)[0] < written and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
-def _ends(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
+def ends_of(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
     """Where readers of what is committed stop, and where the last record is."""
     from confluent_kafka import IsolationLevel, TopicPartition
     from confluent_kafka.admin import AdminClient, OffsetSpec

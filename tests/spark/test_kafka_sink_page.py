@@ -23,13 +23,15 @@ COMMANDS = [line.split("#")[0] for line in re.findall(r"^penstock .*$", PAGE, re
 class Place:
     """A directory with the page's pipeline in it, and a topic of its own."""
 
+    file, pipeline, name = "kafka.yaml", PIPELINE, "flights-kafka"
+
     def __init__(self, directory: Path, *, partitions: int = 1, **changes: str) -> None:
         self.directory, self.running = directory, server("kafka")
         self.topic = self.running.topic(unique("page"), partitions, retention_ms="-1", retention_bytes="-1")
-        text = PIPELINE.replace("topic: flights", f"topic: {self.topic}").replace("flights-kafka", self.topic)
+        text = self.pipeline.replace("topic: flights", f"topic: {self.topic}").replace(self.name, self.topic)
         for old, new in changes.items():
             text = text.replace(f"{old}:", f"{new}\n    {old}:")
-        (directory / "kafka.yaml").write_text(text)
+        (directory / self.file).write_text(text)
         self.environment = {**os.environ, "KAFKA_SERVERS": self.running.bootstrap}
 
     def run(self, command: str, *, faults: str = "") -> "subprocess.CompletedProcess[str]":
@@ -44,7 +46,7 @@ class Place:
 
     def start(self) -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            [sys.executable, "-m", "penstock", "run", "kafka.yaml", "--json"],
+            [sys.executable, "-m", "penstock", "run", self.file, "--json"],
             cwd=self.directory,
             env=self.environment,
             stdout=subprocess.PIPE,

@@ -17,10 +17,12 @@ from penstock.testing.conformance.rows import Row
 
 
 class TopicRig(KafkaRig):
-    """`options` go to the sink; `proxied`: the port that it is asked at instead of the broker's own."""
+    """`options` go to the sink; `bootstrap`: where it is asked instead of at the broker itself; `running`: another broker."""
 
-    def __init__(self, directory, *, schema=None, partitions=1, topic=None, bootstrap=None, settings=None, **options):
-        self.running = server("kafka")
+    def __init__(
+        self, directory, *, schema=None, partitions=1, topic=None, bootstrap=None, settings=None, running=None, **options
+    ):
+        self.running = running or server("kafka")
         kept = {"retention_ms": "-1", "retention_bytes": "-1", **(settings or {})}
         super().__init__(
             directory, bootstrap or self.running.bootstrap, topic or self.running.topic(unique("u"), partitions, **kept)

@@ -4,6 +4,7 @@ import os
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import OFFSET_END, Producer, TopicPartition
@@ -13,10 +14,12 @@ from tests.servers import cutting
 from tests.servers.fixtures import server
 from tests.servers.kafka import ends_transaction, is_open
 from tests.unit.kafka_target import topics, values
+from tests.unit.table_target import spark_schema
 
 from penstock import faults
 from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable
 from penstock.sink.kafka import marks
+from penstock.sink.kafka.shape import Shape
 from penstock.sink.kafka.trouble import Overtaken
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.bench import publish
@@ -117,6 +120,21 @@ def test_a_network_that_is_cut_around_the_commit(topic, kind):
         assert place.content() == values(range(5), range(10, 30))
         assert place.verify(sink).ok
         sink.close()
+
+
+def test_records_that_are_made_of_other_rows_go_on_after_a_restart(topic):
+    """Staged, counted and marked are the records; the ledger has the columns of the pipeline's rows."""
+    place = topic(schema=spark_schema(key="string", value="string"), shape=Shape(json=(), key="id"))
+    rows = spark_schema(id="long", name="string")
+    for batch_id in (0, 1):
+        sink = place.rig.make()
+        place._made.append(sink)
+        sink.prepare(pipeline=PIPELINE, schema=rows)
+        publication = place.decided_but_not_published(sink, range(batch_id * 10, batch_id * 10 + 10), batch_id=batch_id)
+        assert not sink.publish(replace(publication, schema=rows)).already
+        assert place.verify(sink).ok
+        sink.close()
+    assert place.content() == values(range(20))
 
 
 # --- more than one driver

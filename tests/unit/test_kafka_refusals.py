@@ -1,6 +1,8 @@
 """What a topic cannot take exactly is refused before anything is decided, each with the remedy; and what is told of Kafka."""
 
 import pickle
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -12,6 +14,8 @@ from tests.unit.table_target import spark_schema
 from penstock.errors import Failed, OutcomeUnknown, PublishFailed, Refused, Retryable, StageFailed, Usage
 from penstock.sink.kafka.admission import TopicAdmission
 from penstock.sink.kafka.records import records_of
+from penstock.sink.kafka.rights import require_rights
+from penstock.sink.kafka.topics import Topic
 from penstock.sink.kafka.trouble import Overtaken, told
 from penstock.spec import Kafka
 from penstock.testing.conformance import PIPELINE
@@ -265,6 +269,8 @@ def test_what_was_there_before_is_not_counted(topic):
 
 # --- what is told
 
+SILENT = SimpleNamespace(place="Kafka at a:1", heard=lambda: None)
+
 
 @pytest.mark.parametrize(
     ("code", "settings", "kind", "said"),
@@ -284,9 +290,43 @@ def test_what_was_there_before_is_not_counted(topic):
     ],
 )
 def test_every_error_of_the_client_is_told_by_what_it_means(code, settings, kind, said):
-    with pytest.raises(kind, match=said) as raised, told("Kafka at a:1", **settings):
+    with pytest.raises(kind, match=said) as raised, told(SILENT, **settings):
         raise KafkaException(KafkaError(code))
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("heard", "kind", "said"),
+    [
+        (KafkaError._AUTHENTICATION, PublishFailed, "does not let us in"),
+        (KafkaError._SSL, PublishFailed, "cannot be reached by TLS"),
+        (KafkaError._TRANSPORT, Retryable, "does not answer as it should"),
+    ],
+)
+def test_why_nobody_answers_is_told_by_what_was_heard_beside(heard, kind, said):
+    cluster = SimpleNamespace(place="Kafka at a:1", heard=lambda: KafkaError(heard))
+    with pytest.raises(kind, match=said), told(cluster):
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    with pytest.raises(PublishFailed, match="lacks a topic"), told(cluster):
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+
+
+@pytest.mark.parametrize(
+    ("rows", "markers", "said"),
+    [
+        ({"DESCRIBE", "READ"}, {"WRITE", "READ"}, r"Write on topic 't'\. kafka-acls .* --operation Write --topic t"),
+        ({"WRITE"}, {"WRITE", "DESCRIBE"}, "Read on topic 'm'"),
+        ({"WRITE"}, {"READ"}, "Write on topic 'm'"),
+        ({"WRITE"}, {"READ", "WRITE"}, None),
+        ((), (), None),
+    ],
+)
+def test_a_right_that_is_missing_is_named(rows, markers, said):
+    """Brokers that do not tell what a user may do are believed."""
+    topics = [Topic(name="t", identity="", partitions=1, replicas=1, settings={}, allowed=frozenset(rows))]
+    found = Topic(name="m", identity="", partitions=1, replicas=1, settings={}, allowed=frozenset(markers))
+    with nullcontext() if said is None else pytest.raises(Failed, match=said):
+        require_rights(topics, found)
 
 
 def test_an_option_that_does_not_exist_is_told(topic):

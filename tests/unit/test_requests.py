@@ -37,7 +37,7 @@ from penstock.run.costs import Costs, costs_of
 from penstock.run.pipeline import Pipeline
 from penstock.run.query import FENCE_LOOK_S
 from penstock.sink.parquet import object_account
-from penstock.stage.staging import SinkShare, StagePass
+from penstock.stage.staging import RowForm, SinkShare, StagePass
 from penstock.testing.entries import decided_entry, opened_entry
 from penstock.testing.simulator.sinks import FilesSink
 
@@ -92,8 +92,7 @@ def test_a_task_tells_what_its_attempt_sent_and_nothing_of_those_before(kind: ty
     stage_pass = StagePass(
         generation=Generation(1),
         batch_id=BatchId(0),
-        columns=("n",),
-        schema="{}",
+        forms=(RowForm(columns=("n",), schema="{}"),),
         shares=(SinkShare(sink=SinkName("lake"), stager=stager, route=None),),
     )
     rows = pa.RecordBatch.from_pydict({"n": [1, 2], "hash": pa.array([7, 8], pa.int64())})

@@ -23,6 +23,7 @@ from penstock.spec.account import FAIL, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings
 
 if TYPE_CHECKING:
+    from penstock.sink.kafka.shape import Shape
     from penstock.sink.parquet import ParquetSink
     from penstock.sink.parquet.account import Account
     from penstock.sink.spool import SpoolRoot
@@ -235,7 +236,18 @@ def _kafka(name: SinkName, settings: settings_of.Kafka, plan: DeliveryPlan) -> S
         transaction_bytes=settings.transaction_size,
         timeout_ms=settings.transaction_timeout,
         keyed=settings.mode == "keyed",
+        shape=_shape(settings),
     )
+
+
+def _shape(settings: settings_of.Kafka) -> "Shape | None":
+    from penstock.sink.kafka.shape import Shape
+
+    value = settings.value
+    if value is None:
+        return None
+    columns = {"key": settings.key, "headers": settings.headers, "partition": settings.partition}
+    return Shape(value=value.column, json=value.json_of, **columns)
 
 
 def _filling(name: SinkName, settings: settings_of.Table, plan: DeliveryPlan) -> "Filling":

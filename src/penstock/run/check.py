@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.claim import Claim, too_weak
 from penstock.errors import GuaranteeTooWeak, PenstockError, Usage
 from penstock.model import Finding, Guarantee, SinkKind, Summary
-from penstock.protocols import Admitting, Sink
+from penstock.protocols import Admitting, Projecting, Sink
 from penstock.run.assembly import sinks_of, spool_of
 from penstock.run.costs import Costs, costs_of
 from penstock.run.doctor import ledger_lifecycle
@@ -98,6 +98,7 @@ def claims_of(pipeline: "Pipeline", frame: DataFrame, spark: SparkSession) -> tu
     require_mode(plan, output_mode=settings.output_mode)
     for sink in sinks:
         _require_routable(frame, sink)
+        _require_projectable(frame, sink)
     return (
         *source_claims(settings.sources, relevant_confs(spark)),
         *operator_claims(plan, output_mode=settings.output_mode),
@@ -117,6 +118,20 @@ def _require_routable(frame: DataFrame, sink: Sink) -> None:
         raise Usage(
             f"sinks.{sink.name}.route cannot be computed from the rows: {read_spark_error(str(error)).sentence}",
             remedy=f"The rows have {', '.join(frame.columns)}: correct the route or the transform.",
+        ) from error
+
+
+def _require_projectable(frame: DataFrame, sink: Sink) -> None:
+    """Raise Usage if the rows that `sink` takes cannot be made of those of the pipeline."""
+    own = sink.own_rows(frame.schema.json()) if isinstance(sink, Projecting) else None
+    if own is None:
+        return
+    try:
+        _ = frame.selectExpr(*own.columns.values()).schema
+    except PySparkException as error:
+        raise Usage(
+            f"sinks.{sink.name} cannot make its records of the rows: {read_spark_error(str(error)).sentence}",
+            remedy="Leave such a column out, or cast it in the transform.",
         ) from error
 
 

@@ -36,11 +36,24 @@ def from_exception(cause: BaseException) -> PenstockError:
     )
 
 
+_FORBIDDEN = {
+    "TopicAuthorizationException": "the right Read on one of the topics",
+    "GroupAuthorizationException": "the right Read on the consumer group that Spark's reader has (groupIdPrefix)",
+}
+"""What Java's client of Kafka says, and what is missing then."""
+
+
 def from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "run") -> PenstockError:
     """The error behind the text of an exception of Spark's, raised while it was to `doing` the query."""
     known = from_text(text)
     if known is not None:
         return known
+    forbidden = next((right for sign, right in _FORBIDDEN.items() if sign in text), None)
+    if forbidden is not None:
+        return Failed(
+            f"Kafka does not let Spark read a source: its user lacks {forbidden}.",
+            remedy="Give it; `penstock check` names the topic, and docs/howto/kafka.md the rights that are needed.",
+        )
     connector = connector_remedy(text)
     if connector is not None:
         lacks = read_spark_failure(text).message.rpartition(": ")[2]

@@ -2,23 +2,25 @@
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
 from penstock.secret import remember_options
-from penstock.spec.account import Columns
+from penstock.spec.account import Columns, as_tuple
 from penstock.spec.complaint import wrong
 from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
 from penstock.spec.quantity import Duration, Size
-from penstock.spec.settings import Settings
+from penstock.spec.settings import ONE_KEY, Settings
 from penstock.spec.source import Option
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVERS = re.compile(r"[^\s,/@]+:\d+(,[^\s,/@]+:\d+)*")
 _LEAST_TIMEOUT_MS = 1_000
+_ALL = "all"
+_OF_COLUMNS = "value: {json: [columns]} or value: {column: name}"
 
 OWN_OPTIONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("bootstrap.servers", "metadata.broker.list"), "Use `bootstrap`."),
@@ -66,6 +68,46 @@ def _reached(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**given, **named, "bootstrap": hubs.bootstrap, "options": {**hubs.options, **(given.get("options") or {})}}
 
 
+def _columns_of_json(value: Any) -> Any:
+    """`all` as the columns that are listed nowhere."""
+    if value == _ALL:
+        return ()
+    if value in ([], ()):
+        raise wrong("should name at least one column", remedy="Write json: [column, column], or value: json for all of them.")
+    return as_tuple(value)
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, str):
+        if value != "json":
+            raise wrong(f"should be json, or say how, found {described(value)}", remedy=f"Write value: json, {_OF_COLUMNS}.")
+        return {"json": _ALL}
+    return value
+
+
+class RecordValue(Settings):
+    """What a record's value is made of. Exactly one of the keys."""
+
+    model_config: ClassVar[ConfigDict] = ONE_KEY
+
+    json_of: Annotated[Columns, BeforeValidator(_columns_of_json, json_schema_input_type=list[str] | Literal["all"])] | None = (
+        Field(default=None, alias="json", description="Columns that become one JSON object, in this order; `all` of them.")
+    )
+    column: str | None = Field(
+        default=None, min_length=1, description="A column that is the value: text, bytes or a plain value."
+    )
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.json_of is None) == (self.column is None):
+            raise wrong("should have json or column", remedy=f"Write value: json, {_OF_COLUMNS}.")
+        return self
+
+
+Value = Annotated[RecordValue, BeforeValidator(_value, json_schema_input_type=Literal["json"] | RecordValue)]
+"""A record's value, or just `json`: all columns as one object."""
+
+
 class Kafka(Settings):
     """Topics of Kafka: rows and marker in one transaction. Columns: `value`; if wanted `key`, `headers`, `partition`, `topic`."""
 
@@ -110,6 +152,14 @@ class Kafka(Settings):
         "another begun when half of that has passed.",
         json_schema_extra={"default": "1m"},
     )
+    value: Value | None = Field(
+        default=None,
+        description="Where the pipeline's rows are no records: `json` for all columns as one JSON object, `{json: [columns]}` "
+        "for some, `{column: name}` for a column as it is. Without it rows have the columns of records.",
+    )
+    key: str | None = Field(default=None, min_length=1, description="With `value`: the column that is a record's key.")
+    headers: str | None = Field(default=None, min_length=1, description="With `value`: the column of a record's headers.")
+    partition: str | None = Field(default=None, min_length=1, description="With `value`: the column of a record's partition.")
     shared: bool = Field(
         default=False,
         description="Other programs write to these topics, too: `verify` compares the markers, and reads no records.",
@@ -130,6 +180,10 @@ class Kafka(Settings):
             marker_topic: str | None = None,
             transaction_size: int | str = "1GB",
             transaction_timeout: int | str = "1m",
+            value: "RecordValue | Mapping[str, Any] | str | None" = None,
+            key: str | None = None,
+            headers: str | None = None,
+            partition: str | None = None,
             shared: bool = False,
         ) -> None: ...
 
@@ -152,6 +206,19 @@ class Kafka(Settings):
         for key in self.options:
             if key in OWN_OPTIONS:
                 raise wrong("is not an option of yours", remedy=OWN_OPTIONS[key], at=("options", key))
+        return self
+
+    @model_validator(mode="after")
+    def _records_are_said_wholly(self) -> Self:
+        given = next((name for name in ("key", "headers", "partition") if getattr(self, name) is not None), None)
+        if self.value is None and given is not None:
+            raise wrong("goes with `value`, which is missing", remedy=f"Add value: json, {_OF_COLUMNS}.", at=(given,))
+        if self.value is not None and self.topics:
+            raise wrong(
+                "go with a column `topic` of the rows, which `value` leaves out",
+                remedy="Take `value` out and select key, value and topic in the transform.",
+                at=("topics",),
+            )
         return self
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from penstock.spec.account import Account, Route
 from penstock.spec.jsonschema import SCHEMA_FILE, schema_text
-from penstock.spec.kafka import Kafka
+from penstock.spec.kafka import Kafka, RecordValue
 from penstock.spec.kept import Checkpoint, LedgerPlace
 from penstock.spec.merge import Merge
 from penstock.spec.pipeline import PipelineSettings, Spark
@@ -43,6 +43,7 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sinks.<name>.merge`", Merge),
     ("`sinks.<name>` with `type: dbapi`", Dbapi),
     ("`sinks.<name>` with `type: kafka`", Kafka),
+    ("`sinks.<name>.value`", RecordValue),
     ("`sinks.<name>` with `type: console`", Console),
     ("`sinks.<name>` with `type: memory`", Memory),
     ("`sinks.<name>` with `python`", PythonSink),

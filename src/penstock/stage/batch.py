@@ -59,14 +59,14 @@ def stage_batch(
     stage_pass = StagePass(
         generation=generation,
         batch_id=batch_id,
-        columns=projection.columns,
-        schema=schema.json(),
+        forms=projection.forms,
         shares=tuple(
-            SinkShare(sink=sink.name, stager=sink.stager(), route=projection.route_index(sink.route_sql)) for sink in sinks
+            SinkShare(sink=sink.name, stager=sink.stager(), route=projection.route_index(sink.route_sql), form=form)
+            for sink, form in zip(sinks, projection.form_of, strict=True)
         ),
     )
     if previous is not None and previous.fits_driver:
-        whole = small_input and previous.measured and not projection.routes
+        whole = small_input and previous.measured and projection.is_plain
         fetched = _fetch_whole(rows, projection) if whole else _fetch(rows, projection, driver_rows_per_partition(previous))
         if fetched is not None:
             message = stage_pass.run(fetched, partition=0, task_attempt=0)

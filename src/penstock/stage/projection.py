@@ -1,70 +1,142 @@
-"""What travels from Spark to a staging task: the columns under positional names, the row's hash, one column for each route.
+"""What travels from Spark to a staging task: rows in every form that a sink takes, each with its hash, then the routes.
 
 Positional names keep any column name of the user intact (dots, backticks, names of ours) and need no reserved ones.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from penstock.errors import Usage
-from penstock.protocols import Sink
+from penstock.protocols import OwnRows, Projecting, Sink
 from penstock.rowhash import row_hashes
 from penstock.stage.rowhash_sql import quoted, rowhash_sql
+from penstock.stage.staging import RowForm
 
 TOO_MANY_ROWS = "PENSTOCK_TOO_MANY_ROWS"
 _ROW_IN_PARTITION = "(monotonically_increasing_id() & 8589934591)"
+_AS_THEY_ARE: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """`columns` name the rows' columns; then follow the hash and those `routes` that are more than a column of text."""
+    """`forms`: that of the rows as they are comes first if a sink takes it. Then follow `routes`: those that are no plain text.
 
-    columns: tuple[str, ...]
+    `own`: the expressions of each form, empty for the rows as they are; `hashes`: each form's hash, over columns as they are
+    named where it is computed. `form_of`: the number of each sink's form. `texts`: routes that are a column, and its place.
+    """
+
+    forms: tuple[RowForm, ...]
+    own: tuple[tuple[str, ...], ...]
+    hashes: tuple[str, ...]
+    form_of: tuple[int, ...]
     texts: Mapping[str, int]
     routes: tuple[str, ...]
-    hash_sql: str
 
     @staticmethod
     def of(schema: StructType, sinks: Sequence[Sink]) -> "Projection":
         """The projection that `sinks` need. Raises Usage for columns that cannot be staged."""
         _require_unique(schema.names)
-        texts = {
-            f"CAST({quoted(field.name)} AS STRING)": place for place, field in enumerate(schema) if field.dataType == StringType()
-        }
+        wanted = [_own_rows(sink, schema) for sink in sinks]
+        keys = [_AS_THEY_ARE if own is None else tuple(own.columns.items()) for own in wanted]
+        distinct = sorted(dict(zip(keys, wanted, strict=True)).items(), key=lambda item: item[1] is not None)
+        forms = _forms(schema, [own for _, own in distinct])
+        texts = _texts(schema) if _AS_THEY_ARE in keys else {}
         routes = dict.fromkeys(sink.route_sql for sink in sinks)
         return Projection(
-            columns=tuple(schema.names),
+            forms=forms,
+            own=tuple(() if own is None else tuple(own.columns.values()) for _, own in distinct),
+            hashes=tuple(_hash_sql(schema, number, own) for number, (_, own) in enumerate(distinct)),
+            form_of=tuple([key for key, _ in distinct].index(key) for key in keys),
             texts=texts,
             routes=tuple(route for route in routes if route is not None and route not in texts),
-            hash_sql=rowhash_sql(schema),
         )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing has to be computed by Spark but the hash."""
+        return not self.routes and not any(self.own)
 
     def route_index(self, route: str | None) -> int | None:
         """The place of a sink's route among the projected columns, None without a route."""
         if route is None or route in self.texts:
             return None if route is None else self.texts[route]
-        return len(self.columns) + 1 + self.routes.index(route)
+        return sum(form.width for form in self.forms) + self.routes.index(route)
 
     def of_arrow(self, rows: "pa.Table") -> "Iterator[pa.RecordBatch]":
-        """Unprojected `rows`, projected without Spark; there must be no `routes`. Raises TypeError for rare types."""
+        """Unprojected `rows`, projected without Spark; the projection must be plain. Raises TypeError for rare types."""
         for batch in rows.to_batches():
             columns = [*batch.columns, row_hashes(batch).view(pa.int64())]
             yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
 
     def of_rows(self, rows: DataFrame, *, at_most: int | None = None) -> DataFrame:
         """`rows` projected. Spark fails with TOO_MANY_ROWS in its message if a partition has more than `at_most` rows."""
-        plain = [f"{quoted(name)} AS c{place}" for place, name in enumerate(self.columns)]
         routes = [f"CAST(({route}) AS STRING) AS r{place}" for place, route in enumerate(self.routes)]
-        return rows.selectExpr(*plain, f"{self._guarded_hash(at_most)} AS h", *routes)
+        if not any(self.own):
+            return rows.selectExpr(*self._made(0), f"{_guarded(self.hashes[0], at_most)} AS h0", *routes)
+        numbers = range(len(self.forms))
+        made = rows.selectExpr(*(column for number in numbers for column in self._made(number)), *self._plain_hash(), *routes)
+        projected = [column for number in numbers for column in self._hashed(number, at_most)]
+        return made.selectExpr(*projected, *(f"r{place}" for place in range(len(self.routes))))
 
-    def _guarded_hash(self, at_most: int | None) -> str:
-        if at_most is None:
-            return self.hash_sql
-        return f"if({_ROW_IN_PARTITION} < {at_most}, {self.hash_sql}, CAST(raise_error('{TOO_MANY_ROWS}') AS BIGINT))"
+    def _made(self, number: int) -> list[str]:
+        plain = [quoted(name) for name in self.forms[number].columns]
+        return [
+            f"{sql} AS {name}" for sql, name in zip(self.own[number] or plain, _names(self.forms[number], number), strict=True)
+        ]
+
+    def _plain_hash(self) -> list[str]:
+        """Computed over the user's own names, where a form of its own is hashed once it is made: it is made only once."""
+        return [] if self.own[0] else [f"{self.hashes[0]} AS h0"]
+
+    def _hashed(self, number: int, at_most: int | None) -> list[str]:
+        hashed = self.hashes[number] if self.own[number] else "h0"
+        return [*_names(self.forms[number], number), f"{hashed if number else _guarded(hashed, at_most)} AS h{number}"]
+
+
+def _own_rows(sink: Sink, schema: StructType) -> OwnRows | None:
+    return sink.own_rows(schema.json()) if isinstance(sink, Projecting) else None
+
+
+def _forms(schema: StructType, wanted: Sequence[OwnRows | None]) -> tuple[RowForm, ...]:
+    forms, first = list[RowForm](), 0
+    for own in wanted:
+        columns, kind = (tuple(schema.names), schema.json()) if own is None else (tuple(own.columns), own.schema)
+        forms.append(RowForm(columns=columns, schema=kind, first=first))
+        first += forms[-1].width
+    return tuple(forms)
+
+
+def _names(form: RowForm, number: int) -> list[str]:
+    return [f"c{number}_{place}" for place in range(len(form.columns))]
+
+
+def _hash_sql(schema: StructType, number: int, own: OwnRows | None) -> str:
+    if own is None:
+        return rowhash_sql(schema)
+    fields = StructType.fromJson(_document(own.schema)).fields
+    return rowhash_sql(StructType([StructField(f"c{number}_{place}", field.dataType) for place, field in enumerate(fields)]))
+
+
+def _document(schema: str) -> dict[str, object]:
+    document: dict[str, object] = json.loads(schema)
+    return document
+
+
+def _texts(schema: StructType) -> Mapping[str, int]:
+    return {
+        f"CAST({quoted(field.name)} AS STRING)": place for place, field in enumerate(schema) if field.dataType == StringType()
+    }
+
+
+def _guarded(hash_sql: str, at_most: int | None) -> str:
+    if at_most is None:
+        return hash_sql
+    return f"if({_ROW_IN_PARTITION} < {at_most}, {hash_sql}, CAST(raise_error('{TOO_MANY_ROWS}') AS BIGINT))"
 
 
 def _require_unique(names: Sequence[str]) -> None:

@@ -26,22 +26,36 @@ class TaskFailed(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowForm:
+    """Rows as some sinks take them: `columns` from the place `first` on, then their hash. `schema`: Spark's JSON of them."""
+
+    columns: tuple[str, ...]
+    schema: str
+    first: int = 0
+
+    @property
+    def width(self) -> int:
+        """How many of the projected columns it takes."""
+        return len(self.columns) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkShare:
-    """One sink's part in the pass; `route` is the place of its route among the projected columns."""
+    """One sink's part in the pass: the number of its form, and the place of its route among the projected columns."""
 
     sink: SinkName
     stager: Stager
     route: int | None
+    form: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePass:
-    """Picklable. `columns` and `schema` (Spark's JSON) are the rows' own; see Projection for what follows them."""
+    """Picklable. See Projection for what travels."""
 
     generation: Generation
     batch_id: BatchId
-    columns: tuple[str, ...]
-    schema: str
+    forms: tuple[RowForm, ...]
     shares: tuple[SinkShare, ...]
     faults: Mapping[str, str] = field(default_factory=lambda: dict(carry()))
 
@@ -93,8 +107,8 @@ class _Running:
 
     def __init__(self, stage_pass: StagePass, attempt: Attempt) -> None:
         self._pass, self._attempt = stage_pass, attempt
-        self._writers: list[tuple[StageWriter, int | None]] = []
-        self._schema: pa.Schema | None = None
+        self._writers: list[tuple[StageWriter, SinkShare]] = []
+        self._schemas: list[pa.Schema] = []
         self.rows, self.size_bytes = 0, 0
 
     def take_all(self, batches: "Iterable[pa.RecordBatch]") -> None:
@@ -110,21 +124,31 @@ class _Running:
             writer.abandon()
 
     def _take(self, batch: "pa.RecordBatch") -> None:
-        schema = self._schema or self._open(batch.schema)
-        width = len(self._pass.columns)
-        rows = pa.RecordBatch.from_arrays(_as(schema, batch.columns[:width]), schema=schema)
-        hashes = batch.column(width).view(pa.uint64())
-        for writer, route in self._writers:
-            writer.write(rows, hashes=hashes, accounts=None if route is None else batch.column(route))
+        if not self._schemas:
+            self._open(batch.schema)
+        taken = [_taken(batch, form, schema) for form, schema in zip(self._pass.forms, self._schemas, strict=True)]
+        for writer, share in self._writers:
+            rows, hashes = taken[share.form]
+            writer.write(rows, hashes=hashes, accounts=None if share.route is None else batch.column(share.route))
         self.rows += batch.num_rows
-        self.size_bytes += rows.nbytes
+        self.size_bytes += sum(rows.nbytes for rows, _ in taken)
 
-    def _open(self, found: "pa.Schema") -> "pa.Schema":
-        fields = [_in_utc(found.field(place)).with_name(name) for place, name in enumerate(self._pass.columns)]
-        self._schema = pa.schema(fields, metadata={SCHEMA_KEY: self._pass.schema.encode()})
+    def _open(self, found: "pa.Schema") -> None:
+        self._schemas = [_schema(found, form) for form in self._pass.forms]
         for share in self._pass.shares:
-            self._writers.append((share.stager.open(self._attempt, self._schema), share.route))
-        return self._schema
+            self._writers.append((share.stager.open(self._attempt, self._schemas[share.form]), share))
+
+
+def _schema(found: "pa.Schema", form: RowForm) -> "pa.Schema":
+    fields = [_in_utc(found.field(form.first + place)).with_name(name) for place, name in enumerate(form.columns)]
+    return pa.schema(fields, metadata={SCHEMA_KEY: form.schema.encode()})
+
+
+def _taken(batch: "pa.RecordBatch", form: RowForm, schema: "pa.Schema") -> "tuple[pa.RecordBatch, pa.UInt64Array]":
+    """The rows of one form, and their hashes."""
+    last = form.first + len(form.columns)
+    rows = pa.RecordBatch.from_arrays(_as(schema, batch.columns[form.first : last]), schema=schema)
+    return rows, batch.column(last).view(pa.uint64())
 
 
 def _in_utc(column: "pa.Field") -> "pa.Field":

@@ -1,10 +1,11 @@
 """Clients of one cluster: made of the user's options, and of what the guarantee needs."""
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 _log = logging.getLogger("penstock.kafka")
@@ -13,6 +14,7 @@ _log.propagate = False
 
 _ERRORS = 3
 """Of syslog's levels: a client that is let go of has no logger any more, and would write to the terminal."""
+_RECENT_S = 120.0
 _PRODUCING = {
     "linger.ms": 20,
     "batch.size": 1_000_000,
@@ -23,14 +25,37 @@ _PRODUCING = {
 """Figures of the client that a user may change. The partitioner is that of Java's clients: a key's partition is the same."""
 
 
+class _Heard:
+    """What clients tell beside all questions. They hold it, and it holds none of them: they end when nobody holds them."""
+
+    def __init__(self) -> None:
+        self._said: KafkaError | None = None
+        self._at_s = 0.0
+
+    def __call__(self, error: KafkaError) -> None:
+        """That all brokers are gone says less than what was said of one of them before."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._said, self._at_s = error, time.monotonic()
+
+    def recently(self) -> KafkaError | None:
+        """The last thing."""
+        return self._said if time.monotonic() - self._at_s < _RECENT_S else None
+
+
 class Clients:
     """Makes them. `place` names the cluster for people, without credentials; `given` is what the user said of it."""
 
     def __init__(self, bootstrap: str, options: Mapping[str, str]) -> None:
-        self.place = f"Kafka at {bootstrap}"
+        self.place, self._heard = f"Kafka at {bootstrap}", _Heard()
         self.given: Mapping[str, str] = {**options, "bootstrap.servers": bootstrap}
-        self._given = {"log_level": _ERRORS, **self.given, "logger": _log}
+        self._given = {"log_level": _ERRORS, **self.given, "logger": _log, "error_cb": self._heard}
         self._admin: AdminClient | None = None
+
+    def heard(self) -> KafkaError | None:
+        """The last thing that went wrong beside all questions, not long ago: a question that got no answer says only that."""
+        if self._admin is not None:
+            self._admin.poll(0)
+        return self._heard.recently()
 
     def producer(self, **settings: str | int) -> Producer:
         """A new one, whose every record is acknowledged by all replicas in sync, once and in order.

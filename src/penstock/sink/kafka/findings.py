@@ -8,21 +8,29 @@ from penstock.errors import Failed, PenstockError
 from penstock.eventhubs import is_event_hubs
 from penstock.model import Finding
 from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.marks import trial_id
 from penstock.sink.kafka.preparation import require_kept, require_topics
+from penstock.sink.kafka.rights import require_rights, warnings_of
+from penstock.sink.kafka.sending import try_transactions
 from penstock.sink.kafka.target import Wanted
-from penstock.sink.kafka.topics import Topic, described
+from penstock.sink.kafka.topics import Topic, described, require_creatable
 from penstock.sink.kafka.trouble import told
 
 
-def findings_of(clients: Clients, wanted: Wanted) -> Sequence[Finding]:
-    """Whether the topics are there, and what the brokers keep of what they acknowledge."""
+def findings_of(clients: Clients, wanted: Wanted, *, keyed: bool) -> Sequence[Finding]:
+    """Whether the topics are there, what the user may do, and what the brokers keep of what they acknowledge."""
     subject = f"sink {wanted.sink}"
     try:
-        with told(clients.place, Failed):
+        with told(clients, Failed):
             topics = require_topics(clients, wanted)
             markers = described(clients.admin, [wanted.target.markers])[wanted.target.markers]
+            require_rights(topics.values(), markers)
             if markers is not None:
                 require_kept(markers)
+            else:
+                require_creatable(clients.admin, wanted.target.markers)
+            if not keyed:
+                try_transactions(clients, trial_id(wanted.pipeline, wanted.sink), timeout_ms=wanted.timeout_ms)
     except (PenstockError, KafkaException) as trouble:
         return [Finding(subject=subject, ok=False, message=str(trouble))]
     found_hubs = [_tiers(subject)] if is_event_hubs(clients.given["bootstrap.servers"]) else []
@@ -31,8 +39,9 @@ def findings_of(clients: Clients, wanted: Wanted) -> Sequence[Finding]:
     for topic in topics.values():
         message = f"topic {topic.name} with {topic.partitions} partitions in {clients.place}"
         found.append(Finding(subject=subject, ok=True, message=message))
-        found += [Finding(subject=subject, ok=True, warns=True, message=warning) for warning in _warnings(topic)]
-    return found
+    every = [*topics.values(), *([] if markers is None else [markers])]
+    warnings = [*(warning for topic in every for warning in _warnings(topic)), *warnings_of(every)]
+    return [*found, *(Finding(subject=subject, ok=True, warns=True, message=warning) for warning in warnings)]
 
 
 def _tiers(subject: str) -> Finding:

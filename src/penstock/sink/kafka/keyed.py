@@ -20,10 +20,10 @@ class KeyedProducer:
     is_due = False
 
     def __init__(self, clients: Clients, *, timeout_ms: int, max_record_bytes: int) -> None:
-        self._place, self._timeout_s = clients.place, timeout_ms / 1000
+        self._clients, self._timeout_s = clients, timeout_ms / 1000
         self.is_open = False
         self._failed: list[KafkaError] = []
-        with told(self._place):
+        with told(self._clients):
             self._producer: Producer = clients.producer(message_max_bytes=max_record_bytes)
 
     def outlived(self) -> bool:
@@ -48,7 +48,7 @@ class KeyedProducer:
 
     def settle(self) -> None:
         """Return when everything was acknowledged. Raises OutcomeUnknown, PublishFailed."""
-        with told(self._place, in_doubt=True):
+        with told(self._clients, in_doubt=True):
             left = self._producer.flush(self._timeout_s)
             if self._failed or left:
                 raise KafkaException(self._failed[0] if self._failed else KafkaError(KafkaError._TIMED_OUT))

@@ -109,7 +109,7 @@ class Lane:
 
     def _begin(self) -> None:
         self._transactions = self._producer()
-        with told(self._clients.place), READ.around(error=cut_off, lost=cut_off):
+        with told(self._clients), READ.around(error=cut_off, lost=cut_off):
             self._mark = self._closed()
 
     def _producer(self) -> Transactions | KeyedProducer:
@@ -136,7 +136,7 @@ class Lane:
                 self._commit()
         except (StagedDataLost, Overtaken):  # or published meanwhile by another driver, which then removes what was staged
             self.drop()
-            with told(self._clients.place):
+            with told(self._clients):
                 self._mark = self._closed()
             if self._mark is None or self._mark.marker.position < publication.position:
                 raise
@@ -149,7 +149,7 @@ class Lane:
 
     def _move(self, publication: Publication, rows: Rows) -> Moved:
         transactions, there = self._open_transactions(), self._opened().rows_there(publication)
-        with told(self._clients.place, outlived=transactions.outlived), rows(publication) as batches:
+        with told(self._clients, outlived=transactions.outlived), rows(publication) as batches:
             number = there
             for chunk in _chunks(_after(batches, there), self._limits.transaction_bytes):
                 if transactions.is_open and (self._is_full(chunk) or transactions.is_due):
@@ -180,7 +180,7 @@ class Lane:
     def _keep(self, mark: LaneMark) -> None:
         transactions = self._open_transactions()
         transactions.settle()
-        with told(self._clients.place, outlived=transactions.outlived), MARK.around(error=cut_off, lost=cut_off):
+        with told(self._clients, outlived=transactions.outlived), MARK.around(error=cut_off, lost=cut_off):
             transactions.begin()
             key = mark_key(self._pipeline, self._sink)
             transactions.send([(self._target.markers, encode_mark(mark), key, self.number, None)])

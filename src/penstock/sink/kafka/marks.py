@@ -12,6 +12,7 @@ from penstock.codec.fields import integer, items, mapping, optional, record, req
 from penstock.errors import LedgerMismatch, PublishFailed, Refused, Retryable
 from penstock.model import Json, PipelineName, Position, Publication, SinkName
 from penstock.sink.kafka.topics import ANSWER_S, await_settled, first, settled
+from penstock.sink.kafka.trouble import is_of_group
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.remembering import MARK_FIELDS, Mark, mark_fields, mark_from
 
@@ -78,6 +79,11 @@ def mark_key(pipeline: PipelineName, sink: SinkName) -> bytes:
 def transactional_id(pipeline: PipelineName, sink: SinkName, lane: int) -> str:
     """The name by which a lane's producers fence each other, the same for ever."""
     return f"penstock.{pipeline}={sink}={lane}"
+
+
+def trial_id(pipeline: PipelineName, sink: SinkName) -> str:
+    """The name of a producer that only shows whether there may be one: no lane's, since it would be fenced."""
+    return f"penstock.{pipeline}={sink}=check"
 
 
 def encode_mark(mark: LaneMark) -> bytes:
@@ -165,6 +171,8 @@ def _last(consumer: Consumer, start: TopicPartition, end: int, *, key: bytes) ->
             if message is None:
                 raise Retryable(f"Topic {start.topic!r} cannot be read to its end.", remedy="Look at its brokers, and try again.")
             error = message.error()
+            if is_of_group(error):
+                continue
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
             offset = message.offset()

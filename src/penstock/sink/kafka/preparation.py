@@ -11,6 +11,7 @@ from penstock.sink.kafka.admission import TopicAdmission
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.lane import Lane
 from penstock.sink.kafka.marks import Beginning, LaneMark
+from penstock.sink.kafka.rights import require_rights
 from penstock.sink.kafka.target import KEY, Wanted, require_columns, require_continued
 from penstock.sink.kafka.topics import Topic, add_lanes, broker_setting, create_markers, described, written
 from penstock.sink.kafka.trouble import cut_off
@@ -44,9 +45,12 @@ def prepare_place(clients: Clients, wanted: Wanted) -> Place:
         topics = require_topics(clients, wanted)
         markers = described(clients.admin, [wanted.target.markers])[wanted.target.markers]
         if markers is None:
+            require_rights(topics.values(), None)
             replicas = min(topic.replicas for topic in topics.values())
-            markers = create_markers(clients.admin, wanted.target.markers, lanes=wanted.lanes, replicas=replicas)
+            insync = min(topic.number("min.insync.replicas", 1) for topic in topics.values())
+            markers = create_markers(clients.admin, wanted.target.markers, lanes=wanted.lanes, replicas=replicas, insync=insync)
         require_kept(markers)
+        require_rights(topics.values(), markers)
         if markers.partitions < wanted.lanes:
             markers = add_lanes(clients.admin, markers.name, lanes=wanted.lanes)
     return Place(topics=topics, markers=markers)

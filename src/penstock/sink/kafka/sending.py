@@ -19,14 +19,20 @@ _ABORT_S = 5.0
 _FULL_S = 0.1
 
 
+def try_transactions(clients: Clients, name: str, *, timeout_ms: int) -> None:
+    """Raise KafkaException unless a producer may have transactions under `name`, whose older ones it fences."""
+    producer = clients.producer(transactional_id=name, transaction_timeout_ms=timeout_ms)
+    producer.init_transactions(_ANSWER_S)
+
+
 class Transactions:
     """One producer. It is of no use any more after anything but `drop` has raised."""
 
     def __init__(self, clients: Clients, *, name: str, timeout_ms: int, max_record_bytes: int) -> None:
-        self._place, self._timeout_s = clients.place, timeout_ms / 1000
+        self._clients, self._timeout_s = clients, timeout_ms / 1000
         self._began_s: float | None = None
         self._is_committing = False
-        with told(self._place), INIT.around(error=cut_off, lost=cut_off):
+        with told(self._clients), INIT.around(error=cut_off, lost=cut_off):
             self._producer: Producer = clients.producer(
                 transactional_id=name, transaction_timeout_ms=timeout_ms, message_max_bytes=max_record_bytes
             )
@@ -77,7 +83,7 @@ class Transactions:
     def commit(self) -> None:
         """Make all of it visible. Raises OutcomeUnknown where there is no answer."""
         self._is_committing = True
-        with told(self._place, in_doubt=True, outlived=self.outlived), COMMIT.around(error=cut_off, lost=cut_off):
+        with told(self._clients, in_doubt=True, outlived=self.outlived), COMMIT.around(error=cut_off, lost=cut_off):
             self._producer.commit_transaction(self._timeout_s)
         self._is_committing, self._began_s = False, None
 

@@ -25,6 +25,7 @@ from penstock.model import (
     Totals,
 )
 from penstock.opentransaction import OpenTransaction
+from penstock.protocols import OwnRows
 from penstock.sink.kafka import verification
 from penstock.sink.kafka.admission import TopicAdmission
 from penstock.sink.kafka.clients import Clients
@@ -42,6 +43,7 @@ from penstock.sink.kafka.preparation import (
     require_admitted,
     require_fit,
 )
+from penstock.sink.kafka.shape import Shape
 from penstock.sink.kafka.target import TopicTarget, Wanted, require_columns
 from penstock.sink.kafka.topics import SETTLED_S, await_settled, described
 from penstock.sink.kafka.trouble import told
@@ -54,8 +56,9 @@ from penstock.sparkschema import arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LANES, MARKERS = "lanes", "markers"
-"""What `ref` of every piece says: among how many lanes its batch is divided, and the identity of the topic of markers."""
+LANES, MARKERS, SCHEMA = "lanes", "markers", "schema"
+"""What `ref` of every piece says: among how many lanes its batch is divided, the identity of the topic of markers, and Spark's
+JSON of the rows where they are not the pipeline's."""
 TRANSACTION_BYTES = 1_000_000_000
 TRANSACTION_TIMEOUT_MS = 60_000
 
@@ -67,7 +70,8 @@ class KafkaSink(SpooledSink):
     so that a batch keeps its own whatever the settings say later. A lane's share that is larger than `transaction_bytes`, or that
     takes more than half of `timeout_ms`, goes into several transactions, each with a marker that says how many rows are there.
 
-    `keyed`: without transactions, at least once; a header names each record, the same at every repetition.
+    `keyed`: without transactions, at least once; a header names each record, the same at every repetition. `shape`: what of the
+    pipeline's rows makes a record; None: they are records by the names of their columns.
     """
 
     def __init__(
@@ -83,14 +87,16 @@ class KafkaSink(SpooledSink):
         transaction_bytes: int = TRANSACTION_BYTES,
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         keyed: bool = False,
+        shape: Shape | None = None,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
         self._wanted = Wanted(pipeline=pipeline, sink=name, target=target, lanes=lanes, timeout_ms=timeout_ms)
         self._clients = Clients(bootstrap, options or {})
-        self._transaction_bytes, self._keyed = transaction_bytes, keyed
+        self._transaction_bytes, self._keyed, self._shape = transaction_bytes, keyed, shape
         self._lanes: dict[int, Lane] = {}
         self._place: Place | None = None
+        self._schema: str | None = None
         self._admission: TopicAdmission | None = None
         self._lock = RLock()
 
@@ -117,9 +123,13 @@ class KafkaSink(SpooledSink):
             "publish": publish,
         }
 
+    def own_rows(self, schema: str) -> OwnRows | None:
+        """As `Projecting`."""
+        return None if self._shape is None else self._shape.own_rows(schema, sink=self._name)
+
     def check(self) -> Sequence[Finding]:
         """Look at the cluster and the topics."""
-        return findings_of(self._clients, self._wanted)
+        return findings_of(self._clients, self._wanted, keyed=self._keyed)
 
     def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:  # noqa: ARG002 - it has one
         """The newest position of all lanes. Raises Failed, Retryable, FormatTooNew."""
@@ -133,10 +143,11 @@ class KafkaSink(SpooledSink):
         self._spool.prepare(pipeline)
         if schema is None:
             return
+        self._schema = schema = self._taken(schema)
         rows = arrow_schema(schema)
         with settings_of(self._name):
             require_columns(rows)
-        with self._lock, told(self._clients.place, Failed):
+        with self._lock, told(self._clients, Failed):
             self._place = place = prepare_place(self._clients, self._wanted)
             require_fit(place.topics.values(), rows)
             prepare_lanes(self._clients, self._wanted, [self._lane(at) for at in range(self._wanted.lanes)], place, schema)
@@ -144,14 +155,16 @@ class KafkaSink(SpooledSink):
 
     def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - it has one
         """Refuse rows that the topics cannot take, without creating anything."""
-        with told(self._clients.place, Failed):
-            require_admitted(self._clients, self._wanted, schema)
+        with told(self._clients, Failed):
+            require_admitted(self._clients, self._wanted, self._taken(schema))
 
     def stager(self) -> SpoolStager:
         """The recipe for the tasks: the spool, the check that the topics can take the rows, and what is frozen."""
         if self._admission is None or self._place is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
         note: dict[str, Json] = {LANES: self._wanted.lanes, MARKERS: self._place.markers.identity}
+        if self._shape is not None:
+            note[SCHEMA] = self._schema
         return replace(self._spool.stager(self._admission), note=note)
 
     def publish(self, publication: Publication) -> Published:
@@ -161,7 +174,7 @@ class KafkaSink(SpooledSink):
         """
         if not publication.staged:
             return Published(totals=publication.totals, already=True)
-        with self._lock, told(self._clients.place):
+        with self._lock, told(self._clients):
             published = self._publish(publication)
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
         return published
@@ -178,7 +191,7 @@ class KafkaSink(SpooledSink):
         wanted, marks = expected.get(ONLY_ACCOUNT, Totals()), self._marks()
         wanted = Totals(rows=wanted.rows, digest=wanted.digest)
         problems = verification.marker_problems(marks, wanted, known, topic=self._wanted.target.topic)
-        with told(self._clients.place, Failed):
+        with told(self._clients, Failed):
             found = self._found(marks)
         if found is None:
             return SinkReport(
@@ -206,8 +219,13 @@ class KafkaSink(SpooledSink):
 
     # --- steps
 
+    def _taken(self, schema: str) -> str:
+        own = self.own_rows(schema)
+        return schema if own is None else own.schema
+
     def _publish(self, publication: Publication) -> Published:
-        lanes = self._required_lanes(publication)
+        lanes, own = self._required_lanes(publication), publication.staged[0].ref.get(SCHEMA)
+        publication = publication if own is None else replace(publication, schema=str(own))
         shares = [replace(publication, staged=publication.staged[at::lanes]) for at in range(lanes)]
         done = side_by_side(
             lambda at: self._lane(at).publish(shares[at], self._rows), [at for at in range(lanes) if shares[at].staged]
@@ -254,7 +272,7 @@ class KafkaSink(SpooledSink):
 
     def _marks(self) -> Sequence[LaneMark]:
         topic = self._wanted.target.markers
-        with told(self._clients.place, Failed):
+        with told(self._clients, Failed):
             markers = described(self._clients.admin, [topic])[topic]
             numbers = range(0 if markers is None else markers.partitions)
             await_settled(self._clients.admin, topic, numbers, wait_s=SETTLED_S)

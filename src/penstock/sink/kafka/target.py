@@ -17,7 +17,7 @@ _SAID = {
     TOPIC: "string",
 }
 _KEEP = "Keep it in the transform, as NULL if need be, or give the sink another name and a new topic."
-_SELECT = "Select them in the transform: SELECT to_json(struct(*)) AS value, CAST(id AS STRING) AS key FROM …."
+_SELECT = "Say it in the sink (value: json, key: column), or select: to_json(struct(*)) AS value, CAST(id AS STRING) AS key."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

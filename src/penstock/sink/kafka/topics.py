@@ -8,6 +8,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_delay, wait_fixed
 
+from penstock.sink.kafka.rights import not_allowed
 from penstock.sink.kafka.trouble import code_of, is_forbidden, is_gone
 
 ANSWER_S = 20.0
@@ -21,13 +22,17 @@ _SEGMENT_BYTES = 1_048_576
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """One topic. `settings` as the broker has them, defaults included; empty where the user may not ask."""
+    """One topic. `settings` as the broker has them, defaults included; empty where the user may not ask.
+
+    `allowed`: what the user may do with it, by Kafka's names; empty where brokers do not tell.
+    """
 
     name: str
     identity: str
     partitions: int
     replicas: int
     settings: Mapping[str, str]
+    allowed: frozenset[str] = frozenset()
 
     def number(self, name: str, otherwise: int) -> int:
         """A setting that is a whole number."""
@@ -48,8 +53,9 @@ class Topic:
 
 def described(admin: AdminClient, names: Sequence[str]) -> Mapping[str, Topic | None]:
     """Each topic, None if there is none of that name. Raises KafkaException."""
-    asked = admin.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_S)
-    return {name: _topic(admin, future) for name, future in asked.items()}
+    wanted = TopicCollection(list(names))
+    asked = admin.describe_topics(wanted, request_timeout=ANSWER_S, include_authorized_operations=True)
+    return {name: _topic(admin, name, future) for name, future in asked.items()}
 
 
 def broker_setting(admin: AdminClient, name: str) -> str | None:
@@ -58,22 +64,46 @@ def broker_setting(admin: AdminClient, name: str) -> str | None:
     return _settings(admin, ConfigResource(ResourceType.BROKER, str(broker))).get(name)
 
 
-def create_markers(admin: AdminClient, name: str, *, lanes: int, replicas: int) -> Topic:
-    """Make the topic of the markers, unless another run does; and wait until it is known. Raises KafkaException."""
+def create_markers(admin: AdminClient, name: str, *, lanes: int, replicas: int, insync: int) -> Topic:
+    """Make the topic of the markers, unless another run does; and wait until it is known. Raises KafkaException, Failed.
+
+    `insync`: how many copies must have what is acknowledged; 1 leaves it to the brokers.
+    """
     settings = {"cleanup.policy": "compact", "segment.bytes": str(_SEGMENT_BYTES)}
+    if insync > 1:
+        settings["min.insync.replicas"] = str(insync)
     [future] = admin.create_topics([NewTopic(name, lanes, replicas, config=settings)], request_timeout=ANSWER_S).values()
     try:
         future.result()
     except KafkaException as cause:
+        if is_forbidden(cause):
+            raise not_allowed("Create", f"topic {name!r}", f"--topic {name}") from cause
         if code_of(cause) != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
     return _seen(admin, name, lanes)
 
 
+def require_creatable(admin: AdminClient, name: str) -> None:
+    """Raise what `create_markers` would where the user may not make it. Makes nothing. Raises KafkaException."""
+    [future] = admin.create_topics([NewTopic(name, 1, 1)], request_timeout=ANSWER_S, validate_only=True).values()
+    try:
+        future.result()
+    except KafkaException as cause:
+        if is_forbidden(cause):
+            raise not_allowed("Create", f"topic {name!r}", f"--topic {name}") from cause
+        if code_of(cause) != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
 def add_lanes(admin: AdminClient, name: str, *, lanes: int) -> Topic:
     """More partitions for the markers. Raises KafkaException."""
     [future] = admin.create_partitions([NewPartitions(name, lanes)], request_timeout=ANSWER_S).values()
-    future.result()
+    try:
+        future.result()
+    except KafkaException as cause:
+        if is_forbidden(cause):
+            raise not_allowed("Alter", f"topic {name!r}", f"--topic {name}") from cause
+        raise
     return _seen(admin, name, lanes)
 
 
@@ -111,16 +141,25 @@ def written(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[i
 def _offsets(admin: AdminClient, topic: str, partitions: Sequence[int], what: OffsetSpec, level: IsolationLevel) -> list[int]:
     wanted = {TopicPartition(topic, partition): what for partition in partitions}
     found = admin.list_offsets(wanted, isolation_level=level, request_timeout=ANSWER_S)
-    by_number = {place.partition: future.result().offset for place, future in found.items()}
-    return [int(by_number[partition]) for partition in partitions]
+    by_number = {place.partition: _known(future.result().offset) for place, future in found.items()}
+    return [by_number[partition] for partition in partitions]
 
 
-def _topic(admin: AdminClient, future: Any) -> Topic | None:
+def _known(offset: int) -> int:
+    """For a partition that nobody leads at the moment the client gives no error, but a number below all offsets."""
+    if offset < 0:
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, "a partition has no leader", retriable=True))
+    return offset
+
+
+def _topic(admin: AdminClient, name: str, future: Any) -> Topic | None:
     try:
         found = future.result()
     except KafkaException as cause:
         if is_gone(cause):
             return None
+        if is_forbidden(cause):
+            raise not_allowed("Describe", f"topic {name!r}", f"--topic {name}") from cause
         raise
     return Topic(
         name=found.name,
@@ -128,6 +167,7 @@ def _topic(admin: AdminClient, future: Any) -> Topic | None:
         partitions=len(found.partitions),
         replicas=min(len(part.replicas) for part in found.partitions),
         settings=_settings(admin, ConfigResource(ResourceType.TOPIC, found.name)),
+        allowed=frozenset(operation.name for operation in found.authorized_operations or ()),
     )
 
 

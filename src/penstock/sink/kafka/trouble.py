@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed, Retryable, Usage
+from penstock.sink.kafka.rights import command
 
 _STARTS = "and start again: what was decided is published then."
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError._FATAL}
@@ -16,13 +18,16 @@ _SECURITY = {
     KafkaError._SSL: ("cannot be reached by TLS", "Correct the `ssl.` keys in `options`"),
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (
         "does not let the user write or read a topic",
-        "Allow it, docs/howto/kafka.md says what,",
+        "Give it the rights of docs/howto/kafka.md,",
     ),
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
         "does not let the user write with this transactional.id",
-        "Allow WRITE and DESCRIBE on transactional ids that begin with penstock.,",
+        f"Give it the right Write on such: {command('Write', '--resource-pattern-type prefixed --transactional-id penstock.')};",
     ),
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: ("does not let the user do that", "Allow it, docs/howto/kafka.md says what,"),
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
+        "does not let the user write without repetitions, which old brokers allow apart",
+        f"Give it the right IdempotentWrite: {command('IdempotentWrite', '--cluster')};",
+    ),
 }
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
 _GONE = {
@@ -43,6 +48,26 @@ _FINAL = {
 """Errors that come again however often one asks."""
 
 
+_SILENCE = {
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._WAIT_COORD,
+}
+"""Errors of a question that got no answer; why not, a client tells beside it."""
+
+
+class Cluster(Protocol):
+    """Where a question went."""
+
+    place: str
+
+    def heard(self) -> KafkaError | None:
+        """What went wrong there beside all questions."""
+        ...
+
+
 class Overtaken(Retryable):
     """Another producer of this lane began: a newer run, or another one that publishes the same batch. The marker decides."""
 
@@ -58,6 +83,11 @@ def code_of(cause: Exception) -> int | None:
     return error.code() if isinstance(error, KafkaError) else None
 
 
+def is_of_group(error: KafkaError | None) -> bool:
+    """Whether it only says that the user may not join a consumer group: the client asks for one, and no reader here needs it."""
+    return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
 def is_gone(cause: Exception) -> bool:
     """Whether a topic is not there."""
     return code_of(cause) in _GONE
@@ -70,7 +100,7 @@ def is_forbidden(cause: Exception) -> bool:
 
 @contextmanager
 def told(
-    place: str, kind: type[Failed] = PublishFailed, *, in_doubt: bool = False, outlived: Callable[[], bool] = bool
+    of: Cluster, kind: type[Failed] = PublishFailed, *, in_doubt: bool = False, outlived: Callable[[], bool] = bool
 ) -> Iterator[None]:
     """Raise the client's errors as Penstock's.
 
@@ -80,11 +110,17 @@ def told(
     try:
         yield
     except KafkaException as cause:
-        raise trouble(cause, place, kind, in_doubt=in_doubt, outlived=outlived()) from cause
+        raise trouble(_cause(cause, of), of.place, kind, in_doubt=in_doubt, outlived=outlived()) from cause
     except BufferError as cause:
         raise Retryable(
-            f"{place} takes no more records: {cause}.", remedy="Look into the logs of its brokers, and try again."
+            f"{of.place} takes no more records: {cause}.", remedy="Look into the logs of its brokers, and try again."
         ) from cause
+
+
+def _cause(raised: KafkaException, of: Cluster) -> KafkaException:
+    """That we are not let in, which is told only beside a question that gets no answer; else what was raised."""
+    said = of.heard() if code_of(raised) in _SILENCE else None
+    return raised if said is None or said.code() not in _SECURITY else KafkaException(said)
 
 
 def trouble(cause: KafkaException, place: str, kind: type[Failed], *, in_doubt: bool, outlived: bool) -> PenstockError:

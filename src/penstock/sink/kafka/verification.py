@@ -12,6 +12,7 @@ from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.marks import Beginning, LaneMark
 from penstock.sink.kafka.records import rows_of
 from penstock.sink.kafka.topics import ANSWER_S, SETTLED_S, Topic, await_settled, described, first, settled
+from penstock.sink.kafka.trouble import is_of_group
 from penstock.sink.table.content import totals_of
 from penstock.sparkschema import arrow_schema
 
@@ -142,6 +143,8 @@ def _committed(clients: Clients, ranges: "Sequence[tuple[TopicPartition, int]]")
 def _counts(message: Any, ends: dict[tuple[str, int], int]) -> bool:
     """Whether it is a record in the range; a partition whose end was seen is forgotten."""
     error, place = message.error(), (message.topic(), message.partition())
+    if is_of_group(error):
+        return False
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise KafkaException(error)
     end = ends.get(place)

@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from penstock.errors import Failed, PenstockError, Retryable
 from penstock.source.kafka.topic import Kept, TopicNow
 
 _ANSWER_S = 15
+_LOOK_S = 0.2
 _SILENT: Mapping[str, Any] = {"log_level": 0}
 """What goes wrong is told by errors, not on the terminal."""
 _NOT_LET_IN = frozenset(
@@ -42,8 +44,12 @@ class Broker:
         wanted = sorted(names)
         if not wanted:
             return {}
-        asked = self._ask(lambda: self._admin.describe_topics(TopicCollection(wanted), request_timeout=_ANSWER_S))
-        found = {name: self._unless_unknown(answer) for name, answer in asked.items()}
+        asked = self._ask(
+            lambda: self._admin.describe_topics(
+                TopicCollection(wanted), request_timeout=_ANSWER_S, include_authorized_operations=True
+            )
+        )
+        found = {name: self._unless_unknown(name, answer) for name, answer in asked.items()}
         there = {name: topic for name, topic in found.items() if topic is not None}
         numbers = [TopicPartition(name, part.id) for name, topic in there.items() for part in topic.partitions]
         low, high = self._offsets(numbers, OffsetSpec.earliest()), self._offsets(numbers, OffsetSpec.latest())
@@ -59,7 +65,7 @@ class Broker:
         """For how long the topic keeps records, None if for ever or if it is compacted only."""
         resource = ConfigResource(ResourceType.TOPIC, name)
         answers = self._ask(lambda: self._admin.describe_configs([resource], request_timeout=_ANSWER_S))
-        settings = self._answer(answers[resource])
+        settings = self._allowed("DescribeConfigs", name, answers[resource])
         retained = int(settings["retention.ms"].value)
         return retained if retained >= 0 and "delete" in settings["cleanup.policy"].value else None
 
@@ -84,19 +90,59 @@ class Broker:
         return found
 
     def _offsets(self, partitions: list[TopicPartition], which: OffsetSpec) -> Mapping[tuple[str, int], int]:
-        """Watermarks as the log has them, transactions that are open included."""
+        """Watermarks as the log has them, transactions that are open included; asked again while a partition has no leader."""
+        asking = Retrying(
+            retry=retry_if_exception_type(Retryable), stop=stop_after_delay(_ANSWER_S), wait=wait_fixed(_LOOK_S), reraise=True
+        )
+        return asking(self._offsets_now, partitions, which)
+
+    def _offsets_now(self, partitions: list[TopicPartition], which: OffsetSpec) -> Mapping[tuple[str, int], int]:
         level = IsolationLevel.READ_UNCOMMITTED
         wanted = dict.fromkeys(partitions, which)
-        answers = self._ask(lambda: self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_ANSWER_S))
-        return {(of.topic, of.partition): self._answer(answer).offset for of, answer in answers.items()}
-
-    def _unless_unknown(self, answer: Any) -> Any:
         try:
-            return answer.result()
+            answers = self._ask(lambda: self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_ANSWER_S))
+            found = {(of.topic, of.partition): int(self._answer(answer).offset) for of, answer in answers.items()}
+            self._require_led(found)
+        except Retryable:  # this client would go on asking who led before
+            self._admin = AdminClient({**self._options, "error_cb": self._hear})
+            raise
+        return found
+
+    def _require_led(self, found: Mapping[tuple[str, int], int]) -> None:
+        """Raise Retryable for a partition that nobody leads: the client gives no error then, but a number below all offsets."""
+        for (topic, number), offset in found.items():
+            if offset < 0:
+                raise Retryable(
+                    f"Partition {number} of topic {topic!r} of source {self._source!r} has no leader.",
+                    remedy="See whether its brokers are up, then try again.",
+                )
+
+    def _unless_unknown(self, name: str, answer: Any) -> Any:
+        """The topic, None if there is none. Raises Failed for one that may not be read, where brokers tell."""
+        try:
+            found = answer.result()
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
+            return self._allowed("Read", name, answer)
+        allowed = {operation.name for operation in found.authorized_operations or ()}
+        if allowed and "READ" not in allowed:
+            raise self._lacks("Read", name)
+        return found
+
+    def _allowed(self, right: str, topic: str, answer: Any) -> Any:
+        try:
+            return answer.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise self._lacks(right, topic) from error
             raise self._told(error) from error
+
+    def _lacks(self, right: str, topic: str) -> Failed:
+        return Failed(
+            f"Kafka does not let the user of source {self._source!r} do that: the right {right} on topic {topic!r} is missing.",
+            remedy=f"kafka-acls --add --allow-principal User:NAME --operation {right} --topic {topic}.",
+        )
 
     def _answer(self, answer: Any) -> Any:
         try:

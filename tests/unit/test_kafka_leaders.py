@@ -1,0 +1,54 @@
+"""A partition that nobody leads for a moment: the client says so by a number below all offsets, and without an error."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka import KafkaException
+
+from penstock.errors import Retryable
+from penstock.sink.kafka import topics
+from penstock.source.kafka.broker import Broker
+
+NOBODY = -1001
+
+
+class Cluster:
+    """A client whose answers are given; what it is asked after them, it answers as after the last one."""
+
+    def __init__(self, *offsets: int) -> None:
+        self.offsets = list(offsets)
+
+    def list_offsets(self, wanted, **_):
+        offset = self.offsets.pop(0) if len(self.offsets) > 1 else self.offsets[0]
+        answer = Future()
+        answer.set_result(SimpleNamespace(offset=offset))
+        return dict.fromkeys(wanted, answer)
+
+
+@pytest.mark.parametrize("ask", [topics.first, topics.settled, topics.written])
+def test_a_sink_takes_no_such_number_for_an_end(ask):
+    """A topic of markers that seems to be empty would be taken for one in which nothing was ever published."""
+    with pytest.raises(KafkaException, match="has no leader"):
+        ask(Cluster(NOBODY), "t", [0])
+    assert ask(Cluster(7), "t", [0]) == [7]
+
+
+def test_a_source_asks_again_with_a_new_client_and_reports_no_lost_records(monkeypatch):
+    from penstock.source.kafka import broker
+
+    made = iter([Cluster(NOBODY), Cluster(NOBODY), Cluster(7)])
+    monkeypatch.setattr(broker, "AdminClient", lambda _: next(made))
+    monkeypatch.setattr(broker, "_LOOK_S", 0)
+    wanted = [broker.TopicPartition("t", 0)]
+    assert Broker("orders", {})._offsets(wanted, broker.OffsetSpec.latest()) == {("t", 0): 7}
+
+
+def test_a_partition_that_nobody_leads_for_long_is_told(monkeypatch):
+    from penstock.source.kafka import broker
+
+    monkeypatch.setattr(broker, "AdminClient", lambda _: Cluster(NOBODY))
+    monkeypatch.setattr(broker, "_LOOK_S", 0)
+    monkeypatch.setattr(broker, "_ANSWER_S", 0)
+    with pytest.raises(Retryable, match="Partition 0 of topic 't' of source 'orders' has no leader"):
+        Broker("orders", {})._offsets([broker.TopicPartition("t", 0)], broker.OffsetSpec.latest())
