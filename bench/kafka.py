@@ -1,4 +1,4 @@
-"""Topics of Kafka: Penstock's sink against Spark's own, which is at-least-once, with its defaults and with tuned settings."""
+"""Topics of Kafka: Penstock's sink against Spark's own, which is at-least-once, and its reader against Spark's connector."""
 
 import os
 import shutil
@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from tests.servers.fixtures import server
@@ -18,7 +19,10 @@ from tests.servers.fixtures import server
 import penstock
 from bench.servers import those_there
 from bench.table import Table, median, ratio
+from penstock.source.open import open_source
+from penstock.spec.source import Source
 
+READERS = {"python": "Penstock's own reader, without a jar", "spark": "Spark's connector"}
 NAMES = {"kafka": "Kafka"}
 ROUNDS = 3
 PARTITIONS = 4
@@ -44,7 +48,7 @@ def measure(spark: SparkSession, scratch: Path, *, scale: int = 1) -> list[Table
         "Spark's own sink": partial(_spark, options={}),
         "Spark's own sink, tuned": partial(_spark, options=TUNED),
     }
-    return [_compared(spark, source, ways) for source in sources]
+    return [*(_compared(spark, source, ways) for source in sources), *_readers_compared(spark, scratch / "read", scale)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,3 +125,64 @@ def _fingerprint(frame: DataFrame) -> tuple[int, int]:
     row = hashed.agg(F.count("*"), F.sum("h")).first()
     assert row is not None
     return int(row[0]), int(row[1] or 0) % 2**64
+
+
+def _readers_compared(spark: SparkSession, scratch: Path, scale: int) -> list[Table]:
+    """What was written into a topic, counted and hashed by Spark as it comes out of either reader."""
+    sources = [
+        _Input(root=scratch / "small", rows=200_000 // scale, size=100, batches=8, warm_up=2),
+        _Input(root=scratch / "large", rows=50_000 // scale, size=1_000, batches=8, warm_up=2),
+        _Input(root=scratch / "few", rows=1_000 // scale, size=100, batches=40, warm_up=12),
+    ]
+    return [_reading(spark, source) for source in sources]
+
+
+def _reading(spark: SparkSession, source: _Input) -> Table:
+    source.write()
+    topic = server("kafka").topic(f"bench{next(_topics)}", PARTITIONS)
+    _produce(source, topic)
+    expected = _fingerprint(spark.read.parquet(str(source.root)))
+    taken: dict[str, list[float]] = {reader: [] for reader in READERS}
+    for _ in range(ROUNDS):
+        for reader in READERS:
+            taken[reader] += _reading_ms(spark, source, topic, reader, expected)
+    server("kafka").remove(topic)
+    ours = median(taken["python"])
+    shown = [
+        [READERS[reader], f"{median(times):.0f}", f"{source.rows / median(times) * 1000:,.0f}", ratio(median(times) / ours)]
+        for reader, times in taken.items()
+    ]
+    return Table(
+        f"{source.rows:,} records of {source.size} bytes a batch out of Kafka, milliseconds per batch (median of whole triggers)",
+        ["reader", "milliseconds", "records a second", "against Penstock"],
+        shown,
+        f"{ROUNDS} rounds in turns, {PARTITIONS} partitions, one broker; each batch is counted and hashed, and compared.",
+    )
+
+
+def _produce(source: _Input, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": server("kafka").bootstrap, "linger.ms": 20, "batch.size": 1_000_000})
+    number = 0
+    for file in sorted(source.root.iterdir()):
+        table = pq.read_table(file)
+        for key, value in zip(table.column("key").to_pylist(), table.column("value").to_pylist(), strict=True):
+            producer.produce(topic, value, key=key, partition=number % PARTITIONS)
+            number += 1
+            if number % 10_000 == 0:
+                producer.flush(60)
+    assert producer.flush(60) == 0
+
+
+def _reading_ms(spark: SparkSession, source: _Input, topic: str, reader: str, expected: tuple[int, int]) -> list[float]:
+    home = source.root.parent / "checkpoint"
+    shutil.rmtree(home, ignore_errors=True)
+    places = {"kafka.bootstrap.servers": server("kafka").bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    options = {**places, "maxOffsetsPerTrigger": str(source.rows)}
+    rows = open_source(spark, "bench", Source(format="kafka", reader=reader, options=options))
+    found: list[tuple[int, int]] = []
+    shown = rows.selectExpr("CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value")
+    writer = shown.writeStream.foreachBatch(lambda batch, _: found.append(_fingerprint(batch)))
+    query = writer.trigger(availableNow=True).option("checkpointLocation", str(home)).start()
+    query.awaitTermination()
+    assert (sum(count for count, _ in found), sum(hashed for _, hashed in found) % 2**64) == expected, reader
+    return [each.durationMs["triggerExecution"] for each in query.recentProgress if each.batchId >= source.warm_up]

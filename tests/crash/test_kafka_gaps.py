@@ -27,12 +27,19 @@ def unique(spark, sources):
     rows = sources["flights"].select(from_json(col("value").cast("string"), "{SCHEMA}").alias("v"))
     return rows.select("v.*").dropDuplicates(["id"])
 """
+
 FIRST_DECISION = "ledger.sqlite_commit@2"
 """The first decision: the next batch is not planned yet."""
 
 
-def test_expired_records_are_counted_and_the_policy_decides(tmp_path: Path) -> None:
-    world, topic, rows = delivered(tmp_path)
+@pytest.fixture(params=["spark", "python"])
+def reader(request: pytest.FixtureRequest) -> str:
+    """What reads the records: what is missing is told, and gone on behind, in the same way."""
+    return str(request.param)
+
+
+def test_expired_records_are_counted_and_the_policy_decides(tmp_path: Path, reader: str) -> None:
+    world, topic, rows = delivered(tmp_path, reader)
     later = more(world, rows, 30)
     produce(topic, later)
     delete_records(topic, {0: 25})
@@ -72,8 +79,8 @@ def test_records_that_retention_by_size_took_are_counted(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("count", [9, 150], ids=["shorter", "longer"])
-def test_a_topic_that_was_created_again_is_known_by_its_id(tmp_path: Path, count: int) -> None:
-    world, topic, rows = delivered(tmp_path)
+def test_a_topic_that_was_created_again_is_known_by_its_id(tmp_path: Path, reader: str, count: int) -> None:
+    world, topic, rows = delivered(tmp_path, reader)
     produce(topic, more(world, rows, 6))
     old = topic_id(world)
     recreate(topic)
@@ -96,10 +103,10 @@ def test_a_topic_that_was_created_again_is_known_by_its_id(tmp_path: Path, count
     assert topic_id(world) != old
 
 
-def test_a_topic_that_was_created_again_under_a_planned_batch(tmp_path: Path) -> None:
+def test_a_topic_that_was_created_again_under_a_planned_batch(tmp_path: Path, reader: str) -> None:
     """The batch was planned by its old offsets and died; of what the ledger knew to be there, the rest is counted as lost."""
     topic = new_topic()
-    world = make_kafka_world(tmp_path, topic, seed=SEED, per_trigger=30)
+    world = make_kafka_world(tmp_path, topic, seed=SEED, per_trigger=30, more=f"reader: {reader}")
     rows = rows_of(world, random.Random(SEED), first=0, count=60)
     produce(topic, rows)
     expect(world, rows[:30])
@@ -116,16 +123,16 @@ def test_a_topic_that_was_created_again_under_a_planned_batch(tmp_path: Path) ->
     assert_delivered(world)
 
 
-def test_a_topic_that_is_gone_is_missed_under_every_policy(tmp_path: Path) -> None:
-    world, topic, _ = delivered(tmp_path)
+def test_a_topic_that_is_gone_is_missed_under_every_policy(tmp_path: Path, reader: str) -> None:
+    world, topic, _ = delivered(tmp_path, reader)
     remove(topic)
     for before, after in (("fail", "accept"), ("accept", "fail")):
         policy(world, before, after)
         told(world, 3, f"Topic {topic!r} does not exist any more; all that was known of it was delivered.")
 
 
-def test_partitions_that_were_added_are_read_from_their_first_record(tmp_path: Path) -> None:
-    world, topic, rows = delivered(tmp_path)
+def test_partitions_that_were_added_are_read_from_their_first_record(tmp_path: Path, reader: str) -> None:
+    world, topic, rows = delivered(tmp_path, reader)
     admin().create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result(60)
     later = more(world, rows, 12)
     expect(world, later)
@@ -138,8 +145,8 @@ def test_partitions_that_were_added_are_read_from_their_first_record(tmp_path: P
     assert gaps_in_ledger(world) == []
 
 
-def test_a_broker_that_lost_the_end_of_its_log_is_noticed(tmp_path: Path) -> None:
-    world, topic, rows = delivered(tmp_path)
+def test_a_broker_that_lost_the_end_of_its_log_is_noticed(tmp_path: Path, reader: str) -> None:
+    world, topic, rows = delivered(tmp_path, reader)
     running = server("kafka")
     lose_log(running, topic, 0)
     told(world, 3, f"Topic {topic!r} ends before what was read of it, by 20 records: partition 0 offsets 0 to 19")
@@ -153,9 +160,9 @@ def test_a_broker_that_lost_the_end_of_its_log_is_noticed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("on_gap", "code"), [("fail", 3), ("accept", 75)])
-def test_a_gap_that_opens_while_the_pipeline_runs(tmp_path: Path, on_gap: str, code: int) -> None:
+def test_a_gap_that_opens_while_the_pipeline_runs(tmp_path: Path, reader: str, on_gap: str, code: int) -> None:
     """Spark may hold records that went since, from an earlier fetch: none of them may come out once they are noted as lost."""
-    world, topic, rows = undelivered(tmp_path, on_gap)
+    world, topic, rows = undelivered(tmp_path, on_gap, reader)
     with stopped(world, FIRST_DECISION) as driver:
         delete_records(topic, {0: 15})
         ended = driver.go_on()
@@ -169,9 +176,9 @@ def test_a_gap_that_opens_while_the_pipeline_runs(tmp_path: Path, on_gap: str, c
     assert_delivered(world)
 
 
-def test_what_only_state_still_needs_is_missed_under_every_policy(tmp_path: Path) -> None:
+def test_what_only_state_still_needs_is_missed_under_every_policy(tmp_path: Path, reader: str) -> None:
     """The batch is decided, and Spark did not hear of it: it reads the rows again, for the state of dropDuplicates."""
-    world, topic, _ = undelivered(tmp_path, "accept")
+    world, topic, _ = undelivered(tmp_path, "accept", reader)
     (tmp_path / "deduplicating.py").write_text(DEDUPLICATING)
     [line] = [line for line in world.file.read_text().splitlines() if line.startswith("transform:")]
     world.rewrite((line, "transform: {python: 'deduplicating:unique'}"))
@@ -181,8 +188,8 @@ def test_what_only_state_still_needs_is_missed_under_every_policy(tmp_path: Path
     told(world, 3, "partition 0 offsets 0 to 4", "needs them once more for the query's state")
 
 
-def test_a_batch_that_waits_for_its_records_is_stopped_like_any_other(tmp_path: Path) -> None:
-    world, topic, rows = undelivered(tmp_path, "wait")
+def test_a_batch_that_waits_for_its_records_is_stopped_like_any_other(tmp_path: Path, reader: str) -> None:
+    world, topic, rows = undelivered(tmp_path, "wait", reader)
     with stopped(world, FIRST_DECISION) as driver:
         delete_records(topic, {0: 15})
         driver.wake()
@@ -194,19 +201,19 @@ def test_a_batch_that_waits_for_its_records_is_stopped_like_any_other(tmp_path: 
     world.assert_exact()
 
 
-def delivered(root: Path) -> tuple[World, str, list[Row]]:
+def delivered(root: Path, reader: str) -> tuple[World, str, list[Row]]:
     """A world that delivered twenty rows of each partition, and says what happens at a gap."""
     topic = new_topic()
-    world = make_kafka_world(root, topic, seed=SEED, more="on_gap: fail")
+    world = make_kafka_world(root, topic, seed=SEED, more=f"reader: {reader}\n    on_gap: fail")
     rows = rows_of(world, random.Random(SEED), first=0, count=60)
     feed(world, topic, rows)
     told(world, 0, "")
     return world, topic, rows
 
 
-def undelivered(root: Path, on_gap: str) -> tuple[World, str, list[Row]]:
+def undelivered(root: Path, on_gap: str, reader: str) -> tuple[World, str, list[Row]]:
     topic = new_topic()
-    world = make_kafka_world(root, topic, seed=SEED, per_trigger=30, more=f"on_gap: {on_gap}")
+    world = make_kafka_world(root, topic, seed=SEED, per_trigger=30, more=f"reader: {reader}\n    on_gap: {on_gap}")
     rows = rows_of(world, random.Random(SEED), first=0, count=60)
     produce(topic, rows)
     return world, topic, rows

@@ -42,16 +42,18 @@ TOLD = {0, 1, 75}
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
 
 
-@pytest.mark.parametrize("victim", ["driver", "broker"])
-def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victim: str) -> None:
-    generator, topic = random.Random(f"{SEED} {victim}"), new_topic()
-    world, shop = make_kafka_world(tmp_path, topic, seed=SEED), new_shop("postgres", tmp_path)
+@pytest.mark.parametrize(
+    ("victim", "reader"), [("driver", "spark"), ("broker", "spark"), ("driver", "python"), ("broker", "python")]
+)
+def test_kills_lose_nothing_and_double_nothing(tmp_path: Path, victim: str, reader: str) -> None:
+    generator, topic = random.Random(f"{SEED} {victim} {reader}"), new_topic()
+    world, shop = make_kafka_world(tmp_path, topic, seed=SEED, more=f"reader: {reader}"), new_shop("postgres", tmp_path)
     shipped = add_topic_sink(world)
     world.rewrite(("sinks:\n", f"sinks:\n  shop: {written('postgres', shop, tmp_path)}\n"))
     more(world, topic, generator)
     with Probe(world) as probe, Watch(server("kafka").bootstrap, shipped) as watch:
         ends = _kill_often(world, topic, victim, generator)
-    print(f"PENSTOCK_SEED={SEED}: {victim} was killed {KILLS} times, the runs ended with {ends}")
+    print(f"PENSTOCK_SEED={SEED}: {victim} was killed {KILLS} times under reader {reader}, the runs ended with {ends}")
     assert probe.violations + watch.violations == []
     world.assert_exact()
     assert_sold("postgres", shop, sum(world.expected.values(), Counter[Row]()))

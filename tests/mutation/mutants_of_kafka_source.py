@@ -4,6 +4,8 @@ from tests.mutation.mutant import Mutant
 
 GAPS = "src/penstock/source/kafka/gaps.py"
 OF_GAPS = "tests/unit/test_kafka_gaps.py"
+READER = "src/penstock/source/kafka/reader"
+OF_PLAN, OF_FETCH = "tests/unit/test_kafka_reader_plan.py", "tests/unit/test_kafka_reader_fetch.py"
 OF_OPTIONS = "tests/unit/test_spec_kafka.py"
 
 MUTANTS_OF_KAFKA_SOURCE = (
@@ -54,5 +56,93 @@ MUTANTS_OF_KAFKA_SOURCE = (
         find="            self._brokers.pop(name, None)\n",
         replace="",
         tests=("tests/unit/test_kafka_gaps.py::test_a_client_that_failed_is_not_asked_again",),
+    ),
+    Mutant(
+        bug=23,
+        name="the-reader-goes-on-in-a-topic-that-was-created-again",
+        file=f"{READER}/stream.py",
+        find="if old != new:",
+        replace="if False:",
+        tests=(f"{OF_PLAN}::test_a_topic_that_does_not_continue_is_not_gone_on_with",),
+    ),
+    Mutant(
+        bug=23,
+        name="a-task-reads-another-topic-of-that-name",
+        file=f"{READER}/fetch.py",
+        find="if topic_id is None or topic_id != (piece.topic_id or topic_id):",
+        replace="if topic_id is None:",
+        tests=(f"{OF_FETCH}::test_another_topic_of_that_name_is_not_read",),
+    ),
+    Mutant(
+        bug=23,
+        name="a-topic-that-is-created-again-under-a-task-goes-unseen",
+        file=f"{READER}/fetch.py",
+        find="        _require_same(piece, clients.broker.topic_id(piece.topic))\n",
+        replace="",
+        tests=(f"{OF_FETCH}::test_a_topic_that_is_created_again_while_it_is_read_is_noticed",),
+    ),
+    Mutant(
+        bug=23,
+        name="a-task-begins-with-the-first-record-there-is",
+        file=f"{READER}/fetch.py",
+        find="if piece.first < kept.low and settings.fails_on_loss:",
+        replace="if False:",
+        tests=(f"{OF_FETCH}::test_records_that_are_gone_are_an_error_unless_they_may_be_passed_over",),
+    ),
+    Mutant(
+        bug=23,
+        name="a-fetch-that-fell-out-of-the-log-begins-anew",
+        file=f"{READER}/fetch.py",
+        find='"auto.offset.reset": "error"',
+        replace='"auto.offset.reset": "earliest"',
+        tests=(f"{OF_FETCH}::test_records_that_go_while_they_are_read_are_an_error",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-task-reads-on-behind-the-end-of-its-piece",
+        file=f"{READER}/fetch.py",
+        find="if record.offset() < piece.end]",
+        replace="if record]",
+        tests=(f"{OF_FETCH}::test_a_piece_ends_before_its_end_whatever_stands_behind",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-first-batch-that-comes-again-begins-elsewhere",
+        file=f"{READER}/plan.py",
+        find="begins = start.positions if end.began is None else end.began",
+        replace="begins = start.positions",
+        tests=(f"{OF_PLAN}::test_a_first_batch_that_is_read_again_begins_where_it_did",),
+    ),
+    Mutant(
+        bug=17,
+        name="what-comes-after-the-start-belongs-to-available-now",
+        file=f"{READER}/stream.py",
+        find="max(min(kept.high, until.get(number, 0)), start.get(number, 0))",
+        replace="kept.high",
+        tests=(f"{OF_PLAN}::test_nothing_that_comes_later_is_read_once_it_is_to_stop",),
+    ),
+    Mutant(
+        bug=6,
+        name="a-batch-is-planned-beyond-an-open-transaction",
+        file=f"{READER}/stream.py",
+        find="settled=self._settings.is_committed",
+        replace="settled=False",
+        tests=(f"{OF_FETCH}::test_a_batch_ends_before_an_open_transaction",),
+    ),
+    Mutant(
+        bug=6,
+        name="a-task-waits-for-a-record-where-a-transaction-ended",
+        file=f"{READER}/fetch.py",
+        find='"enable.partition.eof": True',
+        replace='"enable.partition.eof": False',
+        tests=(f"{OF_FETCH}::test_marks_and_aborted_records_take_offsets_and_keep_nobody_waiting",),
+    ),
+    Mutant(
+        bug=23,
+        name="a-topic-that-was-moved-keeps-the-id-of-the-old-one",
+        file="src/penstock/checkpoint/moving.py",
+        find=" if not any(is_note(topic, moved) for moved in keys[key])",
+        replace="",
+        tests=("tests/unit/test_kafka_offset.py::test_a_topic_that_is_moved_loses_its_notes",),
     ),
 )

@@ -202,7 +202,9 @@ def repository(root: Path, *, version: str) -> Path:
 
 
 @pytest.mark.parametrize("has_it", [True, False])
-def test_nobody_names_a_jar(topic: str, tmp_path: Path, *, has_it: bool) -> None:
+@pytest.mark.parametrize("reader", ["auto", "spark"])
+def test_nobody_names_a_jar(topic: str, tmp_path: Path, reader: str, *, has_it: bool) -> None:
+    """Where no repository has it, Penstock reads by itself, unless the connector was asked for."""
     import pyspark
 
     produce(topic, 3)
@@ -211,17 +213,63 @@ def test_nobody_names_a_jar(topic: str, tmp_path: Path, *, has_it: bool) -> None
     with (tmp_path / "kafka.yaml").open("a") as file:
         file.write(f"spark: {{master: 'local[1]', conf: {json.dumps(conf)}}}\n")
     done = subprocess.run(
-        [sys.executable, "-m", "penstock", "run", "kafka.yaml", "--json"],
+        [sys.executable, "-m", "penstock", "run", "kafka.yaml", "--json", "--set", f"sources.orders.reader={reader}"],
         env={name: value for name, value in os.environ.items() if name != "PENSTOCK_KAFKA_JARS"},
         capture_output=True,
         text=True,
         check=False,
     )
-    if has_it:
+    named = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+    missing = f"No Maven repository that Spark asks from here has {named}, so Spark did not start."
+    if has_it or reader == "auto":
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout.splitlines()[-1])["rows_in"] == 3
+        assert noted_ids(tmp_path) == (not has_it)
+        assert (missing in done.stderr) == (not has_it)
         return
     assert done.returncode == 1, done.stderr
-    named = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-    assert f"No Maven repository that Spark asks from here has {named}, so Spark did not start." in done.stdout
+    assert missing in done.stdout
     assert "PENSTOCK_KAFKA_JARS" in done.stdout
+
+
+def noted_ids(root: Path) -> bool:
+    """Whether topics stand in the checkpoint with their ids, as Penstock's own reader writes them."""
+    return " id " in (root / "state" / "orders" / "checkpoint" / "offsets" / "0").read_text()
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_page_works_without_a_jar(topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "kafka.yaml"
+    file.write_text(re.sub("reader: auto .*", "reader: python", file.read_text()))
+    sent = produce(topic, 90)
+    for command in COMMANDS:
+        done = run(command)
+        assert done.code == 0, f"{command}\n{done}"
+    assert "Penstock's own reader" in run("penstock check kafka.yaml").out
+    table = pyarrow.dataset.dataset(tmp_path / "lake", format="parquet").to_table()
+    names = ("topic", "partition", "offset", "key", "value")
+    assert Counter(zip(*(table[name].to_pylist() for name in names), strict=True)) == sent
+    assert mirrored(topic) == {0: 30, 1: 30, 2: 30}
+    assert noted_ids(tmp_path)
+    [row] = json.loads(run("penstock history kafka.yaml --json --batch 0").out)
+    [offsets] = row["offsets"]
+    assert offsets["end"] == json.dumps({topic: {str(number): 30 for number in range(3)}}, separators=(",", ":"))
+    assert row["topics"][0]["partitions"]["0"] == {"start": 0, "end": 30, "low": 0, "high": 30}
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("first", ["spark", "python"])
+def test_a_pipeline_goes_on_with_either_reader_but_in_its_first_batch(topic: str, tmp_path: Path, first: str) -> None:
+    other = {"spark": "python", "python": "spark"}[first]
+    sent = produce(topic, 30)
+    died = penstock("run", "kafka.yaml", "--set", f"sources.orders.reader={first}", faults="stage.collect=error")
+    assert died.code != 0
+    refused = run(f"penstock run kafka.yaml --set sources.orders.reader={other}")
+    assert refused.code == 3, refused
+    assert f"Let it be delivered with `reader: {first}`" in " ".join((refused.out + refused.err).split())
+    for reader in (first, other, first):
+        assert run(f"penstock run kafka.yaml --set sources.orders.reader={reader}").code == 0
+        table = pyarrow.dataset.dataset(tmp_path / "lake", format="parquet").to_table()
+        assert Counter(table["value"].to_pylist()) == Counter(str(row[4]) for row in sent.elements())
+        sent += produce(topic, 30)
+    assert run("penstock verify kafka.yaml").code == 0

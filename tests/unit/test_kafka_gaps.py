@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from penstock.errors import Retryable
+from penstock.kafkaoffset import positions_in
 from penstock.model import OffsetRange, SourceName
 from penstock.source.kafka.gaps import gaps_of, in_words, lost, told, within
-from penstock.source.kafka.topic import Kept, TopicNow, positions_in
+from penstock.source.kafka.topic import Kept, TopicNow
 from penstock.source.kafka.watch import Watch
 from penstock.spec.source import Source
 from penstock.topics import GapAccepted, GapKind, PartitionRead, TopicRead

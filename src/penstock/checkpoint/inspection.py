@@ -13,6 +13,7 @@ from penstock.checkpoint.source_log import InputFile, SourceLog, log_offset
 from penstock.checkpoint.state import StateOperator, state_operators
 from penstock.checkpoint.state_check import states_behind
 from penstock.errors import CheckpointDamaged
+from penstock.kafkaoffset import without_notes
 from penstock.model import BatchId
 
 
@@ -123,7 +124,7 @@ def _log_folders(key: str) -> tuple[str, ...]:
 def _source(files: Files, key: str, before: OffsetsEntry | None, entry: OffsetsEntry, anomalies: list[Anomaly]) -> SourcePosition:
     start = before.offsets.get(key) if before is not None else None
     end = entry.offsets[key]
-    position = SourcePosition(key=key, kind=kind_of(end), start=start, end=end, files=None)
+    position = SourcePosition(key=key, kind=kind_of(end), start=without_notes(start), end=without_notes(end), files=None)
     last = log_offset(end) if end is not None else None
     if last is None or not files.names(f"sources/{key}"):
         return position  # no file source, or one relation used twice: then its log has the number of the first use

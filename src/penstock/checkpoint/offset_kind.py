@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from penstock.checkpoint.source_log import log_offset
+from penstock.kafkaoffset import without_notes
 from penstock.model import Json
 
 
@@ -18,7 +19,8 @@ def kind_of(offset: str | None) -> str:
     return next((kind for kind, is_kind in _KINDS.items() if is_kind(offset, value)), "other")
 
 
-def _is_kafka(_: str, value: Json) -> bool:
+def _is_kafka(text: str, _: Json) -> bool:
+    value: Json = json.loads(without_notes(text) or "{}")
     if not isinstance(value, dict) or not value:
         return False
     return all(isinstance(parts, dict) and parts and all(part.isdecimal() for part in parts) for parts in value.values())

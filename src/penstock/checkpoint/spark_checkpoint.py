@@ -11,6 +11,7 @@ from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.input_look import InputLook
 from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, log_offset
 from penstock.errors import CheckpointDamaged, SourcesChanged
+from penstock.kafkaoffset import beginning_in, without_notes
 from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 
 _ID = re.compile(r"0|[1-9]\d*")
@@ -117,17 +118,22 @@ class SparkCheckpoint:
         return {name: files for name, files in listed.items() if files is not None}
 
     def beginnings(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Mapping[SourceName, str]:
-        """Where sources began that Spark notes in a file of theirs, not in the offset log, as Kafka's. As `batch` otherwise."""
+        """Where sources began, as Kafka's: noted in a file, or with the end of their first batch. As `batch` otherwise."""
+        entry = self._entry(batch_id)
         found = {
-            place.name: self._files.read(f"sources/{place.folder}/0")
-            for place in self._places(batch_id, self._entry(batch_id), source_names)
+            place.name: beginning_in(place.offset(entry.offsets)) or self._noted(place.folder)
+            for place in self._places(batch_id, entry, source_names)
         }
-        texts = {name: data.decode("utf-8", "replace") for name, data in found.items() if data is not None}
-        return {name: text[text.index("{") :].strip() for name, text in texts.items() if "{" in text}
+        return {name: text for name, text in found.items() if text is not None}
 
     def keys(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Mapping[SourceName, tuple[str, ...]]:
         """By which keys `offsets/<batch_id>` knows each source. As `batch` otherwise."""
         return {place.name: place.keys for place in self._places(batch_id, self._entry(batch_id), source_names)}
+
+    def _noted(self, folder: str) -> str | None:
+        data = self._files.read(f"sources/{folder}/0")
+        text = "" if data is None else data.decode("utf-8", "replace")
+        return text[text.index("{") :].strip() if "{" in text else None
 
     def _around(self, batch_id: BatchId) -> tuple[Mapping[str, str | None], OffsetsEntry]:
         return self._entry(BatchId(batch_id - 1)).offsets if batch_id > 0 else {}, self._entry(batch_id)
@@ -147,7 +153,8 @@ class SparkCheckpoint:
 
     def _range(self, place: _Place, start: Mapping[str, str | None], end: Mapping[str, str | None]) -> OffsetRange:
         first, last = place.offset(start), place.offset(end)
-        return OffsetRange(source=place.name, start=first, end=last, content=self._content(place.folder, first, last))
+        content = self._content(place.folder, first, last)
+        return OffsetRange(source=place.name, start=without_notes(first), end=without_notes(last), content=content)
 
     def _content(self, folder: str, start: str | None, end: str | None) -> str | None:
         files = self._input_files(folder, start, end)

@@ -16,12 +16,14 @@ from penstock.run.assembly import sinks_of, spool_of
 from penstock.run.costs import Costs, costs_of
 from penstock.run.doctor import ledger_lifecycle
 from penstock.run.executors import executor_findings
-from penstock.run.kafka_lag import input_findings
+from penstock.run.kafka_lag import input_findings, kafka_sources
+from penstock.run.kafka_readers import reader_findings, readers
 from penstock.run.operations import acting
 from penstock.run.parts import Parts, now_ms
 from penstock.run.preflight import require_continuation
 from penstock.run.presence import require_decided, require_present
 from penstock.source.guarantee import relevant_confs, source_claims
+from penstock.source.kafka.reader.client_check import ClientCheck
 from penstock.sparkerror import read_spark_error
 from penstock.transform.guarantee import operator_claims, output_mode_claim, require_mode, trigger_claim
 from penstock.transform.plan import plan_of
@@ -69,7 +71,8 @@ class CheckReport:
 def check(pipeline: "Pipeline", spark: SparkSession | None) -> CheckReport:
     """Called by `Pipeline.check`. Starts Spark to analyse the query; runs no batch and leaves nothing behind. Raises Usage."""
     session = spark or pipeline.session()
-    frame, _ = pipeline.frame(session)
+    frame, sources = pipeline.frame(session)
+    found = readers(sources, [name for name, _ in kafka_sources(pipeline.settings)])
     claims = claims_of(pipeline, frame, session)
     weak = too_weak(claims, Guarantee.EXACTLY_ONCE)
     return CheckReport(
@@ -77,7 +80,11 @@ def check(pipeline: "Pipeline", spark: SparkSession | None) -> CheckReport:
         demanded=pipeline.settings.guarantee,
         given=Guarantee.AT_LEAST_ONCE if weak else Guarantee.EXACTLY_ONCE,
         claims=claims,
-        findings=(*_findings(pipeline, frame.schema.json()), *executor_findings(pipeline.plan, session)),
+        findings=(
+            *reader_findings(found),
+            *_findings(pipeline, frame.schema.json()),
+            *executor_findings(pipeline.plan, session, also=[ClientCheck()] * any(found.values())),
+        ),
         costs=costs_of(pipeline),
     )
 

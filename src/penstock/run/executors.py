@@ -31,8 +31,11 @@ class _Seen:
     finding: Finding
 
 
-def executor_findings(plan: DeliveryPlan, spark: "SparkSession") -> Iterator[Finding]:
-    """Whether tasks can import Penstock, the same one; if so, how they find each account and the spool. Two small Spark jobs."""
+def executor_findings(plan: DeliveryPlan, spark: "SparkSession", *, also: Sequence[TaskCheck] = ()) -> Iterator[Finding]:
+    """Whether tasks can import Penstock, the same one; if so, how they find each account and the spool. Two small Spark jobs.
+
+    `also`: what else they look at.
+    """
     importing = _importing(spark)
     yield importing
     if not importing.ok:
@@ -41,7 +44,7 @@ def executor_findings(plan: DeliveryPlan, spark: "SparkSession") -> Iterator[Fin
         sinks = sinks_of(plan)
         checked = [sink for sink in sinks if isinstance(sink, TaskChecked)]
         checks = [check for sink in checked for check in stack.enter_context(sink.task_checks())]
-        checks += [*spool_of(plan).task_checks(), *import_checks({sink.name: sink for sink in sinks}, plan.settings.sinks)]
+        checks += [*also, *spool_of(plan).task_checks(), *import_checks({sink.name: sink for sink in sinks}, plan.settings.sinks)]
         if checks:
             yield from _gathered(_seen_by_tasks(checks, spark))
 

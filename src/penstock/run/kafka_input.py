@@ -8,10 +8,10 @@ from penstock.checkpoint.moving import Moves, move_offsets
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import decision_in
 from penstock.errors import InputLost, PenstockError, Retryable
+from penstock.kafkaoffset import positions_in
 from penstock.model import Batch, BatchId, OffsetRange, SourceName, Summary
 from penstock.protocols import Ledger
 from penstock.source.kafka.gaps import told, within
-from penstock.source.kafka.topic import positions_in
 from penstock.source.kafka.watch import Seen, Watch
 from penstock.topics import GapAccepted, GapKind, TopicRead
 

@@ -62,6 +62,7 @@ class Pipeline:
         from penstock.run.session import session
         from penstock.source.kafka.options import is_kafka
 
+        readers = {source.reader for source in self.settings.sources.values() if is_kafka(source)}
         spark = self.settings.spark
         return session(
             app=self.settings.pipeline,
@@ -69,7 +70,7 @@ class Pipeline:
             conf=spark.conf,
             packages=spark.packages,
             log=Path(self.settings.home) / "spark.log",
-            reads_kafka=any(map(is_kafka, self.settings.sources.values())),
+            connector="needed" if "spark" in readers else "wanted" if "auto" in readers else "none",
         )
 
     def frame(self, spark: "SparkSession") -> "tuple[DataFrame, Mapping[SourceName, DataFrame]]":

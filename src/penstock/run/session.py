@@ -3,10 +3,10 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, TypeAlias
 
 import pyspark
 from pyspark.errors import PySparkException
@@ -16,10 +16,13 @@ from pyspark.sql import SparkSession
 from penstock.diskreason import trouble_of
 from penstock.errors import Failed
 from penstock.run.java import use_java
-from penstock.source.kafka.connector import PACKAGES, connector_settings, not_found
+from penstock.source.kafka.connector import PACKAGES, ConnectorMissing, connector_settings, not_found
 
 _CONTEXTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers that, as py4j's, print tracebacks of errors which Penstock tells in a sentence."""
+
+Connector: TypeAlias = Literal["none", "wanted", "needed"]
+_log = logging.getLogger(__name__)
 
 _QUIET = {"spark.ui.showConsoleProgress": "false"}
 
@@ -31,12 +34,12 @@ def session(
     conf: Mapping[str, str],
     log: Path | None,
     packages: Sequence[str] = (),
-    reads_kafka: bool = False,
+    connector: Connector = "none",
 ) -> SparkSession:
     """The active session with `conf` added where nothing is set, or a new one. Under spark-submit the settings only add.
 
-    A new classic session's JVM writes its log to the file `log` and not over the terminal. If it `reads_kafka` it gets Spark's
-    connector. Raises DependencyMissing, Failed.
+    A new classic session's JVM writes its log to the file `log` and not over the terminal. It gets Spark's Kafka `connector` if
+    that is needed, or, if it is wanted, where it can be had. Raises DependencyMissing, Failed.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -44,16 +47,32 @@ def session(
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     submitted = _submitted()
-    builder = SparkSession.builder.appName(app)
-    if master is not None and "spark.master" not in submitted and "SPARK_REMOTE" not in os.environ:
-        builder = builder.master(master)
+    builder = _builder(app, master, submitted)
     settings = _joined({**_QUIET, **conf}, {PACKAGES: ",".join(packages)})
-    if reads_kafka and not _is_elsewhere():
-        settings = _joined(settings, _connector(settings))
+    if connector == "none" or _is_elsewhere():
+        return _started(_told(builder, settings, submitted), log)
+    whole = _joined(settings, _connector(settings))
+    try:
+        return _started(_told(builder, whole, submitted), log)
+    except ConnectorMissing as missing:
+        if connector == "needed":
+            raise
+        _log.warning("%s Kafka is read by Penstock's own reader.", missing.message)
+        return _started(_told(_builder(app, master, submitted), settings, submitted), log)
+
+
+def _builder(app: str, master: str | None, submitted: Set[str]) -> SparkSession.Builder:
+    builder = SparkSession.builder.appName(app)
+    if master is None or "spark.master" in submitted or "SPARK_REMOTE" in os.environ:
+        return builder
+    return builder.master(master)
+
+
+def _told(builder: SparkSession.Builder, settings: Mapping[str, str], submitted: Set[str]) -> SparkSession.Builder:
     for key, value in settings.items():
         if key not in submitted:
             builder = builder.config(key, value)
-    return _started(builder, log)
+    return builder
 
 
 def _is_elsewhere() -> bool:

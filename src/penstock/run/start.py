@@ -10,9 +10,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from penstock.claim import too_weak
 from penstock.errors import GuaranteeTooWeak
 from penstock.model import Guarantee, SourceName, new_nonce
-from penstock.run.assembly import DeliveryPlan
+from penstock.run.assembly import DeliveryPlan, checkpoint_of
 from penstock.run.check import require_demanded
 from penstock.run.delivery import Delivery
+from penstock.run.kafka_lag import kafka_sources
+from penstock.run.kafka_readers import readers, require_first_batch_goes_on
 from penstock.run.open_delivery import Observer
 from penstock.run.query import Query, start_streaming
 from penstock.source.guarantee import source_claims
@@ -29,7 +31,11 @@ def start(pipeline: "Pipeline", spark: SparkSession, *, observers: Sequence[Obse
     frame, sources = pipeline.frame(spark)
     require_demanded(pipeline, frame, spark)
     travel_by_value()
-    delivery = Delivery.of_plan(_plan(pipeline, tuple(source_order(plan_of(frame), tuple(sources)))))
+    plan = _plan(pipeline, tuple(source_order(plan_of(frame), tuple(sources))))
+    found = readers(sources, [name for name, _ in kafka_sources(pipeline.settings)])
+    if found:
+        require_first_batch_goes_on(checkpoint_of(plan), plan.sources, found)
+    delivery = Delivery.of_plan(plan)
     writer = _writer(pipeline, frame)
     if not pipeline.settings.trigger.batches_have_identity:
         return _start_unprotected(pipeline, writer, delivery)

@@ -12,6 +12,7 @@ from penstock.model import SourceName
 from penstock.source.formats import BINARY_FILE_SCHEMA, INFERENCE_CONF, is_file_format, needs_schema, unknown_format
 from penstock.source.kafka.connector import ENVIRONMENT, coordinate
 from penstock.source.kafka.options import is_kafka, reader_options
+from penstock.source.kafka.reader.opening import can_read, read_by_python
 from penstock.sparkconnector import connector_remedy
 from penstock.sparkerror import SparkError, read_spark_error
 from penstock.spec.source import Source
@@ -36,12 +37,17 @@ def open_sources(spark: SparkSession, sources: Mapping[str, Source]) -> dict[Sou
 def open_source(spark: SparkSession, name: str, source: Source) -> DataFrame:
     """The streaming DataFrame of one source. Raises Usage, DependencyMissing."""
     _require_schema(spark, name, source)
+    if is_kafka(source) and source.reader == "python":
+        return _with_watermark(read_by_python(spark, name, source), name, source)
     reader = _with_schema(spark.readStream.options(**reader_options(source)), name, source)
     try:
         frame = _load(reader, source).alias(name)
         _ = frame.schema  # Spark Connect reports errors only when it is asked for something
     except Exception as error:
-        raise _explained(name, source, read_spark_error(str(error)), version=spark.version) from error
+        explained = _explained(name, source, read_spark_error(str(error)), version=spark.version)
+        if not (isinstance(explained, DependencyMissing) and is_kafka(source) and source.reader == "auto" and can_read(spark)):
+            raise explained from error
+        frame = read_by_python(spark, name, source)
     return _with_watermark(frame, name, source)
 
 
@@ -122,8 +128,9 @@ def _not_enabled(name: str, source: Source, version: str) -> DependencyMissing:
     if is_kafka(source):
         return DependencyMissing(
             f"sources.{name} reads Kafka, and this Spark session was started without Spark's Kafka connector.",
-            remedy=f"Start it with `--packages {coordinate(SCALA, version)}` (or `--jars`, where no repository is reached); a "
-            f"session that Penstock starts gets it by itself, or from the directory that {ENVIRONMENT} names.",
+            remedy=f"Take Penstock's own reader (`reader: python`, Spark 4.2), or start the session with `--packages "
+            f"{coordinate(SCALA, version)}` (or `--jars`, where no repository is reached); one that Penstock starts gets it by "
+            f"itself, or from the directory that {ENVIRONMENT} names.",
         )
     return DependencyMissing(
         f"sources.{name}.format {source.format} needs a jar that Spark does not carry.",

@@ -93,6 +93,11 @@ _CONSUMERS = tuple(
         "ssl.truststore.type",
     ]
 )
+_OF_THE_CONNECTOR = {
+    "minOffsetsPerTrigger": "Let the trigger be rarer.",
+    "maxTriggerDelay": "Let the trigger be rarer.",
+}
+"""Options of Spark's connector that Penstock's own reader does not have, and what else there is."""
 _ALIKE = 0.9
 """Above that a consumer's property is taken for a slip of the pen in a known one; plugins have properties of their own."""
 _JAAS_SECRET = re.compile(r'(?i)\b(?:password|clientSecret)\s*=\s*"((?:[^"\\]|\\.)*)"')
@@ -114,6 +119,15 @@ def kafka_complaints(options: Mapping[str, str]) -> Iterator[Complaint]:
     yield from _of_topics([name for name in TOPICS if name.lower() in given])
     if _SERVERS not in given:
         yield _missing(f"has no {_SERVERS}", f"Add {_SERVERS}: host:9092.")
+
+
+def python_complaints(options: Mapping[str, str]) -> Iterator[Complaint]:
+    """What of right options Penstock's own reader does not do."""
+    lacks = {name.lower(): remedy for name, remedy in _OF_THE_CONNECTOR.items()}
+    for name in options:
+        if name.lower() in lacks:
+            remedy = f"{lacks[name.lower()]} Or take Spark's connector (`reader: spark`)."
+            yield Complaint(said="is not done by Penstock's own reader", remedy=remedy, at=(name,))
 
 
 def _missing(said: str, remedy: str) -> Complaint:

@@ -10,7 +10,7 @@ from penstock.secret import Secret, remember, remember_options
 from penstock.spec.complaint import Complaint, refuse, wrong
 from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
-from penstock.spec.kafka_options import TOPICS, kafka_complaints, secrets_in
+from penstock.spec.kafka_options import TOPICS, kafka_complaints, python_complaints, secrets_in
 from penstock.spec.place import SourcePath
 from penstock.spec.quantity import Duration
 from penstock.spec.settings import Settings
@@ -36,6 +36,7 @@ Option = Annotated[str, PlainValidator(_option), WithJsonSchema({"type": ["strin
 
 
 OnGap = Literal["fail", "wait", "accept"]
+Reader = Literal["auto", "spark", "python"]
 
 
 class Watermark(Settings):
@@ -80,6 +81,12 @@ class Source(Settings):
         default="fail",
         description="`kafka` only: what to do where the broker no longer has records that were not delivered: stop (`fail`), "
         "`wait` for them, or go on without them and note in the ledger which are lost (`accept`).",
+    )
+    reader: Reader = Field(
+        default="auto",
+        description="`kafka` only: what reads the records: Spark's connector, which is a jar (`spark`); Penstock's own reader, "
+        "which needs Spark 4.2 and no jar (`python`); or the connector where it can be had, and else the reader (`auto`). Each "
+        "goes on where the other stopped.",
     )
     mirror_offsets_to: str | None = Field(
         default=None,
@@ -127,11 +134,13 @@ class Source(Settings):
         given = [key for key, value in (("schema", self.schema_ddl), ("path", self.path)) if value is not None]
         fixed = "Take it out: the columns are key, value, topic, partition, offset, timestamp, timestampType (and headers)."
         found = [Complaint(said="does not go with format: kafka", remedy=fixed, at=(key,)) for key in given]
-        return found + [complaint.below(("options",)) for complaint in kafka_complaints(self.options)]
+        of_options = [*kafka_complaints(self.options), *(python_complaints(self.options) if self.reader == "python" else ())]
+        return found + [complaint.below(("options",)) for complaint in of_options]
 
     def _only_for_kafka(self) -> list[Complaint]:
         ours = (
             ("on_gap", self.on_gap != "fail"),
+            ("reader", self.reader != "auto"),
             ("mirror_offsets_to", self.mirror_offsets_to),
             ("client", self.client),
             ("connection_string", self.connection_string),

@@ -4,7 +4,7 @@ The only module that knows the client library. A question takes about a millisec
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -24,6 +24,7 @@ _NOT_LET_IN = frozenset(
         *(KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED),
     }
 )
+_OF_KAFKA_ITSELF = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _T = TypeVar("_T")
 
 
@@ -39,20 +40,17 @@ class Broker:
         except KafkaException as error:
             raise self._told(error) from error
 
-    def topics(self, names: Iterable[str]) -> Mapping[str, TopicNow]:
-        """Those of `names` that exist."""
-        wanted = sorted(names)
-        if not wanted:
-            return {}
-        asked = self._ask(
-            lambda: self._admin.describe_topics(
-                TopicCollection(wanted), request_timeout=_ANSWER_S, include_authorized_operations=True
-            )
-        )
-        found = {name: self._unless_unknown(name, answer) for name, answer in asked.items()}
-        there = {name: topic for name, topic in found.items() if topic is not None}
+    def names(self) -> Sequence[str]:
+        """Of all topics, without those of Kafka itself."""
+        found = self._ask(lambda: self._admin.list_topics(timeout=_ANSWER_S)).topics
+        return sorted(name for name in found if name not in _OF_KAFKA_ITSELF)
+
+    def topics(self, names: Iterable[str], *, settled: bool = False) -> Mapping[str, TopicNow]:
+        """Those of `names` that exist; `settled`: up to the first record of an open transaction."""
+        there = self._described(names)
         numbers = [TopicPartition(name, part.id) for name, topic in there.items() for part in topic.partitions]
-        low, high = self._offsets(numbers, OffsetSpec.earliest()), self._offsets(numbers, OffsetSpec.latest())
+        low = self._offsets(numbers, OffsetSpec.earliest())
+        high = self._offsets(numbers, OffsetSpec.latest(), settled=settled)
         return {
             name: TopicNow(
                 topic_id=str(topic.topic_id),
@@ -60,6 +58,27 @@ class Broker:
             )
             for name, topic in there.items()
         }
+
+    def place(self, name: str, number: int) -> tuple[str, Kept] | None:
+        """The topic's id, and what the broker has of the partition; None if there is no such topic, or no such partition."""
+        topic = self._described([name]).get(name)
+        if topic is None or number not in {part.id for part in topic.partitions}:
+            return None
+        at = TopicPartition(name, number)
+        low, high = (self._offsets([at], which)[name, number] for which in (OffsetSpec.earliest(), OffsetSpec.latest()))
+        return str(topic.topic_id), Kept(low, high)
+
+    def topic_id(self, name: str) -> str | None:
+        """None if there is no such topic."""
+        topic = self._described([name]).get(name)
+        return None if topic is None else str(topic.topic_id)
+
+    def since(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int | None]:
+        """The first offset from a time stamp on (in milliseconds) of each partition, None where there is no such record yet."""
+        asked = {TopicPartition(*at): OffsetSpec.for_timestamp(time_ms) for at, time_ms in wanted.items()}
+        answers = self._ask(lambda: self._admin.list_offsets(asked, request_timeout=_ANSWER_S)) if asked else {}
+        found = {(of.topic, of.partition): self._answer(answer).offset for of, answer in answers.items()}
+        return {at: offset if offset >= 0 else None for at, offset in found.items()}
 
     def retention_ms(self, name: str) -> int | None:
         """For how long the topic keeps records, None if for ever or if it is compacted only."""
@@ -89,15 +108,36 @@ class Broker:
             consumer.close()
         return found
 
-    def _offsets(self, partitions: list[TopicPartition], which: OffsetSpec) -> Mapping[tuple[str, int], int]:
-        """Watermarks as the log has them, transactions that are open included; asked again while a partition has no leader."""
+    def _described(self, names: Iterable[str]) -> Mapping[str, Any]:
+        wanted = sorted(names)
+        if not wanted:
+            return {}
+        asked = self._ask(
+            lambda: self._admin.describe_topics(
+                TopicCollection(wanted), request_timeout=_ANSWER_S, include_authorized_operations=True
+            )
+        )
+        found = {name: self._unless_unknown(name, answer) for name, answer in asked.items()}
+        return {name: topic for name, topic in found.items() if topic is not None}
+
+    def _offsets(
+        self, partitions: list[TopicPartition], which: OffsetSpec, *, settled: bool = False
+    ) -> Mapping[tuple[str, int], int]:
+        """Watermarks as the log has them, transactions that are open included unless only those that are `settled` count.
+
+        Asked again while a partition has no leader.
+        """
+        if not partitions:
+            return {}
         asking = Retrying(
             retry=retry_if_exception_type(Retryable), stop=stop_after_delay(_ANSWER_S), wait=wait_fixed(_LOOK_S), reraise=True
         )
-        return asking(self._offsets_now, partitions, which)
+        return asking(self._offsets_now, partitions, which, settled=settled)
 
-    def _offsets_now(self, partitions: list[TopicPartition], which: OffsetSpec) -> Mapping[tuple[str, int], int]:
-        level = IsolationLevel.READ_UNCOMMITTED
+    def _offsets_now(
+        self, partitions: list[TopicPartition], which: OffsetSpec, *, settled: bool
+    ) -> Mapping[tuple[str, int], int]:
+        level = IsolationLevel.READ_COMMITTED if settled else IsolationLevel.READ_UNCOMMITTED
         wanted = dict.fromkeys(partitions, which)
         try:
             answers = self._ask(lambda: self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_ANSWER_S))

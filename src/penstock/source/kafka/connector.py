@@ -20,6 +20,10 @@ _NEEDED = f"{CONNECTOR}, spark-token-provider-kafka-0-10, kafka-clients and comm
 JARS, PACKAGES = "spark.jars", "spark.jars.packages"
 
 
+class ConnectorMissing(DependencyMissing):
+    """Spark's connector cannot be had by Maven."""
+
+
 def connector_settings(
     *, home: Path, conf: Mapping[str, str], submitted: str, environment: Mapping[str, str]
 ) -> Mapping[str, str]:
@@ -73,10 +77,12 @@ def not_found(log: str) -> DependencyMissing | None:
         return None
     named, of_ours = ":".join(found.groups()), found[2].startswith(CONNECTOR)
     other = (
-        f"Put the jars of Spark's Kafka connector ({_NEEDED}) into a directory and name it by {ENVIRONMENT}; or name another "
-        f"version of it by `spark: {{packages: [org.apache.spark:{found[2]}:VERSION]}}`, as near to Spark's as there is."
+        "Take Penstock's own reader, which needs none (`reader: python`, or `auto`). Or put the jars of Spark's Kafka connector "
+        f"({_NEEDED}) into a directory and name it by {ENVIRONMENT}; or name another version of it by "
+        f"`spark: {{packages: [org.apache.spark:{found[2]}:VERSION]}}`, as near to Spark's as there is."
     )
-    return DependencyMissing(
+    kind = ConnectorMissing if of_ours else DependencyMissing
+    return kind(
         f"No Maven repository that Spark asks from here has {named}, so Spark did not start.",
         remedy=other if of_ours else "Correct `spark: {packages: …}`, or name a repository by spark.jars.repositories in `conf`.",
     )

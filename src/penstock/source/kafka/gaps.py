@@ -9,8 +9,9 @@ from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 
+from penstock.kafkaoffset import Positions
 from penstock.model import SourceName
-from penstock.source.kafka.topic import Positions, TopicNow
+from penstock.source.kafka.topic import TopicNow
 from penstock.topics import GapAccepted, GapKind, TopicRead
 
 _SHOWN = 8

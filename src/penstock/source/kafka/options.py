@@ -1,4 +1,4 @@
-"""What Spark's Kafka source is told, and the same connection for the client library that Penstock looks at the broker with."""
+"""What Spark's Kafka source is told, and the same for the client library that Penstock looks at the broker, and reads, with."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,37 @@ _SAME = frozenset(
     }
 )
 """Properties with one name and meaning in Java's client and in librdkafka."""
+_TUNING: Mapping[str, str] = {
+    **{
+        name: name
+        for name in (
+            *("check.crcs", "client.id", "connections.max.idle.ms", "fetch.max.bytes", "fetch.min.bytes", "group.id"),
+            *("isolation.level", "max.partition.fetch.bytes", "metadata.max.age.ms", "reconnect.backoff.max.ms"),
+            *("reconnect.backoff.ms", "retry.backoff.ms"),
+        )
+    },
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "request.timeout.ms": "socket.timeout.ms",
+}
+"""What Java's consumer and librdkafka's are told about fetching: the one's name and the other's."""
+_OF_GROUPS = frozenset(
+    {
+        *("allow.auto.create.topics", "auto.commit.interval.ms", "default.api.timeout.ms", "exclude.internal.topics"),
+        *("heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records", "session.timeout.ms"),
+    }
+)
+"""Properties without a meaning for a reader that is in no group, creates nothing and asks for bounded pieces."""
 _LOGIN = re.compile(r'(?i)\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_STORED = frozenset(
+    f"ssl.{part}"
+    for part in (
+        *("truststore.location", "truststore.type", "truststore.password", "truststore.certificates", "key.password"),
+        *("keystore.location", "keystore.type", "keystore.password", "keystore.certificate.chain", "keystore.key"),
+    )
+)
+"""Properties of certificates and keys that are handed on, see `_stores`."""
 _LOGGED_IN = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 
 
@@ -38,6 +68,22 @@ def client_options(name: str, source: Source) -> Mapping[str, str]:
     java = {key[len(CONSUMER) :].lower(): value for key, value in source.options.items() if key.lower().startswith(CONSUMER)}
     same = {key: value for key, value in java.items() if key in _SAME}
     return {**same, **_stores(name, java, source.client), **_login(name, java, source.client), **source.client}
+
+
+def fetch_options(name: str, source: Source) -> Mapping[str, str]:
+    """Properties of librdkafka's consumer for reading the source itself. Raises Usage for one that it cannot be told."""
+    java = {key[len(CONSUMER) :].lower(): value for key, value in source.options.items() if key.lower().startswith(CONSUMER)}
+    said = {"ssl", "sasl"} & {key.partition(".")[0] for key in source.client}
+    connection = {
+        key for key in java if key in _SAME or key.partition(".")[0] in said or key in _STORED or key.startswith("sasl.")
+    }
+    unknown = sorted(java.keys() - _TUNING.keys() - _OF_GROUPS - connection)
+    if unknown:
+        raise Usage(
+            f"sources.{name}.options.{CONSUMER}{unknown[0]} cannot be told to Penstock's own reader, built on librdkafka.",
+            remedy="Say it by `client:` in librdkafka's words and take it out, or take Spark's connector (`reader: spark`).",
+        )
+    return {ours: java[theirs] for theirs, ours in _TUNING.items() if theirs in java} | dict(client_options(name, source))
 
 
 def _stores(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> dict[str, str]:

@@ -1,12 +1,7 @@
-"""Topics as the broker has them now, and positions in them as Spark writes them into its checkpoint. Values, no client."""
+"""Topics as the broker has them now. Values, no client."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
-
-Positions: TypeAlias = Mapping[str, Mapping[int, int]]
-"""Topic, partition, and the first offset that was not read yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +18,3 @@ class TopicNow:
 
     topic_id: str
     partitions: Mapping[int, Kept]
-
-
-def positions_in(offset: str | None) -> Positions:
-    """What an offset of Spark's Kafka source says; nothing for one that is not there."""
-    if offset is None:
-        return {}
-    return {topic: {int(number): at for number, at in parts.items()} for topic, parts in json.loads(offset).items()}

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.errors import PenstockError
+from penstock.kafkaoffset import Positions, positions_in
 from penstock.model import OffsetRange, SourceName
 from penstock.source.kafka.gaps import gaps_of
-from penstock.source.kafka.topic import Positions, TopicNow, positions_in
+from penstock.source.kafka.topic import TopicNow
 from penstock.spec.source import Source
 from penstock.topics import GapAccepted, PartitionRead, TopicRead
 

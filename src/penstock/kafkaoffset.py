@@ -1,0 +1,104 @@
+"""Offsets of a Kafka source as they stand in Spark's checkpoint: positions, and what Penstock's own reader notes beside them.
+
+Positions are written as Spark's connector writes them, `{"orders": {"0": 7}}`. A note is one more key with an empty object, and
+no topic can have its name: Spark's connector finds no partition there and goes on from the positions, so that each reader
+continues where the other stopped.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Positions: TypeAlias = Mapping[str, Mapping[int, int]]
+"""Topic, partition, and the first offset that was not read yet."""
+
+_ID, _FROM = "id", "from"
+_FIRST, _BEGAN = "(first)", "(began)"
+_OF_NO_TOPIC = frozenset({_FIRST, _BEGAN})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaOffset:
+    """Where a batch ends, and of each topic its id, where that is known.
+
+    `began`: where the first batch of a query begins. The offset log has no entry for that, so the end of this batch says it.
+    `is_first`: the offset is where a query begins that has planned no batch yet.
+    """
+
+    positions: Positions
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    began: Positions | None = None
+    is_first: bool = False
+
+    def written(self) -> dict[str, dict[str, int]]:
+        """As JSON's object; equal offsets give the same text."""
+        found = {topic: {str(number): parts[number] for number in sorted(parts)} for topic, parts in self._topics()}
+        notes = [f"{topic} {_ID} {self.topic_ids[topic]}" for topic in sorted(self.topic_ids)]
+        began = sorted((self.began or {}).items())
+        notes += [f"{topic} {_FROM} {','.join(f'{at}:{parts[at]}' for at in sorted(parts))}" for topic, parts in began]
+        notes += [_FIRST] * self.is_first + [_BEGAN] * (self.began is not None)
+        return found | {note: {} for note in notes}
+
+    def _topics(self) -> Iterator[tuple[str, Mapping[int, int]]]:
+        return ((topic, self.positions[topic]) for topic in sorted(self.positions))
+
+
+def read_offset(value: Mapping[str, Mapping[str, int]]) -> KafkaOffset:
+    """The offset in a parsed text of either reader."""
+    ids, began, positions = dict[str, str](), dict[str, dict[int, int]](), dict[str, dict[int, int]]()
+    for key, parts in value.items():
+        topic, _, note = key.partition(" ")
+        kind, _, said = note.partition(" ")
+        if kind == _ID:
+            ids[topic] = said
+        elif kind == _FROM:
+            began[topic] = {int(number): int(at) for number, at in (one.split(":") for one in said.split(",") if one)}
+        elif key not in _OF_NO_TOPIC:
+            positions[topic] = {int(number): at for number, at in parts.items()}
+    return KafkaOffset(positions=positions, topic_ids=ids, began=began if _BEGAN in value else None, is_first=_FIRST in value)
+
+
+def positions_in(offset: str | None) -> Positions:
+    """What an offset of a Kafka source says; nothing for one that is not there."""
+    return {} if offset is None else read_offset(json.loads(offset)).positions
+
+
+def without_notes(offset: str | None) -> str | None:
+    """The offset as Spark's connector would have written it, if it is one of Penstock's reader; any other as it is."""
+    value = _with_notes(offset)
+    return offset if value is None else _text(KafkaOffset(positions=read_offset(value).positions))
+
+
+def beginning_in(offset: str | None) -> str | None:
+    """Where the batch begins that ends at `offset`, for a first batch that Penstock's reader planned; None for any other."""
+    value = _with_notes(offset)
+    began = None if value is None else read_offset(value).began
+    return None if began is None else _text(KafkaOffset(positions=began))
+
+
+def is_note(key: str, topic: str) -> bool:
+    """Whether `key` says something about `topic`."""
+    return key.startswith(f"{topic} ")
+
+
+def _with_notes(offset: str | None) -> "dict[str, dict[str, int]] | None":
+    """Parsed, if it holds notes: only then is it surely ours."""
+    if offset is None or not offset.startswith("{") or not any(mark in offset for mark in (f" {_ID} ", *_OF_NO_TOPIC)):
+        return None
+    try:
+        value = json.loads(offset)
+    except ValueError:
+        return None
+    return value if all(_is_ours(key, parts) for key, parts in value.items()) else None
+
+
+def _is_ours(key: str, parts: object) -> bool:
+    if not isinstance(parts, dict):
+        return False
+    is_noted = " " in key or key in _OF_NO_TOPIC
+    return not parts if is_noted else all(part.isdecimal() and isinstance(at, int) for part, at in parts.items())
+
+
+def _text(offset: KafkaOffset) -> str:
+    return json.dumps(offset.written(), separators=(",", ":"))

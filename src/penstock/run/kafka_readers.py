@@ -1,0 +1,51 @@
+"""Which reader each Kafka source of a query has, and whether it can go on from the checkpoint."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.errors import Refused
+from penstock.kafkaoffset import beginning_in
+from penstock.model import BatchId, Finding, SourceName
+from penstock.source.kafka.reader.settings import FORMAT
+from penstock.transform.plan import plan_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_FIRST = BatchId(0)
+_IN_WORDS = {True: "Penstock's own reader", False: "Spark's connector"}
+_SETTING = {True: "python", False: "spark"}
+
+
+def readers(frames: "Mapping[SourceName, DataFrame]", kafka: Sequence[SourceName]) -> Mapping[SourceName, bool]:
+    """Of the sources that are read from Kafka, whether Penstock reads them itself."""
+    return {name: _is_ours(frames[name]) for name in kafka if name in frames}
+
+
+def _is_ours(frame: "DataFrame") -> bool:
+    return any(FORMAT in node.name + node.detail for node in plan_of(frame).walk() if not node.children)
+
+
+def require_first_batch_goes_on(
+    checkpoint: SparkCheckpoint, names: Sequence[SourceName], found: Mapping[SourceName, bool]
+) -> None:
+    """Raise Refused if the first batch is planned, not committed, and by the other reader, which alone knows where it begins."""
+    if checkpoint.latest_offsets_id() != _FIRST or checkpoint.latest_commit_id() is not None:
+        return
+    entry = checkpoint.offsets(_FIRST)
+    for name, keys in checkpoint.keys(_FIRST, names).items() if entry is not None else ():
+        offset = next((entry.offsets[key] for key in keys if key in entry.offsets), None) if entry is not None else None
+        planned_by_us = beginning_in(offset) is not None
+        if name in found and offset is not None and found[name] != planned_by_us:
+            raise Refused(
+                f"The first batch of source {name!r} was planned by {_IN_WORDS[planned_by_us]} and is not delivered yet; where "
+                f"it begins {_IN_WORDS[found[name]]} does not know.",
+                remedy=f"Let it be delivered with `reader: {_SETTING[planned_by_us]}`; from then on either reader goes on.",
+            )
+
+
+def reader_findings(found: Mapping[SourceName, bool]) -> Iterator[Finding]:
+    """For `penstock check`."""
+    for name, is_ours in found.items():
+        yield Finding(subject=f"reader of {name}", ok=True, message=_IN_WORDS[is_ours])

@@ -1,0 +1,119 @@
+"""The reader as Spark knows it: a Python data source. Its classes reach tasks by name; the client library is met there only.
+
+Needs PySpark 4.2: before that a Python source cannot take part in what a batch reads.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from penstock.carried import carried
+from penstock.errors import DependencyMissing, PenstockError
+from penstock.source.kafka.reader.records import columns
+from penstock.source.kafka.reader.settings import FORMAT, ReaderSettings, settings_in
+from penstock.source.kafka.reader.stream import OffsetStream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.source.kafka.broker import Broker
+
+
+class ReaderFailed(RuntimeError):
+    """What Spark is told. Its text carries the real error."""
+
+
+class KafkaDataSource(DataSource):
+    """Records of Kafka, with the options of `told_options`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As Spark finds it."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """As Spark's connector has it."""
+        return columns(has_headers=settings_in(self.options).has_headers)
+
+    def streamReader(self, schema: StructType) -> "KafkaStreamReader":  # noqa: ARG002, N802 - Spark's name
+        """One for the query's offsets, and one in each task."""
+        return KafkaStreamReader(settings_in(self.options))
+
+
+class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Picklable until it is asked for offsets."""
+
+    def __init__(self, settings: ReaderSettings) -> None:
+        self._settings = settings
+        self._stream = OffsetStream(settings, _Connect(settings))
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a new query begins."""
+        with _told():
+            return self._stream.begin()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """`maxOffsetsPerTrigger`."""
+        limit = self._settings.max_offsets
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where the next batch ends."""
+        with _told():
+            return self._stream.advance(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Nothing that comes from now on is read."""
+        with _told():
+            self._stream.stop_at_now()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """For the query's progress."""
+        return self._stream.newest()
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """The same for the same offsets."""
+        with _told():
+            return [InputPartition(piece) for piece in self._stream.planned(start, end)]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """In a task: the records of one piece."""
+        with _told():
+            try:
+                from penstock.source.kafka.reader.fetch import batches_of  # noqa: PLC0415 - not before a task needs it
+            except ImportError as cause:
+                raise _no_client(cause) from cause
+            yield from batches_of(partition.value, self._settings)
+
+
+class _Connect:
+    """Makes the client of a source's brokers; picklable."""
+
+    def __init__(self, settings: ReaderSettings) -> None:
+        self._settings = settings
+
+    def __call__(self) -> "Broker":
+        try:
+            from penstock.source.kafka.broker import Broker  # noqa: PLC0415 - it may not be installed
+        except ImportError as cause:
+            raise _no_client(cause) from cause
+        return Broker(self._settings.name, self._settings.client)
+
+
+def _no_client(cause: ImportError) -> DependencyMissing:
+    return DependencyMissing(
+        f"Penstock's own reader of Kafka needs the package confluent-kafka, which is not installed there: {cause}.",
+        remedy="Install it on the driver and on every executor: pip install 'penstock[kafka]'.",
+    )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except PenstockError as error:
+        raise ReaderFailed(carried(error)) from None

@@ -1,0 +1,164 @@
+"""A task's work: the records of one piece, exactly those, or an error. The only module that reads them by the client library.
+
+Records of aborted transactions and the marks of ended ones take offsets, so that the last record of a piece may never come: the
+end of a piece is reached with a record behind it, or with the client's word that the readable log ends there or later.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from penstock.errors import Failed, PenstockError, Retryable
+from penstock.source.kafka.broker import Broker
+from penstock.source.kafka.reader.plan import Piece
+from penstock.source.kafka.reader.records import record_batch
+from penstock.source.kafka.reader.settings import ReaderSettings
+
+_ROWS, _BYTES = 10_000, 4 << 20
+"""An Arrow batch has about so many at most."""
+_AT_ONCE, _WAIT_S = 2_000, 0.05
+"""What is taken from the client's queue at a time: records may be large, and more of them arrive meanwhile."""
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "group.id": "penstock-reads",
+    "isolation.level": "read_committed",
+    "check.crcs": True,
+    "fetch.wait.max.ms": 20,
+    "queued.max.messages.kbytes": 16_384,
+}
+_FIXED: Final[Mapping[str, Any]] = {
+    "log_level": 0,
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "allow.auto.create.topics": False,
+}
+_GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+_START_AGAIN = "Start again: nothing of the batch was decided. The start says what is missing, and what can be done."
+
+_idle: dict[frozenset[tuple[str, str]], "_Clients"] = {}
+"""Kept from one task of this worker process to the next; none that met an error."""
+
+
+class _Clients:
+    """Connections of one task: they are good for tens of tasks, and cost as much as reading some thousand records."""
+
+    def __init__(self, settings: ReaderSettings) -> None:
+        self.broker = Broker(settings.name, settings.client)
+        try:
+            self.consumer = Consumer({**_DEFAULTS, **settings.client, **_FIXED})
+        except KafkaException as error:
+            raise Failed(
+                f"The reader of source {settings.name!r} could not be made: {error.args[0].str()}.",
+                remedy="Correct the options `kafka.…` and `client:`.",
+            ) from error
+
+
+def batches_of(piece: Piece, settings: ReaderSettings) -> Iterator[pa.RecordBatch]:
+    """The readable records of `piece`, in their order. Raises Retryable if any of it is not to be had, Failed."""
+    which = frozenset(settings.client.items())
+    clients = _idle.pop(which, None) or _Clients(settings)
+    try:
+        first = _first(piece, settings, clients.broker)
+        for records in _gathered(_records(piece, first, clients.consumer, settings)):
+            yield record_batch(records, topic=piece.topic, partition=piece.partition, has_headers=settings.has_headers)
+        _require_same(piece, clients.broker.topic_id(piece.topic))
+        clients.consumer.unassign()
+    except BaseException as error:
+        clients.consumer.close()
+        if isinstance(error, KafkaException):
+            raise _told(piece, settings, error.args[0]) from error
+        raise
+    _idle[which] = clients
+
+
+def _first(piece: Piece, settings: ReaderSettings, broker: Broker) -> int:
+    """The first offset to read: `piece`'s own, or where it may be passed over the first that the broker still has."""
+    found = broker.place(piece.topic, piece.partition)
+    _require_same(piece, None if found is None else found[0])
+    assert found is not None
+    kept = found[1]
+    if piece.end > kept.high:
+        raise Retryable(
+            f"Partition {piece.partition} of topic {piece.topic!r} ends at {kept.high}, "
+            f"but the batch reads up to {piece.end - 1}.",
+            remedy=_START_AGAIN,
+        )
+    if piece.first < kept.low and settings.fails_on_loss:
+        raise _gone(piece, f"the first that Kafka still has is {kept.low}")
+    return max(piece.first, kept.low)
+
+
+def _require_same(piece: Piece, topic_id: str | None) -> None:
+    if topic_id is None or topic_id != (piece.topic_id or topic_id):
+        what = "is not there any more" if topic_id is None else f"has the id {topic_id} now, and had {piece.topic_id}"
+        raise Retryable(f"Topic {piece.topic!r}, of which a batch was planned, {what}.", remedy=_START_AGAIN)
+
+
+def _records(piece: Piece, first: int, consumer: Consumer, settings: ReaderSettings) -> Iterator[Sequence[Any]]:
+    """Some at a time."""
+    if first >= piece.end:
+        return
+    consumer.assign([TopicPartition(piece.topic, piece.partition, first)])
+    reached, deadline = first, time.monotonic() + settings.patience_s
+    while reached < piece.end:
+        messages = consumer.consume(_AT_ONCE, _WAIT_S)
+        records = [message for message in messages if message.error() is None]
+        reached = max([reached, *(_behind(piece, message) for message in messages)])
+        if reached >= piece.end:
+            records = [record for record in records if record.offset() < piece.end]
+        if records:
+            yield records
+        if messages:
+            deadline = time.monotonic() + settings.patience_s
+        elif time.monotonic() > deadline:
+            raise Retryable(
+                f"Kafka sent nothing of topic {piece.topic!r}, partition {piece.partition}, from offset {reached} on for "
+                f"{settings.patience_s:.0f} s, but the batch reads up to offset {piece.end - 1}.",
+                remedy="See whether the brokers are up, then start again; kafkaConsumer.pollTimeoutMs lets it wait for longer.",
+            )
+
+
+def _behind(piece: Piece, message: Any) -> int:
+    """Up to where nothing more comes. Raises Retryable, KafkaException."""
+    error = message.error()
+    if error is None:
+        return int(message.offset()) + 1
+    if error.code() == KafkaError._PARTITION_EOF:
+        return int(message.offset())
+    if error.code() in _GONE:
+        raise _gone(piece, "Kafka removed them while they were read")
+    raise KafkaException(error)
+
+
+def _gathered(parts: Iterator[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+    """Joined until a batch is full."""
+    held: list[Any] = []
+    size = 0
+    for part in parts:
+        held += part
+        size += sum(map(len, part))
+        if len(held) >= _ROWS or size >= _BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
+def _gone(piece: Piece, why: str) -> Retryable:
+    return Retryable(
+        f"Records of topic {piece.topic!r}, partition {piece.partition}, that a batch was planned with from offset {piece.first} "
+        f"to {piece.end - 1} are gone: {why}.",
+        remedy=_START_AGAIN,
+    )
+
+
+def _told(piece: Piece, settings: ReaderSettings, error: KafkaError) -> PenstockError:
+    return Retryable(
+        f"Topic {piece.topic!r} of source {settings.name!r} could not be read from "
+        f"{settings.client.get('bootstrap.servers')}: {error.str()}.",
+        remedy="See whether the brokers are up and let us read, then start again.",
+    )

@@ -1,0 +1,34 @@
+"""From a source's settings to the streaming DataFrame that Penstock's own reader fills."""
+
+import logging
+import re
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.errors import DependencyMissing
+from penstock.source.kafka.reader.settings import FORMAT, told_options
+from penstock.spec.source import Source
+
+_NEEDED = (4, 2)
+"""The first version of Spark that lets a Python source say what a batch reads."""
+_log = logging.getLogger(__name__)
+
+
+def can_read(spark: SparkSession) -> bool:
+    """Whether the Spark of this session has what the reader needs."""
+    found = re.match(r"(\d+)\.(\d+)", spark.version)
+    return found is not None and (int(found[1]), int(found[2])) >= _NEEDED
+
+
+def read_by_python(spark: SparkSession, name: str, source: Source) -> DataFrame:
+    """Known by the alias `name`; nothing is asked of the brokers yet. Raises DependencyMissing, Usage."""
+    if not can_read(spark):
+        raise DependencyMissing(
+            f"Penstock's own reader of Kafka needs Spark 4.2, and source {name!r} runs on Spark {spark.version}.",
+            remedy="Take a newer Spark, or Spark's connector (`reader: spark`).",
+        )
+    from penstock.source.kafka.reader.data_source import KafkaDataSource  # noqa: PLC0415 - Spark 4.2 has what it imports
+
+    _log.info("source %s is read by Penstock's own reader", name)
+    spark.dataSource.register(KafkaDataSource)
+    return spark.readStream.format(FORMAT).options(**told_options(name, source)).load().alias(name)

@@ -1,0 +1,95 @@
+"""What the reader is told, and how that travels: as the text options of a data source, to the driver's process and to tasks."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.errors import Usage
+from penstock.source.kafka.options import fetch_options, reader_options
+from penstock.spec.kafka_options import COMMITTED, CONSUMER, python_complaints
+from penstock.spec.source import Source
+
+FORMAT = "penstock_kafka"
+"""The data source's name in Spark."""
+_NAME, _CLIENT = "penstock.source", "client."
+_ISOLATION = "isolation.level"
+_PATIENCE_MS = 120_000
+"""As Spark's connector waits for records: `kafkaConsumer.pollTimeoutMs`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderSettings:
+    """The options of one source. `client` are librdkafka's; one of `subscribe`, `pattern` and `assign` is given."""
+
+    name: str
+    client: Mapping[str, str]
+    subscribe: tuple[str, ...] | None = None
+    pattern: str | None = None
+    assign: Mapping[str, tuple[int, ...]] | None = None
+    starting: str | Mapping[str, Mapping[int, int]] = "latest"
+    starting_ms: int | Mapping[str, Mapping[int, int]] | None = None
+    is_late_start_latest: bool = False
+    max_offsets: int | None = None
+    min_partitions: int | None = None
+    max_records: int | None = None
+    has_headers: bool = False
+    fails_on_loss: bool = True
+    patience_s: float = _PATIENCE_MS / 1000
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether only records of ended transactions are read."""
+        return self.client.get(_ISOLATION, COMMITTED) == COMMITTED
+
+
+def told_options(name: str, source: Source) -> Mapping[str, str]:
+    """The options of the data source for `source`. Raises Usage for what the reader does not do."""
+    complaint = next(python_complaints(source.options), None)
+    if complaint is not None:
+        raise Usage(f"sources.{name}.options.{'.'.join(map(str, complaint.at))} {complaint.said}.", remedy=complaint.remedy)
+    said = {key: value for key, value in reader_options(source).items() if not key.lower().startswith(CONSUMER)}
+    prefix = next((value for key, value in said.items() if key.lower() == "groupidprefix"), None)
+    client = {**({} if prefix is None else {"group.id": prefix}), **fetch_options(name, source)}
+    return {**said, _NAME: name, **{f"{_CLIENT}{key}": value for key, value in client.items()}}
+
+
+def settings_in(options: Mapping[str, str]) -> ReaderSettings:
+    """What `told_options` said, whatever became of the case of its keys."""
+    said = {key.lower(): value for key, value in options.items()}
+    by_time = said.get("startingoffsetsbytimestamp")
+    return ReaderSettings(
+        name=said.get(_NAME, "kafka"),
+        client={key[len(_CLIENT) :]: value for key, value in said.items() if key.startswith(_CLIENT)},
+        subscribe=_names(said.get("subscribe")),
+        pattern=said.get("subscribepattern"),
+        assign=_assigned(said.get("assign")),
+        starting=_starting(said.get("startingoffsets", "latest")),
+        starting_ms=_count(said.get("startingtimestamp")) or (None if by_time is None else _by_partition(by_time)),
+        is_late_start_latest=said.get("startingoffsetsbytimestampstrategy", "error").lower() == "latest",
+        max_offsets=_count(said.get("maxoffsetspertrigger")),
+        min_partitions=_count(said.get("minpartitions")),
+        max_records=_count(said.get("maxrecordsperpartition")),
+        has_headers=said.get("includeheaders", "false").lower() == "true",
+        fails_on_loss=said.get("failondataloss", "true").lower() == "true",
+        patience_s=(_count(said.get("kafkaconsumer.polltimeoutms")) or _PATIENCE_MS) / 1000,
+    )
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _assigned(text: str | None) -> Mapping[str, tuple[int, ...]] | None:
+    return None if text is None else {topic: tuple(sorted(parts)) for topic, parts in json.loads(text).items()}
+
+
+def _starting(text: str) -> str | Mapping[str, Mapping[int, int]]:
+    return text.lower() if text.lower() in {"earliest", "latest"} else _by_partition(text)
+
+
+def _by_partition(text: str) -> Mapping[str, Mapping[int, int]]:
+    return {topic: {int(number): at for number, at in parts.items()} for topic, parts in json.loads(text).items()}
+
+
+def _count(text: str | None) -> int | None:
+    return None if text is None else int(text)

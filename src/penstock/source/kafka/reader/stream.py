@@ -1,0 +1,172 @@
+"""One query's offsets: where it begins, and how far the next batch goes. Asks the brokers, reads no record, knows no Spark.
+
+Whether what is missing may be passed over is not decided here: the batch's look at Kafka does that, before its rows are read.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from penstock.errors import Failed, Refused, Retryable
+from penstock.kafkaoffset import KafkaOffset, Positions, read_offset
+from penstock.source.kafka.reader.beginning import beginning
+from penstock.source.kafka.reader.plan import Piece, admitted, pieces
+from penstock.source.kafka.reader.settings import ReaderSettings
+from penstock.source.kafka.topic import TopicNow
+
+_START_AGAIN = "Start again: the start says what is missing, and what can be done."
+
+
+class Asked(Protocol):
+    """What is asked of the brokers of one source."""
+
+    def names(self) -> Sequence[str]:
+        """Of all topics, without those of Kafka itself."""
+        ...
+
+    def topics(self, names: Sequence[str], *, settled: bool = False) -> Mapping[str, TopicNow]:
+        """Those of `names` that exist; `settled`: up to the first record of an open transaction."""
+        ...
+
+    def since(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int | None]:
+        """The first offset from a time stamp on, None where there is none yet."""
+        ...
+
+
+class OffsetStream:
+    """Lives as long as the query, in one process on the driver. Offsets go in and out as JSON's objects, as Spark logs them."""
+
+    def __init__(self, settings: ReaderSettings, connect: Callable[[], Asked]) -> None:
+        self._settings, self._connect = settings, connect
+        self._brokers: Asked | None = None
+        self._until: Positions | None = None
+        self._seen: Mapping[str, TopicNow] = {}
+
+    def begin(self) -> dict[str, Any]:
+        """Where a query begins that has no checkpoint. Asked again with its first batch, whose end then says where it began."""
+        now = self._look()
+        self._require_there(now)
+        positions = beginning(self._settings, now, self._asked())
+        return KafkaOffset(positions=positions, topic_ids=_ids(now), is_first=True).written()
+
+    def stop_at_now(self) -> None:
+        """Nothing that comes from now on is read."""
+        self._until = _highs(self._look())
+
+    def advance(self, start: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+        """Where the batch ends that begins at `start`; `start` itself if there is nothing new.
+
+        Raises Retryable where a topic does not continue `start`, Failed where the options do not.
+        """
+        known, now = read_offset(start), self._look()
+        self._require_continued(known, now)
+        self._require_there(now)
+        up_to = {topic: self._up_to(topic, of, known.positions.get(topic, {})) for topic, of in now.items()}
+        readable = {topic: of for topic, of in up_to.items() if of.partitions}
+        ends = admitted(known.positions, readable, limit=limit)
+        if not known.is_first and ends == known.positions:
+            return dict(start)
+        began = known.positions if known.is_first else None
+        return KafkaOffset(positions=ends, topic_ids=_ids(readable), began=began).written()
+
+    def planned(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Piece]:
+        """What the tasks of the batch read; asks nobody, and is the same for the same offsets. Raises Refused."""
+        first, last = read_offset(start), read_offset(end)
+        if first.is_first and last.began is None and last.positions:
+            raise Refused(
+                f"The first batch of source {self._settings.name!r} was planned by Spark's connector and is not delivered yet; "
+                "where it begins only the connector knows.",
+                remedy="Let it be delivered with `reader: spark`; from then on either reader goes on.",
+            )
+        given = self._settings
+        return list(pieces(first, last, at_least=given.min_partitions, at_most=given.max_records))
+
+    def newest(self) -> dict[str, Any] | None:
+        """How far the topics went at the last look; None before there was any."""
+        return KafkaOffset(positions=_highs(self._seen)).written() if self._seen else None
+
+    def _look(self) -> Mapping[str, TopicNow]:
+        found = self._asked().topics(self._names(), settled=self._settings.is_committed)
+        self._seen = {topic: self._assigned(topic, of) for topic, of in found.items()}
+        return self._seen
+
+    def _names(self) -> Sequence[str]:
+        given = self._settings
+        if given.pattern is not None:
+            pattern = self._pattern(given.pattern)
+            return [name for name in self._asked().names() if pattern.search(name)]  # anywhere in it, as Spark's connector
+        return given.subscribe if given.subscribe is not None else list(given.assign or {})
+
+    def _pattern(self, text: str) -> "re.Pattern[str]":
+        try:
+            return re.compile(text)
+        except re.error as wrong:
+            raise Failed(
+                f"sources.{self._settings.name}.options.subscribePattern is no regular expression: {wrong}.", remedy="Correct it."
+            ) from wrong
+
+    def _assigned(self, topic: str, of: TopicNow) -> TopicNow:
+        """Of a topic those partitions that are read."""
+        wanted = (self._settings.assign or {}).get(topic)
+        if wanted is None:
+            return of
+        missing = [number for number in wanted if number not in of.partitions]
+        if missing:
+            raise Failed(f"Topic {topic!r} has no partition {missing[0]}.", remedy="Correct `assign`.")
+        return replace(of, partitions={number: of.partitions[number] for number in wanted})
+
+    def _up_to(self, topic: str, of: TopicNow, start: Mapping[int, int]) -> TopicNow:
+        """Not beyond where it is to stop; a partition that was added after that is not there yet."""
+        if self._until is None:
+            return of
+        until = self._until.get(topic, {})
+        kept = {
+            number: replace(kept, high=max(min(kept.high, until.get(number, 0)), start.get(number, 0)))
+            for number, kept in of.partitions.items()
+            if number in until or number in start
+        }
+        return replace(of, partitions=kept)
+
+    def _require_there(self, now: Mapping[str, TopicNow]) -> None:
+        named = self._settings.subscribe or tuple(self._settings.assign or ())
+        missing = [name for name in named if name not in now]
+        if missing:
+            raise Failed(
+                f"Topic {missing[0]!r} of source {self._settings.name!r} does not exist.",
+                remedy="Create it, or correct the name.",
+            )
+
+    def _require_continued(self, known: KafkaOffset, now: Mapping[str, TopicNow]) -> None:
+        wrong = next(self._breaks(known, now), None)
+        if wrong is not None:
+            raise Retryable(wrong, remedy=_START_AGAIN)
+
+    def _breaks(self, known: KafkaOffset, now: Mapping[str, TopicNow]) -> Iterator[str]:
+        for topic, parts in known.positions.items():
+            if topic not in now:
+                if self._settings.fails_on_loss:
+                    yield f"Topic {topic!r} was read, and is not there any more, or `subscribe` does not name it any more."
+                continue
+            old, new = known.topic_ids.get(topic, now[topic].topic_id), now[topic].topic_id
+            if old != new:
+                yield f"Topic {topic!r} was deleted and created again: its id was {old}, now it is {new}."
+            for number, at in parts.items():
+                kept = now[topic].partitions.get(number)
+                if kept is None:
+                    yield f"Partition {number} of topic {topic!r} was read, and is not there any more, or not read any more."
+                elif kept.high < at:
+                    yield f"Partition {number} of topic {topic!r} ends at {kept.high}, before what was read of it: {at}."
+
+    def _asked(self) -> Asked:
+        if self._brokers is None:
+            self._brokers = self._connect()
+        return self._brokers
+
+
+def _ids(now: Mapping[str, TopicNow]) -> Mapping[str, str]:
+    return {topic: of.topic_id for topic, of in now.items()}
+
+
+def _highs(now: Mapping[str, TopicNow]) -> Positions:
+    return {topic: {number: kept.high for number, kept in of.partitions.items()} for topic, of in now.items()}

@@ -1,0 +1,265 @@
+"""What Penstock's own reader plans: how far a batch goes, in which pieces, where a query begins, what it refuses."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import Failed, Refused, Retryable, Usage
+from penstock.kafkaoffset import KafkaOffset, read_offset
+from penstock.source.kafka.reader.plan import Piece, admitted, pieces
+from penstock.source.kafka.reader.settings import ReaderSettings, settings_in, told_options
+from penstock.source.kafka.reader.stream import OffsetStream
+from penstock.source.kafka.topic import Kept, TopicNow
+from penstock.spec.source import Source
+
+SETTINGS = ReaderSettings(name="s", client={}, subscribe=("t",), starting="earliest")
+
+
+def topic(*kept: tuple[int, int], topic_id: str = "id") -> TopicNow:
+    return TopicNow(topic_id=topic_id, partitions={number: Kept(*each) for number, each in enumerate(kept)})
+
+
+class Brokers:
+    """Of which a test says what they have."""
+
+    def __init__(self, **topics: TopicNow) -> None:
+        self.have = topics
+
+    def names(self) -> Sequence[str]:
+        return list(self.have)
+
+    def topics(self, names: Sequence[str], *, settled: bool = False) -> Mapping[str, TopicNow]:
+        return {name: self.have[name] for name in names if name in self.have}
+
+    def since(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int | None]:
+        return {(name, number): at // 10 if at < 1000 else None for (name, number), at in wanted.items()}
+
+
+def stream(brokers: Brokers, **settings: Any) -> OffsetStream:
+    return OffsetStream(replace(SETTINGS, **settings), lambda: brokers)
+
+
+@pytest.mark.parametrize(
+    ("limit", "start", "kept", "ends"),
+    [
+        (None, {0: 0, 1: 0}, [(0, 10), (0, 90)], {0: 10, 1: 90}),
+        (20, {0: 0, 1: 0}, [(0, 10), (0, 90)], {0: 2, 1: 18}),
+        (5, {0: 0, 1: 0, 2: 7}, [(0, 1), (0, 99), (0, 7)], {0: 1, 1: 4, 2: 7}),
+        (1000, {0: 4, 1: 0}, [(0, 10), (0, 90)], {0: 10, 1: 90}),
+        (10, {0: 4}, [(0, 4), (50, 90)], {0: 4, 1: 60}),
+        (10, {0: 0}, [(50, 100)], {0: 10}),
+    ],
+)
+def test_each_partition_gets_its_share(
+    limit: int | None, start: dict[int, int], kept: list[tuple[int, int]], ends: dict[int, int]
+) -> None:
+    assert admitted({"t": start}, {"t": topic(*kept)}, limit=limit) == {"t": ends}
+
+
+_SIZES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 400)), min_size=1, max_size=5)
+
+
+@given(_SIZES, st.none() | st.integers(1, 20), st.none() | st.integers(1, 90))
+def test_pieces_are_the_batch_and_nothing_else(sizes: list[tuple[int, int]], at_least: int | None, at_most: int | None) -> None:
+    start = KafkaOffset(positions={"t": {number: first for number, (first, _) in enumerate(sizes)}})
+    end = KafkaOffset(
+        positions={"t": {number: first + size for number, (first, size) in enumerate(sizes)}}, topic_ids={"t": "id"}
+    )
+    found = list(pieces(start, end, at_least=at_least, at_most=at_most))
+    offsets = [(piece.partition, offset) for piece in found for offset in range(piece.first, piece.end)]
+    assert offsets == [(number, offset) for number, (first, size) in enumerate(sizes) for offset in range(first, first + size)]
+    assert all(piece.end > piece.first and piece.topic_id == "id" for piece in found)
+    assert at_most is None or all(piece.end - piece.first <= at_most for piece in found)
+
+
+def test_more_pieces_than_partitions_are_cut_from_the_largest() -> None:
+    start, end = KafkaOffset(positions={"t": {0: 0, 1: 0}}), KafkaOffset(positions={"t": {0: 90, 1: 10}})
+    cut = [(piece.partition, piece.first, piece.end) for piece in pieces(start, end, at_least=4, at_most=None)]
+    assert cut == [(0, 0, 22), (0, 22, 44), (0, 44, 67), (0, 67, 90), (1, 0, 10)]
+    assert len(list(pieces(start, end, at_least=2, at_most=None))) == 2
+
+
+def test_a_partition_that_was_added_is_read_from_its_first_record() -> None:
+    start, end = KafkaOffset(positions={"t": {0: 5}}), KafkaOffset(positions={"t": {0: 5, 1: 3}})
+    assert list(pieces(start, end, at_least=None, at_most=None)) == [Piece(topic="t", topic_id=None, partition=1, first=0, end=3)]
+
+
+def test_a_batch_goes_on_where_the_one_before_ended() -> None:
+    brokers = Brokers(t=topic((0, 10), (2, 30)))
+    mine = stream(brokers)
+    first = mine.begin()
+    assert read_offset(first) == KafkaOffset(positions={"t": {0: 0, 1: 2}}, topic_ids={"t": "id"}, is_first=True)
+    end = mine.advance(first, 19)
+    assert read_offset(end).positions == {"t": {0: 5, 1: 16}}
+    later = mine.advance(end, None)
+    assert read_offset(later) == KafkaOffset(positions={"t": {0: 10, 1: 30}}, topic_ids={"t": "id"})
+    assert mine.advance(later, None) is not later
+    assert json.dumps(mine.advance(later, None)) == json.dumps(later)
+    plain = {"t": {"0": 10, "1": 30}}
+    assert mine.advance(plain, None) == plain
+    assert mine.newest() == plain
+
+
+def test_a_first_batch_that_is_read_again_begins_where_it_did() -> None:
+    """The checkpoint has no entry before it, and `latest` is elsewhere by now."""
+    brokers = Brokers(t=topic((0, 10)))
+    first_run = stream(brokers, starting="latest")
+    began = first_run.begin()
+    brokers.have["t"] = topic((0, 15))
+    end = first_run.advance(began, None)
+    brokers.have["t"] = topic((0, 99))
+    again = stream(brokers, starting="latest")
+    start = again.begin()
+    assert read_offset(start).positions == {"t": {0: 99}}
+    assert [(piece.first, piece.end) for piece in again.planned(start, end)] == [(10, 15)]
+
+
+def test_a_first_batch_of_sparks_connector_is_left_to_it() -> None:
+    mine = stream(Brokers(t=topic((0, 10))))
+    with pytest.raises(Refused, match=r"planned by Spark's connector.*`reader: spark`"):
+        mine.planned(mine.begin(), {"t": {"0": 10}})
+    assert len(mine.planned({"t": {"0": 3}}, {"t": {"0": 10}})) == 1
+
+
+def test_nothing_that_comes_later_is_read_once_it_is_to_stop() -> None:
+    brokers = Brokers(t=topic((0, 10)), u=topic((0, 5)))
+    mine = stream(brokers, pattern="[tuv]", subscribe=None)
+    start = mine.begin()
+    mine.stop_at_now()
+    brokers.have = {"t": topic((0, 50), (0, 7)), "u": topic((0, 5)), "v": topic((0, 3))}
+    end = mine.advance(start, None)
+    assert read_offset(end) == KafkaOffset(
+        positions={"t": {0: 10}, "u": {0: 5}}, topic_ids={"t": "id", "u": "id"}, began={"t": {0: 0}, "u": {0: 0}}
+    )
+    assert mine.advance(end, None) == end
+    beyond = {"t": {"0": 20}, "u": {"0": 5}}
+    assert mine.advance(beyond, None) == beyond
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        ({"t": topic((0, 10), topic_id="other")}, "was deleted and created again: its id was id, now it is other"),
+        ({}, "is not there any more"),
+        ({"t": topic((0, 3))}, "ends at 3, before what was read of it: 10"),
+        (
+            {"t": TopicNow(topic_id="id", partitions={1: Kept(0, 9)})},
+            "Partition 0 of topic 't' was read, and is not there any more",
+        ),
+    ],
+)
+def test_a_topic_that_does_not_continue_is_not_gone_on_with(now: Mapping[str, TopicNow], told: str) -> None:
+    start = KafkaOffset(positions={"t": {0: 10}}, topic_ids={"t": "id"}).written()
+    with pytest.raises(Retryable, match=told):
+        stream(Brokers(**now)).advance(start, None)
+
+
+def test_a_topic_that_never_was_is_told() -> None:
+    with pytest.raises(Failed, match="Topic 't' of source 's' does not exist"):
+        stream(Brokers()).begin()
+
+
+def test_a_pattern_is_looked_for_in_names_and_assigned_partitions_are_all() -> None:
+    brokers = Brokers(t1=topic((0, 1)), t10=topic((0, 1)), xt1=topic((0, 1)), u=topic((0, 1), (0, 2)))
+    assert read_offset(stream(brokers, pattern="^t.$", subscribe=None).begin()).positions == {"t1": {0: 0}}
+    assert read_offset(stream(brokers, pattern="t1$", subscribe=None).begin()).positions == {"t1": {0: 0}, "xt1": {0: 0}}
+    assert read_offset(stream(brokers, assign={"u": (1,)}, subscribe=None).begin()).positions == {"u": {1: 0}}
+    with pytest.raises(Failed, match="has no partition 2"):
+        stream(brokers, assign={"u": (2,)}, subscribe=None).begin()
+    with pytest.raises(Failed, match="is no regular expression"):
+        stream(brokers, pattern="(", subscribe=None).begin()
+
+
+@pytest.mark.parametrize(
+    ("settings", "positions"),
+    [
+        ({"starting": "latest"}, {0: 10, 1: 30}),
+        ({"starting": {"t": {0: -1, 1: -2}}}, {0: 10, 1: 2}),
+        ({"starting": {"t": {0: 4, 1: 7}}}, {0: 4, 1: 7}),
+        ({"starting_ms": 50}, {0: 5, 1: 5}),
+        ({"starting_ms": {"t": {0: 50, 1: 70}}}, {0: 5, 1: 7}),
+        ({"starting_ms": 5000, "is_late_start_latest": True}, {0: 10, 1: 30}),
+    ],
+)
+def test_a_query_begins_where_it_is_told(settings: dict[str, Any], positions: dict[int, int]) -> None:
+    assert read_offset(stream(Brokers(t=topic((0, 10), (2, 30))), **settings).begin()).positions == {"t": positions}
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"starting": {"t": {0: 4}}}, "does not name partition 1 of topic 't'"),
+        ({"starting": {"t": {0: 4, 1: 4, 2: 4}}}, "names one that is not there or not read: partition 2"),
+        ({"starting_ms": {"t": {0: 4}}}, "startingOffsetsByTimestamp must name every partition"),
+        ({"starting_ms": 5000}, "has no record yet from time stamp 5000 on"),
+    ],
+)
+def test_a_beginning_that_is_not_said_is_told(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(Failed, match=told):
+        stream(Brokers(t=topic((0, 10), (2, 30))), **settings).begin()
+
+
+NEEDED = {"kafka.bootstrap.servers": "host:9092", "subscribe": "a, b"}
+
+
+def arrived(**options: object) -> ReaderSettings:
+    """As options come out of Spark: their keys in small letters."""
+    told = told_options("s", Source(format="kafka", options={**NEEDED, **options}))
+    return settings_in({key.lower(): value for key, value in told.items()})
+
+
+def test_settings_travel_as_text() -> None:
+    plain = arrived()
+    assert plain == ReaderSettings(name="s", client={"bootstrap.servers": "host:9092"}, subscribe=("a", "b"))
+    assert plain.is_committed
+    given = arrived(
+        startingOffsets='{"a": {"0": -2}}',
+        maxOffsetsPerTrigger=5,
+        minPartitions=3,
+        maxRecordsPerPartition=9,
+        includeHeaders=True,
+        failOnDataLoss=False,
+        **{"kafkaConsumer.pollTimeoutMs": 3000, "kafka.isolation.level": "read_uncommitted", "kafka.fetch.max.wait.ms": 7},
+    )
+    assert given.starting == {"a": {0: -2}}
+    assert (given.max_offsets, given.min_partitions, given.max_records, given.patience_s) == (5, 3, 9, 3.0)
+    assert (given.has_headers, given.fails_on_loss, given.is_committed) == (True, False, False)
+    assert given.client["fetch.wait.max.ms"] == "7"
+    assert arrived(startingTimestamp=12).starting_ms == 12
+    assert arrived(groupIdPrefix="ours").client["group.id"] == "ours"
+    by_time = arrived(startingOffsetsByTimestamp='{"a": {"0": 5}}', startingOffsetsByTimestampStrategy="latest")
+    assert (by_time.starting_ms, by_time.is_late_start_latest) == ({"a": {0: 5}}, True)
+
+
+def test_a_gap_that_is_accepted_does_not_stop_a_task() -> None:
+    source = Source(format="kafka", options=NEEDED, on_gap="accept")
+    assert not settings_in(told_options("s", source)).fails_on_loss
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"minOffsetsPerTrigger": 5}, "minOffsetsPerTrigger is not done by Penstock's own reader"),
+        ({"kafka.my.plugin": "x"}, "kafka.my.plugin cannot be told to Penstock's own reader"),
+        ({"kafka.ssl.cipher.suites": "x"}, "kafka.ssl.cipher.suites cannot be told"),
+    ],
+)
+def test_what_the_reader_does_not_do_is_told(options: dict[str, object], told: str) -> None:
+    with pytest.raises(Usage, match=told):
+        arrived(**options)
+
+
+def test_it_is_told_with_the_file_where_that_names_the_reader() -> None:
+    with pytest.raises(Usage, match="is not done by Penstock's own reader"):
+        Source(format="kafka", reader="python", options={**NEEDED, "maxTriggerDelay": "5m"})
+    with pytest.raises(Usage, match="reader is for format: kafka only"):
+        Source(format="rate", reader="python")
+
+
+def test_what_matters_to_groups_only_is_passed_over() -> None:
+    assert "max.poll.records" not in arrived(**{"kafka.max.poll.records": 5, "kafka.session.timeout.ms": 5}).client
