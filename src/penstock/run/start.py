@@ -16,6 +16,7 @@ from penstock.run.delivery import Delivery
 from penstock.run.open_delivery import Observer
 from penstock.run.query import Query, start_streaming
 from penstock.source.guarantee import source_claims
+from penstock.source.kafka.decode import decode_passes
 from penstock.spec.sink import Console
 from penstock.transform.plan import plan_of, source_order
 from penstock.transform.python import travel_by_value
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
 def start(pipeline: "Pipeline", spark: SparkSession, *, observers: Sequence[Observer], batches: int | None) -> Query:
     """Called by `Pipeline.start`. Everything that can be refused is refused before Spark plans a batch."""
-    frame, sources = pipeline.frame(spark)
+    decoding = decode_passes(pipeline.settings.sources)
+    frame, sources = pipeline.frame(spark, decoding=decoding)
     require_demanded(pipeline, frame, spark)
     travel_by_value()
-    delivery = Delivery.of_plan(_plan(pipeline, tuple(source_order(plan_of(frame), tuple(sources)))))
+    plan = _plan(pipeline, tuple(source_order(plan_of(frame), tuple(sources))))
+    delivery = Delivery.of_plan(replace(plan, decoding=decoding))
     writer = _writer(pipeline, frame)
     if not pipeline.settings.trigger.batches_have_identity:
         return _start_unprotected(pipeline, writer, delivery)
