@@ -10,7 +10,7 @@ PAGE = ROOT / "docs" / "ARCHITECTURE.md"
 MARK = "<!-- The tables below are made by `make docs` from the docstrings; do not edit them. -->\n"
 ORDER = (
     *("", "spec", "source", "transform", "stage", "commit", "ledger", "sink"),
-    *("blob", "kafka", "mysql", "postgres", "codec", "checkpoint", "observe", "run", "testing", "cli"),
+    *("blob", "kafka", "mysql", "postgres", "registry", "codec", "checkpoint", "observe", "run", "testing", "cli"),
 )
 
 

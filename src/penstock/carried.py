@@ -10,6 +10,8 @@ from penstock.errors import Failed, PenstockError
 
 _CARRIED = re.compile(r"\[penstock (\w+)\] (.*?) \| (.*?) \[/penstock\]", re.DOTALL)
 _TEXT_LIMIT = 2_000
+_RESERVED = re.compile(r"[%|\[\]]")
+_SHIELDED = re.compile(r"%(25|7C|5B|5D)")
 
 
 def carried(error: PenstockError) -> str:
@@ -25,3 +27,23 @@ def carried_in(text: str) -> PenstockError | None:
     kind = getattr(errors, found[1], Failed)
     known = isinstance(kind, type) and issubclass(kind, PenstockError)
     return (kind if known else Failed)(found[2], remedy=found[3])
+
+
+def through_spark(error: PenstockError) -> str:
+    """The text of a task's exception that brings `error` to `from_task` with its class, message and remedy."""
+    return carried(type(error)(_shield(error.message), remedy=_shield(error.remedy)))
+
+
+def from_task(text: str) -> PenstockError | None:
+    """The error that a task sent `through_spark` in `text`, None if there is none."""
+    told = carried_in(text)
+    return None if told is None else type(told)(_unshield(told.message), remedy=_unshield(told.remedy))
+
+
+def _shield(text: str) -> str:
+    """Without the characters that separate the parts of what is carried: a message may quote any text of the user's."""
+    return _RESERVED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def _unshield(text: str) -> str:
+    return _SHIELDED.sub(lambda found: chr(int(found[1], 16)), text)

@@ -169,7 +169,7 @@ class World:
             yield from (Path(upload) for upload in store.uploads())
         if self.spool is not None:
             yield from (Path(key) for key in self.spool.listing() if not key.endswith(".id"))
-        for place in (self.root / "lake" / ".penstock-staging", self.root / "state" / "spool"):
+        for place in (*(self.root / at / ".penstock-staging" for at in ("lake", ".")), self.root / "state" / "spool"):
             for directory, _, names in os.walk(place):
                 yield from (Path(directory, name) for name in names if not _STAYS.fullmatch(name))
 

@@ -13,6 +13,7 @@ from tests.mutation.mutants_of_kit import MUTANTS_OF_KIT
 from tests.mutation.mutants_of_ledger import MUTANTS_OF_LEDGER
 from tests.mutation.mutants_of_mysql import MUTANTS_OF_MYSQL
 from tests.mutation.mutants_of_postgres import MUTANTS_OF_POSTGRES
+from tests.mutation.mutants_of_registry import MUTANTS_OF_REGISTRY
 from tests.mutation.mutants_of_sinks import MUTANTS_OF_SINKS
 from tests.mutation.mutants_of_stores import MUTANTS_OF_STORES
 from tests.mutation.mutants_of_warehouses import MUTANTS_OF_WAREHOUSES
@@ -20,6 +21,7 @@ from tests.mutation.mutants_of_warehouses import MUTANTS_OF_WAREHOUSES
 _KINDS = (
     *(MUTANTS_OF_COMMIT, MUTANTS_OF_DUCKDB, MUTANTS_OF_LEDGER, MUTANTS_OF_MYSQL, MUTANTS_OF_POSTGRES, MUTANTS_OF_SINKS),
     *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_SOURCE, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
+    MUTANTS_OF_REGISTRY,
 )
 
 MUTANTS = tuple(sorted((mutant for kind in _KINDS for mutant in kind), key=lambda mutant: mutant.bug))

@@ -4,7 +4,7 @@ A kind of server is a module with `install()`, which raises NotInstalledError wh
 manager `running(directory)`, which gives an object with `place(name)`: an empty account, or `database(name)`.
 """
 
-from tests.servers import az, cassandra, gs, hdfs, kafka, mysql, postgres, redshift, s3
+from tests.servers import az, cassandra, gs, hdfs, kafka, mysql, postgres, redshift, registry, s3
 
 KINDS = {
     "az": az,
@@ -15,5 +15,6 @@ KINDS = {
     "mysql": mysql,
     "postgres": postgres,
     "redshift": redshift,
+    "registry": registry,
     "s3": s3,
 }

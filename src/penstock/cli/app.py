@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import check, checkpoint, crashtest, doctor, files, history, init, operate, run, status, verify
+from penstock.cli import check, checkpoint, crashtest, doctor, files, history, init, operate, quarantine, run, status, verify
 from penstock.cli.show import show_error
 from penstock.errors import PenstockError, Usage
 
@@ -48,7 +48,7 @@ def _options(
     """Declared here for `--help`; `main` and the verbs look at them."""
 
 
-for _verbs in (init, check, run, status, files, history, verify, doctor, operate, checkpoint, crashtest):
+for _verbs in (init, check, run, status, files, history, quarantine, verify, doctor, operate, checkpoint, crashtest):
     _verbs.add_to(app)
 
 

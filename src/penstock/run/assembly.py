@@ -4,11 +4,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock import spec as settings_of
+from penstock.badrecords import NAME
 from penstock.bloburl import hadoop_url
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.errors import DependencyMissing, GuaranteeTooWeak, Usage
@@ -18,14 +19,18 @@ from penstock.protocols import Ledger, Sink
 from penstock.run.fault_points import require_known
 from penstock.run.kafka_watch import watch_of
 from penstock.run.parts import Parts
+from penstock.run.quarantine import quarantining_of
 from penstock.run.userwritten import user_written
 from penstock.spec.account import FAIL, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings
+from penstock.spec.quarantine import Quarantine
 
 if TYPE_CHECKING:
+    from penstock.registry.decoding import DecodePass
     from penstock.sink.kafka.shape import Shape
     from penstock.sink.parquet import ParquetSink
     from penstock.sink.parquet.account import Account
+    from penstock.sink.quarantine import QuarantineSink
     from penstock.sink.spool import SpoolRoot
     from penstock.sink.table.sink import Filling
 
@@ -34,12 +39,14 @@ if TYPE_CHECKING:
 class DeliveryPlan:
     """All a delivery is configured by: picklable, no handles. `sources` are in the order of the query's plan; empty: unnamed.
 
-    `modules`: where modules of the user's are looked for besides the search path; the directory of a pipeline file.
+    `modules`: where modules of the user's are looked for besides the search path; the directory of a pipeline file. `decoding`:
+    how the query decodes its sources; the quarantine must do it by the same schemas.
     """
 
     settings: DeliverySettings
     sources: tuple[SourceName, ...] = ()
     modules: Path | None = None
+    decoding: "Mapping[SourceName, DecodePass]" = field(default_factory=dict)
 
     @property
     def pipeline(self) -> PipelineName:
@@ -76,6 +83,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Parts:
         digest=plan.digest,
         demanded=plan.settings.guarantee,
         watch=watch_of(plan.settings),
+        quarantining=quarantining_of(plan.settings, plan.decoding),
     )
 
 
@@ -100,12 +108,25 @@ def checkpoint_of(plan: DeliveryPlan) -> SparkCheckpoint:
 
 
 def sinks_of(plan: DeliveryPlan) -> tuple[Sink, ...]:
-    """The pipeline's sinks in the order of the file; nothing is connected or written yet."""
-    return tuple(_sink(SinkName(name), settings, plan) for name, settings in plan.settings.sinks.items())
+    """The pipeline's sinks in the order of the file, and the quarantine last; nothing is connected or written yet."""
+    given = tuple(_sink(SinkName(name), settings, plan) for name, settings in plan.settings.sinks.items())
+    quarantine = quarantine_of(plan)
+    return given if quarantine is None else (*given, quarantine)
+
+
+def quarantine_of(plan: DeliveryPlan) -> "QuarantineSink | None":
+    """The quarantine, None if the pipeline has none; nothing is connected or written yet."""
+    from penstock.sink.quarantine import QuarantineSink
+
+    place: Quarantine | None = getattr(plan.settings, "quarantine", None)
+    return None if place is None else QuarantineSink(pipeline=plan.pipeline, account=_account(place))
 
 
 def table_of(plan: DeliveryPlan, name: str | None) -> "ParquetSink":
-    """The sink `name` if it keeps its table as files, or the only such one. Raises Usage."""
+    """The sink `name` if it keeps its table as files, or the only such one; the quarantine by its name alone. Raises Usage."""
+    quarantine = quarantine_of(plan) if name == NAME else None
+    if quarantine is not None:
+        return quarantine
     sinks = plan.settings.sinks
     keeping = {own: settings for own, settings in sinks.items() if isinstance(settings, settings_of.Parquet)}
     fitting = [own for own in keeping if name in {None, own}]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.badrecords import NAME
 from penstock.claim import Claim, too_weak
 from penstock.errors import GuaranteeTooWeak, PenstockError, Usage
 from penstock.model import Finding, Guarantee, SinkKind, Summary
@@ -16,8 +17,9 @@ from penstock.run.assembly import sinks_of, spool_of
 from penstock.run.costs import Costs, costs_of
 from penstock.run.doctor import ledger_lifecycle
 from penstock.run.executors import executor_findings
-from penstock.run.kafka_lag import input_findings, kafka_sources
+from penstock.run.kafka_lag import input_findings
 from penstock.run.kafka_readers import reader_findings, readers
+from penstock.run.kafka_watch import kafka_sources
 from penstock.run.operations import acting
 from penstock.run.parts import Parts, now_ms
 from penstock.run.preflight import require_continuation
@@ -111,7 +113,7 @@ def claims_of(pipeline: "Pipeline", frame: DataFrame, spark: SparkSession) -> tu
         *operator_claims(plan, output_mode=settings.output_mode),
         output_mode_claim(settings.output_mode),
         trigger_claim(settings.trigger),
-        *(_sink_claim(sink, settings.sinks[sink.name].type) for sink in sinks),
+        *(_sink_claim(sink, "parquet" if sink.name == NAME else settings.sinks[sink.name].type) for sink in sinks),
     )
 
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import penstock
+from penstock.badrecords import NAME
 from penstock.model import Finding
 from penstock.protocols import TaskCheck, TaskChecked
 from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
 from penstock.run.userwritten import import_checks
+from penstock.source.kafka.registry_look import registry_looks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +46,11 @@ def executor_findings(plan: DeliveryPlan, spark: "SparkSession", *, also: Sequen
         sinks = sinks_of(plan)
         checked = [sink for sink in sinks if isinstance(sink, TaskChecked)]
         checks = [check for sink in checked for check in stack.enter_context(sink.task_checks())]
-        checks += [*also, *spool_of(plan).task_checks(), *import_checks({sink.name: sink for sink in sinks}, plan.settings.sinks)]
+        checks += [*also, *registry_looks(getattr(plan.settings, "sources", {}))]
+        checks += [
+            *spool_of(plan).task_checks(),
+            *import_checks({sink.name: sink for sink in sinks if sink.name != NAME}, plan.settings.sinks),
+        ]
         if checks:
             yield from _gathered(_seen_by_tasks(checks, spark))
 

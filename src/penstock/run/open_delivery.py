@@ -7,19 +7,21 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
+from penstock.badrecords import NAME
 from penstock.checkpoint.input_check import as_found, require_unchanged
 from penstock.checkpoint.planned_input import planned_input
 from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
+from penstock.errors import CheckpointReplaced, Fenced, InputChanged, InputLost, PenstockError, Refused, Retryable
 from penstock.model import Adopted, Batch, BatchId, Generation, Guarantee, SourceName, Summary
 from penstock.observe.progress import BatchProgress, RunTally, sink_progress
 from penstock.run.adoption import Adoption, plan_adoption
 from penstock.run.failure import StopRequested
-from penstock.run.kafka_input import KafkaInput
+from penstock.run.kafka_input import KafkaInput, with_beginnings
 from penstock.run.kafka_mirror import Mirrors
 from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process, prepare
 from penstock.run.preflight import require_continuation, require_sources
+from penstock.run.quarantine import PutAside, put_aside
 from penstock.run.running_query import running_query
 from penstock.source.kafka.gaps import in_words as gaps_in_words
 from penstock.stage.batch import stage_batch
@@ -100,7 +102,8 @@ class OpenDelivery:
                 warnings = self._mirrors.show(self._kafka.delivered())
                 delivered = replace(delivered, warnings=(*delivered.warnings, *warnings))
             if delivered.already and self._parts.checkpoint.has_state():
-                self._compute_state(rows, batch_id)
+                aside = delivered.sinks.get(NAME)
+                self._compute_state(rows, batch, 0 if aside is None else aside.totals.rows)
             self._tell(delivered, path)
 
     def told(self, error: PenstockError) -> PenstockError:
@@ -208,9 +211,10 @@ class OpenDelivery:
         look = self._parts.checkpoint.look
         planned = planned_input(batch, inputs, look=look)
         seen = None if self._kafka is None else self._kafka.before(batch, wait=self._pause)
+        aside = self._put_aside(rows, batch, generation)
         staged = stage_batch(
             rows,
-            sinks=self._parts.sinks,
+            sinks=self._parts.row_sinks,
             generation=generation,
             batch_id=batch.batch_id,
             previous=None if self._parts.checkpoint.has_state() else self._previous,
@@ -220,24 +224,49 @@ class OpenDelivery:
             require_unchanged(batch.batch_id, self._replayed.get(batch.batch_id) or inputs, look=look)
         if self._kafka is not None and seen is not None:
             seen = self._kafka.after(batch, seen)
+        aside.require_still_bad()
         self._previous = staged.size
         whole = StagedBatch(
-            pieces=staged.pieces,
+            pieces=(*staged.pieces, *aside.pieces),
             rows_in=staged.rows_in,
             schema=rows.schema.json(),
             stage_ms=now_ms() - started_ms,
-            requests=staged.requests,
+            requests=aside.requests_with(staged.requests),
             topics=() if seen is None else seen.topics,
             gaps=() if seen is None else seen.gaps,
         )
         return whole, staged.path.value
 
-    def _compute_state(self, rows: DataFrame, batch_id: BatchId) -> None:
+    def _put_aside(self, rows: DataFrame, batch: Batch, generation: Generation) -> PutAside:
+        """What of the batch is for the quarantine: found before its rows are computed (why: `penstock.run.quarantine`)."""
+        quarantining = self._parts.quarantining
+        if quarantining is None:
+            return PutAside()
+        ranges = with_beginnings(self._parts.checkpoint, batch, self._parts.source_names(batch.batch_id))
+        bad = quarantining.found(rows.sparkSession, ranges)
+        return put_aside(bad, quarantining, sinks=self._parts.quarantine, generation=generation, batch_id=batch.batch_id)
+
+    def _compute_state(self, rows: DataFrame, batch: Batch, put_aside_then: int) -> None:
         """The state must come from the rows that were delivered: Spark passes over a file that is gone since."""
+        batch_id = batch.batch_id
+        self._require_same_aside(rows, batch, put_aside_then)
         inputs = self._inputs(batch_id)
         execute_as_noop(rows)
         if self._parts.demanded is Guarantee.EXACTLY_ONCE:
             require_unchanged(batch_id, inputs, look=self._parts.checkpoint.look, delivered=True)
+
+    def _require_same_aside(self, rows: DataFrame, batch: Batch, then: int) -> None:
+        """Raise InputChanged if records can be decoded by now that could not be then: they would enter the state."""
+        if self._parts.quarantining is None:
+            return
+        ranges = with_beginnings(self._parts.checkpoint, batch, self._parts.source_names(batch.batch_id))
+        now = self._parts.quarantining.found(rows.sparkSession, ranges).rows.num_rows
+        if now != then:
+            raise InputChanged(
+                f"Batch {batch.batch_id} was decided with {then} records in quarantine, and now {now} of it cannot be decoded: "
+                "the query's state would not fit the rows that were delivered.",
+                remedy="Have the registry know the same schemas as then, or begin a new checkpoint (`penstock adopt`).",
+            )
 
     def _inputs_of_replay(self) -> "Mapping[BatchId, Mapping[SourceName, tuple[InputFile, ...]]]":
         """The batch that an earlier run planned and did not see through, with its files as they are now: they may be mended."""

@@ -9,12 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import penstock
+from penstock.badrecords import NAME
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.coordinator import Coordinator
 from penstock.errors import PenstockError
 from penstock.model import BatchId, Guarantee, Opened, PipelineName, Published, SourceName
 from penstock.protocols import Ledger, Sink
 from penstock.run.presence import require_decided, require_present
+from penstock.run.quarantine import Quarantining
 from penstock.run.signatures import require_own_staging
 from penstock.source.kafka.watch import Watch
 
@@ -32,6 +34,18 @@ class Parts:
     demanded: Guarantee
     watch: Watch | None = None
     """Over the sources that are read from Kafka."""
+    quarantining: Quarantining | None = None
+    """Over those whose undecodable records are put aside."""
+
+    @property
+    def row_sinks(self) -> tuple[Sink, ...]:
+        """The sinks that every row goes to: all but the quarantine."""
+        return tuple(sink for sink in self.sinks if sink.name != NAME)
+
+    @property
+    def quarantine(self) -> tuple[Sink, ...]:
+        """The one that no row goes to, if there is a quarantine."""
+        return tuple(sink for sink in self.sinks if sink.name == NAME)
 
     def source_names(self, batch_id: BatchId) -> tuple[SourceName, ...]:
         """The pipeline's names for its sources; for a query that has none, the checkpoint's own."""

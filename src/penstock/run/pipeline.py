@@ -20,9 +20,11 @@ from penstock.spec.pipeline import PipelineSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.registry.decoding import DecodePass
     from penstock.run.check import CheckReport
     from penstock.run.explain import Explanation
     from penstock.run.open_delivery import Observer
+    from penstock.run.quarantined import QuarantinedRecord
     from penstock.run.query import Query
     from penstock.run.reading import Reading
 
@@ -73,12 +75,14 @@ class Pipeline:
             connector="needed" if "spark" in readers else "wanted" if "auto" in readers else "none",
         )
 
-    def frame(self, spark: "SparkSession") -> "tuple[DataFrame, Mapping[SourceName, DataFrame]]":
-        """The DataFrame that is delivered, and the sources below it. Raises Usage."""
+    def frame(
+        self, spark: "SparkSession", *, decoding: "Mapping[SourceName, DecodePass] | None" = None
+    ) -> "tuple[DataFrame, Mapping[SourceName, DataFrame]]":
+        """The DataFrame that is delivered, and the sources below it; `decoding`: see `open_sources`. Raises Usage."""
         from penstock.source.open import open_sources
         from penstock.transform.apply import apply_transform
 
-        sources = open_sources(spark, self.settings.sources)
+        sources = open_sources(spark, self.settings.sources, decoding=decoding)
         return apply_transform(spark, sources, self.settings.transform, modules=self._modules), sources
 
     def check(self, spark: "SparkSession | None" = None) -> "CheckReport":
@@ -122,6 +126,18 @@ class Pipeline:
         from penstock.run.reading import read
 
         return read(self, sink, accounts, batch, added=added, counted=counted)
+
+    def quarantined(self, *, batch: int | None = None) -> "Sequence[QuarantinedRecord]":
+        """The records in the quarantine, or those that `batch` brought; without Spark."""
+        from penstock.run.quarantined import quarantined_records
+
+        return quarantined_records(self, batch=batch)
+
+    def quarantined_record(self, *, offset: int, partition: int, topic: str | None = None) -> "QuarantinedRecord":
+        """One of them."""
+        from penstock.run.quarantined import quarantined_record
+
+        return quarantined_record(self, offset=offset, partition=partition, topic=topic)
 
     def doctor(self) -> Diagnosis:
         """What is pending, account by account, and what could hurt; only looks."""

@@ -13,11 +13,12 @@ from penstock.model import Guarantee, SourceName, new_nonce
 from penstock.run.assembly import DeliveryPlan, checkpoint_of
 from penstock.run.check import require_demanded
 from penstock.run.delivery import Delivery
-from penstock.run.kafka_lag import kafka_sources
 from penstock.run.kafka_readers import readers, require_first_batch_goes_on
+from penstock.run.kafka_watch import kafka_sources
 from penstock.run.open_delivery import Observer
 from penstock.run.query import Query, start_streaming
 from penstock.source.guarantee import source_claims
+from penstock.source.kafka.decode import decode_passes
 from penstock.spec.sink import Console
 from penstock.transform.plan import plan_of, source_order
 from penstock.transform.python import travel_by_value
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
 
 def start(pipeline: "Pipeline", spark: SparkSession, *, observers: Sequence[Observer], batches: int | None) -> Query:
     """Called by `Pipeline.start`. Everything that can be refused is refused before Spark plans a batch."""
-    frame, sources = pipeline.frame(spark)
+    decoding = decode_passes(pipeline.settings.sources)
+    frame, sources = pipeline.frame(spark, decoding=decoding)
     require_demanded(pipeline, frame, spark)
     travel_by_value()
     plan = _plan(pipeline, tuple(source_order(plan_of(frame), tuple(sources))))
     found = readers(sources, [name for name, _ in kafka_sources(pipeline.settings)])
     if found:
         require_first_batch_goes_on(checkpoint_of(plan), plan.sources, found)
-    delivery = Delivery.of_plan(plan)
+    delivery = Delivery.of_plan(replace(plan, decoding=decoding))
     writer = _writer(pipeline, frame)
     if not pipeline.settings.trigger.batches_have_identity:
         return _start_unprotected(pipeline, writer, delivery)

@@ -18,6 +18,8 @@ RELEVANT_CONFS = tuple(f"spark.sql.files.{name}" for name in LOSSY_FILE_CONFS)
 """Session settings that weaken a source."""
 
 _ACCEPTED = "on_gap: accept: records that the broker no longer has are passed over, and noted in the ledger."
+_ASIDE = "undecodable: quarantine: records that cannot be decoded reach no other sink; each batch is read twice to find them."
+_FORGETS = "A schema registry that forgets a schema, or gives its id to another one."
 _DROPS_BAD_ROWS = "With mode DROPMALFORMED Spark drops rows that it cannot parse, unseen."
 _AGE = "A new file more than maxFileAge (7 days unless set) older than the newest one seen is passed over."
 _SAME_NAME = "With fileNameOnly a file counts as seen if one of the same name was read from any other directory."
@@ -47,7 +49,11 @@ def _claim(name: str, source: Source, confs: Mapping[str, str]) -> Claim:
     if is_file_format(kind):
         return _files(subject, options, confs)
     found = _RULES.get(kind, _unknown)(subject, options)
-    return found if source.on_gap != "accept" else replace(found, warnings=(*found.warnings, _ACCEPTED))
+    said = [_ACCEPTED] if source.on_gap == "accept" else []
+    if source.decode is not None:
+        found = replace(found, breaks=(*found.breaks, _FORGETS))
+        said += [_ASIDE] if source.decode.undecodable == "quarantine" else []
+    return replace(found, warnings=(*found.warnings, *said))
 
 
 def _files(subject: str, options: Mapping[str, str], confs: Mapping[str, str]) -> Claim:

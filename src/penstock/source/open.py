@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -11,44 +12,65 @@ from penstock.errors import DependencyMissing, Usage
 from penstock.model import SourceName
 from penstock.source.formats import BINARY_FILE_SCHEMA, INFERENCE_CONF, is_file_format, needs_schema, unknown_format
 from penstock.source.kafka.connector import ENVIRONMENT, coordinate
+from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.kafka.options import is_kafka, reader_options
 from penstock.source.kafka.reader.opening import can_read, read_by_python
 from penstock.sparkconnector import connector_remedy
 from penstock.sparkerror import SparkError, read_spark_error
 from penstock.spec.source import Source
 
+if TYPE_CHECKING:
+    from penstock.registry.decoding import DecodePass
+
 SCALA = "2.13"
 """Every Spark 4 is built for it."""
 _SCHEMA_CONDITIONS = frozenset({"PARSE_SYNTAX_ERROR", "UNSUPPORTED_DATATYPE", "INVALID_JSON_SCHEMA_MAP_TYPE"})
 
 
-def open_sources(spark: SparkSession, sources: Mapping[str, Source]) -> dict[SourceName, DataFrame]:
+def open_sources(
+    spark: SparkSession, sources: Mapping[str, Source], *, decoding: "Mapping[SourceName, DecodePass] | None" = None
+) -> dict[SourceName, DataFrame]:
     """A streaming DataFrame for each source, in their order, registered as a temporary view of its name.
 
     Nothing is read yet beyond what Spark needs to know the columns. Each DataFrame carries its name as an alias right above the
-    source itself, by which `penstock.transform.plan` finds it again in any plan. Raises Usage, DependencyMissing.
+    source itself, by which `penstock.transform.plan` finds it again in any plan. `decoding`: what `decode_passes` gave before.
+    Raises Usage, DependencyMissing, and what `decode_passes` does.
     """
-    opened = {SourceName(name): open_source(spark, name, source) for name, source in sources.items()}
+    passes = decode_passes(sources) if decoding is None else decoding
+    opened = {
+        SourceName(name): open_source(spark, name, source, decode_pass=passes.get(SourceName(name)))
+        for name, source in sources.items()
+    }
     for name, frame in opened.items():
         frame.createOrReplaceTempView(name)
     return opened
 
 
-def open_source(spark: SparkSession, name: str, source: Source) -> DataFrame:
+def open_source(spark: SparkSession, name: str, source: Source, *, decode_pass: "DecodePass | None" = None) -> DataFrame:
     """The streaming DataFrame of one source. Raises Usage, DependencyMissing."""
     _require_schema(spark, name, source)
+    frame = _opened(spark, name, source)
+    return _with_watermark(frame if decode_pass is None else decoded(name, frame, decode_pass), name, source)
+
+
+def _opened(spark: SparkSession, name: str, source: Source) -> DataFrame:
     if is_kafka(source) and source.reader == "python":
-        return _with_watermark(read_by_python(spark, name, source), name, source)
+        return read_by_python(spark, name, source)
     reader = _with_schema(spark.readStream.options(**reader_options(source)), name, source)
     try:
         frame = _load(reader, source).alias(name)
         _ = frame.schema  # Spark Connect reports errors only when it is asked for something
     except Exception as error:
         explained = _explained(name, source, read_spark_error(str(error)), version=spark.version)
-        if not (isinstance(explained, DependencyMissing) and is_kafka(source) and source.reader == "auto" and can_read(spark)):
+        if not (isinstance(explained, DependencyMissing) and _may_do_without(source) and can_read(spark)):
             raise explained from error
-        frame = read_by_python(spark, name, source)
-    return _with_watermark(frame, name, source)
+        return read_by_python(spark, name, source)
+    return frame
+
+
+def _may_do_without(source: Source) -> bool:
+    """Whether Spark's connector is one of two ways."""
+    return is_kafka(source) and source.reader == "auto" and not source.puts_aside
 
 
 def _load(reader: DataStreamReader, source: Source) -> DataFrame:

@@ -111,6 +111,14 @@ def secrets_in(options: Mapping[str, str]) -> Iterator[str]:
                 yield from (secret, re.sub(r"\\(.)", r"\1", secret))
 
 
+def single_topic(options: Mapping[str, str]) -> str | None:
+    """The one topic that a Kafka source reads, None if there may be several."""
+    given = {name.lower(): value for name, value in options.items()}
+    assigned = _json(given.get("assign", "null"))
+    names = list(assigned) if isinstance(assigned, dict) else [name.strip() for name in given.get("subscribe", "").split(",")]
+    return names[0] if len(names) == 1 and names[0] else None
+
+
 def kafka_complaints(options: Mapping[str, str]) -> Iterator[Complaint]:
     """Everything that is wrong with the options of a Kafka source."""
     given = {name.lower(): name for name in options}

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from penstock.badrecords import NAME
 from penstock.model import Guarantee
 from penstock.secret import remember_options
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
@@ -14,6 +15,7 @@ from penstock.spec.complaint import Complaint, KeyPath, refuse
 from penstock.spec.kept import Checkpoint, LedgerPlace, ShortCheckpoint, ShortLedger, ShortSpool, SpoolPlace
 from penstock.spec.name import Name, ViewName
 from penstock.spec.place import Directory
+from penstock.spec.quarantine import Quarantine, ShortQuarantine
 from penstock.spec.settings import Settings
 from penstock.spec.sink import Sink
 from penstock.spec.source import Option, Source
@@ -21,7 +23,7 @@ from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
 
 _ORDER = (
-    *("pipeline", "home", "guarantee", "spark", "sources", "transform", "sinks"),
+    *("pipeline", "home", "guarantee", "spark", "sources", "transform", "sinks", "quarantine"),
     *("output_mode", "trigger", "checkpoint", "ledger", "spool"),
 )
 OutputMode = Literal["append", "update", "complete"]
@@ -96,7 +98,8 @@ class DeliverySettings(Settings):
     @model_validator(mode="after")
     def _places_do_not_overlap(self) -> Self:
         own = {"checkpoint": self.checkpoint.url, "ledger": self.ledger.url, "spool": self.spool.url}
-        _refuse_all(place_complaints(self.sinks, own))
+        quarantine: Quarantine | None = getattr(self, NAME, None)
+        _refuse_all(place_complaints(self.sinks, own if quarantine is None else {**own, NAME: quarantine.url}))
         return self
 
 
@@ -110,6 +113,11 @@ class PipelineSettings(DeliverySettings):
     )
     transform: Transform | None = Field(
         default=None, description="A query over the sources; left out, the only source is passed on."
+    )
+    quarantine: ShortQuarantine | None = Field(
+        default=None,
+        description="Where records go that cannot be decoded, if a source says so: a directory or a URL of a store; or a mapping "
+        "as below.",
     )
     output_mode: OutputMode = Field(
         default="append",
@@ -129,6 +137,7 @@ class PipelineSettings(DeliverySettings):
     def _parts_fit(self) -> Self:
         found = list(mode_complaints(self.sinks, self.output_mode))
         found += source_complaints(self)
+        found += quarantine_complaints(self)
         _refuse_all(found)
         return self
 
@@ -144,6 +153,24 @@ def source_complaints(settings: PipelineSettings) -> list[Complaint]:
     }
     found += own_output_complaints(settings.sinks, paths)
     return found
+
+
+def quarantine_complaints(settings: PipelineSettings) -> list[Complaint]:
+    """Sources that need it, and a sink that has its name."""
+    if settings.quarantine is None:
+        said = "is quarantine, and the pipeline has none"
+        remedy = "Add quarantine: ./quarantine, a directory or a URL of a store."
+        return [
+            Complaint(said=said, remedy=remedy, at=("sources", name, "decode", "undecodable")) for name in quarantined(settings)
+        ]
+    taken = Complaint(said="is the name of the quarantine", remedy="Give the sink another name.", at=("sinks", NAME))
+    return [taken] if NAME in settings.sinks else []
+
+
+def quarantined(settings: PipelineSettings) -> tuple[str, ...]:
+    """The sources that put records aside which cannot be decoded."""
+    decoding = {name: source.decode for name, source in settings.sources.items() if source.decode is not None}
+    return tuple(name for name, decode in decoding.items() if decode.undecodable == "quarantine")
 
 
 def _refuse_all(found: "list[Complaint]") -> None:

@@ -14,6 +14,8 @@ from penstock.spec.kafka import Kafka, RecordValue
 from penstock.spec.kept import Checkpoint, LedgerPlace
 from penstock.spec.merge import Merge
 from penstock.spec.pipeline import PipelineSettings, Spark
+from penstock.spec.quarantine import Quarantine
+from penstock.spec.registry import Coded, Decode, Registry
 from penstock.spec.settings import Settings
 from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
 from penstock.spec.source import Source, Watermark
@@ -29,6 +31,9 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`spark`", Spark),
     ("`sources.<name>`", Source),
     ("`sources.<name>.watermark`", Watermark),
+    ("`sources.<name>.decode`", Decode),
+    ("`sources.<name>.decode.value`, `key`", Coded),
+    ("`sources.<name>.decode.registry`", Registry),
     ("`transform`", Transform),
     ("`sinks.<name>` with `type: parquet`", Parquet),
     ("`sinks.<name>.accounts.<name>`", Account),
@@ -47,6 +52,7 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sinks.<name>` with `type: console`", Console),
     ("`sinks.<name>` with `type: memory`", Memory),
     ("`sinks.<name>` with `python`", PythonSink),
+    ("`quarantine`", Quarantine),
     ("`trigger`", Trigger),
     ("`checkpoint`", Checkpoint),
     ("`ledger`", LedgerPlace),
@@ -54,6 +60,7 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
 _KINDS: Final = {
     "string": "text",
     "integer": "whole number",
+    "number": "number",
     "boolean": "true or false",
     "array": "list",
     "object": "mapping",

@@ -10,9 +10,10 @@ from penstock.secret import Secret, remember, remember_options
 from penstock.spec.complaint import Complaint, refuse, wrong
 from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
-from penstock.spec.kafka_options import TOPICS, kafka_complaints, python_complaints, secrets_in
+from penstock.spec.kafka_options import TOPICS, kafka_complaints, python_complaints, secrets_in, single_topic
 from penstock.spec.place import SourcePath
 from penstock.spec.quantity import Duration
+from penstock.spec.registry import Decode, require_subjects
 from penstock.spec.settings import Settings
 
 FILE_FORMATS = frozenset({"avro", "binaryFile", "csv", "json", "orc", "parquet", "text", "xml"})
@@ -104,6 +105,11 @@ class Source(Settings):
         "from the options `kafka.…`.",
     )
 
+    decode: Decode | None = Field(
+        default=None,
+        description="`kafka` only: keys and values that were written by schemas of a registry, and become typed columns.",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _reached_by_connection_string(cls, given: Any) -> Any:
@@ -125,6 +131,8 @@ class Source(Settings):
         found = self._of_kafka() if (self.format or "").lower() == "kafka" else self._only_for_kafka()
         if found:
             raise refuse(found)
+        if self.decode is not None:
+            require_subjects(self.decode, single_topic(self.options))
         return self
 
     def _of_kafka(self) -> list[Complaint]:
@@ -135,7 +143,18 @@ class Source(Settings):
         fixed = "Take it out: the columns are key, value, topic, partition, offset, timestamp, timestampType (and headers)."
         found = [Complaint(said="does not go with format: kafka", remedy=fixed, at=(key,)) for key in given]
         of_options = [*kafka_complaints(self.options), *(python_complaints(self.options) if self.reader == "python" else ())]
-        return found + [complaint.below(("options",)) for complaint in of_options]
+        return found + [complaint.below(("options",)) for complaint in of_options] + self._of_quarantine()
+
+    @property
+    def puts_aside(self) -> bool:
+        """Whether records that cannot be decoded go into the quarantine, for which Spark's connector reads them once more."""
+        return self.decode is not None and self.decode.undecodable == "quarantine"
+
+    def _of_quarantine(self) -> list[Complaint]:
+        if not self.puts_aside or self.reader != "python":
+            return []
+        said = "is python, and undecodable: quarantine reads such records once more by Spark's connector"
+        return [Complaint(said=said, remedy="Take reader: spark, or undecodable: fail.", at=("reader",))]
 
     def _only_for_kafka(self) -> list[Complaint]:
         ours = (
@@ -144,6 +163,7 @@ class Source(Settings):
             ("mirror_offsets_to", self.mirror_offsets_to),
             ("client", self.client),
             ("connection_string", self.connection_string),
+            ("decode", self.decode),
         )
         given = [key for key, value in ours if value]
         return [Complaint(said="is for format: kafka only", remedy="Take it out.", at=(key,)) for key in given]

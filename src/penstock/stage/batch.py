@@ -1,5 +1,6 @@
 """Stage one micro-batch into all sinks, by the path that suits its size."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -56,15 +57,7 @@ def stage_batch(
     """
     schema = rows.schema
     projection = Projection.of(schema, sinks)
-    stage_pass = StagePass(
-        generation=generation,
-        batch_id=batch_id,
-        forms=projection.forms,
-        shares=tuple(
-            SinkShare(sink=sink.name, stager=sink.stager(), route=projection.route_index(sink.route_sql), form=form)
-            for sink, form in zip(sinks, projection.form_of, strict=True)
-        ),
-    )
+    stage_pass = _pass(projection, sinks, generation=generation, batch_id=batch_id)
     if previous is not None and previous.fits_driver:
         whole = small_input and previous.measured and projection.is_plain
         fetched = _fetch_whole(rows, projection) if whole else _fetch(rows, projection, driver_rows_per_partition(previous))
@@ -73,6 +66,29 @@ def stage_batch(
             return _staged([decode_message(message)], StagePath.DRIVER)
     with applied(rows.sparkSession, settings_for(schema, previous)):
         return _staged(_run_tasks(rows, projection, stage_pass), StagePath.DISTRIBUTED)
+
+
+def stage_rows(rows: "pa.Table", *, schema: str, sinks: Sequence[Sink], generation: Generation, batch_id: BatchId) -> StagedRows:
+    """Stage rows that are here already, with Spark's JSON of their columns, into `sinks` without routes. Nothing of no rows."""
+    from pyspark.sql.types import StructType
+
+    columns = StructType.fromJson(json.loads(schema))
+    projection = Projection.of(columns, sinks)
+    stage_pass = _pass(projection, sinks, generation=generation, batch_id=batch_id)
+    message = stage_pass.run(list(projection.of_arrow(rows)), partition=0, task_attempt=0)
+    return _staged([decode_message(message)], StagePath.DRIVER)
+
+
+def _pass(projection: Projection, sinks: Sequence[Sink], *, generation: Generation, batch_id: BatchId) -> StagePass:
+    return StagePass(
+        generation=generation,
+        batch_id=batch_id,
+        forms=projection.forms,
+        shares=tuple(
+            SinkShare(sink=sink.name, stager=sink.stager(), route=projection.route_index(sink.route_sql), form=form)
+            for sink, form in zip(sinks, projection.form_of, strict=True)
+        ),
+    )
 
 
 def _run_tasks(rows: "DataFrame", projection: Projection, stage_pass: StagePass) -> list[TaskMessage]:

@@ -1,0 +1,106 @@
+"""`penstock quarantine list` and `show`: records that could not be decoded."""
+
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import words
+from penstock.cli.opening import pipeline
+from penstock.cli.options import File, Json, Overrides
+from penstock.cli.show import show
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from penstock.run.quarantined import QuarantinedRecord
+
+_ROW_BYTES = 16
+_SHOWN_BYTES = 4096
+_COLUMNS = ("topic", "partition", "offset", "written", "undecodable", "schema", "error")
+_DISPENSABLE = ("written", "schema")
+
+
+def list_(
+    *,
+    file: File,
+    batch: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Only those that this batch brought.", show_default=False)
+    ] = None,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Every record in the quarantine: where it came from, and why it could not be decoded."""
+    show(pipeline(file, overrides).quarantined(batch=batch), as_json=as_json, text=_table)
+
+
+def show_(
+    *,
+    file: File,
+    partition: Annotated[int, typer.Option(min=0, metavar="N", help="Its partition.", show_default=False)],
+    offset: Annotated[int, typer.Option(min=0, metavar="N", help="Its offset.", show_default=False)],
+    topic: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Its topic, where the pipeline reads several.", show_default=False)
+    ] = None,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """One record in the quarantine, with its bytes."""
+    found = pipeline(file, overrides).quarantined_record(offset=offset, partition=partition, topic=topic)
+    show(found, as_json=as_json, text=_record)
+
+
+def _table(records: "Sequence[QuarantinedRecord]") -> "RenderableType":
+    from penstock.cli.table import Fitting
+
+    if not records:
+        return "The quarantine is empty."
+    return Fitting(_COLUMNS, [_row(record) for record in records], _DISPENSABLE)
+
+
+def _row(record: "QuarantinedRecord") -> Sequence[object]:
+    written = None if record.timestamp_ms is None else words.moment_of_year(record.timestamp_ms)
+    head = (record.topic, record.partition, record.offset, written)
+    return (*head, record.undecodable, record.schema_id, record.error)
+
+
+def _record(record: "QuarantinedRecord") -> "RenderableType":
+    from rich.console import Group
+
+    from penstock.cli.table import facts
+
+    told = facts(
+        [
+            ("source", record.source),
+            *zip(_COLUMNS, _row(record), strict=True),
+            *((f"header {name}", value) for name, value in record.headers),
+        ]
+    )
+    return Group(told, *_part("key", record.key), *_part("value", record.value))
+
+
+def _part(name: str, encoded: str | None) -> Iterator[str]:
+    if encoded is None:
+        yield f"\n{name}: none"
+        return
+    data = b64decode(encoded)
+    yield f"\n{name}, {words.counted(len(data), 'byte')}:"
+    yield from _dump(data[:_SHOWN_BYTES])
+    if len(data) > _SHOWN_BYTES:
+        yield f"… --json has all {len(data)} bytes."
+
+
+def _dump(data: bytes) -> Iterator[str]:
+    for start in range(0, len(data), _ROW_BYTES):
+        row = data[start : start + _ROW_BYTES]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        yield f"{start:08x}  {row.hex(' '):<{3 * _ROW_BYTES}} {text}"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the group of verbs."""
+    group = typer.Typer(help="Records that could not be decoded, and were put aside.", no_args_is_help=True)
+    group.command("list")(list_)
+    group.command("show")(show_)
+    app.add_typer(group, name="quarantine", rich_help_panel="Look")

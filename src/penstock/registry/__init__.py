@@ -1,0 +1,1 @@
+"""Schema registries that speak Confluent's protocol, and values in their wire format: looked up, decoded, typed."""

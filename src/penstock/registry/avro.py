@@ -1,0 +1,257 @@
+"""Avro: a schema as a type of Spark's, and values in Avro's binary form read by the schema that they were written with.
+
+Types become what Spark's own Avro connector makes of them (https://spark.apache.org/docs/latest/sql-data-sources-avro.html),
+but a union must be a type or null, or of numbers alone: any other would give rows that no sink takes.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, time
+from decimal import Context, Decimal
+from io import BytesIO
+from typing import Any, TypeAlias
+
+import fastavro
+
+from penstock.errors import Usage
+from penstock.model import Json
+from penstock.registry.place import Registered
+from penstock.registry.wire import HEAD, Undecodable
+
+Schema: TypeAlias = Any
+Make: TypeAlias = Callable[[Any], Any]
+
+_LONGEST_DECIMAL = 38
+_EXACT = Context(prec=2 * _LONGEST_DECIMAL)
+_PLAIN: Mapping[str, str] = {
+    **{name: name for name in ("boolean", "long", "float", "double", "string")},
+    "int": "integer",
+    "bytes": "binary",
+}
+_WIDER = (("int", "long"), ("float", "double"))
+_NESTED = frozenset({"array", "map", "record", "error"})
+
+
+@dataclass(frozen=True, slots=True)
+class AvroType:
+    """Of a column: Spark's type, and what must be done to a value of fastavro's before Arrow takes it, None if nothing."""
+
+    spark: Json
+    make: Make | None = None
+
+
+def parsed(schema: Registered, named: dict[str, Schema] | None = None) -> Schema:
+    """As fastavro takes it; puts what has a name into `named`. Raises Usage."""
+    names = {} if named is None else named
+    try:
+        for reference in schema.references:
+            fastavro.parse_schema(json.loads(reference.text), named_schemas=names)
+        return fastavro.parse_schema(json.loads(schema.text), named_schemas=names)
+    except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
+        raise Usage(
+            f"The schema with id {schema.schema_id} is no schema of Avro: {_said(error)}.",
+            remedy="Name another `subject` or `version`, or its real `format`.",
+        ) from error
+
+
+class AvroReader:
+    """Reads values by any schema of the registry as values of `reader`, by Avro's rules of schema resolution.
+
+    Raises Usage where `reader` has no type of Spark's, naming the field.
+    """
+
+    kind = "AVRO"
+
+    def __init__(self, reader: Registered, *, subject: str) -> None:
+        named: dict[str, Schema] = {}
+        self._reader, self._schema = reader, parsed(reader, named)
+        self._type = _Types(named, subject).of(self._schema, "", ())
+        self._writers: dict[int, Schema] = {}
+
+    @property
+    def spark(self) -> Json:
+        """The type of the values in Spark's JSON."""
+        return self._type.spark
+
+    def read(self, value: bytes, writer: Registered) -> Any:
+        """The value behind the schema's id, as Arrow takes it. Raises Undecodable."""
+        same = writer.schema_id == self._reader.schema_id
+        source = BytesIO(value)
+        source.seek(HEAD)
+        try:  # bytes that are no such value end in any exception there is
+            found = fastavro.schemaless_reader(source, self._written_by(writer), None if same else self._schema)
+            made = found if self._type.make is None else self._type.make(found)
+        except Exception as error:
+            raise Undecodable(self._reason(error), schema_id=writer.schema_id) from error
+        left = len(value) - source.tell()
+        if left:
+            raise Undecodable(f"{left} bytes are left over behind it", schema_id=writer.schema_id)
+        return made
+
+    def _written_by(self, writer: Registered) -> Schema:
+        if writer.schema_id not in self._writers:
+            self._writers[writer.schema_id] = parsed(writer)
+        return self._writers[writer.schema_id]
+
+    def _reason(self, error: Exception) -> str:
+        if isinstance(error, fastavro.read.SchemaResolutionError):
+            return f"it cannot be read by the schema with id {self._reader.schema_id}: {_said(error)}"
+        if isinstance(error, EOFError | IndexError):
+            return f"it ends too early for its schema: {_said(error)}"
+        return f"it is no value of its schema: {_said(error)}"
+
+
+class _Types:
+    """A walk through one schema."""
+
+    def __init__(self, named: Mapping[str, Schema], subject: str) -> None:
+        self._named, self._subject = named, subject
+
+    def of(self, schema: Schema, path: str, above: tuple[str, ...]) -> AvroType:
+        if isinstance(schema, str):
+            return self._named_or_plain(schema, path, above)
+        if isinstance(schema, list):
+            return self._union(schema, path, above)
+        kind = schema["type"]
+        if isinstance(kind, dict | list):
+            return self.of(kind, path, above)
+        if kind in _NESTED:
+            return self._nested(schema, kind, path, above)
+        return self._of_logical(schema, kind, path)
+
+    def _nested(self, schema: Schema, kind: str, path: str, above: tuple[str, ...]) -> AvroType:
+        if kind == "array":
+            return _array(self.of(schema["items"], f"{path}.element", above))
+        if kind == "map":
+            return _map(self.of(schema["values"], f"{path}.value", above))
+        return self._record(schema, path, above)
+
+    def _named_or_plain(self, name: str, path: str, above: tuple[str, ...]) -> AvroType:
+        if name in _PLAIN:
+            return AvroType(_PLAIN[name], _bytes if name == "bytes" else None)
+        if name in above:
+            raise self._refused(path, f"{name} contains itself", "Leave such a field out of the schema that is read by.")
+        if name not in self._named:
+            raise self._refused(path, f"{name} is a type without values", "Take the field out of the schema.")
+        return self.of(self._named[name], path, above)
+
+    def _of_logical(self, schema: Schema, kind: str, path: str) -> AvroType:
+        logical = schema.get("logicalType")
+        if logical == "decimal" and kind in {"bytes", "fixed"}:
+            return self._decimal(schema, path)
+        return _LOGICAL.get((kind, logical)) or _LOGICAL.get((kind, None)) or self._named_or_plain(kind, path, ())
+
+    def _record(self, schema: Schema, path: str, above: tuple[str, ...]) -> AvroType:
+        inside = (*above, schema["name"])
+        fields = {
+            field["name"]: self.of(field["type"], f"{path}.{field['name']}".lstrip("."), inside) for field in schema["fields"]
+        }
+        spark = [{"name": name, "type": field.spark, "nullable": True, "metadata": {}} for name, field in fields.items()]
+        makes = [(name, field.make) for name, field in fields.items() if field.make is not None]
+        return AvroType({"type": "struct", "fields": spark}, _record(makes) if makes else None)  # type: ignore[dict-item]
+
+    def _union(self, branches: Sequence[Schema], path: str, above: tuple[str, ...]) -> AvroType:
+        others = [branch for branch in branches if branch != "null"]
+        for wider in _WIDER:
+            if sorted(map(str, others)) == sorted(wider):
+                return AvroType(wider[1])
+        if len(others) != 1:
+            kinds = ", ".join(_kind(branch) for branch in branches)
+            raise self._refused(path, f"it is a union of {kinds}", "Give it one type, and null if it may be missing.")
+        inner = self.of(others[0], path, above)
+        return inner if inner.make is None else AvroType(inner.spark, _or_null(inner.make))
+
+    def _decimal(self, schema: Schema, path: str) -> AvroType:
+        precision, scale = schema["precision"], schema.get("scale", 0)
+        if precision > _LONGEST_DECIMAL:
+            raise self._refused(
+                path, f"it is a decimal of {precision} digits", f"Spark has decimals of at most {_LONGEST_DECIMAL} digits."
+            )
+        return AvroType(f"decimal({precision},{scale})", _decimal(scale))
+
+    def _refused(self, path: str, because: str, remedy: str) -> Usage:
+        where = f"Field {path!r} of" if path else "The schema of"
+        return Usage(f"{where} subject {self._subject!r} has no type of Spark's: {because}.", remedy=remedy)
+
+
+def _kind(schema: Schema) -> str:
+    return schema if isinstance(schema, str) else str(schema.get("name", schema["type"]))
+
+
+def _array(element: AvroType) -> AvroType:
+    make = element.make
+    spark: Json = {"type": "array", "elementType": element.spark, "containsNull": True}
+    return AvroType(spark, None if make is None else lambda values: [make(value) for value in values])
+
+
+def _map(value: AvroType) -> AvroType:
+    """Arrow takes pairs."""
+    make = value.make
+    spark: Json = {"type": "map", "keyType": "string", "valueType": value.spark, "valueContainsNull": True}
+    if make is None:
+        return AvroType(spark, lambda values: list(values.items()))
+    return AvroType(spark, lambda values: [(key, make(inner)) for key, inner in values.items()])
+
+
+def _record(makes: Sequence[tuple[str, Make]]) -> Make:
+    def made(value: dict[str, Any]) -> dict[str, Any]:
+        for name, make in makes:
+            value[name] = make(value[name])
+        return value
+
+    return made
+
+
+def _or_null(make: Make) -> Make:
+    return lambda value: None if value is None else make(value)
+
+
+def _decimal(scale: int) -> Make:
+    """A default, and a value whose writer did not call it a decimal, come as bytes."""
+
+    def made(value: Decimal | bytes | str) -> Decimal:
+        if isinstance(value, Decimal):
+            return value
+        return Decimal(int.from_bytes(_bytes(value), "big", signed=True)).scaleb(-scale, _EXACT)
+
+    return made
+
+
+def _bytes(value: bytes | str) -> bytes:
+    """A default of bytes is a text in the schema."""
+    return value.encode("iso-8859-1") if isinstance(value, str) else value
+
+
+def _of_thousandths(value: datetime | int) -> datetime | int:
+    """One whose writer did not call it a time is a number, and Arrow counts in millionths."""
+    return value if isinstance(value, datetime) else value * 1000
+
+
+def _millis_of_day(value: time | int) -> int:
+    return _micros_of_day(value) // 1000 if isinstance(value, time) else value
+
+
+def _micros_of_day(value: time | int) -> int:
+    if not isinstance(value, time):
+        return value
+    return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+
+
+def _said(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
+
+
+_LOGICAL: Mapping[tuple[str, str | None], AvroType] = {
+    ("enum", None): AvroType("string"),
+    ("fixed", None): AvroType("binary", _bytes),
+    ("string", "uuid"): AvroType("string", str),
+    ("int", "date"): AvroType("date"),
+    ("int", "time-millis"): AvroType("integer", _millis_of_day),
+    ("long", "time-micros"): AvroType("long", _micros_of_day),
+    ("long", "timestamp-millis"): AvroType("timestamp", _of_thousandths),
+    ("long", "timestamp-micros"): AvroType("timestamp"),
+    ("long", "local-timestamp-millis"): AvroType("timestamp_ntz", _of_thousandths),
+    ("long", "local-timestamp-micros"): AvroType("timestamp_ntz"),
+}
+"""Types that have no fields, by what Avro calls them and what they stand for; others are as their plain type."""

@@ -1,0 +1,160 @@
+"""A registry asked by HTTP: which schema is the newest of a subject, and which one has an id."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+import requests
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from penstock.errors import Failed, PenstockError, Retryable, Usage
+from penstock.registry.place import Reference, Registered, RegistryPlace
+
+_POOL = re.compile(r"^HTTPS?Connection(?:Pool)?\([^)]*\): ")
+_TYPE = "application/vnd.schemaregistry.v1+json"
+_TRIES = 4
+_MAY_PASS = (429, 500, 502, 503, 504)
+_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
+_AVRO = "AVRO"
+"""What a registry means that names no kind."""
+
+
+class SchemaUnknown(Exception):
+    """The registry says that it has no such schema. Any other answer, as by a proxy in front of it, is not that."""
+
+
+class Registry:
+    """Asks one registry. What has an id never changes, so each is asked for once. Used by one thread."""
+
+    def __init__(self, place: RegistryPlace) -> None:
+        self._place = place
+        self._session = _session(place)
+        self._by_id: dict[int, Registered] = {}
+
+    def by_id(self, schema_id: int) -> Registered:
+        """The schema of that id. Raises SchemaUnknown, Retryable, Failed."""
+        if schema_id not in self._by_id:
+            found = self._get(f"schemas/ids/{schema_id}")
+            self._by_id[schema_id] = self._registered(found, schema_id=schema_id)
+        return self._by_id[schema_id]
+
+    def of_subject(self, subject: str, version: int | None) -> Registered:
+        """The subject's schema of that version, or its newest. Raises Usage where there is none, Retryable, Failed."""
+        wanted = "latest" if version is None else str(version)
+        try:
+            found = self._get(f"subjects/{quote(subject, safe='')}/versions/{wanted}")
+        except SchemaUnknown as unknown:
+            what = f"a subject {subject!r}" if version is None else f"version {version} of a subject {subject!r}"
+            raise Usage(
+                f"The schema registry {self._place.name} has not {what}: {unknown}.",
+                remedy="Register the schema first, or name another `subject` or `version`; without one it is "
+                "<topic>-value or <topic>-key.",
+            ) from unknown
+        return self._registered(found, schema_id=int(found["id"]))
+
+    def _registered(self, found: Mapping[str, Any], *, schema_id: int) -> Registered:
+        references: dict[str, Reference] = {}
+        for reference in self._referred(found):
+            references.setdefault(reference.name, reference)
+        return Registered(
+            schema_id=schema_id,
+            kind=found.get("schemaType") or _AVRO,
+            text=found["schema"],
+            references=tuple(references.values()),
+            version=found.get("version"),
+        )
+
+    def _referred(self, found: Mapping[str, Any]) -> Iterator[Reference]:
+        """Each before what refers to it. They have versions, so that none can refer to itself."""
+        for one in found.get("references") or ():
+            inner = self._get(f"subjects/{quote(one['subject'], safe='')}/versions/{one['version']}")
+            yield from self._referred(inner)
+            yield Reference(name=one["name"], text=inner["schema"])
+
+    def _get(self, path: str) -> Mapping[str, Any]:
+        patient = Retrying(
+            stop=stop_after_attempt(_TRIES),
+            wait=wait_random_exponential(multiplier=0.2, max=2),
+            retry=retry_if_exception_type(Retryable),
+            reraise=True,
+        )
+        return patient(self._get_once, path)
+
+    def _get_once(self, path: str) -> Mapping[str, Any]:
+        trouble: PenstockError | None = None
+        for url in self._place.urls:
+            try:
+                return self._answered(self._session.get(f"{url}/{path}", timeout=self._place.timeout_s))
+            except requests.exceptions.SSLError as error:
+                raise Failed(
+                    f"The schema registry {self._place.name} is not trusted: {_words(error)}.",
+                    remedy="Name its authority by `ca_file`, and what it wants to see of you by `certificate_file`.",
+                ) from error
+            except (requests.RequestException, Retryable) as error:
+                trouble = _no_answer(self._place, error)
+        raise trouble or AssertionError("a registry without a URL")
+
+    def _answered(self, answer: requests.Response) -> Mapping[str, Any]:
+        body = _body(answer)
+        if answer.ok and body is not None:
+            return body
+        code = None if body is None else body.get("error_code")
+        if answer.status_code == 404 and code in {_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA}:
+            raise SchemaUnknown(str((body or {}).get("message", code)))
+        told = f"HTTP {answer.status_code} {answer.reason}" + (f", {body['message']}" if body and "message" in body else "")
+        if answer.status_code in _MAY_PASS:
+            raise Retryable(told, remedy="")
+        if answer.status_code in {401, 403}:
+            raise Failed(
+                f"The schema registry {self._place.name} does not let us look: {told}.",
+                remedy="Correct `user` and `password`, or `token`, of `registry`.",
+            )
+        raise Failed(
+            f"What answers at the schema registry's URL {self._place.name} is none: {told}.",
+            remedy="Correct `url` of `registry`; that of Apicurio ends in /apis/ccompat/v7.",
+        )
+
+
+@cache
+def registry(place: RegistryPlace) -> Registry:
+    """The one of this process: a Python worker of Spark's runs many tasks one after the other."""
+    return Registry(place)
+
+
+def _session(place: RegistryPlace) -> requests.Session:
+    session = requests.Session()
+    session.headers["Accept"] = f"{_TYPE}, application/json"
+    if place.user is not None:
+        session.auth = (place.user, place.password or "")
+    elif place.token is not None:
+        session.headers["Authorization"] = f"Bearer {place.token}"
+    session.verify = place.ca_file or True
+    if place.certificate_file is not None:
+        session.cert = (place.certificate_file, place.key_file) if place.key_file else place.certificate_file
+    return session
+
+
+def _body(answer: requests.Response) -> Mapping[str, Any] | None:
+    try:
+        body = answer.json()
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _no_answer(place: RegistryPlace, error: Exception) -> Retryable:
+    told = error.message if isinstance(error, Retryable) else _words(error)
+    return Retryable(
+        f"The schema registry {place.name} does not answer: {told}.",
+        remedy="Start again when it does: nothing was passed over.",
+    )
+
+
+def _words(error: Exception) -> str:
+    """The innermost reason, in one line; `requests` wraps it in what its pool did about it."""
+    wrapped = error.args[0] if error.args else None
+    reason = getattr(wrapped, "reason", None) or error
+    first = (str(reason).splitlines() or [type(reason).__name__])[0].rpartition(">: ")[2]
+    return _POOL.sub("", first).rstrip(".")

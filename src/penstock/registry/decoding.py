@@ -1,0 +1,225 @@
+"""The pass that decodes the records of a topic, in the tasks that read them. The same object runs for every task."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from penstock.carried import through_spark
+from penstock.errors import DependencyMissing, PenstockError, StageFailed, Usage
+from penstock.model import Json
+from penstock.registry.avro import AvroReader
+from penstock.registry.client import Registry, SchemaUnknown, registry
+from penstock.registry.jsonschema import JsonReader
+from penstock.registry.place import Registered, RegistryPlace
+from penstock.registry.wire import Undecodable, schema_id_of
+from penstock.sparkschema import arrow_schema
+
+
+class Reader(Protocol):
+    """Reads values of one format as those of one schema."""
+
+    @property
+    def kind(self) -> str:
+        """What the registry calls the format."""
+        ...
+
+    @property
+    def spark(self) -> Json:
+        """The type of the values in Spark's JSON."""
+        ...
+
+    def read(self, value: bytes, writer: Registered) -> Any:
+        """A whole value of the wire format, written by `writer`, as Arrow takes it. Raises Undecodable."""
+        ...
+
+
+def _protobuf(schema: Registered, *, subject: str) -> Reader:
+    try:
+        from penstock.registry.protobuf import ProtobufReader  # noqa: PLC0415 - an extra of its own
+    except ImportError as cause:
+        raise DependencyMissing(
+            f"Values of Protobuf are decoded with the package {cause.name}, which is not installed.",
+            remedy="Install it on the driver and on every executor: pip install 'penstock[protobuf]'.",
+        ) from cause
+    return ProtobufReader(schema, subject=subject)
+
+
+READERS: Mapping[str, Callable[..., Reader]] = {"avro": AvroReader, "json": JsonReader, "protobuf": _protobuf}
+"""By the name of the format in a pipeline file: made with the schema and its `subject`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coded:
+    """A column, and the schema that its values are read as."""
+
+    column: str
+    format: str
+    subject: str
+    schema: Registered
+
+    def reader(self) -> Reader:
+        """Raises Usage where the schema has no type of Spark's, or is of another format."""
+        self.require_kind()
+        return READERS[self.format](self.schema, subject=self.subject)
+
+    def require_kind(self) -> None:
+        """Raise Usage unless the schema is of the format that the settings say."""
+        if self.schema.kind != self.format.upper():
+            raise Usage(
+                f"The schema of subject {self.subject!r} is of {self.schema.kind}, expected {self.format.upper()}.",
+                remedy=f"Write {self.column}: {self.schema.kind.lower()}, or name another `subject`.",
+            )
+
+
+class DecodingFailed(RuntimeError):
+    """What Spark is told when a task failed. Its text carries the task's own error to the driver."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodePass:
+    """Picklable: schemas as text, no client. For `mapInArrow` over the columns of Spark's Kafka source."""
+
+    source: str
+    place: RegistryPlace
+    coded: tuple[Coded, ...]
+    passes_over: bool = False
+    """Whether a record that cannot be decoded is left out; else it fails the task."""
+
+    def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        """Called by Spark in each task."""
+        try:
+            decoder = Decoder(self)
+            for batch in batches:
+                yield self._taken(decoder.decoded(batch))
+        except PenstockError as error:
+            raise DecodingFailed(through_spark(error)) from None
+
+    def _taken(self, found: "Decoded") -> "pa.RecordBatch":
+        if not found.bad:
+            return found.batch
+        if not self.passes_over:
+            raise _failed(self.source, found.batch, *next(iter(found.bad.items())))
+        kept = [row for row in range(found.batch.num_rows) if row not in found.bad]
+        return found.batch.take(pa.array(kept, pa.int64()))
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """Why a record cannot be decoded, and which of its columns."""
+
+    column: str
+    reason: Undecodable
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A batch with its columns decoded, null where they cannot be, and the reason for each such row, in their order."""
+
+    batch: "pa.RecordBatch"
+    bad: Mapping[int, Bad]
+
+
+class Decoder:
+    """Decodes the batches of one task."""
+
+    def __init__(self, decode_pass: DecodePass) -> None:
+        asked = registry(decode_pass.place)
+        self._columns = [_Column(coded, asked) for coded in decode_pass.coded]
+
+    def decoded(self, batch: "pa.RecordBatch") -> Decoded:
+        """All rows of `batch`. Raises what the registry does that does not answer, and Usage."""
+        names, arrays, bad = batch.schema.names, list(batch.columns), dict[int, Bad]()
+        for column in self._columns:
+            place = names.index(column.name)
+            arrays[place], wrong = column.decoded(arrays[place])
+            bad = {**{row: Bad(column.name, reason) for row, reason in wrong.items()}, **bad}
+        return Decoded(pa.RecordBatch.from_arrays(arrays, names=names), dict(sorted(bad.items())))
+
+
+class _Column:
+    """One column of the batches. An id that the registry does not know is asked for once in a task."""
+
+    def __init__(self, coded: Coded, asked: Registry) -> None:
+        self.name, self._reader, self._registry = coded.column, coded.reader(), asked
+        self._type = arrow_type(self._reader.spark)
+        self._unknown: dict[int, str] = {}
+
+    def decoded(self, values: "pa.Array") -> "tuple[pa.Array, Mapping[int, Undecodable]]":
+        """The column, null where it cannot be decoded, with the reasons by row."""
+        found, bad = list[Any](), dict[int, Undecodable]()
+        for row, value in enumerate(values.to_pylist()):
+            try:
+                found.append(None if value is None else self._read(value))
+            except Undecodable as reason:
+                found.append(None)
+                bad[row] = reason
+        return self._typed(found, values, bad), bad
+
+    def _read(self, value: bytes) -> Any:
+        schema_id = schema_id_of(value)
+        writer = self._written_by(schema_id)
+        if writer.kind != self._reader.kind:
+            raise Undecodable(f"its schema is of {writer.kind}, expected {self._reader.kind}", schema_id=schema_id)
+        return self._reader.read(value, writer)
+
+    def _written_by(self, schema_id: int) -> Registered:
+        try:
+            if schema_id not in self._unknown:
+                return self._registry.by_id(schema_id)
+        except SchemaUnknown as unknown:
+            self._unknown[schema_id] = str(unknown)
+        reason = f"the registry has no such schema: {self._unknown[schema_id]}"
+        raise Undecodable(reason, schema_id=schema_id, unknown=True)
+
+    def _typed(self, found: list[Any], values: "pa.Array", bad: dict[int, Undecodable]) -> "pa.Array":
+        """As Arrow's. A value that its type cannot hold, which a writer's schema may allow, spoils no other one."""
+        try:
+            return pa.array(found, self._type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            for row, value in enumerate(found):
+                reason = _misfit(value, self._type)
+                if reason is not None:
+                    found[row] = None
+                    bad[row] = Undecodable(f"it does not fit the schema it is read by: {reason}", schema_id=_id(values[row]))
+        return pa.array(found, self._type)
+
+
+def arrow_type(spark: Json) -> "pa.DataType":
+    """Arrow's type for one of Spark's, in JSON."""
+    field = {"name": "value", "type": spark, "nullable": True, "metadata": {}}
+    return arrow_schema(json.dumps({"type": "struct", "fields": [field]})).field(0).type
+
+
+def _misfit(value: object, kind: "pa.DataType") -> str | None:
+    try:
+        pa.array([value], kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        return str(error).split("\n", maxsplit=1)[0][:300].rstrip(".")
+    return None
+
+
+def _id(value: "pa.Scalar") -> int:
+    return schema_id_of(value.as_py())
+
+
+def _failed(source: str, batch: "pa.RecordBatch", row: int, bad: Bad) -> StageFailed:
+    reason = bad.reason
+    topic, partition, offset = (batch.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
+    named = "" if reason.schema_id is None else f" by the schema with id {reason.schema_id}"
+    return StageFailed(
+        f"The {bad.column} of the record at offset {offset} of partition {partition} of topic {topic!r} (source {source!r}) "
+        f"cannot be decoded{named}: {reason.reason}.",
+        remedy="Nothing of the batch was decided. Register the schema if it is missing, correct `decode`, or put such records "
+        "aside by `undecodable: quarantine`.",
+    )
+
+
+def schema_after(schema: Mapping[str, Json], coded: Sequence[Coded]) -> str:
+    """Spark's JSON of a source's columns once they are decoded. Raises Usage."""
+    types = {each.column: each.reader().spark for each in coded}
+    fields: Any = schema["fields"]
+    changed = [{**field, "type": types.get(field["name"], field["type"])} for field in fields]
+    return json.dumps({**schema, "fields": changed})

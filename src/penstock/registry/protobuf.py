@@ -1,0 +1,211 @@
+"""Protobuf: a message as a type of Spark's, and values in its binary form, which say by which message of their schema they are.
+
+A value is read by the reader's message, as Protobuf does it: fields are found by number, those it does not know are passed over,
+and those that are missing have their default, or are null where the schema tells missing from default.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+
+import grpc_tools
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+from google.protobuf.message import DecodeError
+from grpc_tools import protoc
+
+from penstock.errors import Usage
+from penstock.model import Json
+from penstock.registry.place import Registered
+from penstock.registry.wire import HEAD, Undecodable
+
+Make: TypeAlias = Callable[[Any], Any]
+
+_MAIN = "penstock.main.proto"
+_KNOWN_FILES = Path(grpc_tools.__file__).parent / "_proto"
+_TIMESTAMP = "google.protobuf.Timestamp"
+_WRAPPERS = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+_SCALARS: Mapping[int, str] = {
+    FieldDescriptor.CPPTYPE_INT32: "integer",
+    FieldDescriptor.CPPTYPE_INT64: "long",
+    FieldDescriptor.CPPTYPE_UINT32: "long",
+    FieldDescriptor.CPPTYPE_UINT64: "decimal(20,0)",
+    FieldDescriptor.CPPTYPE_FLOAT: "float",
+    FieldDescriptor.CPPTYPE_DOUBLE: "double",
+    FieldDescriptor.CPPTYPE_BOOL: "boolean",
+    FieldDescriptor.CPPTYPE_STRING: "string",
+}
+_LONGEST_VARINT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ProtoType:
+    """Of a field: Spark's type, and what makes Arrow's value of Protobuf's."""
+
+    spark: Json
+    make: Make
+
+
+class ProtobufReader:
+    """Reads values as the first message of `reader`. Raises Usage where that has no type of Spark's, naming the field."""
+
+    kind = "PROTOBUF"
+
+    def __init__(self, reader: Registered, *, subject: str) -> None:
+        messages = list(compiled(reader).message_types_by_name.values())
+        if not messages:
+            raise Usage(f"The schema of subject {subject!r} has no message.", remedy="Name another `subject` or `version`.")
+        self._message: Descriptor = messages[0]
+        self._class = message_factory.GetMessageClass(self._message)
+        self._type = _message(self._message, subject, "", ())
+
+    @property
+    def spark(self) -> Json:
+        """The type of the values in Spark's JSON."""
+        return self._type.spark
+
+    def read(self, value: bytes, writer: Registered) -> Any:
+        """The value behind the schema's id, as Arrow takes it. Raises Undecodable."""
+        try:
+            path, begin = _path_in(value)
+            written = _at(compiled(writer), path)
+        except (Usage, IndexError) as error:
+            reason = f"it names no message of its schema: {error}"
+            raise Undecodable(reason, schema_id=writer.schema_id) from error
+        if written.full_name != self._message.full_name:
+            reason = f"it is a message {written.full_name}, expected {self._message.full_name}"
+            raise Undecodable(reason, schema_id=writer.schema_id)
+        try:
+            return self._type.make(self._class.FromString(value[begin:]))
+        except (DecodeError, ValueError, OverflowError) as error:
+            raise Undecodable(f"it is no {written.full_name}: {error}", schema_id=writer.schema_id) from error
+
+
+@cache
+def compiled(schema: Registered) -> FileDescriptor:
+    """The file, with all that it imports. Raises Usage for text that is none."""
+    _require_inside(schema)
+    with TemporaryDirectory(prefix="penstock-protobuf-") as directory:
+        for name, text in [*((one.name, one.text) for one in schema.references), (_MAIN, schema.text)]:
+            file = Path(directory, name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        out = Path(directory, "out")
+        places = [f"-I{directory}", f"-I{_KNOWN_FILES}"]
+        if protoc.main(["protoc", *places, "--include_imports", f"--descriptor_set_out={out}", _MAIN]) != 0:
+            raise Usage(
+                f"The schema with id {schema.schema_id} is no schema of Protobuf that protoc compiles.",
+                remedy="Name another `subject` or `version`, or its real `format`.",
+            )
+        files = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file
+    pool = descriptor_pool.DescriptorPool()
+    for each in files:
+        pool.Add(each)
+    return pool.FindFileByName(_MAIN)
+
+
+def _require_inside(schema: Registered) -> None:
+    """Raise Usage where what it imports would be written beside the directory that protoc reads from."""
+    outside = [one.name for one in schema.references if Path(one.name).is_absolute() or ".." in Path(one.name).parts]
+    if outside:
+        raise Usage(
+            f"The schema with id {schema.schema_id} imports {outside[0]!r}, which is no name of a file below another.",
+            remedy="Register it with names like shop/address.proto.",
+        )
+
+
+def _path_in(value: bytes) -> tuple[list[int], int]:
+    """Which message of the file it is, level by level, and where it begins. Raises IndexError."""
+    count, at = _varint(value, HEAD)
+    if count == 0:
+        return [0], at
+    path = []
+    for _ in range(count):
+        index, at = _varint(value, at)
+        path.append(index)
+    return path, at
+
+
+def _varint(value: bytes, at: int) -> tuple[int, int]:
+    """A number in zigzag, and where it ends."""
+    found = 0
+    for place in range(_LONGEST_VARINT):
+        byte = value[at + place]
+        found |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return (found >> 1) ^ -(found & 1), at + place + 1
+    raise IndexError("its number has too many bytes")
+
+
+def _at(file: FileDescriptor, path: list[int]) -> Descriptor:
+    """Raises IndexError."""
+    if not path or min(path) < 0:
+        raise IndexError("its number is negative")
+    found: Descriptor = list(file.message_types_by_name.values())[path[0]]
+    for index in path[1:]:
+        found = found.nested_types[index]
+    return found
+
+
+def _message(message: Descriptor, subject: str, path: str, above: tuple[str, ...]) -> ProtoType:
+    if message.full_name in above:
+        raise Usage(
+            f"Field {path!r} of subject {subject!r} has no type of Spark's: {message.full_name} contains itself.",
+            remedy="Leave such a field out of the schema that is read by.",
+        )
+    inside = (*above, message.full_name)
+    fields = [(field, _field(field, subject, f"{path}.{field.name}".lstrip("."), inside)) for field in message.fields]
+    spark: Any = [{"name": field.name, "type": made.spark, "nullable": True, "metadata": {}} for field, made in fields]
+
+    def made(value: Any) -> dict[str, Any]:
+        return {
+            field.name: None if field.has_presence and not value.HasField(field.name) else kind.make(getattr(value, field.name))
+            for field, kind in fields
+        }
+
+    return ProtoType({"type": "struct", "fields": spark}, made)
+
+
+def _field(field: FieldDescriptor, subject: str, path: str, above: tuple[str, ...]) -> ProtoType:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        return _map(field.message_type, subject, path, above)
+    one = _one(field, subject, path, above)
+    if not field.is_repeated:
+        return one
+    spark: Json = {"type": "array", "elementType": one.spark, "containsNull": True}
+    return ProtoType(spark, lambda values: [one.make(value) for value in values])
+
+
+def _map(entry: Descriptor, subject: str, path: str, above: tuple[str, ...]) -> ProtoType:
+    key = _one(entry.fields_by_name["key"], subject, f"{path}.key", above)
+    inner = _one(entry.fields_by_name["value"], subject, f"{path}.value", above)
+    spark: Json = {"type": "map", "keyType": key.spark, "valueType": inner.spark, "valueContainsNull": True}
+    return ProtoType(spark, lambda values: [(key.make(name), inner.make(values[name])) for name in values])
+
+
+def _one(field: FieldDescriptor, subject: str, path: str, above: tuple[str, ...]) -> ProtoType:
+    """A value of the field that is not repeated."""
+    message = field.message_type
+    if message is None:
+        return _scalar(field)
+    if message.full_name == _TIMESTAMP:
+        return ProtoType("timestamp", lambda value: value.seconds * 1_000_000 + value.nanos // 1000)
+    if message.full_name in _WRAPPERS:
+        wrapped = _scalar(message.fields_by_name["value"])
+        return ProtoType(wrapped.spark, lambda value: wrapped.make(value.value))
+    return _message(message, subject, path, above)
+
+
+def _scalar(field: FieldDescriptor) -> ProtoType:
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return ProtoType("binary", bytes)
+    if field.enum_type is not None:
+        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        return ProtoType("string", lambda number: names.get(number, str(number)))
+    return ProtoType(_SCALARS[field.cpp_type], lambda value: value)

@@ -1,0 +1,35 @@
+"""How a value says by which schema it was written: a byte 0, the schema's id in four bytes, then the value itself.
+
+https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
+"""
+
+import struct
+
+MAGIC = 0
+HEAD = 5
+"""Bytes before the value itself."""
+_HEAD = struct.Struct(">BI")
+
+
+class Undecodable(Exception):
+    """One value that cannot be decoded, and why. `schema_id`: what it names, None if it names none."""
+
+    def __init__(self, reason: str, *, schema_id: int | None = None, unknown: bool = False) -> None:
+        super().__init__(reason)
+        self.reason, self.schema_id, self.unknown = reason, schema_id, unknown
+        """`unknown`: the registry has no such schema, which may change."""
+
+
+def schema_id_of(value: bytes) -> int:
+    """The id in front of `value`. Raises Undecodable."""
+    if len(value) < HEAD:
+        raise Undecodable(f"it has {len(value)} bytes, expected {HEAD} of a schema's id and more")
+    magic, schema_id = _HEAD.unpack_from(value)
+    if magic != MAGIC:
+        raise Undecodable(f"it begins with the byte 0x{magic:02x}, expected 0x00 and a schema's id")
+    return int(schema_id)
+
+
+def framed(schema_id: int, value: bytes) -> bytes:
+    """`value` with the id in front."""
+    return _HEAD.pack(MAGIC, schema_id) + value

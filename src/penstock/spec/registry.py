@@ -1,0 +1,161 @@
+"""Settings of a schema registry, and of values that are written by its schemas."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from typing_extensions import Self
+
+from penstock.secret import Secret, remember
+from penstock.spec.complaint import Complaint, refuse, wrong
+from penstock.spec.describe import described
+from penstock.spec.place import FilePath
+from penstock.spec.quantity import Duration
+from penstock.spec.settings import Settings
+
+_URL = re.compile(r"https?://[^\s/@,]+(:\d+)?(/[^\s,?#]*)?")
+
+Format: TypeAlias = Literal["avro", "json", "protobuf"]
+OnUndecodable: TypeAlias = Literal["fail", "quarantine"]
+
+
+def _urls(value: str) -> str:
+    given = [url.strip() for url in value.split(",")]
+    if any(urlsplit(url).username is not None for url in given):
+        raise wrong("holds a user", remedy="Write it as `user` and `password` beside `url`, best as ${VARIABLE}.")
+    if not all(map(_URL.fullmatch, given)):
+        raise wrong(
+            f"should be the URL of a schema registry, found {described(value)}",
+            remedy="Write it like http://registry:8081; several of one registry with commas in between.",
+        )
+    return value
+
+
+Urls = Annotated[str, AfterValidator(_urls), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
+"""One registry, by one URL or by several."""
+
+
+class Registry(Settings):
+    """A schema registry that speaks Confluent's protocol: Confluent's, Karapace, Apicurio, Redpanda."""
+
+    url: Urls = Field(
+        description="Such as `http://registry:8081`; several of one registry with commas in between. Apicurio's ends in "
+        "`/apis/ccompat/v7`."
+    )
+    user: str | None = Field(default=None, min_length=1, description="For HTTP basic authentication; with `password`.")
+    password: str | None = Field(default=None, min_length=1, description="As `${VARIABLE}`.")
+    token: str | None = Field(default=None, min_length=1, description="A bearer token in place of `user`, as `${VARIABLE}`.")
+    ca_file: FilePath | None = Field(
+        default=None, description="PEM file of the authorities to trust with `https`; by default those that `requests` trusts."
+    )
+    certificate_file: FilePath | None = Field(
+        default=None, description="PEM file with our own certificate, where the registry asks for one."
+    )
+    key_file: FilePath | None = Field(default=None, description="PEM file with its key, if that is not in the same file.")
+    timeout: Duration = Field(default=10_000, description="How long to wait for an answer.", json_schema_extra={"default": "10s"})
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: str,
+            user: str | None = None,
+            password: str | None = None,
+            token: str | None = None,
+            ca_file: str | None = None,
+            certificate_file: str | None = None,
+            key_file: str | None = None,
+            timeout: int | str = "10s",
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _let_in_one_way(self) -> Self:
+        for secret in (self.password, self.token):
+            if secret is not None:
+                remember(Secret(secret))
+        if (self.user is None) != (self.password is None):
+            raise wrong("has one of user and password", remedy="Give both, or neither.")
+        if self.user is not None and self.token is not None:
+            raise wrong("is there, and user too", remedy="Keep one of them.", at=("token",))
+        if self.key_file is not None and self.certificate_file is None:
+            raise wrong("is there without certificate_file", remedy="Add certificate_file.", at=("key_file",))
+        return self
+
+
+def _mapping(value: Any) -> Any:
+    return {"format": value} if isinstance(value, str) else value
+
+
+class Coded(Settings):
+    """How a key or a value is written."""
+
+    format: Format = Field(description="`avro`, `json` (by a JSON Schema), or `protobuf`.")
+    subject: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The registry's name for its schemas. Left out, that of the topic: `<topic>-value` or `<topic>-key`.",
+    )
+    version: int | None = Field(
+        default=None, ge=1, description="Which of the subject's schemas is read by; left out, the newest at the start."
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, format: Format, subject: str | None = None, version: int | None = None) -> None: ...  # noqa: A002
+
+
+ShortCoded = Annotated[Coded, BeforeValidator(_mapping, json_schema_input_type=Format | Coded)]
+"""A format, or a mapping of it and what it is read by."""
+
+
+class Decode(Settings):
+    """Keys and values that were written by schemas of a registry, and become columns with their types."""
+
+    value: ShortCoded | None = Field(default=None, description="The value: `avro`, `json`, `protobuf`, or a mapping as below.")
+    key: ShortCoded | None = Field(default=None, description="The key: as `value`. Left out, it stays bytes.")
+    registry: Registry = Field(description="Where the schemas are.")
+    undecodable: OnUndecodable = Field(
+        default="fail",
+        description="What to do with a record that cannot be decoded: `fail` the batch, or put it aside (`quarantine`).",
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            registry: "Registry | Mapping[str, Any]",
+            value: "Coded | str | Mapping[str, Any] | None" = None,
+            key: "Coded | str | Mapping[str, Any] | None" = None,
+            undecodable: OnUndecodable = "fail",
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.columns:
+            raise wrong("names neither value nor key", remedy="Add value: avro.")
+        return self
+
+    @property
+    def columns(self) -> Mapping[str, Coded]:
+        """What is decoded, by the name of its column."""
+        given = {"key": self.key, "value": self.value}
+        return {column: coded for column, coded in given.items() if coded is not None}
+
+
+def require_subjects(decode: Decode, topic: str | None) -> None:
+    """Raise what validators do where subjects are to follow from the topic and there is more than one, or a pattern."""
+    missing = [column for column, coded in decode.columns.items() if coded.subject is None] if topic is None else []
+    if missing:
+        raise refuse([_without_subject(column, decode.columns[column].format) for column in missing])
+
+
+def _without_subject(column: str, kind: str) -> Complaint:
+    return Complaint(
+        said="names no subject, and the source may read several topics",
+        remedy=f"Write {column}: {{format: {kind}, subject: NAME}}; all records are read by that one's schema.",
+        at=("decode", column),
+    )

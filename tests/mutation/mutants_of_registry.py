@@ -1,0 +1,57 @@
+"""Bugs planted in what decodes values by a schema registry, and in the quarantine."""
+
+from tests.mutation.mutant import Mutant
+
+CLIENT, DECODING = "src/penstock/registry/client.py", "src/penstock/registry/decoding.py"
+OF_CLIENT, OF_QUARANTINE = "tests/unit/test_registry_client.py", "tests/unit/test_registry_quarantine.py"
+
+MUTANTS_OF_REGISTRY = (
+    Mutant(
+        bug=23,
+        name="whatever-answers-404-says-that-there-is-no-such-schema",
+        file=CLIENT,
+        find="if answer.status_code == 404 and code in {_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA}:",
+        replace="if answer.status_code == 404:",
+        tests=(f"{OF_CLIENT}::test_only_the_registry_itself_can_say_that_there_is_no_such_schema",),
+    ),
+    Mutant(
+        bug=23,
+        name="a-registry-that-does-not-answer-makes-records-undecodable",
+        file=DECODING,
+        find="        except SchemaUnknown as unknown:\n",
+        replace="        except Exception as unknown:\n",
+        tests=(f"{OF_CLIENT}::test_a_registry_that_does_not_answer_makes_no_record_undecodable",),
+    ),
+    Mutant(
+        bug=17,
+        name="bytes-behind-a-value-are-passed-over",
+        file="src/penstock/registry/avro.py",
+        find="        if left:\n",
+        replace="        if left > 1:\n",
+        tests=("tests/unit/test_registry_avro.py::test_what_is_no_value_of_its_schema_is_told",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-record-in-quarantine-is-delivered-too-with-a-null-value",
+        file=DECODING,
+        find="if row not in found.bad]",
+        replace="if row is not None]",
+        tests=(f"{OF_QUARANTINE}::test_the_other_sinks_get_the_others",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-schema-that-became-known-in-between-is-not-noticed",
+        file="src/penstock/run/quarantine.py",
+        find="            except SchemaUnknown:\n                continue\n            raise",
+        replace="            except SchemaUnknown:\n                continue\n            return\n            raise",
+        tests=(f"{OF_QUARANTINE}::test_a_schema_that_the_registry_knows_by_now_lets_nothing_be_decided",),
+    ),
+    Mutant(
+        bug=17,
+        name="records-in-quarantine-are-no-part-of-their-batch",
+        file="src/penstock/run/open_delivery.py",
+        find="pieces=(*staged.pieces, *aside.pieces),",
+        replace="pieces=staged.pieces,",
+        tests=("tests/spark/test_quarantine.py::test_a_batch_of_bad_records_alone_and_one_without_any",),
+    ),
+)

@@ -1,0 +1,181 @@
+"""Records that cannot be decoded, in a real query on a real broker: in the quarantine with their batch, and nowhere else."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewPartitions
+
+from penstock.registry.wire import framed
+from tests.servers.fixtures import server, unique
+from tests.spark.test_registry_page import PAGE, Orders, at_home
+from tests.unit.registry_values import ORDER, avro, record
+
+pytestmark = pytest.mark.usefixtures("spark", at_home.__name__)
+
+ASIDE = {line.split(":")[0].strip(): line for line in PAGE.blocks("yaml")[1].splitlines()}
+"""The page's own lines, by their key."""
+UNKNOWN = 800_000
+
+
+def put_aside(directory: Path, *, limits: str = "", **changes: str) -> Orders:
+    """The page's pipeline with the lines that the page adds to it."""
+    return Orders(
+        directory,
+        **{
+            "      value: avro ": f"{ASIDE['undecodable']}\n      value: avro ",
+            "trigger:": f"{limits or ASIDE['quarantine']}\ntrigger:",
+            **changes,
+        },
+    )
+
+
+def held(directory: Path) -> "Counter[tuple[object, ...]]":
+    """What a reader finds who lists the quarantine."""
+    files = list((directory / "quarantine").rglob("*.parquet"))
+    rows = pyarrow.dataset.dataset(files, format="parquet").to_table().to_pylist() if files else []
+    return Counter((row["topic"], row["partition"], row["offset"], row["key"], row["value"], row["schema_id"]) for row in rows)
+
+
+def run(orders: Orders, *, code: int = 0) -> Any:
+    done = orders.run("penstock run registry.yaml --json")
+    assert done.code == code, done
+    return done
+
+
+def test_bad_records_are_in_quarantine_with_their_batch_and_the_rest_is_delivered(tmp_path: Path) -> None:
+    orders = put_aside(tmp_path)
+    schema_id = orders.register(ORDER)
+    sent, bad = orders.feed(ORDER, schema_id, 5), Counter[tuple[object, ...]]()
+    for _ in range(2):
+        first = orders.offset
+        values = [b"plain", framed(UNKNOWN, b"x"), avro(ORDER, {"id": 1, "customer": "x", "amount": 1.0}, schema_id)[:-1], b""]
+        ids = [None, UNKNOWN, schema_id, None]
+        orders.send(*values, key=b"k")
+        bad += Counter((orders.topic, 0, first + at, b"k", value, ids[at]) for at, value in enumerate(values))
+        sent += orders.feed(ORDER, schema_id, 5)
+        last = run(orders).last
+        assert last["sinks"]["quarantine"]["rows"] == 4
+        assert (orders.rows(), held(tmp_path)) == (sent, bad)
+    verified = orders.run("penstock verify registry.yaml --json")
+    assert verified.code == 0, verified
+    assert json.loads(verified.out)["sinks"]["quarantine"]["rows_found"] == 8
+    [decided] = json.loads(orders.run("penstock history registry.yaml --batch 0 --json").out)
+    assert (decided["rows_in"], decided["sinks"]["quarantine"]["rows"], decided["sinks"]["lake"]["rows"]) == (10, 4, 10)
+    checked = orders.run("penstock check registry.yaml")
+    assert checked.code == 0, checked
+    assert "sink quarantine" in checked.out
+    (next((tmp_path / "quarantine").rglob("*.parquet"))).unlink()
+    assert orders.run("penstock verify registry.yaml").code == 5
+
+
+def test_a_batch_of_bad_records_alone_and_one_without_any(tmp_path: Path) -> None:
+    orders = put_aside(tmp_path)
+    schema_id = orders.register(ORDER)
+    orders.send(b"plain")
+    assert run(orders).last["sinks"]["quarantine"]["rows"] == 1
+    sent = orders.feed(ORDER, schema_id, 3)
+    assert run(orders).last["sinks"]["quarantine"]["rows"] == 0
+    assert (orders.rows(), held(tmp_path).total()) == (sent, 1)
+
+
+def test_headers_and_partitions_that_were_added_come_along(tmp_path: Path) -> None:
+    orders = put_aside(tmp_path)
+    sent = orders.feed(ORDER, orders.register(ORDER), 1)
+    run(orders)
+    server("kafka").admin().create_partitions([NewPartitions(orders.topic, 2)])[orders.topic].result(60)
+    server("kafka").await_led(orders.topic, 2)
+    producer = Producer({"bootstrap.servers": server("kafka").bootstrap, "log_level": 0})
+    producer.produce(orders.topic, b"first of the new one", partition=1, headers={"trace": b"\1"})
+    assert producer.flush(60) == 0
+    run(orders)
+    assert (orders.rows(), held(tmp_path)) == (sent, Counter({(orders.topic, 1, 0, None, b"first of the new one", None): 1}))
+    [row] = pyarrow.dataset.dataset(list((tmp_path / "quarantine").rglob("*.parquet"))).to_table().to_pylist()
+    assert (row["headers"], row["source"], row["undecodable"]) == ([{"key": "trace", "value": b"\1"}], "orders", "value")
+
+
+@pytest.mark.parametrize("limit", ["max_rows: 2", "max_share: 0.3"])
+def test_too_many_of_them_fail_the_batch(tmp_path: Path, limit: str) -> None:
+    orders = put_aside(tmp_path, limits=f"quarantine: {{url: ./quarantine, {limit}}}")
+    sent = orders.feed(ORDER, orders.register(ORDER), 4)
+    orders.send(b"plain", b"plain", b"plain")
+    failed = run(orders, code=1)
+    told = " ".join(failed.out.split())
+    assert f"cannot be decoded, which `quarantine: {{{limit}}}` does not allow. The first is at offset 4 of partition 0" in told
+    assert held(tmp_path).total() == 0
+    file = tmp_path / "registry.yaml"
+    file.write_text(file.read_text().replace(limit, limit.replace("2", "20").replace("0.3", "0.9")))
+    run(orders)
+    assert (orders.rows(), held(tmp_path).total()) == (sent, 3)
+
+
+def test_it_goes_around_an_aggregation_that_sends_its_whole_result(tmp_path: Path) -> None:
+    query = "SELECT value.customer AS customer, count(*) AS orders FROM orders GROUP BY value.customer"
+    lake = "  lake: {type: parquet, accounts: {all: ./lake}}\n"
+    orders = put_aside(
+        tmp_path,
+        **{
+            "SELECT value.*, partition, offset FROM orders": query,
+            lake: "",
+            "table: orders}": "table: orders, write: replace}\noutput_mode: complete",
+        },
+    )
+    schema_id = orders.register(ORDER)
+    for times in (1, 2):
+        orders.send(b"plain", *(avro(ORDER, {"id": 1, "customer": "ann", "amount": 1.0}, schema_id) for _ in range(3)))
+        run(orders)
+        assert held(tmp_path).total() == times
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "orders.db") as connection:
+        assert connection.execute("SELECT customer, orders FROM orders").fetchall() == [("ann", 6)]
+    connection.close()
+
+
+def test_a_decided_batch_whose_records_became_good_does_not_enter_the_state(tmp_path: Path) -> None:
+    """Its rows are delivered; Spark computes it again for the state alone, since it never noted its end."""
+    query = "SELECT value.customer AS customer, count(*) AS orders FROM orders GROUP BY value.customer"
+    lake = "  lake: {type: parquet, accounts: {all: ./lake}}\n"
+    orders = put_aside(
+        tmp_path,
+        **{
+            "SELECT value.*, partition, offset FROM orders": query,
+            lake: "",
+            "table: orders}": "table: orders, write: replace}\noutput_mode: complete",
+        },
+    )
+    orders.register(ORDER)
+    last = server("registry").register(unique("other"), record(name=unique("Other")))
+    wider = record(*ORDER["fields"], {"name": unique("note"), "type": ["null", "string"], "default": None})
+    orders.send(avro(wider, {"id": 1, "customer": "ann", "amount": 1.0}, last + 1))
+    run(orders)
+    for name in ("0", ".0.crc"):
+        (tmp_path / "state/orders/checkpoint/commits" / name).unlink()
+    assert orders.register(wider) == last + 1
+    refused = run(orders, code=1)
+    assert "was decided with 1 records in quarantine, and now 0 of it cannot be decoded" in " ".join(refused.out.split())
+
+
+def test_what_is_in_quarantine_is_listed_and_shown(tmp_path: Path) -> None:
+    orders = put_aside(tmp_path)
+    assert "The quarantine is empty." in orders.run("penstock quarantine list registry.yaml").out
+    orders.register(ORDER)
+    for value in (b"plain", framed(UNKNOWN, bytes(range(40)))):
+        orders.send(value, key=b"k")
+        run(orders)
+    listed = orders.run("penstock quarantine list registry.yaml --json")
+    assert listed.code == 0, listed
+    [first, second] = json.loads(listed.out)
+    assert (first["topic"], first["offset"], first["value"], first["schema_id"]) == (orders.topic, 0, "cGxhaW4=", None)
+    assert (second["offset"], second["key"], second["schema_id"]) == (1, "aw==", UNKNOWN)
+    assert json.loads(orders.run("penstock quarantine list registry.yaml --batch 1 --json").out) == [second]
+    shown = orders.run("penstock quarantine show registry.yaml --partition 0 --offset 1")
+    assert "00000000  00 00 0c 35 00 00 01 02 03 04 05 06 07 08 09 0a  ...5............" in shown.out, shown
+    assert "the registry has no such schema" in shown.out
+    missing = orders.run("penstock quarantine show registry.yaml --partition 0 --offset 7")
+    assert missing.code == 1
+    assert "holds no record with offset 7 of partition 0" in missing.err

@@ -1,0 +1,113 @@
+"""JSON Schemas as Spark's types, and values as those types hold them."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import Usage
+from penstock.registry.decoding import arrow_type
+from penstock.registry.jsonschema import JsonReader
+from penstock.registry.place import Reference, Registered
+from penstock.registry.wire import Undecodable, framed
+
+
+def registered(schema, *, references=()):
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    return Registered(schema_id=3, kind="JSON", text=text, references=references)
+
+
+def read(schema, value, *, references=()):
+    """Spark's type, and what a column of Arrow's then holds."""
+    known = registered(schema, references=references)
+    reader = JsonReader(known, subject="s")
+    text = value if isinstance(value, bytes) else json.dumps(value).encode()
+    [found] = pa.array([reader.read(framed(3, text), known)], arrow_type(reader.spark)).to_pylist()
+    return reader.spark, found
+
+
+@pytest.mark.parametrize(
+    ("schema", "spark", "value", "expected"),
+    [
+        ({"type": "string", "format": "date-time"}, "string", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
+        ({"type": "integer"}, "long", -(2**63), -(2**63)),
+        ({"type": "integer"}, "long", 2.0, 2),
+        ({"type": "number"}, "double", 1, 1.0),
+        ({"type": ["null", "boolean"]}, "boolean", None, None),
+        ({"type": ["boolean", "null"]}, "boolean", True, True),
+        ({"enum": ["a", "b"]}, "string", "a", "a"),
+        ({"oneOf": [{"type": "null"}, {"type": "integer"}]}, "long", 5, 5),
+        ({"type": ["integer", "string"]}, "string", 5, "5"),
+        ({"type": "object"}, "string", {"a": [1, "ü"]}, '{"a":[1,"ü"]}'),
+        ({"type": "array"}, "string", [1, None], "[1,null]"),
+        ({}, "string", "x", '"x"'),
+        (True, "string", 1.5, "1.5"),
+    ],
+)
+def test_a_type_becomes_sparks_or_stays_json(schema, spark, value, expected):
+    assert read(schema, value) == (spark, expected)
+    kind, found = read({"type": "object", "properties": {"f": schema}}, {"f": value, "more": 1})
+    assert (kind["fields"][0]["type"], found) == (spark, {"f": expected})
+
+
+def test_objects_arrays_and_maps_are_typed_inside():
+    schema = {
+        "type": "object",
+        "properties": {
+            "items": {"type": "array", "items": {"$ref": "#/definitions/item"}},
+            "by": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "to": {"$ref": "address.json"},
+            "parent": {"$ref": "#"},
+        },
+        "definitions": {"item": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+    }
+    address = Reference(name="address.json", text='{"type": "object", "properties": {"city": {"type": "string"}}}')
+    value = {"items": [{"n": 1}, {}, None], "by": {"a": 1, "b": None}, "to": {"city": "Graz"}, "parent": {"by": {}}}
+    _, found = read(schema, value, references=(address,))
+    assert found == {
+        "items": [{"n": 1}, {"n": None}, None],
+        "by": [("a", 1), ("b", None)],
+        "to": {"city": "Graz"},
+        "parent": '{"by":{}}',
+    }
+    assert read(schema, {}, references=(address,))[1] == dict.fromkeys(value)
+
+
+ORDER = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "name": {"type": "string"},
+        "rows": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "number"}}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (b'{"id": 1', "it is no JSON"),
+        (b"\xff", "it is no JSON"),
+        (b'{"rows": [{"n": NaN}]}', "NaN is no number of JSON"),
+        (b"[" * 100_000, "it is no JSON"),
+        ({"id": "x"}, 'id should be a whole number, found "x"'),
+        ({"id": 1.5}, "id should be a whole number, found 1.5"),
+        (b'{"id": 1e400}', "id should be a whole number"),
+        ({"id": 2**63}, "id should be a whole number of 64 bits"),
+        ({"id": True}, "id should be a whole number, found true"),
+        ({"name": 1}, "name should be a text, found 1"),
+        ({"rows": [{}, {"n": "x"}]}, 'rows[1].n should be a number, found "x"'),
+        ({"rows": {}}, "rows should be an array, found {}"),
+        ([1], "it should be an object, found [1]"),
+    ],
+)
+def test_what_does_not_fit_is_told_by_its_place(value, told):
+    with pytest.raises(Undecodable) as raised:
+        read(ORDER, value)
+    assert told in raised.value.reason
+    assert raised.value.schema_id == 3
+
+
+def test_what_is_no_schema_is_refused():
+    with pytest.raises(Usage, match="The schema of subject 's' is no JSON Schema"):
+        JsonReader(registered("{"), subject="s")

@@ -1,0 +1,100 @@
+"""Records that are put aside: what is kept of them, what the other sinks get, and when one may not be put aside after all."""
+
+import pyarrow as pa
+import pytest
+from tests.servers.fixtures import server, unique
+from tests.unit.registry_values import ORDER, avro
+from tests.unit.test_registry_client import decode_pass, decoded, failed, place, records
+
+from penstock.badrecords import SCHEMA, SCHEMA_CHECKED, UNKNOWN
+from penstock.errors import Retryable
+from penstock.model import OffsetRange, SourceName
+from penstock.registry.place import RegistryPlace
+from penstock.registry.quarantined import QuarantinePass, unpacked
+from penstock.registry.wire import framed
+from penstock.run.quarantine import BadRecords, Quarantining
+from penstock.sparkschema import arrow_schema
+from penstock.spec.quarantine import Quarantine
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+GOOD = {"id": 1, "customer": "ann", "amount": 0.5}
+
+
+def with_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    given = [[("trace", b"\1")], None, [("none", None)], []] * batch.num_rows
+    kept = pa.array(
+        [None if one is None else [{"key": k, "value": v} for k, v in one] for one in given[: batch.num_rows]], HEADERS
+    )
+    return batch.append_column("headers", kept)
+
+
+@pytest.fixture
+def orders() -> tuple[QuarantinePass, bytes]:
+    subject = unique("orders-value")
+    good = avro(ORDER, GOOD, server("registry").register(subject, ORDER))
+    return QuarantinePass(decode=decode_pass(("value", subject)), at_most=3), good
+
+
+def found(given: QuarantinePass, *batches: pa.RecordBatch) -> pa.Table:
+    packed = [value for batch in given(iter(batches)) for value in batch["records"].to_pylist()]
+    return unpacked(packed)
+
+
+def test_a_bad_record_is_kept_as_it_came_and_no_good_one(orders):
+    given, good = orders
+    unknown = framed(900_000, b"x")
+    table = found(given, with_headers(records(good, b"plain", good, unknown, None, key=b"k")))
+    assert table.schema.equals(arrow_schema(SCHEMA_CHECKED))
+    rows = table.to_pylist()
+    assert [(row["source"], row["topic"], row["partition"], row["offset"]) for row in rows] == [
+        ("orders", "orders", 2, 41),
+        ("orders", "orders", 2, 43),
+    ]
+    assert [(row["key"], row["value"], row["headers"]) for row in rows] == [(b"k", b"plain", None), (b"k", unknown, [])]
+    assert [(row["undecodable"], row["schema_id"], row[UNKNOWN]) for row in rows] == [
+        ("value", None, False),
+        ("value", 900_000, True),
+    ]
+    assert "begins with the byte 0x70" in rows[0]["error"]
+    assert found(given, with_headers(records(good))).num_rows == 0
+
+
+def test_the_other_sinks_get_the_others(orders):
+    given, good = orders
+    passing = type(given.decode)(source="orders", place=place(), coded=given.decode.coded, passes_over=True)
+    table = decoded(passing, records(b"plain", good, b"", None), records(b"plain"))
+    assert table["offset"].to_pylist() == [41, 43]
+    assert table["value"].to_pylist() == [GOOD, None]
+
+
+def test_a_task_stops_where_it_is_clear_that_there_are_too_many(orders):
+    given, good = orders
+    batches = [with_headers(records(b"a", b"b", good)) for _ in range(5)]
+    assert 3 < found(given, *batches).num_rows < 10
+
+
+def test_a_registry_that_does_not_answer_puts_nothing_aside(orders):
+    given, good = orders
+    away = RegistryPlace(urls=("http://127.0.0.1:1",), name="away")
+    passing = type(given.decode)(source="orders", place=away, coded=given.decode.coded, passes_over=True)
+    assert type(failed(passing, records(good))) is Retryable
+
+
+def test_a_schema_that_the_registry_knows_by_now_lets_nothing_be_decided(orders):
+    given, _ = orders
+    last = server("registry").register(unique("last"), ORDER | {"name": unique("Last")})
+    quarantining = Quarantining(Quarantine(url="./bad"), {}, {SourceName("orders"): given.decode})
+    rows = found(given, with_headers(records(b"plain", framed(last + 1, b"x"))))
+    bad = BadRecords(rows=rows, offsets=2)
+    assert bad.kept.schema.equals(arrow_schema(SCHEMA))
+    quarantining.require_still_bad(bad)
+    assert server("registry").register(unique("next"), ORDER | {"name": unique("Next")}) == last + 1
+    with pytest.raises(Retryable, match=f"knows the schema with id {last + 1} since the batch was read"):
+        quarantining.require_still_bad(bad)
+
+
+def test_nothing_is_read_again_of_other_sources(orders):
+    given, _ = orders
+    quarantining = Quarantining(Quarantine(url="./bad"), {}, {SourceName("orders"): given.decode})
+    end = OffsetRange(source=SourceName("orders"), start=None, end='{"orders": {"0": 5}}')
+    assert quarantining.found(None, [end]).rows.num_rows == 0  # type: ignore[arg-type]

@@ -1,0 +1,100 @@
+"""`decode` of a Kafka source: what is taken, and what is refused with its remedy."""
+
+import pytest
+
+from penstock.errors import Usage
+from penstock.secret import scrub
+from penstock.spec.pipeline import PipelineSettings
+from penstock.spec.sink import Parquet
+from penstock.spec.source import Source
+
+NEEDED = {"kafka.bootstrap.servers": "host:9092"}
+URL = "http://registry:8081"
+
+
+def source(options=None, **decode):
+    given = {"value": "avro", "registry": {"url": URL}, **decode}
+    return Source(format="kafka", options={**NEEDED, **(options or {"subscribe": "orders"})}, decode=given)
+
+
+def test_a_format_is_enough():
+    coded = source(key={"format": "avro", "subject": "order-keys", "version": 3}).decode.columns
+    assert {name: (each.format, each.subject, each.version) for name, each in coded.items()} == {
+        "key": ("avro", "order-keys", 3),
+        "value": ("avro", None, None),
+    }
+
+
+@pytest.mark.parametrize("options", [{"subscribe": "a,b"}, {"subscribePattern": "a.*"}, {"assign": '{"a": [0], "b": [0]}'}])
+def test_a_subject_must_be_named_where_there_may_be_several_topics(options):
+    with pytest.raises(Usage, match="value names no subject, and the source may read several topics"):
+        source(options)
+    assert source(options, value={"format": "avro", "subject": "orders-value"})
+    assert source({"assign": '{"a": [0, 1]}'})
+
+
+@pytest.mark.parametrize(
+    ("decode", "told"),
+    [
+        ({"value": "avor"}, "should be avro, json or protobuf"),
+        ({"value": None}, "names neither value nor key"),
+        ({"registry": {"url": "registry:8081"}}, "should be the URL of a schema registry"),
+        ({"registry": {"url": "http://ann:geheimnis@registry:8081"}}, "holds a user"),
+        ({"registry": {"url": URL, "user": "ann"}}, "has one of user and password"),
+        ({"registry": {"url": URL, "user": "ann", "password": "x", "token": "y"}}, "Keep one of them"),
+        ({"registry": {"url": URL, "key_file": "key.pem"}}, "is there without certificate_file"),
+        ({"value": {"format": "avro", "version": 0}}, "greater than or equal to 1"),
+        ({"undecodable": "ignore"}, "should be fail or quarantine"),
+        ({"values": "avro"}, "Did you mean value?"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(decode, told):
+    with pytest.raises(Usage) as raised:
+        source(**decode)
+    assert told in str(raised.value)
+    assert "geheimnis" not in str(raised.value)
+
+
+def test_the_reader_without_a_jar_cannot_put_records_aside():
+    given = {"value": "avro", "registry": {"url": URL}, "undecodable": "quarantine"}
+    with pytest.raises(Usage, match=r"reader is python, and undecodable: quarantine .* Take reader: spark"):
+        Source(format="kafka", options={**NEEDED, "subscribe": "orders"}, decode=given, reader="python")
+
+
+def test_it_is_for_kafka_only_and_its_secrets_are_never_shown():
+    with pytest.raises(Usage, match="decode is for format: kafka only"):
+        Source(format="rate", decode={"value": "avro", "registry": {"url": URL}})
+    given = source(registry={"url": f"{URL},http://other:8081", "user": "ann", "password": "geheimnis"})
+    assert "geheimnis" not in repr(given) + str(given.shown())
+    assert scrub("the registry said no to geheimnis") == "the registry said no to ***"
+
+
+def pipeline(tmp_path, undecodable="quarantine", sinks=None, **more):
+    given = {"lake": Parquet(accounts={"all": tmp_path / "lake"}), **(sinks or {})}
+    sources = {"orders": source(undecodable=undecodable)}
+    return PipelineSettings(pipeline="p", home=tmp_path / "state", sources=sources, sinks=given, **more)
+
+
+def test_a_quarantine_is_needed_where_records_are_put_aside(tmp_path):
+    assert pipeline(tmp_path, "fail").quarantine is None
+    with pytest.raises(Usage, match=r"sources\.orders\.decode\.undecodable is quarantine, and the pipeline has none"):
+        pipeline(tmp_path)
+    made = pipeline(tmp_path, quarantine={"url": str(tmp_path / "bad"), "max_rows": 5, "max_share": 0.5}).quarantine
+    assert (made.max_rows, made.max_share, made.directory) == (5, 0.5, tmp_path / "bad")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"quarantine": "./lake/bad"}, "overlaps with"),
+        ({"quarantine": "./state/spool"}, "overlaps with spool"),
+        ({"quarantine": {"url": "./bad", "max_share": 0}}, "max_share should be greater than 0"),
+        ({"quarantine": {"url": "./bad", "max_rows": 0}}, "max_rows should be greater than or equal to 1"),
+        ({"quarantine": "./bad", "sinks": {"quarantine": {"type": "memory"}}}, "is the name of the quarantine"),
+    ],
+)
+def test_a_quarantine_has_a_place_and_a_name_of_its_own(tmp_path, monkeypatch, given, told):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Usage) as raised:
+        pipeline(tmp_path, **given)
+    assert told in str(raised.value)
