@@ -1,4 +1,4 @@
-"""Topics of Kafka: Penstock's sink against Spark's own, which is at-least-once, with its defaults and with tuned settings."""
+"""Topics of Kafka: Penstock's sink against Spark's own, which is at-least-once; and how long readers of its topics wait."""
 
 import os
 import shutil
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from tests.servers.fixtures import server
 
 import penstock
+from bench.kafka_waiting import latencies, stalls
 from bench.servers import those_there
 from bench.table import Table, median, ratio
 
@@ -30,7 +31,7 @@ Way = Callable[[str, Path], Callable[[Any], Any]]
 
 
 def measure(spark: SparkSession, scratch: Path, *, scale: int = 1) -> list[Table]:
-    """Large batches of small and of larger records, and small batches; all `scale` times smaller for a try."""
+    """Large batches of small and of larger records, and small batches; how long readers wait. `scale` times smaller for a try."""
     if not those_there(NAMES):
         return []
     sources = [
@@ -44,7 +45,8 @@ def measure(spark: SparkSession, scratch: Path, *, scale: int = 1) -> list[Table
         "Spark's own sink": partial(_spark, options={}),
         "Spark's own sink, tuned": partial(_spark, options=TUNED),
     }
-    return [_compared(spark, source, ways) for source in sources]
+    compared = [_compared(spark, source, ways) for source in sources]
+    return [*compared, stalls(scratch / "stalls"), latencies(spark, scratch / "latency", server("kafka"), scale=scale)]
 
 
 @dataclass(frozen=True, kw_only=True)
