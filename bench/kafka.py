@@ -1,8 +1,8 @@
-"""Topics of Kafka: Penstock's sink against Spark's own, which is at-least-once, and its reader against Spark's connector."""
+"""Topics of Kafka: Penstock's sink against Spark's own, which is at-least-once, its reader, and how long readers wait."""
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from tests.servers.fixtures import server
 
 import penstock
+from bench.kafka_waiting import latencies, stalls
 from bench.servers import those_there
 from bench.table import Table, median, ratio
 from penstock.source.open import open_source
@@ -33,10 +34,10 @@ Way = Callable[[str, Path], Callable[[Any], Any]]
 """Given a topic and a home, what starts a query of a writer."""
 
 
-def measure(spark: SparkSession, scratch: Path, *, scale: int = 1) -> list[Table]:
-    """Large batches of small and of larger records, and small batches; all `scale` times smaller for a try."""
+def measure(spark: SparkSession, scratch: Path, *, scale: int = 1) -> Iterator[Table]:
+    """Large batches of small and of larger records, and small batches; how long readers wait. `scale` times smaller for a try."""
     if not those_there(NAMES):
-        return []
+        return
     sources = [
         _Input(root=scratch / "small", rows=100_000 // scale, size=100, batches=8, warm_up=2),
         _Input(root=scratch / "large", rows=50_000 // scale, size=1_000, batches=8, warm_up=2),
@@ -48,7 +49,10 @@ def measure(spark: SparkSession, scratch: Path, *, scale: int = 1) -> list[Table
         "Spark's own sink": partial(_spark, options={}),
         "Spark's own sink, tuned": partial(_spark, options=TUNED),
     }
-    return [*(_compared(spark, source, ways) for source in sources), *_readers_compared(spark, scratch / "read", scale)]
+    yield from (_compared(spark, source, ways) for source in sources)
+    yield from _readers_compared(spark, scratch / "read", scale)
+    yield stalls(scratch / "stalls")
+    yield latencies(spark, scratch / "latency", server("kafka"), scale=scale)
 
 
 @dataclass(frozen=True, kw_only=True)

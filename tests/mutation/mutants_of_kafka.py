@@ -43,7 +43,7 @@ MUTANTS_OF_KAFKA = (
         file=PROJECTION,
         find="hashed = self.hashes[number] if self.own[number] else",
         replace="hashed = self.hashes[-1] if self.own[number] else",
-        tests=(OF_OWN_ROWS,),
+        tests=(f"{OF_OWN_ROWS}::test_each_sink_gets_its_own_rows[utc-distributed-plain,all,some,again]",),
     ),
     Mutant(
         bug=17,
@@ -59,7 +59,7 @@ MUTANTS_OF_KAFKA = (
         file=SHAPE,
         find='    "timeZone": "UTC",\n',
         replace="",
-        tests=(OF_OWN_ROWS,),
+        tests=(f"{OF_OWN_ROWS}::test_each_sink_gets_its_own_rows[elsewhere-driver-some,plain]",),
     ),
     Mutant(
         bug=4,

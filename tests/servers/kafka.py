@@ -356,7 +356,20 @@ def _await_settled(bootstrap: str, topic: str, partition: int) -> None:
 
 
 def ends_of(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
-    """Where readers of what is committed stop, and where the last record is."""
+    """Where readers of what is committed stop, and where the last record is; asked again while a broker finds its place."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return _ends_now(bootstrap, topic, partition)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_LEADER_EPOCH or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
+
+
+def _ends_now(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
     from confluent_kafka import IsolationLevel, TopicPartition
     from confluent_kafka.admin import AdminClient, OffsetSpec
 

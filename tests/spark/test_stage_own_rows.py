@@ -44,7 +44,7 @@ EXPECTED = (
 
 @pytest.mark.parametrize("names", [["plain", "all", "some", "again"], ["all", "again"], ["some", "plain"]], ids=",".join)
 @pytest.mark.parametrize("previous", [None, SMALL], ids=["distributed", "driver"])
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"], ids=["utc", "elsewhere"])
 def test_each_sink_gets_its_own_rows(
     spark: SparkSession, tmp_path: Path, names: list[str], previous: BatchSize | None, zone: str
 ) -> None:
