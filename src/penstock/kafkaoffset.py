@@ -77,9 +77,11 @@ def beginning_in(offset: str | None) -> str | None:
     return None if began is None else _text(KafkaOffset(positions=began))
 
 
-def is_note(key: str, topic: str) -> bool:
-    """Whether `key` says something about `topic`."""
-    return key.startswith(f"{topic} ")
+def moved(value: Mapping[str, Mapping[str, int]], moves: Positions) -> dict[str, dict[str, int]]:
+    """The parsed offset with these topics at other positions, and without notes on what they were."""
+    found = read_offset(value)
+    ids = {topic: topic_id for topic, topic_id in found.topic_ids.items() if topic not in moves}
+    return KafkaOffset(positions={**found.positions, **moves}, topic_ids=ids).written()
 
 
 def _with_notes(offset: str | None) -> "dict[str, dict[str, int]] | None":

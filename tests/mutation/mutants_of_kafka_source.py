@@ -109,9 +109,17 @@ MUTANTS_OF_KAFKA_SOURCE = (
         bug=17,
         name="a-first-batch-that-comes-again-begins-elsewhere",
         file=f"{READER}/plan.py",
-        find="begins = start.positions if end.began is None else end.began",
+        find="begins = end.began if start.is_first and end.began is not None else start.positions",
         replace="begins = start.positions",
         tests=(f"{OF_PLAN}::test_a_first_batch_that_is_read_again_begins_where_it_did",),
+    ),
+    Mutant(
+        bug=1,
+        name="what-the-first-batch-noted-of-its-beginning-holds-for-the-next",
+        file=f"{READER}/plan.py",
+        find="end.began if start.is_first and end.began is not None else start.positions",
+        replace="start.positions if end.began is None else end.began",
+        tests=(f"{OF_PLAN}::test_an_empty_batch_behind_the_first_reads_nothing_again",),
     ),
     Mutant(
         bug=17,
@@ -140,9 +148,9 @@ MUTANTS_OF_KAFKA_SOURCE = (
     Mutant(
         bug=23,
         name="a-topic-that-was-moved-keeps-the-id-of-the-old-one",
-        file="src/penstock/checkpoint/moving.py",
-        find=" if not any(is_note(topic, moved) for moved in keys[key])",
-        replace="",
+        file="src/penstock/kafkaoffset.py",
+        find=" if topic not in moves}",
+        replace="}",
         tests=("tests/unit/test_kafka_offset.py::test_a_topic_that_is_moved_loses_its_notes",),
     ),
 )

@@ -119,6 +119,15 @@ def test_a_first_batch_that_is_read_again_begins_where_it_did() -> None:
     assert [(piece.first, piece.end) for piece in again.planned(start, end)] == [(10, 15)]
 
 
+def test_an_empty_batch_behind_the_first_reads_nothing_again() -> None:
+    """Spark plans one where the text of an offset changed, as when the checkpoint was moved; its end is that of the first."""
+    mine = stream(Brokers(t=topic((0, 10))))
+    end = mine.advance(mine.begin(), None)
+    assert read_offset(end).began == {"t": {0: 0}}
+    assert mine.planned(end, end) == []
+    assert mine.planned(end, {**end, "t": {"0": 12}}) == [Piece(topic="t", topic_id="id", partition=0, first=10, end=12)]
+
+
 def test_a_first_batch_of_sparks_connector_is_left_to_it() -> None:
     mine = stream(Brokers(t=topic((0, 10))))
     with pytest.raises(Refused, match=r"planned by Spark's connector.*`reader: spark`"):

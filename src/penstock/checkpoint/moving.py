@@ -13,7 +13,7 @@ from penstock.bloburl import is_blob
 from penstock.checkpoint.entries import NO_OFFSET
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.errors import Refused
-from penstock.kafkaoffset import is_note
+from penstock.kafkaoffset import moved
 from penstock.model import BatchId, SourceName, new_nonce
 
 Moves = Mapping[SourceName, Mapping[str, Mapping[int, int]]]
@@ -63,11 +63,8 @@ def _line(line: str, number: int, keys: Mapping[str, Mapping[str, Mapping[int, i
     key, _, offset = line.partition(":") if named else (str(number), "", line)
     if key not in keys or offset == NO_OFFSET:
         return line
-    topics = {topic: at for topic, at in json.loads(offset).items() if not any(is_note(topic, moved) for moved in keys[key])}
-    for topic, parts in keys[key].items():
-        topics[topic] = {str(part): parts[part] for part in sorted(parts)}
-    moved = json.dumps(topics, separators=(",", ":"))
-    return f"{key}:{moved}" if named else moved
+    text = json.dumps(moved(json.loads(offset), keys[key]), separators=(",", ":"))
+    return f"{key}:{text}" if named else text
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -45,9 +45,11 @@ def admitted(start: Positions, now: Mapping[str, TopicNow], *, limit: int | None
 def pieces(start: KafkaOffset, end: KafkaOffset, *, at_least: int | None, at_most: int | None) -> Iterator[Piece]:
     """The batch between two offsets: `at_least` so many pieces, of `at_most` so many offsets each, where that is given.
 
-    A partition that `start` does not know is read from its first record.
+    A partition that `start` does not know is read from its first record. Spark asks anew for the start of a query's first batch
+    when that is read again: then its end knows better. With any other batch, what the end says of that is of no account: Spark
+    plans an empty one from the end of the first, too.
     """
-    begins = start.positions if end.began is None else end.began
+    begins = end.began if start.is_first and end.began is not None else start.positions
     whole = [
         Piece(topic=topic, topic_id=end.topic_ids.get(topic), partition=number, first=first, end=last)
         for topic, parts in sorted(end.positions.items())
