@@ -13,6 +13,7 @@ from penstock.spec.complaint import wrong
 from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
 from penstock.spec.quantity import Duration, Size
+from penstock.spec.registry import Encode, require_subjects
 from penstock.spec.settings import Settings
 from penstock.spec.source import Option
 
@@ -110,6 +111,10 @@ class Kafka(Settings):
         "another begun when half of that has passed.",
         json_schema_extra={"default": "1m"},
     )
+    encode: Encode | None = Field(
+        default=None,
+        description="Columns that are written by schemas of a registry; they may have any type that the schema has.",
+    )
     shared: bool = Field(
         default=False,
         description="Other programs write to these topics, too: `verify` compares the markers, and reads no records.",
@@ -130,6 +135,7 @@ class Kafka(Settings):
             marker_topic: str | None = None,
             transaction_size: int | str = "1GB",
             transaction_timeout: int | str = "1m",
+            encode: "Encode | Mapping[str, Any] | None" = None,
             shared: bool = False,
         ) -> None: ...
 
@@ -142,6 +148,8 @@ class Kafka(Settings):
     def _leads_somewhere(self) -> Self:
         if not self.bootstrap:
             raise wrong("names no brokers", remedy="Add bootstrap: broker1:9092, or connection_string: of Event Hubs.")
+        if self.encode is not None:
+            require_subjects(self.encode, None if self.topics else self.topic, at="encode")
         if not self.topic:
             raise wrong("names no topic", remedy="Add topic: name; or EntityPath to `connection_string`.")
         return self
