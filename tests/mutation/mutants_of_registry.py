@@ -7,6 +7,14 @@ OF_CLIENT, OF_QUARANTINE = "tests/unit/test_registry_client.py", "tests/unit/tes
 
 MUTANTS_OF_REGISTRY = (
     Mutant(
+        bug=17,
+        name="a-column-of-another-type-than-the-schemas-is-written",
+        file="src/penstock/registry/encoding.py",
+        find="    if misfit is not None:\n",
+        replace="    if misfit is None:\n",
+        tests=("tests/unit/test_registry_encoding.py::test_a_column_of_another_type_is_refused",),
+    ),
+    Mutant(
         bug=23,
         name="whatever-answers-404-says-that-there-is-no-such-schema",
         file=CLIENT,
@@ -49,9 +57,9 @@ MUTANTS_OF_REGISTRY = (
     Mutant(
         bug=17,
         name="records-in-quarantine-are-no-part-of-their-batch",
-        file="src/penstock/run/open_delivery.py",
-        find="pieces=(*staged.pieces, *aside.pieces),",
-        replace="pieces=staged.pieces,",
-        tests=("tests/spark/test_quarantine.py::test_a_batch_of_bad_records_alone_and_one_without_any",),
+        file="src/penstock/run/quarantine.py",
+        find="return PutAside(pieces=staged.pieces, bad=bad,",
+        replace="return PutAside(pieces=(), bad=bad,",
+        tests=(f"{OF_QUARANTINE}::test_what_is_found_is_staged_for_the_quarantine",),
     ),
 )

@@ -6,13 +6,15 @@ from tests.servers.fixtures import server, unique
 from tests.unit.registry_values import ORDER, avro
 from tests.unit.test_registry_client import decode_pass, decoded, failed, place, records
 
-from penstock.badrecords import SCHEMA, SCHEMA_CHECKED, UNKNOWN
+from penstock.badrecords import NAME, SCHEMA, SCHEMA_CHECKED, UNKNOWN
 from penstock.errors import Retryable
-from penstock.model import OffsetRange, SourceName
+from penstock.model import BatchId, Generation, OffsetRange, PipelineName, SourceName
 from penstock.registry.place import RegistryPlace
 from penstock.registry.quarantined import QuarantinePass, unpacked
 from penstock.registry.wire import framed
-from penstock.run.quarantine import BadRecords, Quarantining
+from penstock.run.quarantine import BadRecords, Quarantining, put_aside
+from penstock.sink.parquet import directory_account
+from penstock.sink.quarantine import QuarantineSink
 from penstock.sparkschema import arrow_schema
 from penstock.spec.quarantine import Quarantine
 
@@ -98,3 +100,17 @@ def test_nothing_is_read_again_of_other_sources(orders):
     quarantining = Quarantining(Quarantine(url="./bad"), {}, {SourceName("orders"): given.decode})
     end = OffsetRange(source=SourceName("orders"), start=None, end='{"orders": {"0": 5}}')
     assert quarantining.found(None, [end]).rows.num_rows == 0  # type: ignore[arg-type]
+
+
+def test_what_is_found_is_staged_for_the_quarantine(orders, tmp_path):
+    given, good = orders
+    sink = QuarantineSink(pipeline=PipelineName("orders"), account=directory_account(tmp_path / "quarantine"))
+    sink.prepare(pipeline=PipelineName("orders"), schema=SCHEMA)
+    bad = BadRecords(rows=found(given, with_headers(records(b"plain", good, b"other"))), offsets=3)
+    quarantining = Quarantining(Quarantine(url="./bad"), {}, {SourceName("orders"): given.decode})
+    made = {"sinks": (sink,), "generation": Generation(1), "batch_id": BatchId(0)}
+    aside = put_aside(bad, quarantining, **made)
+    assert [(piece.sink, piece.totals.rows) for piece in aside.pieces] == [(NAME, 2)]
+    aside.require_still_bad()
+    none = BadRecords(rows=bad.rows.slice(0, 0), offsets=3)
+    assert put_aside(none, quarantining, **made).pieces == ()

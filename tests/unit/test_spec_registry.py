@@ -4,6 +4,7 @@ import pytest
 
 from penstock.errors import Usage
 from penstock.secret import scrub
+from penstock.spec.kafka import Kafka
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.sink import Parquet
 from penstock.spec.source import Source
@@ -27,7 +28,7 @@ def test_a_format_is_enough():
 
 @pytest.mark.parametrize("options", [{"subscribe": "a,b"}, {"subscribePattern": "a.*"}, {"assign": '{"a": [0], "b": [0]}'}])
 def test_a_subject_must_be_named_where_there_may_be_several_topics(options):
-    with pytest.raises(Usage, match="value names no subject, and the source may read several topics"):
+    with pytest.raises(Usage, match="value names no subject, and there may be several topics"):
         source(options)
     assert source(options, value={"format": "avro", "subject": "orders-value"})
     assert source({"assign": '{"a": [0, 1]}'})
@@ -98,3 +99,26 @@ def test_a_quarantine_has_a_place_and_a_name_of_its_own(tmp_path, monkeypatch, g
     with pytest.raises(Usage) as raised:
         pipeline(tmp_path, **given)
     assert told in str(raised.value)
+
+
+def sink(topic="out", **encode):
+    more = {"topics": encode.pop("topics", [])}
+    return Kafka(bootstrap="host:9092", topic=topic, encode={"value": "avro", "registry": {"url": URL}, **encode}, **more)
+
+
+def test_records_that_a_sink_makes_are_not_encoded():
+    given = {"value": "avro", "registry": {"url": URL}}
+    with pytest.raises(Usage, match=r"encode does not go with `value`"):
+        Kafka(bootstrap="host:9092", topic="out", encode=given, value="json")
+
+
+def test_what_is_encoded_is_the_same_for_all_sinks(tmp_path):
+    named = {"format": "avro", "subject": "orders-value"}
+    assert pipeline(tmp_path, "fail", {"a": sink("a", value=named), "b": sink("b", value=named)})
+    for other in (sink("b"), sink("b", value=named)):
+        with pytest.raises(Usage, match=r"sinks\.b\.encode differs from that of sinks\.a"):
+            pipeline(tmp_path, "fail", {"a": sink("a"), "b": other})
+    with pytest.raises(Usage, match="names no subject, and there may be several topics"):
+        sink(topics=["more"])
+    with pytest.raises(Usage, match="names neither value nor key"):
+        sink(value=None)

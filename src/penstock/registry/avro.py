@@ -17,7 +17,7 @@ import fastavro
 from penstock.errors import Usage
 from penstock.model import Json
 from penstock.registry.place import Registered
-from penstock.registry.wire import HEAD, Undecodable
+from penstock.registry.wire import HEAD, Undecodable, without_pairs
 
 Schema: TypeAlias = Any
 Make: TypeAlias = Callable[[Any], Any]
@@ -88,6 +88,12 @@ class AvroReader:
         if left:
             raise Undecodable(f"{left} bytes are left over behind it", schema_id=writer.schema_id)
         return made
+
+    def write(self, value: Any) -> bytes:
+        """By this schema, without its id."""
+        written = BytesIO()
+        fastavro.schemaless_writer(written, self._schema, without_pairs(self.spark, value))
+        return written.getvalue()
 
     def _written_by(self, writer: Registered) -> Schema:
         if writer.schema_id not in self._writers:

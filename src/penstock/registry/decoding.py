@@ -19,7 +19,7 @@ from penstock.sparkschema import arrow_schema
 
 
 class Reader(Protocol):
-    """Reads values of one format as those of one schema."""
+    """Reads and writes values of one format as those of one schema."""
 
     @property
     def kind(self) -> str:
@@ -33,6 +33,10 @@ class Reader(Protocol):
 
     def read(self, value: bytes, writer: Registered) -> Any:
         """A whole value of the wire format, written by `writer`, as Arrow takes it. Raises Undecodable."""
+        ...
+
+    def write(self, value: Any) -> bytes:
+        """A value of Arrow's by this schema, without its id. Raises whatever its library does where it does not fit."""
         ...
 
 

@@ -27,10 +27,11 @@ class Misfit(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonType:
-    """Of a value: Spark's type, and what makes one of it from parsed JSON at a place."""
+    """Of a value: Spark's type, what makes one of it from parsed JSON at a place, and JSON of it."""
 
     spark: Json
     make: Make
+    unmake: Callable[[Any], Any] = lambda value: value
 
 
 class JsonReader:
@@ -57,6 +58,10 @@ class JsonReader:
             raise Undecodable(reason, schema_id=writer.schema_id) from misfit
         except (ValueError, RecursionError) as error:
             raise Undecodable(f"it is no JSON: {error}", schema_id=writer.schema_id) from error
+
+    def write(self, value: Any) -> bytes:
+        """By this schema, without its id. What is null is left out of objects."""
+        return json.dumps(self._type.unmake(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 class _Types:
@@ -127,7 +132,10 @@ def _record(fields: Mapping[str, JsonType]) -> JsonType:
             for name, field in fields.items()
         }
 
-    return JsonType({"type": "struct", "fields": spark}, made)
+    def unmade(value: Any) -> dict[str, Any]:
+        return {name: field.unmake(value[name]) for name, field in fields.items() if value[name] is not None}
+
+    return JsonType({"type": "struct", "fields": spark}, made, unmade)
 
 
 def _array(element: JsonType) -> JsonType:
@@ -135,7 +143,10 @@ def _array(element: JsonType) -> JsonType:
         given = enumerate(_taken(value, list, "an array", place))
         return [None if one is None else element.make(one, f"{place}[{index}]") for index, one in given]
 
-    return JsonType({"type": "array", "elementType": element.spark, "containsNull": True}, made)
+    def unmade(values: Any) -> list[Any]:
+        return [None if one is None else element.unmake(one) for one in values]
+
+    return JsonType({"type": "array", "elementType": element.spark, "containsNull": True}, made, unmade)
 
 
 def _map(inner: JsonType) -> JsonType:
@@ -143,7 +154,10 @@ def _map(inner: JsonType) -> JsonType:
         given = _taken(value, dict, "an object", place).items()
         return [(key, None if one is None else inner.make(one, f"{place}.{key}".lstrip("."))) for key, one in given]
 
-    return JsonType({"type": "map", "keyType": "string", "valueType": inner.spark, "valueContainsNull": True}, made)
+    def unmade(pairs: Any) -> dict[str, Any]:
+        return {key: None if one is None else inner.unmake(one) for key, one in pairs}
+
+    return JsonType({"type": "map", "keyType": "string", "valueType": inner.spark, "valueContainsNull": True}, made, unmade)
 
 
 def _taken(value: Any, kind: type, expected: str, place: str) -> Any:
@@ -189,7 +203,7 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON")
 
 
-_TEXT = JsonType("string", _as_json)
+_TEXT = JsonType("string", _as_json, json.loads)
 _PLAIN: Mapping[str, JsonType] = {
     "string": JsonType("string", _text),
     "integer": JsonType("long", _whole),

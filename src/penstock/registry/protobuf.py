@@ -6,6 +6,7 @@ and those that are missing have their default, or are null where the schema tell
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,15 +42,21 @@ _SCALARS: Mapping[int, str] = {
     FieldDescriptor.CPPTYPE_BOOL: "boolean",
     FieldDescriptor.CPPTYPE_STRING: "string",
 }
+_WHOLE = frozenset({FieldDescriptor.CPPTYPE_UINT64})
+_BEGINNING = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LONGEST_VARINT = 5
+_FIRST = b"\0"
+"""The first message of a file, in short."""
+_MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ProtoType:
-    """Of a field: Spark's type, and what makes Arrow's value of Protobuf's."""
+    """Of a field: Spark's type, what makes Arrow's value of Protobuf's, and what Protobuf's constructor takes of Arrow's."""
 
     spark: Json
     make: Make
+    unmake: Make = lambda value: value
 
 
 class ProtobufReader:
@@ -85,6 +92,11 @@ class ProtobufReader:
             return self._type.make(self._class.FromString(value[begin:]))
         except (DecodeError, ValueError, OverflowError) as error:
             raise Undecodable(f"it is no {written.full_name}: {error}", schema_id=writer.schema_id) from error
+
+    def write(self, value: Any) -> bytes:
+        """By the first message of this schema, without its id but with the place of the message."""
+        written: bytes = self._class(**self._type.unmake(value)).SerializeToString(deterministic=True)
+        return _FIRST + written
 
 
 @cache
@@ -169,7 +181,10 @@ def _message(message: Descriptor, subject: str, path: str, above: tuple[str, ...
             for field, kind in fields
         }
 
-    return ProtoType({"type": "struct", "fields": spark}, made)
+    def unmade(value: Any) -> dict[str, Any]:
+        return {field.name: kind.unmake(value[field.name]) for field, kind in fields if value[field.name] is not None}
+
+    return ProtoType({"type": "struct", "fields": spark}, made, unmade)
 
 
 def _field(field: FieldDescriptor, subject: str, path: str, above: tuple[str, ...]) -> ProtoType:
@@ -179,14 +194,20 @@ def _field(field: FieldDescriptor, subject: str, path: str, above: tuple[str, ..
     if not field.is_repeated:
         return one
     spark: Json = {"type": "array", "elementType": one.spark, "containsNull": True}
-    return ProtoType(spark, lambda values: [one.make(value) for value in values])
+    return ProtoType(
+        spark, lambda values: [one.make(value) for value in values], lambda values: [one.unmake(value) for value in values]
+    )
 
 
 def _map(entry: Descriptor, subject: str, path: str, above: tuple[str, ...]) -> ProtoType:
     key = _one(entry.fields_by_name["key"], subject, f"{path}.key", above)
     inner = _one(entry.fields_by_name["value"], subject, f"{path}.value", above)
     spark: Json = {"type": "map", "keyType": key.spark, "valueType": inner.spark, "valueContainsNull": True}
-    return ProtoType(spark, lambda values: [(key.make(name), inner.make(values[name])) for name in values])
+    return ProtoType(
+        spark,
+        lambda values: [(key.make(name), inner.make(values[name])) for name in values],
+        lambda pairs: {key.unmake(name): inner.unmake(value) for name, value in pairs},
+    )
 
 
 def _one(field: FieldDescriptor, subject: str, path: str, above: tuple[str, ...]) -> ProtoType:
@@ -195,10 +216,10 @@ def _one(field: FieldDescriptor, subject: str, path: str, above: tuple[str, ...]
     if message is None:
         return _scalar(field)
     if message.full_name == _TIMESTAMP:
-        return ProtoType("timestamp", lambda value: value.seconds * 1_000_000 + value.nanos // 1000)
+        return ProtoType("timestamp", lambda value: value.seconds * _MILLION + value.nanos // 1000, _of_moment)
     if message.full_name in _WRAPPERS:
         wrapped = _scalar(message.fields_by_name["value"])
-        return ProtoType(wrapped.spark, lambda value: wrapped.make(value.value))
+        return ProtoType(wrapped.spark, lambda value: wrapped.make(value.value), lambda value: {"value": wrapped.unmake(value)})
     return _message(message, subject, path, above)
 
 
@@ -207,5 +228,16 @@ def _scalar(field: FieldDescriptor) -> ProtoType:
         return ProtoType("binary", bytes)
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
-        return ProtoType("string", lambda number: names.get(number, str(number)))
-    return ProtoType(_SCALARS[field.cpp_type], lambda value: value)
+        return ProtoType("string", lambda number: names.get(number, str(number)), _of_name)
+    return ProtoType(_SCALARS[field.cpp_type], lambda value: value, int if field.cpp_type in _WHOLE else lambda value: value)
+
+
+def _of_name(name: str) -> str | int:
+    """Of an enum: one that the schema does not know is a number."""
+    return int(name) if name.lstrip("-").isdecimal() else name
+
+
+def _of_moment(value: datetime) -> dict[str, int]:
+    since = value - _BEGINNING
+    seconds, micros = since.days * 86_400 + since.seconds, since.microseconds
+    return {"seconds": seconds, "nanos": micros * 1000}

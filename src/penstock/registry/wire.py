@@ -4,6 +4,9 @@ https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-d
 """
 
 import struct
+from typing import Any
+
+from penstock.model import Json
 
 MAGIC = 0
 HEAD = 5
@@ -33,3 +36,15 @@ def schema_id_of(value: bytes) -> int:
 def framed(schema_id: int, value: bytes) -> bytes:
     """`value` with the id in front."""
     return _HEAD.pack(MAGIC, schema_id) + value
+
+
+def without_pairs(kind: Json, value: Any) -> Any:
+    """A value of Arrow's with its maps, which are lists of pairs there, as mappings."""
+    if value is None or not isinstance(kind, dict):
+        return value
+    inner: Any = kind
+    if kind["type"] == "struct":
+        return {field["name"]: without_pairs(field["type"], value[field["name"]]) for field in inner["fields"]}
+    if kind["type"] == "array":
+        return [without_pairs(inner["elementType"], one) for one in value]
+    return {key: without_pairs(inner["valueType"], one) for key, one in value}

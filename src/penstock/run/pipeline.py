@@ -79,11 +79,13 @@ class Pipeline:
         self, spark: "SparkSession", *, decoding: "Mapping[SourceName, DecodePass] | None" = None
     ) -> "tuple[DataFrame, Mapping[SourceName, DataFrame]]":
         """The DataFrame that is delivered, and the sources below it; `decoding`: see `open_sources`. Raises Usage."""
+        from penstock.run.encode import encoded
         from penstock.source.open import open_sources
         from penstock.transform.apply import apply_transform
 
         sources = open_sources(spark, self.settings.sources, decoding=decoding)
-        return apply_transform(spark, sources, self.settings.transform, modules=self._modules), sources
+        rows = apply_transform(spark, sources, self.settings.transform, modules=self._modules)
+        return encoded(self.settings, rows), sources
 
     def check(self, spark: "SparkSession | None" = None) -> "CheckReport":
         """What is guaranteed, source by source, operator by operator, sink by sink; nothing is changed for good."""

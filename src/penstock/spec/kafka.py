@@ -13,6 +13,7 @@ from penstock.spec.complaint import wrong
 from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
 from penstock.spec.quantity import Duration, Size
+from penstock.spec.registry import Encode, require_subjects
 from penstock.spec.settings import ONE_KEY, Settings
 from penstock.spec.source import Option
 
@@ -160,6 +161,10 @@ class Kafka(Settings):
     key: str | None = Field(default=None, min_length=1, description="With `value`: the column that is a record's key.")
     headers: str | None = Field(default=None, min_length=1, description="With `value`: the column of a record's headers.")
     partition: str | None = Field(default=None, min_length=1, description="With `value`: the column of a record's partition.")
+    encode: Encode | None = Field(
+        default=None,
+        description="Columns that are written by schemas of a registry; they may have any type that the schema has.",
+    )
     shared: bool = Field(
         default=False,
         description="Other programs write to these topics, too: `verify` compares the markers, and reads no records.",
@@ -184,6 +189,7 @@ class Kafka(Settings):
             key: str | None = None,
             headers: str | None = None,
             partition: str | None = None,
+            encode: "Encode | Mapping[str, Any] | None" = None,
             shared: bool = False,
         ) -> None: ...
 
@@ -196,6 +202,8 @@ class Kafka(Settings):
     def _leads_somewhere(self) -> Self:
         if not self.bootstrap:
             raise wrong("names no brokers", remedy="Add bootstrap: broker1:9092, or connection_string: of Event Hubs.")
+        if self.encode is not None:
+            require_subjects(self.encode, None if self.topics else self.topic, at="encode")
         if not self.topic:
             raise wrong("names no topic", remedy="Add topic: name; or EntityPath to `connection_string`.")
         return self
@@ -218,6 +226,12 @@ class Kafka(Settings):
                 "go with a column `topic` of the rows, which `value` leaves out",
                 remedy="Take `value` out and select key, value and topic in the transform.",
                 at=("topics",),
+            )
+        if self.value is not None and self.encode is not None:
+            raise wrong(
+                "does not go with `value`: what is encoded are the columns of records that the transform selects",
+                remedy="Take `value` out and select key and value in the transform, or take `encode` out.",
+                at=("encode",),
             )
         return self
 

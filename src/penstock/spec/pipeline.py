@@ -12,6 +12,7 @@ from penstock.model import Guarantee
 from penstock.secret import remember_options
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
 from penstock.spec.complaint import Complaint, KeyPath, refuse
+from penstock.spec.kafka import Kafka
 from penstock.spec.kept import Checkpoint, LedgerPlace, ShortCheckpoint, ShortLedger, ShortSpool, SpoolPlace
 from penstock.spec.name import Name, ViewName
 from penstock.spec.place import Directory
@@ -138,6 +139,7 @@ class PipelineSettings(DeliverySettings):
         found = list(mode_complaints(self.sinks, self.output_mode))
         found += source_complaints(self)
         found += quarantine_complaints(self)
+        found += encode_complaints(self.sinks)
         _refuse_all(found)
         return self
 
@@ -165,6 +167,25 @@ def quarantine_complaints(settings: PipelineSettings) -> list[Complaint]:
         ]
     taken = Complaint(said="is the name of the quarantine", remedy="Give the sink another name.", at=("sinks", NAME))
     return [taken] if NAME in settings.sinks else []
+
+
+def encode_complaints(sinks: Mapping[str, Any]) -> list[Complaint]:
+    """Sinks that would have a column written in another way than a sink before them: all get the same rows."""
+    given = [(name, sink) for name, sink in sinks.items() if isinstance(sink, Kafka) and sink.encode is not None]
+    return [
+        Complaint(
+            said=f"differs from that of sinks.{given[0][0]}, and every sink gets the same rows",
+            remedy="Write the same, with `subject`; or make two pipelines of them.",
+            at=("sinks", name, "encode"),
+        )
+        for name, sink in given[1:]
+        if _is_other(given[0][1], sink)
+    ]
+
+
+def _is_other(one: Kafka, other: Kafka) -> bool:
+    by_topic = other.encode is not None and any(coded.subject is None for coded in other.encode.columns.values())
+    return one.encode != other.encode or (by_topic and one.topic != other.topic)
 
 
 def quarantined(settings: PipelineSettings) -> tuple[str, ...]:

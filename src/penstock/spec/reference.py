@@ -15,7 +15,7 @@ from penstock.spec.kept import Checkpoint, LedgerPlace
 from penstock.spec.merge import Merge
 from penstock.spec.pipeline import PipelineSettings, Spark
 from penstock.spec.quarantine import Quarantine
-from penstock.spec.registry import Coded, Decode, Registry
+from penstock.spec.registry import Coded, Decode, Encode, Registry
 from penstock.spec.settings import Settings
 from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
 from penstock.spec.source import Source, Watermark
@@ -49,6 +49,7 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sinks.<name>` with `type: dbapi`", Dbapi),
     ("`sinks.<name>` with `type: kafka`", Kafka),
     ("`sinks.<name>.value`", RecordValue),
+    ("`sinks.<name>.encode`", Encode),
     ("`sinks.<name>` with `type: console`", Console),
     ("`sinks.<name>` with `type: memory`", Memory),
     ("`sinks.<name>` with `python`", PythonSink),

@@ -146,16 +146,46 @@ class Decode(Settings):
         return {column: coded for column, coded in given.items() if coded is not None}
 
 
-def require_subjects(decode: Decode, topic: str | None) -> None:
+class Encode(Settings):
+    """Columns that are written by schemas of a registry. Each schema must be registered: nothing is registered by itself."""
+
+    value: ShortCoded | None = Field(default=None, description="The column `value`: `avro`, `json`, `protobuf`, or a mapping.")
+    key: ShortCoded | None = Field(default=None, description="The column `key`: as `value`. Left out, it is a text or bytes.")
+    registry: Registry = Field(description="Where the schemas are.")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            registry: "Registry | Mapping[str, Any]",
+            value: "Coded | str | Mapping[str, Any] | None" = None,
+            key: "Coded | str | Mapping[str, Any] | None" = None,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.columns:
+            raise wrong("names neither value nor key", remedy="Add value: avro.")
+        return self
+
+    @property
+    def columns(self) -> Mapping[str, Coded]:
+        """What is encoded, by the name of its column."""
+        given = {"key": self.key, "value": self.value}
+        return {column: coded for column, coded in given.items() if coded is not None}
+
+
+def require_subjects(decode: Decode | Encode, topic: str | None, *, at: str = "decode") -> None:
     """Raise what validators do where subjects are to follow from the topic and there is more than one, or a pattern."""
     missing = [column for column, coded in decode.columns.items() if coded.subject is None] if topic is None else []
     if missing:
-        raise refuse([_without_subject(column, decode.columns[column].format) for column in missing])
+        raise refuse([_without_subject(column, decode.columns[column].format, at) for column in missing])
 
 
-def _without_subject(column: str, kind: str) -> Complaint:
+def _without_subject(column: str, kind: str, at: str) -> Complaint:
     return Complaint(
-        said="names no subject, and the source may read several topics",
-        remedy=f"Write {column}: {{format: {kind}, subject: NAME}}; all records are read by that one's schema.",
-        at=("decode", column),
+        said="names no subject, and there may be several topics",
+        remedy=f"Write {column}: {{format: {kind}, subject: NAME}}; that one's schema is for all records.",
+        at=(at, column),
     )

@@ -1,0 +1,103 @@
+"""The pass that encodes columns by schemas of a registry, in the tasks that computed the rows. Nothing is registered."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.carried import through_spark
+from penstock.errors import PenstockError, StageFailed, Usage
+from penstock.model import Json
+from penstock.registry.decoding import Coded, DecodingFailed
+from penstock.registry.wire import framed
+
+if TYPE_CHECKING:
+    from penstock.registry.decoding import Reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodePass:
+    """Picklable: schemas as text, no client. For `mapInArrow` over rows whose types `require_fitting` let pass."""
+
+    coded: tuple[Coded, ...]
+
+    def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        """Called by Spark in each task."""
+        try:
+            columns = [(coded, coded.reader()) for coded in self.coded]
+            for batch in batches:
+                arrays = list(batch.columns)
+                for coded, reader in columns:
+                    place = batch.schema.names.index(coded.column)
+                    arrays[place] = pa.array(_encoded(arrays[place].to_pylist(), coded, reader), pa.binary())
+                yield pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+        except PenstockError as error:
+            raise DecodingFailed(through_spark(error)) from None
+
+
+def _encoded(values: list[Any], coded: Coded, reader: "Reader") -> Iterator[bytes | None]:
+    for value in values:
+        try:  # what a schema does not allow ends in any exception there is
+            yield None if value is None else framed(coded.schema.schema_id, reader.write(value))
+        except Exception as error:
+            told = (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
+            raise StageFailed(
+                f"A value of column {coded.column!r} cannot be written by the schema with id {coded.schema.schema_id} of subject "
+                f"{coded.subject!r}: {told}.",
+                remedy="Nothing of the batch was decided. Correct the value in the transform.",
+            ) from error
+
+
+def schema_after_encoding(schema: Mapping[str, Json], coded: Iterable[Coded]) -> str:
+    """Spark's JSON of the rows once they are encoded. Raises Usage where a column has not the type of its schema."""
+    expected = {each.column: each for each in coded}
+    fields: Any = schema["fields"]
+    found = {field["name"]: field["type"] for field in fields}
+    for column, each in expected.items():
+        _require_fitting(found.get(column), each)
+    changed = [{**field, "type": "binary" if field["name"] in expected else field["type"]} for field in fields]
+    return json.dumps({**schema, "fields": changed})
+
+
+def _require_fitting(found: Json, coded: Coded) -> None:
+    if found is None:
+        raise Usage(
+            f"There is no column {coded.column!r}, which `encode` names.",
+            remedy=f"Select it in the transform: … AS {coded.column}.",
+        )
+    misfit = _misfit(coded.reader().spark, found, coded.column)
+    if misfit is not None:
+        raise Usage(
+            f"The rows do not fit the schema of subject {coded.subject!r}, version {coded.schema.version}: {misfit}.",
+            remedy="CAST it in the transform, or name another `version`; fields are found by name: named_struct('id', id, …).",
+        )
+
+
+def _misfit(expected: Any, found: Any, path: str) -> str | None:
+    """What is wrong first with a type that was `found`; whether it may be null does not count here."""
+    if not isinstance(expected, dict) or not isinstance(found, dict) or expected["type"] != found["type"]:
+        return None if expected == found else f"{path} is {_named(found)}, expected {_named(expected)}"
+    if expected["type"] == "struct":
+        return _misfit_of_fields(expected["fields"], found["fields"], path)
+    inner = {"array": ("elementType",), "map": ("keyType", "valueType")}[expected["type"]]
+    return next((told for key in inner if (told := _misfit(expected[key], found[key], path))), None)
+
+
+def _misfit_of_fields(expected: list[Any], found: list[Any], path: str) -> str | None:
+    wanted, given = ({field["name"]: field["type"] for field in fields} for fields in (expected, found))
+    for name in wanted:
+        if name not in given:
+            return f"{path} has no field {name!r}"
+    for name, kind in given.items():
+        if name not in wanted:
+            return f"{path} has a field {name!r} that the schema has not"
+        told = _misfit(wanted[name], kind, f"{path}.{name}")
+        if told is not None:
+            return told
+    return None
+
+
+def _named(kind: Any) -> str:
+    return str(kind["type"]) if isinstance(kind, dict) else str(kind)

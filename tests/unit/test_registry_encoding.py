@@ -1,0 +1,167 @@
+"""Rows written by schemas of a registry: what is written is read back the same, and what does not fit is told."""
+
+import json
+import pickle
+from datetime import date, datetime, timezone
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from tests.unit.registry_values import ORDER, record
+from tests.unit.test_registry_protobuf import ADDRESS, SHOP
+
+from penstock.carried import from_task
+from penstock.errors import StageFailed, Usage
+from penstock.registry.decoding import Coded, DecodingFailed, arrow_type
+from penstock.registry.encoding import EncodePass, schema_after_encoding
+from penstock.registry.place import Registered
+from penstock.registry.wire import schema_id_of
+
+NOW = datetime(2026, 3, 1, 12, 30, 1, 250_000, tzinfo=timezone.utc)
+AVRO = record(
+    {"name": "id", "type": "long"},
+    {"name": "note", "type": ["null", "string"]},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+    {"name": "by", "type": {"type": "map", "values": {"type": "array", "items": "int"}}},
+    {"name": "unit", "type": {"type": "string", "logicalType": "uuid"}},
+    {"name": "clock", "type": {"type": "int", "logicalType": "time-millis"}},
+    {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+)
+AVRO_ROW = {
+    "id": 2**40,
+    "note": None,
+    "at": NOW,
+    "day": date(2026, 3, 1),
+    "price": Decimal("12.50"),
+    "by": [("a", [1, 2]), ("b", [])],
+    "unit": "7f125c6a-a84a-493f-95b0-92e4ac3a3975",
+    "clock": 3723004,
+    "kind": "B",
+}
+JSON = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "any": {},
+        "items": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "number"}}}},
+        "by": {"type": "object", "additionalProperties": {"type": "boolean"}},
+        "none": {"type": "string"},
+    },
+}
+JSON_ROW = {"id": 1, "any": '{"a":[1,null]}', "items": [{"n": 0.5}, None], "by": [("a", True)], "none": None}
+PROTOBUF_ROW = {
+    "id": 5,
+    "note": None,
+    "at": NOW,
+    "items": [{"n": 1.5}],
+    "by": [("a", {"n": 2.0})],
+    "kind": "B",
+    "wrapped": "w",
+    "large": Decimal(2**64 - 1),
+    "raw": b"\xff",
+    "to": {"city": "Graz"},
+    "number": None,
+    "text": "t",
+    "f": 0.5,
+    "d": 1e300,
+    "b": True,
+    "u": 2**32 - 1,
+    "kinds": ["B", "7"],
+}
+
+
+def coded(kind: str, schema: object, *references) -> Coded:
+    text = str(schema) if kind == "protobuf" else json.dumps(schema)
+    known = Registered(schema_id=77, kind=kind.upper(), text=text, references=references, version=3)
+    return Coded(column="value", format=kind, subject="orders-value", schema=known)
+
+
+def encode(given: Coded, *rows: object, like: "pa.DataType | None" = None) -> list[bytes | None]:
+    values = pa.array(rows, like or arrow_type(given.reader().spark))
+    batch = pa.RecordBatch.from_arrays([pa.array(range(len(rows))), values], names=["n", "value"])
+    travelled = pickle.loads(pickle.dumps(EncodePass(coded=(given,))))
+    [made] = travelled(iter([batch]))
+    assert made.schema.names == ["n", "value"]
+    return made["value"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("given", "row"),
+    [
+        (coded("avro", AVRO), AVRO_ROW),
+        (coded("json", JSON), JSON_ROW),
+        (coded("protobuf", SHOP, ADDRESS), PROTOBUF_ROW),
+    ],
+    ids=["avro", "json", "protobuf"],
+)
+def test_what_is_written_is_read_back_the_same(given, row):
+    first, gone, again = encode(given, row, None, row)
+    assert gone is None
+    assert first == again
+    assert schema_id_of(first) == 77
+    reader = given.reader()
+    [found] = pa.array([reader.read(first, given.schema)], arrow_type(reader.spark)).to_pylist()
+    assert found == row
+
+
+def test_what_is_null_is_left_out_of_json():
+    [written] = encode(coded("json", JSON), JSON_ROW)
+    assert json.loads(written[5:]) == {"id": 1, "any": {"a": [1, None]}, "items": [{"n": 0.5}, None], "by": {"a": True}}
+
+
+@pytest.mark.parametrize(
+    ("given", "row"),
+    [
+        (coded("avro", AVRO), {**AVRO_ROW, "kind": "C"}),
+        (coded("avro", AVRO), {**AVRO_ROW, "id": None}),
+        (coded("json", JSON), {**JSON_ROW, "any": "no json"}),
+        (coded("json", JSON), {**JSON_ROW, "items": [{"n": float("nan")}]}),
+        (coded("protobuf", SHOP, ADDRESS), {**PROTOBUF_ROW, "kind": "C"}),
+    ],
+)
+def test_what_a_schema_does_not_allow_is_told(given, row):
+    with pytest.raises(DecodingFailed) as raised:
+        encode(given, row)
+    told = from_task(str(raised.value))
+    assert isinstance(told, StageFailed)
+    assert "A value of column 'value' cannot be written by the schema with id 77 of subject 'orders-value': " in told.message
+
+
+def columns(value: object) -> dict:
+    fields = [{"name": "key", "type": "string", "nullable": True, "metadata": {}}]
+    return {"type": "struct", "fields": [*fields, {"name": "value", "type": value, "nullable": True, "metadata": {}}]}
+
+
+def struct(**fields: object) -> dict:
+    made = [{"name": name, "type": kind, "nullable": False, "metadata": {}} for name, kind in fields.items()]
+    return {"type": "struct", "fields": made}
+
+
+ORDERS = coded("avro", ORDER)
+
+
+def test_a_column_of_its_schemas_type_becomes_bytes():
+    after = json.loads(schema_after_encoding(columns(struct(amount="double", id="long", customer="string")), [ORDERS]))
+    assert [(field["name"], field["type"]) for field in after["fields"]] == [("key", "string"), ("value", "binary")]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("string", "value is string, expected struct"),
+        (struct(id="integer", customer="string", amount="double"), "value.id is integer, expected long"),
+        (struct(id="long", amount="double"), "value has no field 'customer'"),
+        (struct(id="long", customer="string", amount="double", more="long"), "value has a field 'more' that the schema has not"),
+    ],
+)
+def test_a_column_of_another_type_is_refused(value, told):
+    with pytest.raises(Usage) as raised:
+        schema_after_encoding(columns(value), [ORDERS])
+    assert f"do not fit the schema of subject 'orders-value', version 3: {told}." in raised.value.message
+
+
+def test_a_column_that_is_not_there_is_refused():
+    with pytest.raises(Usage, match="There is no column 'value', which `encode` names"):
+        schema_after_encoding(struct(key="string"), [ORDERS])
