@@ -1,6 +1,6 @@
 """Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,12 +61,13 @@ def move(
         read=tuple(storage_of(field.type).read for field in schema),
         key_indexes=shape.tells_apart_by(target.key),
     )
-    if server.loads and _goes_directly(shape, target):
-        return _load_in(connection, columns.statements, batches, write=target.write)
-    create_stage(connection, columns.statements, schema, server)
-    with LOAD.around(error=cut_off, lost=cut_off):
-        staged = fill_stage(connection, columns.statements, batches, server)
+    directly, staged = server.loads and _goes_directly(shape, target), 0
+    if not directly:
+        create_stage(connection, columns.statements, schema, server)
+        staged = _sent(lambda: fill_stage(connection, columns.statements, batches, server))
     with MOVE.around(error=cut_off, lost=cut_off):
+        if directly:
+            return _load_in(connection, columns.statements, batches, write=target.write)
         if target.merge is not None:
             run(connection, columns.statements, target.merge)
             return Moved(rows=staged, displaced=Totals())  # what the SQL makes of them only the user knows
@@ -80,11 +81,16 @@ def _goes_directly(shape: Shape, target: Target) -> bool:
 
 def _load_in(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], *, write: str) -> Moved:
     """The rows are written once and not twice."""
-    with MOVE.around(error=cut_off, lost=cut_off), LOAD.around(error=cut_off, lost=cut_off):
-        if write == "replace":
-            connection.execute(statements.clear())
-        loaded = [_changed_nothing(connection, statements.load_in(LOAD_OPTIONS), lines(batch, 0)) for batch in batches]
-        return Moved(rows=sum(loaded), displaced=Totals())
+    if write == "replace":
+        connection.execute(statements.clear())
+    statement = statements.load_in(LOAD_OPTIONS)
+    loaded = _sent(lambda: sum(_changed_nothing(connection, statement, lines(batch, 0)) for batch in batches))
+    return Moved(rows=loaded, displaced=Totals())
+
+
+def _sent(load: Callable[[], int]) -> int:
+    with LOAD.around(error=cut_off, lost=cut_off):
+        return load()
 
 
 def run(connection: Connection, statements: TableStatements, script: Script) -> None:

@@ -42,12 +42,13 @@ def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
     Raises Conflict where another session writes rows of the same keys meanwhile.
     """
     statements = statements_of(schema, target)
-    if _goes_directly(schema, shape, target):
-        return _copy_in(connection, statements, batches, write=target.write)
-    create_stage(connection, statements, schema)
-    with COPY.around(error=cut_off, lost=cut_off):
+    directly, staged = _goes_directly(schema, shape, target), 0
+    if not directly:
+        create_stage(connection, statements, schema)
         staged = _copy(connection, statements.copy(), _numbered(batches, statements.ordinal))
     with MOVE.around(error=cut_off, lost=cut_off):
+        if directly:
+            return _copy_in(connection, statements, batches, write=target.write)
         if target.merge is not None:
             return _merge(connection, statements, target.merge)
         return _write(connection, _columns(statements, schema, shape), target, staged)
@@ -62,10 +63,9 @@ def _goes_directly(schema: "pa.Schema", shape: Shape, target: Target) -> bool:
 
 
 def _copy_in(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], *, write: str) -> Moved:
-    with MOVE.around(error=cut_off, lost=cut_off), COPY.around(error=cut_off, lost=cut_off):
-        if write == "replace":
-            connection.execute(statements.clear())
-        return Moved(rows=_copy(connection, statements.copy_in(), map(_encoded, batches)), displaced=Totals())
+    if write == "replace":
+        connection.execute(statements.clear())
+    return Moved(rows=_copy(connection, statements.copy_in(), map(_encoded, batches)), displaced=Totals())
 
 
 def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema") -> None:
@@ -116,7 +116,7 @@ def _copy(connection: Connection, statement: Composed, batches: Iterator["pa.Rec
     if first is None:
         return 0
     encoder = pgpq.ArrowToPostgresBinaryEncoder(first.schema)
-    with connection.cursor() as cursor:
+    with COPY.around(error=cut_off, lost=cut_off), connection.cursor() as cursor:
         with cursor.copy(statement) as copy:
             copy.write(encoder.write_header())
             for batch in chain([first], batches):
