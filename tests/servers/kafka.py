@@ -347,6 +347,12 @@ def is_open(bootstrap: str, topic: str, partition: int = 0) -> bool:
     return settled < written
 
 
+def await_settled(bootstrap: str, topic: str, partitions: int) -> None:
+    """Until readers of committed records see the end of each partition: brokers answer to a commit before that."""
+    while any(is_open(bootstrap, topic, partition) for partition in range(partitions)):
+        time.sleep(0.01)
+
+
 def _await_settled(bootstrap: str, topic: str, partition: int) -> None:
     """Brokers answer to a commit before readers see it. What a driver left open that is gone is not waited for."""
     _, written = ends_of(bootstrap, topic, partition)

@@ -15,6 +15,7 @@ from penstock.model import BatchId, SourceName
 from penstock.source.open import open_source
 from penstock.spec.source import Source
 from tests.servers.fixtures import server, unique
+from tests.servers.kafka import await_settled
 from tests.spark.streams import run
 
 EPOCH_MS = 1_767_225_600_000
@@ -85,6 +86,7 @@ def produced(topic: str, numbers: Sequence[int], *, partitions: int = 1, **setti
     _send(producer, topic, numbers, partitions)
     if transactional:
         producer.commit_transaction(60)
+        await_settled(server("kafka").bootstrap, topic, partitions)
     return Counter((b"v%d" % number, number % partitions) for number in numbers)
 
 
@@ -98,6 +100,7 @@ def _send(producer: Any, topic: str, numbers: Sequence[int], partitions: int) ->
 def aborted(topic: str, numbers: Sequence[int], *, partitions: int = 1) -> None:
     producer = begun(topic, numbers, partitions=partitions)
     producer.abort_transaction(60)
+    await_settled(server("kafka").bootstrap, topic, partitions)
 
 
 def begun(topic: str, numbers: Sequence[int], *, partitions: int = 1) -> Any:

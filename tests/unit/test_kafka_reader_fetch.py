@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from tests.servers.fixtures import server, unique
-from tests.servers.kafka import KafkaServer
+from tests.servers.kafka import KafkaServer, await_settled
 
 from penstock.errors import Retryable
 from penstock.kafkaoffset import read_offset
@@ -46,6 +46,9 @@ def produce(topic: str, count: int, *, size: int = 10, ends: str | None = None) 
         producer.abort_transaction(60)
     elif ends:
         _kept.append(producer)
+        return
+    if ends:
+        await_settled(server("kafka").bootstrap, topic, 1)
 
 
 _kept: list[Any] = []

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from penstock.errors import Failed, Refused, Retryable, Usage
 from penstock.kafkaoffset import KafkaOffset, read_offset
+from penstock.source.kafka.reader.opening import told_options
 from penstock.source.kafka.reader.plan import Piece, admitted, pieces
-from penstock.source.kafka.reader.settings import ReaderSettings, settings_in, told_options
+from penstock.source.kafka.reader.settings import ReaderSettings, settings_in
 from penstock.source.kafka.reader.stream import OffsetStream
 from penstock.source.kafka.topic import Kept, TopicNow
 from penstock.spec.source import Source

@@ -2,11 +2,14 @@
 
 import logging
 import re
+from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import DependencyMissing
-from penstock.source.kafka.reader.settings import FORMAT, told_options
+from penstock.errors import DependencyMissing, Usage
+from penstock.source.kafka.options import fetch_options, reader_options
+from penstock.source.kafka.reader.settings import CLIENT, FORMAT, NAME
+from penstock.spec.kafka_options import CONSUMER, python_complaints
 from penstock.spec.source import Source
 
 _NEEDED = (4, 2)
@@ -32,3 +35,14 @@ def read_by_python(spark: SparkSession, name: str, source: Source) -> DataFrame:
     _log.info("source %s is read by Penstock's own reader", name)
     spark.dataSource.register(KafkaDataSource)
     return spark.readStream.format(FORMAT).options(**told_options(name, source)).load().alias(name)
+
+
+def told_options(name: str, source: Source) -> Mapping[str, str]:
+    """The options of the data source for `source`. Raises Usage for what the reader does not do."""
+    complaint = next(python_complaints(source.options), None)
+    if complaint is not None:
+        raise Usage(f"sources.{name}.options.{'.'.join(map(str, complaint.at))} {complaint.said}.", remedy=complaint.remedy)
+    said = {key: value for key, value in reader_options(source).items() if not key.lower().startswith(CONSUMER)}
+    prefix = next((value for key, value in said.items() if key.lower() == "groupidprefix"), None)
+    client = {**({} if prefix is None else {"group.id": prefix}), **fetch_options(name, source)}
+    return {**said, NAME: name, **{f"{CLIENT}{key}": value for key, value in client.items()}}

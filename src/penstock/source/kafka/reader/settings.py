@@ -1,18 +1,17 @@
-"""What the reader is told, and how that travels: as the text options of a data source, to the driver's process and to tasks."""
+"""What the reader is told, as it arrives in the processes that read: as the text options of a data source.
+
+Imported by every worker: it needs no library that validates pipeline files, which would take longer to load than a batch to read.
+"""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.errors import Usage
-from penstock.source.kafka.options import fetch_options, reader_options
-from penstock.spec.kafka_options import COMMITTED, CONSUMER, python_complaints
-from penstock.spec.source import Source
-
 FORMAT = "penstock_kafka"
 """The data source's name in Spark."""
-_NAME, _CLIENT = "penstock.source", "client."
-_ISOLATION = "isolation.level"
+NAME, CLIENT = "penstock.source", "client."
+"""Options that only Penstock gives: the source's name, and before each property of librdkafka."""
+_ISOLATION, _UNCOMMITTED = "isolation.level", "read_uncommitted"
 _PATIENCE_MS = 120_000
 """As Spark's connector waits for records: `kafkaConsumer.pollTimeoutMs`."""
 
@@ -39,27 +38,16 @@ class ReaderSettings:
     @property
     def is_committed(self) -> bool:
         """Whether only records of ended transactions are read."""
-        return self.client.get(_ISOLATION, COMMITTED) == COMMITTED
-
-
-def told_options(name: str, source: Source) -> Mapping[str, str]:
-    """The options of the data source for `source`. Raises Usage for what the reader does not do."""
-    complaint = next(python_complaints(source.options), None)
-    if complaint is not None:
-        raise Usage(f"sources.{name}.options.{'.'.join(map(str, complaint.at))} {complaint.said}.", remedy=complaint.remedy)
-    said = {key: value for key, value in reader_options(source).items() if not key.lower().startswith(CONSUMER)}
-    prefix = next((value for key, value in said.items() if key.lower() == "groupidprefix"), None)
-    client = {**({} if prefix is None else {"group.id": prefix}), **fetch_options(name, source)}
-    return {**said, _NAME: name, **{f"{_CLIENT}{key}": value for key, value in client.items()}}
+        return self.client.get(_ISOLATION) != _UNCOMMITTED
 
 
 def settings_in(options: Mapping[str, str]) -> ReaderSettings:
-    """What `told_options` said, whatever became of the case of its keys."""
+    """What `told_options` (of the module beside it) said, whatever became of the case of its keys."""
     said = {key.lower(): value for key, value in options.items()}
     by_time = said.get("startingoffsetsbytimestamp")
     return ReaderSettings(
-        name=said.get(_NAME, "kafka"),
-        client={key[len(_CLIENT) :]: value for key, value in said.items() if key.startswith(_CLIENT)},
+        name=said.get(NAME, "kafka"),
+        client={key[len(CLIENT) :]: value for key, value in said.items() if key.startswith(CLIENT)},
         subscribe=_names(said.get("subscribe")),
         pattern=said.get("subscribepattern"),
         assign=_assigned(said.get("assign")),
