@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from penstock.badrecords import PACKED, SCHEMA, UNKNOWN
 from penstock.errors import Retryable, StageFailed
 from penstock.kafkaoffset import positions_in
@@ -25,6 +23,7 @@ from penstock.spec.source import Source
 from penstock.stage.spark_failure import from_spark
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.registry.decoding import DecodePass
