@@ -311,4 +311,12 @@ MUTANTS_OF_SINKS = (
         replace="        if size_bytes > 10 * NAME_LIMIT_BYTES:\n",
         tests=("tests/unit/test_parquet_hive.py::test_a_name_may_be_as_long_as_file_systems_take",),
     ),
+    Mutant(
+        bug=17,
+        name="a-sink-called-quarantine-gets-no-rows",
+        file="src/penstock/run/parts.py",
+        find="        return self.has_quarantine and sink.name == NAME\n",
+        replace="        return sink.name == NAME\n",
+        tests=("tests/unit/test_run_delivery.py::test_a_sink_that_is_only_called_quarantine_gets_every_row",),
+    ),
 )

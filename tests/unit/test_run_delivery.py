@@ -12,6 +12,7 @@ from penstock.errors import BatchFailed, Fenced, PenstockError, StoreIgnoresCond
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.model import Guarantee, PipelineName
+from penstock.run.assembly import assemble
 from penstock.run.delivery import Delivery, Undelivered
 from penstock.run.failure import StopRequested, from_query
 from penstock.run.open_delivery import OpenDelivery
@@ -104,3 +105,12 @@ def test_a_start_on_a_ledger_that_ignores_conditions_is_refused(tmp_path: Path) 
     with pytest.raises(StoreIgnoresConditions):
         OpenDelivery(parts).open(schema=None)
     assert list(store.keys("entries/")) == []
+
+
+def test_a_sink_that_is_only_called_quarantine_gets_every_row(tmp_path: Path) -> None:
+    """The quarantine is told by the setting, not by its name: a sink of that name may be older than it."""
+    lake = {name: penstock.Parquet(accounts={"only": tmp_path / name}) for name in ("lake", "quarantine")}
+    parts = assemble(Delivery("flights", home=tmp_path / "home", sinks=lake).plan)
+    parts.ledger.close()
+    assert [sink.name for sink in parts.row_sinks] == ["lake", "quarantine"]
+    assert parts.quarantine == ()

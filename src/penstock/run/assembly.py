@@ -84,6 +84,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Parts:
         demanded=plan.settings.guarantee,
         watch=watch_of(plan.settings),
         quarantining=quarantining_of(plan.settings, plan.decoding),
+        has_quarantine=getattr(plan.settings, NAME, None) is not None,
     )
 
 
@@ -116,10 +117,12 @@ def sinks_of(plan: DeliveryPlan) -> tuple[Sink, ...]:
 
 def quarantine_of(plan: DeliveryPlan) -> "QuarantineSink | None":
     """The quarantine, None if the pipeline has none; nothing is connected or written yet."""
+    place: Quarantine | None = getattr(plan.settings, NAME, None)
+    if place is None:
+        return None
     from penstock.sink.quarantine import QuarantineSink
 
-    place: Quarantine | None = getattr(plan.settings, "quarantine", None)
-    return None if place is None else QuarantineSink(pipeline=plan.pipeline, account=_account(place))
+    return QuarantineSink(pipeline=plan.pipeline, account=_account(place))
 
 
 def table_of(plan: DeliveryPlan, name: str | None) -> "ParquetSink":

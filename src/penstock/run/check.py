@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.badrecords import NAME
 from penstock.claim import Claim, too_weak
 from penstock.errors import GuaranteeTooWeak, PenstockError, Usage
 from penstock.model import Finding, Guarantee, SinkKind, Summary
@@ -113,7 +112,7 @@ def claims_of(pipeline: "Pipeline", frame: DataFrame, spark: SparkSession) -> tu
         *operator_claims(plan, output_mode=settings.output_mode),
         output_mode_claim(settings.output_mode),
         trigger_claim(settings.trigger),
-        *(_sink_claim(sink, "parquet" if sink.name == NAME else settings.sinks[sink.name].type) for sink in sinks),
+        *(_sink_claim(sink, settings.sinks[sink.name].type if sink.name in settings.sinks else "parquet") for sink in sinks),
     )
 
 

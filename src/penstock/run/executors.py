@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import penstock
-from penstock.badrecords import NAME
 from penstock.model import Finding
 from penstock.protocols import TaskCheck, TaskChecked
 from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
@@ -49,7 +48,7 @@ def executor_findings(plan: DeliveryPlan, spark: "SparkSession", *, also: Sequen
         checks += [*also, *registry_looks(getattr(plan.settings, "sources", {}))]
         checks += [
             *spool_of(plan).task_checks(),
-            *import_checks({sink.name: sink for sink in sinks if sink.name != NAME}, plan.settings.sinks),
+            *import_checks({sink.name: sink for sink in sinks if sink.name in plan.settings.sinks}, plan.settings.sinks),
         ]
         if checks:
             yield from _gathered(_seen_by_tasks(checks, spark))

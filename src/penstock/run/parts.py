@@ -36,16 +36,21 @@ class Parts:
     """Over the sources that are read from Kafka."""
     quarantining: Quarantining | None = None
     """Over those whose undecodable records are put aside."""
+    has_quarantine: bool = False
+    """Whether one of the sinks is the quarantine; without it a sink may have that name, and is as any other."""
 
     @property
     def row_sinks(self) -> tuple[Sink, ...]:
         """The sinks that every row goes to: all but the quarantine."""
-        return tuple(sink for sink in self.sinks if sink.name != NAME)
+        return tuple(sink for sink in self.sinks if not self._is_quarantine(sink))
 
     @property
     def quarantine(self) -> tuple[Sink, ...]:
         """The one that no row goes to, if there is a quarantine."""
-        return tuple(sink for sink in self.sinks if sink.name == NAME)
+        return tuple(sink for sink in self.sinks if self._is_quarantine(sink))
+
+    def _is_quarantine(self, sink: Sink) -> bool:
+        return self.has_quarantine and sink.name == NAME
 
     def source_names(self, batch_id: BatchId) -> tuple[SourceName, ...]:
         """The pipeline's names for its sources; for a query that has none, the checkpoint's own."""

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from penstock.badrecords import NAME, SCHEMA
+from penstock.badrecords import SCHEMA
 from penstock.commit.as_of import AsOf, as_of, newest_whole, whole_batch
 from penstock.commit.publication import decision_in
 from penstock.errors import Refused, Retryable, Usage
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.run.pipeline import Pipeline
+    from penstock.sink.parquet import ParquetSink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +119,13 @@ def read(
     files = _added(entry, chosen.name, tables) if added else _until(entry, tables, counted=counted)
     if not added and newest is not None and entry.position < newest.position:
         _require_told(files, as_of(entry).batch_id)
-    return Reading(sink=chosen.name, as_of=as_of(entry), files=files, _tables=tables, _schema=_schema_in(entry, chosen.name))
+    return Reading(sink=chosen.name, as_of=as_of(entry), files=files, _tables=tables, _schema=_schema_in(entry, chosen))
 
 
-def _schema_in(entry: Entry, sink: SinkName) -> str:
-    return SCHEMA if sink == NAME else decision_in(entry).schema
+def _schema_in(entry: Entry, chosen: "ParquetSink") -> str:
+    from penstock.sink.quarantine import QuarantineSink
+
+    return SCHEMA if isinstance(chosen, QuarantineSink) else decision_in(entry).schema
 
 
 def _asked_for(tables: Mapping[AccountName, Table], accounts: Collection[str] | None) -> Mapping[AccountName, Table]:
