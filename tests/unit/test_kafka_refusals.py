@@ -309,6 +309,15 @@ def test_why_nobody_answers_is_told_by_what_was_heard_beside(heard, kind, said):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
     with pytest.raises(PublishFailed, match="lacks a topic"), told(cluster):
         raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+    with pytest.raises(OutcomeUnknown, match="did not say whether it committed"), told(cluster, in_doubt=True):
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+def test_a_broker_that_stops_in_a_handshake_is_one_that_does_not_answer():
+    said = KafkaError(KafkaError._SSL, "SSL handshake failed: Disconnected: connecting to a PLAINTEXT broker listener?")
+    cluster = SimpleNamespace(place="Kafka at a:1", heard=lambda: said)
+    with pytest.raises(Retryable, match="does not answer as it should"), told(cluster):
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,8 @@ _SILENCE = {
     KafkaError._WAIT_COORD,
 }
 """Errors of a question that got no answer; why not, a client tells beside it."""
+_HUNG_UP = "isconnected"
+"""In what a client says of a handshake that a broker broke off, as it does when it stops."""
 
 
 class Cluster(Protocol):
@@ -110,7 +112,8 @@ def told(
     try:
         yield
     except KafkaException as cause:
-        raise trouble(_cause(cause, of), of.place, kind, in_doubt=in_doubt, outlived=outlived()) from cause
+        why = cause if in_doubt else _cause(cause, of)  # nothing that was heard beside it says what became of a commit
+        raise trouble(why, of.place, kind, in_doubt=in_doubt, outlived=outlived()) from cause
     except BufferError as cause:
         raise Retryable(
             f"{of.place} takes no more records: {cause}.", remedy="Look into the logs of its brokers, and try again."
@@ -120,7 +123,7 @@ def told(
 def _cause(raised: KafkaException, of: Cluster) -> KafkaException:
     """That we are not let in, which is told only beside a question that gets no answer; else what was raised."""
     said = of.heard() if code_of(raised) in _SILENCE else None
-    return raised if said is None or said.code() not in _SECURITY else KafkaException(said)
+    return raised if said is None or said.code() not in _SECURITY or _HUNG_UP in said.str() else KafkaException(said)
 
 
 def trouble(cause: KafkaException, place: str, kind: type[Failed], *, in_doubt: bool, outlived: bool) -> PenstockError:
