@@ -57,7 +57,7 @@ MUTANTS_OF_KAFKA = (
         bug=17,
         name="json-depends-on-the-time-zone-of-the-session",
         file=SHAPE,
-        find='    "timeZone": "UTC",\n',
+        find='    "timeZone": "\'UTC\'",\n',
         replace="",
         tests=(f"{OF_OWN_ROWS}::test_each_sink_gets_its_own_rows[elsewhere-driver-some,plain]",),
     ),

@@ -10,14 +10,17 @@ from penstock.model import SinkName
 from penstock.protocols import OwnRows
 from penstock.sink.kafka.target import HEADERS, KEY, PARTITION, VALUE
 
+_T = "concat('yyyy-MM-dd', char(39), 'T', char(39), 'HH:mm:ss.SSSSSS{zone}')"
+"""A quote in a literal is written in one of two ways, by the session's settings."""
 _JSON: Final = {
-    "timeZone": "UTC",
-    "ignoreNullFields": "true",
-    "dateFormat": "yyyy-MM-dd",
-    "timestampFormat": "yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS",
+    "timeZone": "'UTC'",
+    "ignoreNullFields": "'true'",
+    "dateFormat": "'yyyy-MM-dd'",
+    "timestampFormat": _T.format(zone="XXX"),
+    "timestampNTZFormat": _T.format(zone=""),
 }
-"""Options of `to_json`: all that the session's settings would else decide; Spark's own formats drop the microseconds."""
+"""Options of `to_json`, as SQL: all that the session's settings would else decide; Spark's own formats drop the microseconds."""
+_OPTIONS: Final = "map(" + ", ".join(f"'{name}', {value}" for name, value in _JSON.items()) + ")"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +54,7 @@ class Shape:
 
 
 def _json_of(columns: tuple[str, ...]) -> tuple[str, object]:
-    options = ", ".join(f"'{name}', '{value}'" for name, value in _JSON.items())
-    return f"to_json(struct({', '.join(map(quoted, columns))}), map({options}))", "string"
+    return f"to_json(struct({', '.join(map(quoted, columns))}), {_OPTIONS})", "string"
 
 
 def _as_bytes(field: Mapping[str, Any], sink: SinkName) -> tuple[str, object]:
@@ -62,6 +64,8 @@ def _as_bytes(field: Mapping[str, Any], sink: SinkName) -> tuple[str, object]:
             f"Sink {sink!r} takes column {field['name']!r} as it is, and its values are nested.",
             remedy="Write value: {json: [column]}, or make a text of it in the transform.",
         )
+    if kind == "timestamp":  # which a cast shows in the session's time zone
+        return f"get_json_object(to_json(struct({name} AS at), {_OPTIONS}), '$.at')", "string"
     return (name, kind) if kind == "binary" else (f"CAST({name} AS STRING)", "string")
 
 
