@@ -6,6 +6,7 @@ GAPS = "src/penstock/source/kafka/gaps.py"
 OF_GAPS = "tests/unit/test_kafka_gaps.py"
 READER = "src/penstock/source/kafka/reader"
 OF_PLAN, OF_FETCH = "tests/unit/test_kafka_reader_plan.py", "tests/unit/test_kafka_reader_fetch.py"
+OF_INPUT = "tests/unit/test_kafka_input.py"
 OF_LEADERS = "tests/unit/test_kafka_leaders.py"
 OF_OPTIONS = "tests/unit/test_spec_kafka.py"
 
@@ -161,5 +162,13 @@ MUTANTS_OF_KAFKA_SOURCE = (
         find="least=_NO_RECORD_YET)",
         replace="least=-1001)",
         tests=(f"{OF_LEADERS}::test_a_time_stamp_is_asked_for_again_while_nobody_leads_the_partition",),
+    ),
+    Mutant(
+        bug=1,
+        name="a-topic-that-was-out-of-sight-is-read-once-more",
+        file="src/penstock/run/kafka_input.py",
+        find="            self._require_undelivered(batch, seen)\n",
+        replace="",
+        tests=(f"{OF_INPUT}::test_what_was_delivered_is_not_read_again",),
     ),
 )

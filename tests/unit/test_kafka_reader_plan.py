@@ -169,6 +169,14 @@ def test_a_topic_that_does_not_continue_is_not_gone_on_with(now: Mapping[str, To
         stream(Brokers(**now)).advance(start, None)
 
 
+@pytest.mark.parametrize("named", [{}, {"subscribe": None, "pattern": "."}], ids=["subscribe", "pattern"])
+def test_a_topic_that_is_not_there_is_never_left_out(named: dict[str, Any]) -> None:
+    """The next offsets would know nothing of it, and it would be read from its first record when it comes back."""
+    start = KafkaOffset(positions={"t": {0: 10}, "u": {0: 5}}, topic_ids={"t": "id", "u": "id"}).written()
+    with pytest.raises(Retryable, match="Topic 't' was read, and is not there any more"):
+        stream(Brokers(u=topic((0, 9))), fails_on_loss=False, **named).advance(start, None)
+
+
 def test_a_topic_that_never_was_is_told() -> None:
     with pytest.raises(Failed, match="Topic 't' of source 's' does not exist"):
         stream(Brokers()).begin()
