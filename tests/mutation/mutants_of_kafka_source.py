@@ -171,4 +171,12 @@ MUTANTS_OF_KAFKA_SOURCE = (
         replace="",
         tests=(f"{OF_INPUT}::test_what_was_delivered_is_not_read_again",),
     ),
+    Mutant(
+        bug=23,
+        name="topics-of-one-name-on-two-clusters-are-one",
+        file="src/penstock/source/kafka/watch.py",
+        find="now={(each.source, topic): of for topic, of in now.items()}",
+        replace="now={(source, topic): of for topic, of in now.items() for source in self.sources}",
+        tests=(f"{OF_INPUT}::test_a_topic_goes_on_with_the_first_record_of_its_own_cluster",),
+    ),
 )

@@ -131,3 +131,17 @@ def test_what_an_earlier_run_delivered_is_not_read_again(tmp_path: Path) -> None
     world.plan(2, {"t": {"0": 50}})
     with pytest.raises(Refused, match="from offset 0 on, but it is delivered up to offset 19"):
         world.before(2)
+
+
+def test_a_topic_goes_on_with_the_first_record_of_its_own_cluster(tmp_path: Path) -> None:
+    """Another cluster has a topic of that name, which begins elsewhere."""
+    first, second = Brokers(t=topic((0, 20))), Brokers(t=topic((0, 20)))
+    world = World(tmp_path, on_gap="accept", first=first, second=second)
+    world.plan(0, {"t": {"0": 3}}, {"t": {"0": 3}}, committed=True)
+    world.plan(1, {"t": {"0": 20}}, {"t": {"0": 20}}, committed=True)
+    world.deliver(1)
+    first.have["t"], second.have["t"] = topic((0, 30), topic_id="new"), topic((17, 30))
+    [gap] = world.restarted()
+    assert (gap.source, gap.kind) == ("first", GapKind.RECREATED)
+    batch = world.checkpoint.batch(BatchId(1), list(world.brokers))
+    assert [each.end for each in batch.offsets] == ['{"t":{"0":0}}', '{"t": {"0": 20}}']

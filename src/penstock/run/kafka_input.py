@@ -223,7 +223,7 @@ def _moves(seen: Seen, gaps: Sequence[GapAccepted]) -> Moves:
     for gap in gaps:
         of_topic = moves.setdefault(gap.source, {})
         if gap.kind is GapKind.RECREATED:
-            of_topic[gap.topic] = {number: kept.low for number, kept in seen.now[gap.topic].partitions.items()}
+            of_topic[gap.topic] = {number: kept.low for number, kept in seen.now[gap.source, gap.topic].partitions.items()}
         else:
             starts = {number: of.start for number, of in read[gap.source, gap.topic].items()}
             of_topic.setdefault(gap.topic, starts)[gap.partition] = gap.first

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
+from typing import TypeAlias
 
 from penstock.kafkaoffset import Positions
 from penstock.model import SourceName
 from penstock.source.kafka.topic import TopicNow
 from penstock.topics import GapAccepted, GapKind, TopicRead
 
+NowOf: TypeAlias = Mapping[tuple[SourceName, str], TopicNow]
+"""Topics as they are now, by source: two clusters may each have one of the same name."""
 _SHOWN = 8
 
 
@@ -71,18 +74,18 @@ def within(gap: GapAccepted, end: Positions) -> Iterator[GapAccepted]:
         yield replace(gap, end=min(gap.end, below))
 
 
-def told(gaps: tuple[GapAccepted, ...], *, now: Mapping[str, TopicNow]) -> str:
+def told(gaps: tuple[GapAccepted, ...], *, now: NowOf) -> str:
     """What is missing, topic by topic, in sentences."""
-    return " ".join(_TOLD[kind](topic, list(found), now.get(topic)) for (topic, kind), found in _by_topic(gaps))
+    return " ".join(_TOLD[kind](topic, list(found), now.get((source, topic))) for (source, topic, kind), found in _by_topic(gaps))
 
 
 def in_words(gaps: tuple[GapAccepted, ...]) -> str:
     """What is missing, for the ledger: without a look at the topics as they are now."""
-    return "; ".join(f"topic {topic!r} ({kind.value}): {_ranges(list(found))}" for (topic, kind), found in _by_topic(gaps))
+    return "; ".join(f"topic {topic!r} ({kind.value}): {_ranges(list(found))}" for (_, topic, kind), found in _by_topic(gaps))
 
 
-def _by_topic(gaps: tuple[GapAccepted, ...]) -> Iterator[tuple[tuple[str, GapKind], Iterator[GapAccepted]]]:
-    return groupby(gaps, key=attrgetter("topic", "kind"))
+def _by_topic(gaps: tuple[GapAccepted, ...]) -> Iterator[tuple[tuple[SourceName, str, GapKind], Iterator[GapAccepted]]]:
+    return groupby(gaps, key=attrgetter("source", "topic", "kind"))
 
 
 def lost(gaps: tuple[GapAccepted, ...]) -> int:
