@@ -58,6 +58,12 @@ def test_a_topic_that_was_never_read_is_judged_by_its_watermarks() -> None:
     assert gaps_of(S, NEEDED, known={}, now=topic((0, 100), topic_id="any")) == (gap(GapKind.RECREATED, 1, 7, 7, "any"),)
 
 
+def test_a_broker_that_does_not_know_a_new_partition_yet_is_no_gap() -> None:
+    """Kafka removes no partition: the topic is the same, so the broker's word is an old one."""
+    with pytest.raises(Retryable, match="source 's' that answered does not know partition 1 of topic 'orders' yet"):
+        gaps_of(S, NEEDED, known={"orders": READ}, now=topic((0, 50)))
+
+
 def test_a_gap_by_retention_is_shared_out_among_batches() -> None:
     whole = gap(GapKind.EXPIRED, 0, 20, 50)
     assert list(within(whole, {"orders": {0: 30}})) == [gap(GapKind.EXPIRED, 0, 20, 30)]
