@@ -5,7 +5,7 @@ The only module that knows the client library. A question takes about a millisec
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
@@ -20,12 +20,13 @@ _NO_RECORD_YET = -1
 """The client's answer for a time stamp behind all records."""
 _SILENT: Mapping[str, Any] = {"log_level": 0}
 """What goes wrong is told by errors, not on the terminal."""
-_NOT_LET_IN = frozenset(
+NOT_LET_IN: Final = frozenset(
     {
         *(KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL),
         *(KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED),
     }
 )
+"""Errors by which Kafka says that waiting is of no use: the credentials or the rights are wrong."""
 _OF_KAFKA_ITSELF = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _T = TypeVar("_T")
 
@@ -206,9 +207,9 @@ class Broker:
     def _told(self, raised: KafkaException) -> PenstockError:
         self._admin.poll(0)
         cause: KafkaError = raised.args[0]
-        why = self._said if self._said is not None and self._said.code() in _NOT_LET_IN else cause
+        why = self._said if self._said is not None and self._said.code() in NOT_LET_IN else cause
         where = f"of source {self._source!r} at {self._options.get('bootstrap.servers')}"
-        if why.code() in _NOT_LET_IN:
+        if why.code() in NOT_LET_IN:
             return Failed(f"Kafka {where} does not let us look: {why.str()}.", remedy="Correct the credentials or the rights.")
         return Retryable(
             f"Kafka {where} does not answer: {why.str()}.",
