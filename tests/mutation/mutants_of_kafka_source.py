@@ -6,6 +6,8 @@ GAPS = "src/penstock/source/kafka/gaps.py"
 OF_GAPS = "tests/unit/test_kafka_gaps.py"
 READER = "src/penstock/source/kafka/reader"
 OF_PLAN, OF_FETCH = "tests/unit/test_kafka_reader_plan.py", "tests/unit/test_kafka_reader_fetch.py"
+OF_INPUT = "tests/unit/test_kafka_input.py"
+OF_LEADERS = "tests/unit/test_kafka_leaders.py"
 OF_OPTIONS = "tests/unit/test_spec_kafka.py"
 
 MUTANTS_OF_KAFKA_SOURCE = (
@@ -152,5 +154,29 @@ MUTANTS_OF_KAFKA_SOURCE = (
         find=" if topic not in moves}",
         replace="}",
         tests=("tests/unit/test_kafka_offset.py::test_a_topic_that_is_moved_loses_its_notes",),
+    ),
+    Mutant(
+        bug=23,
+        name="a-start-by-time-stamp-takes-a-missing-leader-for-no-record-yet",
+        file="src/penstock/source/kafka/broker.py",
+        find="least=_NO_RECORD_YET)",
+        replace="least=-1001)",
+        tests=(f"{OF_LEADERS}::test_a_time_stamp_is_asked_for_again_while_nobody_leads_the_partition",),
+    ),
+    Mutant(
+        bug=1,
+        name="a-topic-that-was-out-of-sight-is-read-once-more",
+        file="src/penstock/run/kafka_input.py",
+        find="            self._require_undelivered(batch, seen)\n",
+        replace="",
+        tests=(f"{OF_INPUT}::test_what_was_delivered_is_not_read_again",),
+    ),
+    Mutant(
+        bug=23,
+        name="topics-of-one-name-on-two-clusters-are-one",
+        file="src/penstock/source/kafka/watch.py",
+        find="now={(each.source, topic): of for topic, of in now.items()}",
+        replace="now={(source, topic): of for topic, of in now.items() for source in self.sources}",
+        tests=(f"{OF_INPUT}::test_a_topic_goes_on_with_the_first_record_of_its_own_cluster",),
     ),
 )

@@ -1,6 +1,7 @@
 """What is missing between where reading goes on and what the broker has: kind by kind, with exact numbers."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,12 @@ def test_a_topic_that_was_never_read_is_judged_by_its_watermarks() -> None:
     assert gaps_of(S, NEEDED, known={}, now=topic((0, 100), topic_id="any")) == (gap(GapKind.RECREATED, 1, 7, 7, "any"),)
 
 
+def test_a_broker_that_does_not_know_a_new_partition_yet_is_no_gap() -> None:
+    """Kafka removes no partition: the topic is the same, so the broker's word is an old one."""
+    with pytest.raises(Retryable, match="source 's' that answered does not know partition 1 of topic 'orders' yet"):
+        gaps_of(S, NEEDED, known={"orders": READ}, now=topic((0, 50)))
+
+
 def test_a_gap_by_retention_is_shared_out_among_batches() -> None:
     whole = gap(GapKind.EXPIRED, 0, 20, 50)
     assert list(within(whole, {"orders": {0: 30}})) == [gap(GapKind.EXPIRED, 0, 20, 30)]
@@ -83,9 +90,16 @@ def test_a_gap_by_retention_is_shared_out_among_batches() -> None:
     ],
 )
 def test_it_is_said_in_numbers(gaps: tuple[GapAccepted, ...], now: Mapping[str, TopicNow], said: str) -> None:
-    assert said in told(gaps, now=now)
+    assert said in told(gaps, now={(S, name): of for name, of in now.items()})
     assert lost(gaps) == sum(each.end - each.first for each in gaps)
     assert gaps[0].kind.value in in_words(gaps)
+
+
+def test_topics_of_one_name_on_two_clusters_are_told_apart() -> None:
+    other = replace(gap(GapKind.RECREATED, 0, 5, 5, "old of the other"), source=SourceName("other"))
+    now = {(S, "orders"): topic(topic_id="new")["orders"], (SourceName("other"), "orders"): topic(topic_id="newer")["orders"]}
+    said = told((gap(GapKind.RECREATED, 0, 5, 5), other), now=now)
+    assert said.index("its id was old, now it is new)") < said.index("its id was old of the other, now it is newer)")
 
 
 def test_many_partitions_are_not_all_listed() -> None:

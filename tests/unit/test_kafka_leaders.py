@@ -52,3 +52,21 @@ def test_a_partition_that_nobody_leads_for_long_is_told(monkeypatch):
     monkeypatch.setattr(broker, "_ANSWER_S", 0)
     with pytest.raises(Retryable, match="Partition 0 of topic 't' of source 'orders' has no leader"):
         Broker("orders", {})._offsets([broker.TopicPartition("t", 0)], broker.OffsetSpec.latest())
+
+
+def test_a_time_stamp_is_asked_for_again_while_nobody_leads_the_partition(monkeypatch):
+    """A first start by time stamp would begin at the end, as if there were no record from then on."""
+    from penstock.source.kafka import broker
+
+    made = iter([Cluster(NOBODY), Cluster(NOBODY), Cluster(7)])
+    monkeypatch.setattr(broker, "AdminClient", lambda _: next(made))
+    monkeypatch.setattr(broker, "_LOOK_S", 0)
+    assert Broker("orders", {}).since({("t", 0): 1000}) == {("t", 0): 7}
+
+
+def test_a_time_stamp_behind_all_records_has_no_offset_yet(monkeypatch):
+    from penstock.source.kafka import broker
+
+    monkeypatch.setattr(broker, "AdminClient", lambda _: Cluster(-1))
+    assert Broker("orders", {}).since({("t", 0): 1000}) == {("t", 0): None}
+    assert Broker("orders", {}).since({}) == {}

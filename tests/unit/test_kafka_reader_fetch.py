@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer, TopicPartition
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import KafkaServer, await_settled
 
-from penstock.errors import Retryable
+from penstock.errors import Failed, PenstockError, Retryable
 from penstock.kafkaoffset import read_offset
 from penstock.source.kafka.broker import Broker
 from penstock.source.kafka.reader import fetch
@@ -224,6 +224,21 @@ def test_a_broker_that_comes_back_is_read_on(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(fetch, "_first", restarting)
     assert offsets(piece(topic, 0, 10)) == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "remedy"),
+    [
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, Failed, "the right Read on the topic and on the consumer group 'ours'"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Failed, "Correct the credentials"),
+        (KafkaError._TRANSPORT, Retryable, "See whether the brokers are up"),
+    ],
+)
+def test_who_is_not_let_in_need_not_try_again(code: int, kind: type[PenstockError], remedy: str) -> None:
+    given = ReaderSettings(name="s", client={"bootstrap.servers": "host:9092", "group.id": "ours"})
+    told = fetch._told(piece("t", 0, 9), given, KafkaError(code))
+    assert type(told) is kind
+    assert remedy in told.remedy
 
 
 def remove(topic: str, below: int) -> None:

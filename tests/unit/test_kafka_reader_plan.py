@@ -30,12 +30,15 @@ class Brokers:
 
     def __init__(self, **topics: TopicNow) -> None:
         self.have = topics
+        self.have_settled: Mapping[str, TopicNow] = {}
+        """Of topics with an open transaction."""
 
     def names(self) -> Sequence[str]:
         return list(self.have)
 
     def topics(self, names: Sequence[str], *, settled: bool = False) -> Mapping[str, TopicNow]:
-        return {name: self.have[name] for name in names if name in self.have}
+        have = {**self.have, **self.have_settled} if settled else self.have
+        return {name: have[name] for name in names if name in have}
 
     def since(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int | None]:
         return {(name, number): at // 10 if at < 1000 else None for (name, number), at in wanted.items()}
@@ -129,6 +132,23 @@ def test_an_empty_batch_behind_the_first_reads_nothing_again() -> None:
     assert mine.planned(end, {**end, "t": {"0": 12}}) == [Piece(topic="t", topic_id="id", partition=0, first=10, end=12)]
 
 
+def test_a_query_may_begin_behind_the_first_record_of_an_open_transaction() -> None:
+    """By a time stamp, or by an offset: nothing is lost, and the batches wait until it ends."""
+    brokers = Brokers(t=topic((0, 20)))
+    brokers.have_settled = {"t": topic((0, 10))}
+    mine = stream(brokers, starting={"t": {0: 15}})
+    first = mine.begin()
+    end = mine.advance(first, None)
+    assert read_offset(end) == KafkaOffset(positions={"t": {0: 15}}, topic_ids={"t": "id"}, began={"t": {0: 15}})
+    assert mine.planned(first, end) == []
+    assert read_offset(mine.advance(end, 5)).positions == {"t": {0: 15}}
+    brokers.have, brokers.have_settled = {"t": topic((0, 21))}, {}
+    assert [(piece.first, piece.end) for piece in mine.planned(end, mine.advance(end, None))] == [(15, 21)]
+    brokers.have = {"t": topic((0, 14))}
+    with pytest.raises(Retryable, match="ends at 14, before what was read of it: 15"):
+        mine.advance(end, None)
+
+
 def test_a_first_batch_of_sparks_connector_is_left_to_it() -> None:
     mine = stream(Brokers(t=topic((0, 10))))
     with pytest.raises(Refused, match=r"planned by Spark's connector.*`reader: spark`"):
@@ -167,6 +187,14 @@ def test_a_topic_that_does_not_continue_is_not_gone_on_with(now: Mapping[str, To
     start = KafkaOffset(positions={"t": {0: 10}}, topic_ids={"t": "id"}).written()
     with pytest.raises(Retryable, match=told):
         stream(Brokers(**now)).advance(start, None)
+
+
+@pytest.mark.parametrize("named", [{}, {"subscribe": None, "pattern": "."}], ids=["subscribe", "pattern"])
+def test_a_topic_that_is_not_there_is_never_left_out(named: dict[str, Any]) -> None:
+    """The next offsets would know nothing of it, and it would be read from its first record when it comes back."""
+    start = KafkaOffset(positions={"t": {0: 10}, "u": {0: 5}}, topic_ids={"t": "id", "u": "id"}).written()
+    with pytest.raises(Retryable, match="Topic 't' was read, and is not there any more"):
+        stream(Brokers(u=topic((0, 9))), fails_on_loss=False, **named).advance(start, None)
 
 
 def test_a_topic_that_never_was_is_told() -> None:

@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from penstock.checkpoint.moving import Moves, move_offsets
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import decision_in
-from penstock.errors import InputLost, PenstockError, Retryable
+from penstock.errors import InputLost, PenstockError, Refused, Retryable
 from penstock.kafkaoffset import positions_in
 from penstock.model import Batch, BatchId, OffsetRange, SourceName, Summary
 from penstock.protocols import Ledger
@@ -24,6 +25,8 @@ _FOR_STATE = (
     "They are delivered, but Spark needs them once more for the query's state, which must come from all of them: bring them "
     "back, or read what `penstock adopt` says about starting with a new checkpoint."
 )
+_Place: TypeAlias = tuple[SourceName, str, str, int]
+"""A partition of a source's topic of that id."""
 _log = logging.getLogger(__name__)
 
 
@@ -44,11 +47,13 @@ class KafkaInput:
         self._watch, self._ledger, self._checkpoint, self._names = watch, ledger, checkpoint, names
         self._known: tuple[TopicRead, ...] = ()
         self._read: tuple[TopicRead, ...] = ()
+        self._delivered: Mapping[_Place, int] = {}
         self._behind: Mapping[tuple[SourceName, str, int], int] | None = None
 
     def require(self, summary: Summary) -> Seen:
         """Before Spark starts. Raises InputLost, and where a source waits Retryable."""
         self._known = self._read = known_topics(self._ledger, summary)
+        self._delivered = _ends(self._known)
         seen = self._watch.look(upcoming(self._checkpoint, self._names, summary), known=self._known)
         if seen.gaps and is_read_for_state_only(self._checkpoint, summary):
             raise InputLost(told(seen.gaps, now=seen.now), remedy=_FOR_STATE)
@@ -80,15 +85,17 @@ class KafkaInput:
             )
         move_offsets(self._checkpoint, self._names(planned), _moves(seen, gaps))
         self._known = self._read = seen.topics
+        self._delivered = {}
         return gaps
 
     def before(self, batch: Batch, *, wait: Callable[[float], None]) -> Seen:
         """Before the rows of `batch` are read. `wait` lets some seconds pass, or raises what ends the waiting.
 
-        Raises InputLost, Retryable.
+        Raises InputLost, Refused, Retryable.
         """
         while True:
             seen = self._watch.look(self._ranges(batch), known=self._known)
+            self._require_undelivered(batch, seen)
             stop = _first_unaccepted(self._watch, seen)
             if stop is None:
                 self._require_read_over(seen)
@@ -114,7 +121,23 @@ class KafkaInput:
     def delivered(self) -> tuple[TopicRead, ...]:
         """The batch of the last look is decided: its topics are what the next one must find."""
         self._known = self._read
+        self._delivered = {**self._delivered, **_ends(self._known)}
         return self._known
+
+    def _require_undelivered(self, batch: Batch, seen: Seen) -> None:
+        """Raise Refused for a batch that reads a partition below where the one before ended: those records would come twice.
+
+        Where a topic is left out of Spark's offsets for a moment, Spark reads it from its first record when it is back.
+        """
+        for read in seen.topics:
+            for number, of in read.partitions.items():
+                end = self._delivered.get((read.source, read.topic, read.topic_id, number), 0)
+                if of.start < min(end, of.end):
+                    raise Refused(
+                        f"Batch {batch.batch_id} reads topic {read.topic!r}, partition {number}, from offset {of.start} on, "
+                        f"but it is delivered up to offset {end - 1}.",
+                        remedy="Restore the checkpoint from a copy; `penstock adopt` says what it means to go on with this one.",
+                    )
 
     def _require_read_over(self, seen: Seen) -> None:
         """Raise Retryable unless Spark will pass over exactly what is missing.
@@ -173,6 +196,10 @@ def _is_decided(summary: Summary, planned: BatchId) -> bool:
     return summary.next_batch_id is not None and planned < summary.next_batch_id
 
 
+def _ends(read: Sequence[TopicRead]) -> Mapping[_Place, int]:
+    return {(each.source, each.topic, each.topic_id, number): of.end for each in read for number, of in each.partitions.items()}
+
+
 def _first_unaccepted(watch: Watch, seen: Seen) -> GapAccepted | None:
     """A gap that ends the run or makes it wait: a topic that is not there can be read over by nobody."""
     stops = (gap for gap in seen.gaps if watch.sources[gap.source].on_gap != "accept" or gap.kind is GapKind.DELETED)
@@ -196,7 +223,7 @@ def _moves(seen: Seen, gaps: Sequence[GapAccepted]) -> Moves:
     for gap in gaps:
         of_topic = moves.setdefault(gap.source, {})
         if gap.kind is GapKind.RECREATED:
-            of_topic[gap.topic] = {number: kept.low for number, kept in seen.now[gap.topic].partitions.items()}
+            of_topic[gap.topic] = {number: kept.low for number, kept in seen.now[gap.source, gap.topic].partitions.items()}
         else:
             starts = {number: of.start for number, of in read[gap.source, gap.topic].items()}
             of_topic.setdefault(gap.topic, starts)[gap.partition] = gap.first

@@ -5,7 +5,7 @@ The only module that knows the client library. A question takes about a millisec
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
@@ -16,14 +16,17 @@ from penstock.source.kafka.topic import Kept, TopicNow
 
 _ANSWER_S = 15
 _LOOK_S = 0.2
+_NO_RECORD_YET = -1
+"""The client's answer for a time stamp behind all records."""
 _SILENT: Mapping[str, Any] = {"log_level": 0}
 """What goes wrong is told by errors, not on the terminal."""
-_NOT_LET_IN = frozenset(
+NOT_LET_IN: Final = frozenset(
     {
         *(KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL),
         *(KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED),
     }
 )
+"""Errors by which Kafka says that waiting is of no use: the credentials or the rights are wrong."""
 _OF_KAFKA_ITSELF = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _T = TypeVar("_T")
 
@@ -76,9 +79,8 @@ class Broker:
     def since(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int | None]:
         """The first offset from a time stamp on (in milliseconds) of each partition, None where there is no such record yet."""
         asked = {TopicPartition(*at): OffsetSpec.for_timestamp(time_ms) for at, time_ms in wanted.items()}
-        answers = self._ask(lambda: self._admin.list_offsets(asked, request_timeout=_ANSWER_S)) if asked else {}
-        found = {(of.topic, of.partition): self._answer(answer).offset for of, answer in answers.items()}
-        return {at: offset if offset >= 0 else None for at, offset in found.items()}
+        found = self._led(asked, IsolationLevel.READ_UNCOMMITTED, least=_NO_RECORD_YET)
+        return {at: None if offset == _NO_RECORD_YET else offset for at, offset in found.items()}
 
     def retention_ms(self, name: str) -> int | None:
         """For how long the topic keeps records, None if for ever or if it is compacted only."""
@@ -123,35 +125,38 @@ class Broker:
     def _offsets(
         self, partitions: list[TopicPartition], which: OffsetSpec, *, settled: bool = False
     ) -> Mapping[tuple[str, int], int]:
-        """Watermarks as the log has them, transactions that are open included unless only those that are `settled` count.
+        """Watermarks as the log has them, transactions that are open included unless only those that are `settled` count."""
+        level = IsolationLevel.READ_COMMITTED if settled else IsolationLevel.READ_UNCOMMITTED
+        return self._led(dict.fromkeys(partitions, which), level, least=0)
 
-        Asked again while a partition has no leader.
-        """
-        if not partitions:
+    def _led(
+        self, wanted: Mapping[TopicPartition, OffsetSpec], level: IsolationLevel, *, least: int
+    ) -> Mapping[tuple[str, int], int]:
+        """The offsets, none below `least`. Asked again while a partition has no leader."""
+        if not wanted:
             return {}
         asking = Retrying(
             retry=retry_if_exception_type(Retryable), stop=stop_after_delay(_ANSWER_S), wait=wait_fixed(_LOOK_S), reraise=True
         )
-        return asking(self._offsets_now, partitions, which, settled=settled)
+        return asking(self._led_now, wanted, level, least=least)
 
-    def _offsets_now(
-        self, partitions: list[TopicPartition], which: OffsetSpec, *, settled: bool
+    def _led_now(
+        self, wanted: Mapping[TopicPartition, OffsetSpec], level: IsolationLevel, *, least: int
     ) -> Mapping[tuple[str, int], int]:
-        level = IsolationLevel.READ_COMMITTED if settled else IsolationLevel.READ_UNCOMMITTED
-        wanted = dict.fromkeys(partitions, which)
+        asked = dict(wanted)
         try:
-            answers = self._ask(lambda: self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_ANSWER_S))
+            answers = self._ask(lambda: self._admin.list_offsets(asked, isolation_level=level, request_timeout=_ANSWER_S))
             found = {(of.topic, of.partition): int(self._answer(answer).offset) for of, answer in answers.items()}
-            self._require_led(found)
+            self._require_led(found, least=least)
         except Retryable:  # this client would go on asking who led before
             self._admin = AdminClient({**self._options, "error_cb": self._hear})
             raise
         return found
 
-    def _require_led(self, found: Mapping[tuple[str, int], int]) -> None:
+    def _require_led(self, found: Mapping[tuple[str, int], int], *, least: int) -> None:
         """Raise Retryable for a partition that nobody leads: the client gives no error then, but a number below all offsets."""
         for (topic, number), offset in found.items():
-            if offset < 0:
+            if offset < least:
                 raise Retryable(
                     f"Partition {number} of topic {topic!r} of source {self._source!r} has no leader.",
                     remedy="See whether its brokers are up, then try again.",
@@ -202,9 +207,9 @@ class Broker:
     def _told(self, raised: KafkaException) -> PenstockError:
         self._admin.poll(0)
         cause: KafkaError = raised.args[0]
-        why = self._said if self._said is not None and self._said.code() in _NOT_LET_IN else cause
+        why = self._said if self._said is not None and self._said.code() in NOT_LET_IN else cause
         where = f"of source {self._source!r} at {self._options.get('bootstrap.servers')}"
-        if why.code() in _NOT_LET_IN:
+        if why.code() in NOT_LET_IN:
             return Failed(f"Kafka {where} does not let us look: {why.str()}.", remedy="Correct the credentials or the rights.")
         return Retryable(
             f"Kafka {where} does not answer: {why.str()}.",

@@ -8,12 +8,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
+from typing import TypeAlias
 
+from penstock.errors import Retryable
 from penstock.kafkaoffset import Positions
 from penstock.model import SourceName
 from penstock.source.kafka.topic import TopicNow
 from penstock.topics import GapAccepted, GapKind, TopicRead
 
+NowOf: TypeAlias = Mapping[tuple[SourceName, str], TopicNow]
+"""Topics as they are now, by source: two clusters may each have one of the same name."""
 _SHOWN = 8
 
 
@@ -22,7 +26,7 @@ def gaps_of(
 ) -> tuple[GapAccepted, ...]:
     """Every gap in front of `needed`, the first offset of each partition that was not delivered.
 
-    `known` are the topics as they were last read.
+    `known` are the topics as they were last read. Raises Retryable where the broker that answered lags behind what was read.
     """
     return tuple(
         gap
@@ -35,6 +39,8 @@ def _of_topic(
     source: SourceName, topic: str, partitions: Mapping[int, int], *, known: TopicRead | None, now: TopicNow | None
 ) -> Iterator[GapAccepted]:
     topic_id = known.topic_id if known is not None else "" if now is None else now.topic_id
+    if known is not None and now is not None and known.topic_id == now.topic_id:
+        _require_all(source, topic, partitions, now)
     for number, first in partitions.items():
         kind, end = _of_partition(number, first, known=known, now=now)
         if kind is not None:
@@ -47,6 +53,16 @@ def _of_topic(
                 first=min(first, end),
                 end=max(first, end),
             )
+
+
+def _require_all(source: SourceName, topic: str, partitions: Mapping[int, int], now: TopicNow) -> None:
+    """Raise Retryable unless all are there: Kafka removes no partition of a topic, but a broker may know of a new one late."""
+    missing = [number for number in partitions if number not in now.partitions]
+    if missing:
+        raise Retryable(
+            f"The broker of source {source!r} that answered does not know partition {missing[0]} of topic {topic!r} yet.",
+            remedy="Try again: brokers learn of new partitions one after the other.",
+        )
 
 
 def _of_partition(number: int, first: int, *, known: TopicRead | None, now: TopicNow | None) -> tuple[GapKind | None, int]:
@@ -71,18 +87,18 @@ def within(gap: GapAccepted, end: Positions) -> Iterator[GapAccepted]:
         yield replace(gap, end=min(gap.end, below))
 
 
-def told(gaps: tuple[GapAccepted, ...], *, now: Mapping[str, TopicNow]) -> str:
+def told(gaps: tuple[GapAccepted, ...], *, now: NowOf) -> str:
     """What is missing, topic by topic, in sentences."""
-    return " ".join(_TOLD[kind](topic, list(found), now.get(topic)) for (topic, kind), found in _by_topic(gaps))
+    return " ".join(_TOLD[kind](topic, list(found), now.get((source, topic))) for (source, topic, kind), found in _by_topic(gaps))
 
 
 def in_words(gaps: tuple[GapAccepted, ...]) -> str:
     """What is missing, for the ledger: without a look at the topics as they are now."""
-    return "; ".join(f"topic {topic!r} ({kind.value}): {_ranges(list(found))}" for (topic, kind), found in _by_topic(gaps))
+    return "; ".join(f"topic {topic!r} ({kind.value}): {_ranges(list(found))}" for (_, topic, kind), found in _by_topic(gaps))
 
 
-def _by_topic(gaps: tuple[GapAccepted, ...]) -> Iterator[tuple[tuple[str, GapKind], Iterator[GapAccepted]]]:
-    return groupby(gaps, key=attrgetter("topic", "kind"))
+def _by_topic(gaps: tuple[GapAccepted, ...]) -> Iterator[tuple[tuple[SourceName, str, GapKind], Iterator[GapAccepted]]]:
+    return groupby(gaps, key=attrgetter("source", "topic", "kind"))
 
 
 def lost(gaps: tuple[GapAccepted, ...]) -> int:

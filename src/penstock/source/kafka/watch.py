@@ -7,7 +7,7 @@ from typing import Protocol
 from penstock.errors import PenstockError
 from penstock.kafkaoffset import Positions, positions_in
 from penstock.model import OffsetRange, SourceName
-from penstock.source.kafka.gaps import gaps_of
+from penstock.source.kafka.gaps import NowOf, gaps_of
 from penstock.source.kafka.topic import TopicNow
 from penstock.spec.source import Source
 from penstock.topics import GapAccepted, PartitionRead, TopicRead
@@ -27,7 +27,7 @@ class Seen:
 
     topics: tuple[TopicRead, ...]
     gaps: tuple[GapAccepted, ...]
-    now: Mapping[str, TopicNow]
+    now: NowOf
 
 
 class Watch:
@@ -42,7 +42,7 @@ class Watch:
 
         Raises Retryable, Failed, DependencyMissing.
         """
-        topics, gaps, now = list[TopicRead](), list[GapAccepted](), dict[str, TopicNow]()
+        topics, gaps, now = list[TopicRead](), list[GapAccepted](), dict[tuple[SourceName, str], TopicNow]()
         for each in ranges:
             if each.source in self.sources:
                 seen = self._look_at(each, known={read.topic: read for read in known if read.source == each.source})
@@ -59,7 +59,7 @@ class Watch:
         read = [
             _read(each.source, topic, parts, end.get(topic, parts), now[topic]) for topic, parts in needed.items() if topic in now
         ]
-        return Seen(topics=tuple(read), gaps=gaps, now=now)
+        return Seen(topics=tuple(read), gaps=gaps, now={(each.source, topic): of for topic, of in now.items()})
 
     def _ask(self, name: SourceName, topics: Sequence[str]) -> Mapping[str, TopicNow]:
         """A client that failed is not asked again: it goes on asking in the name of a partition's leader that is none now."""

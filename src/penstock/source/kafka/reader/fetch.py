@@ -12,7 +12,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.errors import Failed, PenstockError, Retryable
-from penstock.source.kafka.broker import Broker
+from penstock.source.kafka.broker import NOT_LET_IN, Broker
 from penstock.source.kafka.reader.plan import Piece
 from penstock.source.kafka.reader.records import record_batch
 from penstock.source.kafka.reader.settings import ReaderSettings
@@ -157,8 +157,16 @@ def _gone(piece: Piece, why: str) -> Retryable:
 
 
 def _told(piece: Piece, settings: ReaderSettings, error: KafkaError) -> PenstockError:
-    return Retryable(
+    said = (
         f"Topic {piece.topic!r} of source {settings.name!r} could not be read from "
-        f"{settings.client.get('bootstrap.servers')}: {error.str()}.",
+        f"{settings.client.get('bootstrap.servers')}: {error.str()}."
+    )
+    if error.code() in NOT_LET_IN:
+        group = settings.client.get("group.id", _DEFAULTS["group.id"])
+        return Failed(
+            said, remedy=f"Correct the credentials, or give the right Read on the topic and on the consumer group {group!r}."
+        )
+    return Retryable(
+        said,
         remedy="See whether the brokers are up and let us read, then start again.",
     )

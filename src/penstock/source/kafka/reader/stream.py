@@ -117,9 +117,13 @@ class OffsetStream:
         return replace(of, partitions={number: of.partitions[number] for number in wanted})
 
     def _up_to(self, topic: str, of: TopicNow, start: Mapping[int, int]) -> TopicNow:
-        """Not beyond where it is to stop; a partition that was added after that is not there yet."""
+        """Not before `start`, which may stand behind an open transaction's first record, and not beyond where it is to stop.
+
+        A partition that was added after that is not there yet.
+        """
         if self._until is None:
-            return of
+            ends = {number: replace(kept, high=max(kept.high, start.get(number, 0))) for number, kept in of.partitions.items()}
+            return replace(of, partitions=ends)
         until = self._until.get(topic, {})
         kept = {
             number: replace(kept, high=max(min(kept.high, until.get(number, 0)), start.get(number, 0)))
@@ -144,9 +148,8 @@ class OffsetStream:
 
     def _breaks(self, known: KafkaOffset, now: Mapping[str, TopicNow]) -> Iterator[str]:
         for topic, parts in known.positions.items():
-            if topic not in now:
-                if self._settings.fails_on_loss:
-                    yield f"Topic {topic!r} was read, and is not there any more, or `subscribe` does not name it any more."
+            if topic not in now:  # left out of the offsets, it would be read from its first record when it comes back
+                yield f"Topic {topic!r} was read, and is not there any more, or the options do not name it any more."
                 continue
             old, new = known.topic_ids.get(topic, now[topic].topic_id), now[topic].topic_id
             if old != new:
@@ -155,8 +158,14 @@ class OffsetStream:
                 kept = now[topic].partitions.get(number)
                 if kept is None:
                     yield f"Partition {number} of topic {topic!r} was read, and is not there any more, or not read any more."
-                elif kept.high < at:
-                    yield f"Partition {number} of topic {topic!r} ends at {kept.high}, before what was read of it: {at}."
+                elif kept.high < at and (end := self._written(topic, number)) < at:
+                    yield f"Partition {number} of topic {topic!r} ends at {end}, before what was read of it: {at}."
+
+    def _written(self, topic: str, number: int) -> int:
+        """Where a partition ends with the records of open transactions: a query may begin behind the first of those."""
+        found = self._asked().topics([topic]).get(topic)
+        kept = None if found is None else found.partitions.get(number)
+        return 0 if kept is None else kept.high
 
     def _asked(self) -> Asked:
         if self._brokers is None:

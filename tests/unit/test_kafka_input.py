@@ -1,0 +1,147 @@
+"""What a run asks of Kafka before each batch, by ledger and checkpoint. The checkpoint is written here as Spark writes it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.errors import Refused
+from penstock.model import BatchId, Decided, Decision, Position, SourceName, Summary
+from penstock.run.kafka_input import KafkaInput
+from penstock.source.kafka.topic import Kept, TopicNow
+from penstock.source.kafka.watch import Watch
+from penstock.spec.source import Source
+from penstock.topics import GapAccepted, GapKind
+
+S = SourceName("s")
+Offset = Mapping[str, Mapping[str, int]]
+
+
+class Brokers:
+    """Of which a test says what they have."""
+
+    def __init__(self, **topics: TopicNow) -> None:
+        self.have = topics
+
+    def topics(self, names: Sequence[str]) -> Mapping[str, TopicNow]:
+        return {name: self.have[name] for name in names if name in self.have}
+
+
+def topic(*kept: tuple[int, int], topic_id: str = "id") -> TopicNow:
+    return TopicNow(topic_id=topic_id, partitions={number: Kept(*each) for number, each in enumerate(kept)})
+
+
+class World:
+    """A checkpoint, the brokers of each source, and a run over them. Nothing was delivered by an earlier one."""
+
+    def __init__(self, root: Path, *, on_gap: str, **brokers: Brokers) -> None:
+        self.root, self.brokers = root, {SourceName(name): each for name, each in brokers.items()}
+        options = {"subscribe": "t,u", "kafka.bootstrap.servers": "host:9092"}
+        source = Source(format="kafka", options=options, on_gap=on_gap)
+        self.watch = Watch(dict.fromkeys(self.brokers, source), connect=lambda name, _: self.brokers[name])
+        (root / "metadata").write_text(json.dumps({"id": "q"}))
+        self.checkpoint = SparkCheckpoint(root)
+        self.input = KafkaInput(self.watch, ledger=self.ledger(), checkpoint=self.checkpoint, names=lambda _: list(self.brokers))
+
+    def plan(self, batch_id: int, *ends: Offset, committed: bool = False) -> None:
+        """Spark's entry in its offset log, and that of the end of the batch."""
+        said = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}
+        lines = ["v1", json.dumps(said), *(json.dumps(end) for end in ends)]
+        write(self.root / "offsets" / str(batch_id), lines)
+        if committed:
+            write(self.root / "commits" / str(batch_id), ["v1", '{"nextBatchWatermarkMs":0}'])
+
+    def before(self, batch_id: int) -> Any:
+        batch = self.checkpoint.batch(BatchId(batch_id), list(self.brokers))
+        return self.input.before(batch, wait=lambda _: pytest.fail("it waits"))
+
+    def deliver(self, batch_id: int) -> None:
+        batch = self.checkpoint.batch(BatchId(batch_id), list(self.brokers))
+        self.input.after(batch, self.before(batch_id))
+        topics = self.input.delivered()
+        self.decided = Decision(batch=batch, staged=(), rows_in=0, schema="{}", topics=topics)
+
+    def restarted(self) -> tuple[GapAccepted, ...]:
+        """A new run, and what it goes on without."""
+        self.input = KafkaInput(self.watch, ledger=self.ledger(), checkpoint=self.checkpoint, names=lambda _: list(self.brokers))
+        summary = Summary(decided_at=Position(1), next_batch_id=BatchId(self.decided.batch.batch_id + 1))
+        return self.input.go_on_behind(summary)
+
+    def ledger(self) -> Any:
+        """That holds the newest decision."""
+        return SimpleNamespace(read=lambda _: SimpleNamespace(body=Decided(decision=self.decided)))
+
+
+def write(path: Path, lines: Sequence[str]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("gone_for", [1, 3])
+def test_what_was_delivered_is_not_read_again(tmp_path: Path, gone_for: int) -> None:
+    """The topic was out of sight when Spark planned, so that the offsets do not know it any more."""
+    world = World(tmp_path, on_gap="accept", s=Brokers(t=topic((0, 20)), u=topic((0, 90))))
+    world.plan(0, {"t": {"0": 0}, "u": {"0": 0}}, committed=True)
+    world.plan(1, {"t": {"0": 20}, "u": {"0": 5}})
+    world.deliver(1)
+    for batch_id in range(2, 2 + gone_for):
+        world.plan(batch_id, {"u": {"0": batch_id * 5}})
+        world.deliver(batch_id)
+    world.plan(2 + gone_for, {"t": {"0": 20}, "u": {"0": 50}})
+    with pytest.raises(Refused, match=r"reads topic 't', partition 0, from offset 0 on, but it is delivered up to offset 19"):
+        world.before(2 + gone_for)
+
+
+def test_a_partition_that_goes_on_or_is_new_is_read(tmp_path: Path) -> None:
+    brokers = Brokers(t=topic((0, 20)))
+    world = World(tmp_path, on_gap="fail", s=brokers)
+    world.plan(0, {"t": {"0": 3}}, committed=True)
+    world.plan(1, {"t": {"0": 20}})
+    world.deliver(1)
+    brokers.have["t"] = topic((0, 30), (0, 4))
+    world.plan(2, {"t": {"0": 30, "1": 4}})
+    world.deliver(2)
+
+
+def test_a_topic_that_lost_its_end_is_gone_on_with_below_what_was_delivered(tmp_path: Path) -> None:
+    brokers = Brokers(t=topic((0, 20)))
+    world = World(tmp_path, on_gap="accept", s=brokers)
+    world.plan(0, {"t": {"0": 3}}, committed=True)
+    world.plan(1, {"t": {"0": 20}}, committed=True)
+    world.deliver(1)
+    brokers.have["t"] = topic((0, 8))
+    assert [gap.kind for gap in world.restarted()] == [GapKind.TRUNCATED]
+    brokers.have["t"] = topic((0, 30))
+    world.plan(2, {"t": {"0": 30}})
+    [read] = world.before(2).topics
+    assert read.partitions[0].start == 8
+
+
+def test_what_an_earlier_run_delivered_is_not_read_again(tmp_path: Path) -> None:
+    world = World(tmp_path, on_gap="accept", s=Brokers(t=topic((0, 50))))
+    world.plan(0, {"t": {"0": 3}}, committed=True)
+    world.plan(1, {"t": {"0": 20}}, committed=True)
+    world.deliver(1)
+    assert world.restarted() == ()
+    world.plan(1, {}, committed=True)
+    world.plan(2, {"t": {"0": 50}})
+    with pytest.raises(Refused, match="from offset 0 on, but it is delivered up to offset 19"):
+        world.before(2)
+
+
+def test_a_topic_goes_on_with_the_first_record_of_its_own_cluster(tmp_path: Path) -> None:
+    """Another cluster has a topic of that name, which begins elsewhere."""
+    first, second = Brokers(t=topic((0, 20))), Brokers(t=topic((0, 20)))
+    world = World(tmp_path, on_gap="accept", first=first, second=second)
+    world.plan(0, {"t": {"0": 3}}, {"t": {"0": 3}}, committed=True)
+    world.plan(1, {"t": {"0": 20}}, {"t": {"0": 20}}, committed=True)
+    world.deliver(1)
+    first.have["t"], second.have["t"] = topic((0, 30), topic_id="new"), topic((17, 30))
+    [gap] = world.restarted()
+    assert (gap.source, gap.kind) == ("first", GapKind.RECREATED)
+    batch = world.checkpoint.batch(BatchId(1), list(world.brokers))
+    assert [each.end for each in batch.offsets] == ['{"t":{"0":0}}', '{"t": {"0": 20}}']
