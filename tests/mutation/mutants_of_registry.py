@@ -24,6 +24,22 @@ MUTANTS_OF_REGISTRY = (
     ),
     Mutant(
         bug=23,
+        name="a-node-that-does-not-know-a-schema-yet-is-believed",
+        file=CLIENT,
+        find="                unknown = told\n",
+        replace="                raise told\n",
+        tests=(f"{OF_CLIENT}::test_a_schema_is_unknown_only_if_every_node_says_so",),
+    ),
+    Mutant(
+        bug=23,
+        name="a-node-that-is-away-counts-as-one-that-does-not-know-the-schema",
+        file=CLIENT,
+        find="raise trouble or unknown or",
+        replace="raise unknown or trouble or",
+        tests=(f"{OF_CLIENT}::test_a_schema_is_unknown_only_if_every_node_says_so",),
+    ),
+    Mutant(
+        bug=23,
         name="a-registry-that-does-not-answer-makes-records-undecodable",
         file=DECODING,
         find="        except SchemaUnknown as unknown:\n",
