@@ -48,6 +48,22 @@ MUTANTS_OF_REGISTRY = (
     ),
     Mutant(
         bug=17,
+        name="how-deep-a-value-may-be-depends-on-the-stack",
+        file="src/penstock/registry/jsonschema.py",
+        find='        except ValueError as error:\n            raise Undecodable(f"it is no JSON',
+        replace='        except (ValueError, RecursionError) as error:\n            raise Undecodable(f"it is no JSON',
+        tests=("tests/unit/test_registry_json.py::test_a_value_deeper_than_the_stack_fails_the_task",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-value-may-be-as-deep-as-the-stack-lets-it",
+        file="src/penstock/registry/jsonschema.py",
+        find="            if _is_deep(text):\n",
+        replace="            if _is_deep(text) and False:\n",
+        tests=("tests/unit/test_registry_json.py::test_how_deep_a_value_may_be_does_not_depend_on_the_stack",),
+    ),
+    Mutant(
+        bug=17,
         name="bytes-behind-a-value-are-passed-over",
         file="src/penstock/registry/avro.py",
         find="        if left:\n",
