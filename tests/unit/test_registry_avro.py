@@ -2,6 +2,7 @@
 
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
+from functools import partial
 from uuid import UUID
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 from tests.unit.registry_values import ORDER, avro, record, registered
 
 from penstock.errors import Usage
-from penstock.registry.avro import AvroReader
+from penstock.registry.avro import AvroReader, AvroType
 from penstock.registry.decoding import arrow_type
 from penstock.registry.place import Reference
 from penstock.registry.wire import Undecodable, schema_id_of
@@ -156,6 +157,29 @@ def test_what_is_no_value_of_its_schema_is_told(value, writer, told):
         reader.read(value, registered(writer, 1 if writer is ORDER else 2))
     assert told in raised.value.reason
     assert raised.value.schema_id is not None
+
+
+def test_a_machine_without_memory_makes_no_value_undecodable():
+    """A limit of the system cannot be set for one process alone without ending it: the value's making fails as it would."""
+
+    class Full(AvroReader):
+        def __init__(self, trouble: Exception) -> None:
+            super().__init__(registered(ORDER), subject="s")
+            self._type = AvroType("long", partial(_fail, trouble))
+
+    for trouble in (MemoryError(), OSError(28, "No space left on device")):
+        with pytest.raises(type(trouble)):
+            Full(trouble).read(VALUE, registered(ORDER))
+
+
+def _fail(trouble: Exception, _: object) -> object:
+    raise trouble
+
+
+def test_a_writers_schema_that_is_none_makes_its_values_undecodable():
+    writer = registered({"type": "rekord", "name": "x"}, 2)
+    with pytest.raises(Undecodable, match="it is no value of its schema: The schema with id 2 is no schema of Avro"):
+        AvroReader(registered(ORDER), subject="s").read(VALUE, writer)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,18 @@ def test_a_registry_that_is_not_there_is_asked_again_by_another_url(subject):
         Registry(place(nobody)).of_subject(subject, None)
 
 
+def test_a_schema_is_unknown_only_if_every_node_says_so(subject):
+    schema_id = server("registry").register(subject, ORDER)
+    nobody = f"http://127.0.0.1:{free_port()}"
+    with answering(404, b'{"error_code": 40403, "message": "no such schema"}') as (behind, _):
+        assert Registry(place(behind, server("registry").url)).by_id(schema_id).kind == "AVRO"
+        for urls in ((behind, nobody), (nobody, behind)):
+            with pytest.raises(Retryable, match="does not answer"):
+                Registry(place(*urls)).by_id(schema_id)
+        with pytest.raises(SchemaUnknown, match="no such schema"):
+            Registry(place(behind, behind)).by_id(schema_id)
+
+
 def test_a_registry_that_hangs_is_told(subject):
     server("registry").register(subject, ORDER)
     server("registry").freeze()

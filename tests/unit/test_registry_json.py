@@ -1,6 +1,8 @@
 """JSON Schemas as Spark's types, and values as those types hold them."""
 
+import inspect
 import json
+import sys
 
 import pyarrow as pa
 import pytest
@@ -89,7 +91,7 @@ ORDER = {
         (b'{"id": 1', "it is no JSON"),
         (b"\xff", "it is no JSON"),
         (b'{"rows": [{"n": NaN}]}', "NaN is no number of JSON"),
-        (b"[" * 100_000, "it is no JSON"),
+        (b"[" * 100_000, "nested more than 200 levels deep"),
         ({"id": "x"}, 'id should be a whole number, found "x"'),
         ({"id": 1.5}, "id should be a whole number, found 1.5"),
         (b'{"id": 1e400}', "id should be a whole number"),
@@ -106,6 +108,48 @@ def test_what_does_not_fit_is_told_by_its_place(value, told):
         read(ORDER, value)
     assert told in raised.value.reason
     assert raised.value.schema_id == 3
+
+
+def below(frames: int, made):
+    """What `made` gives with that many more frames on the stack."""
+    return made() if frames == 0 else below(frames - 1, made)
+
+
+def verdict(value: bytes) -> str:
+    try:
+        return str(read({"type": "object", "properties": {"f": {}}}, value)[1])
+    except Undecodable as reason:
+        return reason.reason
+
+
+@pytest.mark.parametrize(
+    ("levels", "told"), [(200, "{'f': '["), (201, "its objects and arrays are nested more than 200 levels deep")]
+)
+def test_how_deep_a_value_may_be_does_not_depend_on_the_stack(levels, told):
+    """Two passes over a batch read it, each from another depth: one verdict for both, or a record is lost or doubled."""
+    value = b'{"f":' + b"[" * (levels - 1) + b'"[[{' + b"{" * 300 + b'"' + b"]" * (levels - 1) + b"}"
+    shallow = verdict(value)
+    assert shallow.startswith(told)
+    assert below(300, lambda: verdict(value)) == shallow
+
+
+def test_brackets_side_by_side_and_in_texts_are_not_deep():
+    assert read({}, [[{}]] * 500)[1].startswith("[[{}],[{}],")
+    texts = ['\\"[{' * 100, "\\\\", "["] * 3
+    assert json.loads(read({}, texts)[1]) == texts
+
+
+def test_a_value_deeper_than_the_stack_fails_the_task():
+    known, value = registered({}), framed(3, b"[" * 190 + b"]" * 190)
+    reader = JsonReader(known, subject="s")
+    left = sys.getrecursionlimit() - len(inspect.stack())
+    assert below(left // 2, lambda: reader.read(value, known)).startswith("[[")
+    with pytest.raises(RecursionError):
+        below(left - 100, lambda: reader.read(value, known))
+
+
+def test_json_in_utf_16_is_read():
+    assert read({"type": "string"}, '"ü"'.encode("utf-16"))[1] == "ü"
 
 
 def test_what_is_no_schema_is_refused():

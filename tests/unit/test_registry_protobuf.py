@@ -1,5 +1,8 @@
 """Protobuf's messages as Spark's types, and their values, as other schemas may have written them."""
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from decimal import Decimal
 
@@ -7,7 +10,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import message_factory
 
-from penstock.errors import Usage
+from penstock.errors import Retryable, Usage
 from penstock.registry.decoding import arrow_type
 from penstock.registry.place import Reference, Registered
 from penstock.registry.protobuf import ProtobufReader, compiled
@@ -135,3 +138,32 @@ def test_a_schema_without_a_type_is_refused(text, told):
 def test_nothing_is_written_beside_the_place_for_it():
     with pytest.raises(Usage, match="no name of a file below another"):
         compiled(registered("syntax = 'proto3';", 1, Reference(name="../outside.proto", text="")))
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file may become larger meanwhile, as on a disk that is full."""
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
+
+
+def test_a_machine_without_room_makes_no_schema_wrong():
+    large = registered('syntax = "proto3"; import "google/protobuf/descriptor.proto"; message Order { int64 id = 1; }', 88)
+    reader, value = ProtobufReader(ORDERS, subject="s"), framed(88, FIRST + b"\x08\x05")
+    with room_for(2000), pytest.raises(Retryable, match=r"cannot be compiled in .*: .*File too large"):
+        reader.read(value, large)
+    with pytest.raises(Undecodable, match=r"it is a message Order, expected shop\.Order"):
+        reader.read(value, large)
+
+
+def test_a_compiler_that_compiles_nothing_makes_no_schema_wrong(tmp_path, monkeypatch):
+    text = 'syntax = "proto3"; import "google/protobuf/wrappers.proto"; message Order { int64 id = 1; }'
+    with monkeypatch.context() as patch:
+        patch.setattr("penstock.registry.protobuf._KNOWN_FILES", tmp_path)
+        with pytest.raises(Retryable, match="it does not compile a schema that is right"):
+            compiled(registered(text, 89))
+    assert list(compiled(registered(text, 89)).message_types_by_name) == ["Order"]

@@ -76,12 +76,14 @@ class AvroReader:
 
     def read(self, value: bytes, writer: Registered) -> Any:
         """The value behind the schema's id, as Arrow takes it. Raises Undecodable."""
-        same = writer.schema_id == self._reader.schema_id
+        written, same = self._written_by(writer), writer.schema_id == self._reader.schema_id
         source = BytesIO(value)
         source.seek(HEAD)
         try:  # bytes that are no such value end in any exception there is
-            found = fastavro.schemaless_reader(source, self._written_by(writer), None if same else self._schema)
+            found = fastavro.schemaless_reader(source, written, None if same else self._schema)
             made = found if self._type.make is None else self._type.make(found)
+        except (MemoryError, OSError):  # the machine's trouble says nothing about the value
+            raise
         except Exception as error:
             raise Undecodable(self._reason(error), schema_id=writer.schema_id) from error
         left = len(value) - source.tell()
@@ -97,7 +99,10 @@ class AvroReader:
 
     def _written_by(self, writer: Registered) -> Schema:
         if writer.schema_id not in self._writers:
-            self._writers[writer.schema_id] = parsed(writer)
+            try:
+                self._writers[writer.schema_id] = parsed(writer)
+            except Usage as error:
+                raise Undecodable(self._reason(error), schema_id=writer.schema_id) from error
         return self._writers[writer.schema_id]
 
     def _reason(self, error: Exception) -> str:

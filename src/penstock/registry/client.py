@@ -83,10 +83,14 @@ class Registry:
         return patient(self._get_once, path)
 
     def _get_once(self, path: str) -> Mapping[str, Any]:
+        """Of the first URL that has it: another node may not know yet what was registered. Unknown is what none of them knows."""
         trouble: PenstockError | None = None
+        unknown: SchemaUnknown | None = None
         for url in self._place.urls:
             try:
                 return self._answered(self._session.get(f"{url}/{path}", timeout=self._place.timeout_s))
+            except SchemaUnknown as told:
+                unknown = told
             except requests.exceptions.SSLError as error:
                 raise Failed(
                     f"The schema registry {self._place.name} is not trusted: {_words(error)}.",
@@ -94,7 +98,7 @@ class Registry:
                 ) from error
             except (requests.RequestException, Retryable) as error:
                 trouble = _no_answer(self._place, error)
-        raise trouble or AssertionError("a registry without a URL")
+        raise trouble or unknown or AssertionError("a registry without a URL")
 
     def _answered(self, answer: requests.Response) -> Mapping[str, Any]:
         body = _body(answer)

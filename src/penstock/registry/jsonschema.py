@@ -5,6 +5,7 @@ no rules for reading by another schema than the writer's: fields are found by na
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -19,6 +20,9 @@ Schema: TypeAlias = Mapping[str, Any]
 
 _LONGEST = 2**63
 _DEEPEST = 64
+_DEEPEST_VALUE = 200
+"""Levels of a value: Python's own limit depends on how deep the stack is already, which differs from one pass to another."""
+_TEXT_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 
 
 class Misfit(ValueError):
@@ -51,12 +55,16 @@ class JsonReader:
     def read(self, value: bytes, writer: Registered) -> Any:
         """The value behind the schema's id, as Arrow takes it. Raises Undecodable."""
         try:
-            found = json.loads(value[HEAD:], parse_constant=_no_constant)
+            text = value[HEAD:].decode(json.detect_encoding(value[HEAD:]), "surrogatepass")
+            if _is_deep(text):
+                reason = f"its objects and arrays are nested more than {_DEEPEST_VALUE} levels deep"
+                raise Undecodable(reason, schema_id=writer.schema_id)
+            found = json.loads(text, parse_constant=_no_constant)
             return None if found is None else self._type.make(found, "")
         except Misfit as misfit:
             reason = f"it does not fit the schema with id {self._reader.schema_id}: {misfit}"
             raise Undecodable(reason, schema_id=writer.schema_id) from misfit
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise Undecodable(f"it is no JSON: {error}", schema_id=writer.schema_id) from error
 
     def write(self, value: Any) -> bytes:
@@ -197,6 +205,17 @@ def _misfit(value: Any, expected: str, place: str) -> Misfit:
     found = json.dumps(value, ensure_ascii=False)
     shown = found if len(found) <= 60 else f"{found[:59]}…"
     return Misfit(f"{place or 'it'} should be {expected}, found {shown}")
+
+
+def _is_deep(text: str) -> bool:
+    if text.count("[") + text.count("{") <= _DEEPEST_VALUE:
+        return False
+    level = 0
+    for found in _TEXT_OR_BRACKET.finditer(text):
+        level += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if level > _DEEPEST_VALUE:
+            return True
+    return False
 
 
 def _no_constant(name: str) -> float:

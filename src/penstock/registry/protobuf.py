@@ -4,6 +4,7 @@ A value is read by the reader's message, as Protobuf does it: fields are found b
 and those that are missing have their default, or are null where the schema tells missing from default.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -18,7 +19,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 from google.protobuf.message import DecodeError
 from grpc_tools import protoc
 
-from penstock.errors import Usage
+from penstock.errors import Retryable, Usage
 from penstock.model import Json
 from penstock.registry.place import Registered
 from penstock.registry.wire import HEAD, Undecodable
@@ -26,6 +27,9 @@ from penstock.registry.wire import HEAD, Undecodable
 Make: TypeAlias = Callable[[Any], Any]
 
 _MAIN = "penstock.main.proto"
+_GOOD, _GOOD_TEXT = "penstock.good.proto", 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message Good {}'
+_ROOM = 2**20
+"""Bytes that must fit into the directory before a failure of protoc says something about a schema."""
 _KNOWN_FILES = Path(grpc_tools.__file__).parent / "_proto"
 _TIMESTAMP = "google.protobuf.Timestamp"
 _WRAPPERS = frozenset(
@@ -101,25 +105,57 @@ class ProtobufReader:
 
 @cache
 def compiled(schema: Registered) -> FileDescriptor:
-    """The file, with all that it imports. Raises Usage for text that is none."""
+    """The file, with all that it imports. Raises Usage for text that is none, Retryable where protoc cannot tell."""
     _require_inside(schema)
     with TemporaryDirectory(prefix="penstock-protobuf-") as directory:
         for name, text in [*((one.name, one.text) for one in schema.references), (_MAIN, schema.text)]:
             file = Path(directory, name)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        out = Path(directory, "out")
-        places = [f"-I{directory}", f"-I{_KNOWN_FILES}"]
-        if protoc.main(["protoc", *places, "--include_imports", f"--descriptor_set_out={out}", _MAIN]) != 0:
-            raise Usage(
-                f"The schema with id {schema.schema_id} is no schema of Protobuf that protoc compiles.",
-                remedy="Name another `subject` or `version`, or its real `format`.",
-            )
-        files = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file
+        _compile(schema, directory)
+        files = descriptor_pb2.FileDescriptorSet.FromString(Path(directory, "out").read_bytes()).file
     pool = descriptor_pool.DescriptorPool()
     for each in files:
         pool.Add(each)
     return pool.FindFileByName(_MAIN)
+
+
+def _compile(schema: Registered, directory: str) -> None:
+    """What lies in `directory` into its file `out`. The second try is the one that counts: what was in the way may be gone."""
+    if _compiles(_MAIN, directory):
+        return
+    _require_working(directory)
+    if not _compiles(_MAIN, directory):
+        raise Usage(
+            f"The schema with id {schema.schema_id} is no schema of Protobuf that protoc compiles.",
+            remedy="Name another `subject` or `version`, or its real `format`.",
+        )
+
+
+def _compiles(name: str, directory: str) -> bool:
+    places = [f"-I{directory}", f"-I{_KNOWN_FILES}"]
+    told: int = protoc.main(["protoc", *places, "--include_imports", f"--descriptor_set_out={directory}/out", name])
+    return told == 0
+
+
+def _require_working(directory: str) -> None:
+    """Raise Retryable if protoc may have failed by this machine: else every record of a good schema would be undecodable."""
+    why = "it does not compile a schema that is right"
+    try:
+        Path(directory, _GOOD).write_text(_GOOD_TEXT, encoding="utf-8")
+        with Path(directory, "room").open("wb") as room:
+            room.write(bytes(_ROOM))
+            room.flush()
+            os.fsync(room.fileno())
+        Path(directory, "room").unlink()
+        if _compiles(_GOOD, directory):
+            return
+    except OSError as error:
+        why = str(error)
+    raise Retryable(
+        f"Schemas of Protobuf cannot be compiled in {directory}: {why}.",
+        remedy="Give the machine of this task room for temporary files (TMPDIR) and start again: nothing was passed over.",
+    )
 
 
 def _require_inside(schema: Registered) -> None:
