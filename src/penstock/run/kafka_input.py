@@ -217,7 +217,7 @@ def _lost(seen: Seen) -> PenstockError:
 
 
 def _moves(seen: Seen, gaps: Sequence[GapAccepted]) -> Moves:
-    """Where topics go on: a new one with its first records, one that the broker cut at its end."""
+    """Where topics go on: a new one with its first records, one that the broker cut at its end, or before what is undelivered."""
     read = {(each.source, each.topic): each.partitions for each in seen.topics}
     moves: dict[SourceName, dict[str, dict[int, int]]] = {}
     for gap in gaps:
@@ -226,5 +226,5 @@ def _moves(seen: Seen, gaps: Sequence[GapAccepted]) -> Moves:
             of_topic[gap.topic] = {number: kept.low for number, kept in seen.now[gap.source, gap.topic].partitions.items()}
         else:
             starts = {number: of.start for number, of in read[gap.source, gap.topic].items()}
-            of_topic.setdefault(gap.topic, starts)[gap.partition] = gap.first
+            of_topic.setdefault(gap.topic, starts)[gap.partition] = min(gap.first, starts[gap.partition])
     return moves
