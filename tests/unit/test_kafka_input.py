@@ -177,3 +177,29 @@ def test_what_is_left_of_a_planned_batch_is_delivered_once_the_gap_is_accepted(t
     world.plan(3, {"t": {"0": 25, "1": 50}})
     [read] = world.before(3).topics
     assert {number: (of.start, of.end) for number, of in read.partitions.items()} == {0: (20, 25), 1: (20, 50)}
+
+
+def test_a_topic_that_only_the_checkpoint_knows_is_known_by_its_id(tmp_path: Path) -> None:
+    """The first batch that names it was planned by Penstock's own reader, and not decided."""
+    world = World(tmp_path, on_gap="fail", s=Brokers(t=topic((0, 90)), u=topic((0, 90), topic_id="new")))
+    world.plan(0, {"t": {"0": 3}}, committed=True)
+    world.plan(1, {"t": {"0": 20}}, committed=True)
+    world.deliver(1)
+    world.plan(2, {"t": {"0": 20}, "u": {"0": 7}, "t id id": {}, "u id old": {}})
+    recreated = r"Topic 'u' was deleted and created again \(its id was old, now it is new\)"
+    with pytest.raises(InputLost, match=recreated):
+        world.before(2)
+    with pytest.raises(InputLost, match=recreated):
+        world.restarted()
+    world.brokers[S].have["u"] = topic((0, 90), topic_id="old")
+    world.deliver(2)
+
+
+def test_nothing_of_a_topic_that_was_created_again_is_passed_over(tmp_path: Path) -> None:
+    """Nothing was ever decided: the first batch was planned, committed as it was empty, and the topic replaced."""
+    world = World(tmp_path, on_gap="accept", s=Brokers(t=topic((0, 90), topic_id="new")))
+    world.plan(0, {"t": {"0": 7}, "t id old": {}, "t from 0:7": {}, "(began)": {}}, committed=True)
+    assert [gap.kind for gap in world.input.go_on_behind(Summary())] == [GapKind.RECREATED]
+    world.plan(1, {"t": {"0": 90}, "t id new": {}})
+    [read] = world.before(1).topics
+    assert (read.partitions[0].start, read.partitions[0].end) == (0, 90)
