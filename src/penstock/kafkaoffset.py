@@ -64,6 +64,11 @@ def positions_in(offset: str | None) -> Positions:
     return {} if offset is None else read_offset(json.loads(offset)).positions
 
 
+def ids_in(offset: str | None) -> Mapping[str, str]:
+    """The ids of topics that an offset of a Kafka source notes; nothing for one that is not there."""
+    return {} if offset is None else read_offset(json.loads(offset)).topic_ids
+
+
 def without_notes(offset: str | None) -> str | None:
     """The offset as Spark's connector would have written it, if it is one of Penstock's reader; any other as it is."""
     value = _with_notes(offset)

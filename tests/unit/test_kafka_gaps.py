@@ -152,6 +152,20 @@ def test_without_an_end_it_looks_where_reading_goes_on() -> None:
     assert seen.topics[0].partitions[0].end == 20
 
 
+def test_a_planned_batch_whose_end_the_broker_lost_is_a_gap() -> None:
+    start, end = '{"orders":{"0":20,"1":7}}', '{"orders":{"0":30,"1":9}}'
+    assert look(topic((0, 30), (0, 9)), start, end).gaps == ()
+    assert look(topic((0, 26), (0, 7)), start, end).gaps == (
+        gap(GapKind.TRUNCATED, 0, 26, 30),
+        gap(GapKind.TRUNCATED, 1, 7, 9),
+    )
+    assert look(topic((25, 26), (0, 9)), start, end).gaps == (
+        gap(GapKind.EXPIRED, 0, 20, 25),
+        gap(GapKind.TRUNCATED, 0, 26, 30),
+    )
+    assert look(topic((0, 15), (0, 9)), start, end).gaps == (gap(GapKind.TRUNCATED, 0, 15, 20),)
+
+
 def test_a_client_that_failed_is_not_asked_again() -> None:
     """One that met a partition's new leader would go on asking in the name of the old one, for ever."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.errors import Refused
+from penstock.errors import InputLost, Refused, Retryable
 from penstock.model import BatchId, Decided, Decision, Position, SourceName, Summary
 from penstock.run.kafka_input import KafkaInput
 from penstock.source.kafka.topic import Kept, TopicNow
@@ -145,3 +145,61 @@ def test_a_topic_goes_on_with_the_first_record_of_its_own_cluster(tmp_path: Path
     assert (gap.source, gap.kind) == ("first", GapKind.RECREATED)
     batch = world.checkpoint.batch(BatchId(1), list(world.brokers))
     assert [each.end for each in batch.offsets] == ['{"t":{"0":0}}', '{"t": {"0": 20}}']
+
+
+def planned_beyond_the_end(root: Path, on_gap: str) -> World:
+    """Batch 2 was planned and not decided, and the broker lost the end of what it reads."""
+    brokers = Brokers(t=topic((0, 50), (0, 50)))
+    world = World(root, on_gap=on_gap, s=brokers)
+    world.plan(0, {"t": {"0": 3, "1": 3}}, committed=True)
+    world.plan(1, {"t": {"0": 20, "1": 20}}, committed=True)
+    world.deliver(1)
+    world.plan(2, {"t": {"0": 30, "1": 30}})
+    brokers.have["t"] = topic((0, 25), (0, 50))
+    return world
+
+
+def test_a_planned_batch_whose_end_is_gone_ends_the_run_for_good(tmp_path: Path) -> None:
+    world = planned_beyond_the_end(tmp_path, "fail")
+    with pytest.raises(InputLost, match="by 5 records: partition 0 offsets 25 to 29; the broker has lost them"):
+        world.before(2)
+    with pytest.raises(InputLost, match="partition 0 offsets 25 to 29"):
+        world.restarted()
+
+
+def test_what_is_left_of_a_planned_batch_is_delivered_once_the_gap_is_accepted(tmp_path: Path) -> None:
+    world = planned_beyond_the_end(tmp_path, "accept")
+    with pytest.raises(Retryable, match="Start again"):
+        world.before(2)
+    [gap] = world.restarted()
+    assert (gap.kind, gap.partition, gap.first, gap.end) == (GapKind.TRUNCATED, 0, 25, 30)
+    world.deliver(2)
+    world.plan(3, {"t": {"0": 25, "1": 50}})
+    [read] = world.before(3).topics
+    assert {number: (of.start, of.end) for number, of in read.partitions.items()} == {0: (20, 25), 1: (20, 50)}
+
+
+def test_a_topic_that_only_the_checkpoint_knows_is_known_by_its_id(tmp_path: Path) -> None:
+    """The first batch that names it was planned by Penstock's own reader, and not decided."""
+    world = World(tmp_path, on_gap="fail", s=Brokers(t=topic((0, 90)), u=topic((0, 90), topic_id="new")))
+    world.plan(0, {"t": {"0": 3}}, committed=True)
+    world.plan(1, {"t": {"0": 20}}, committed=True)
+    world.deliver(1)
+    world.plan(2, {"t": {"0": 20}, "u": {"0": 7}, "t id id": {}, "u id old": {}})
+    recreated = r"Topic 'u' was deleted and created again \(its id was old, now it is new\)"
+    with pytest.raises(InputLost, match=recreated):
+        world.before(2)
+    with pytest.raises(InputLost, match=recreated):
+        world.restarted()
+    world.brokers[S].have["u"] = topic((0, 90), topic_id="old")
+    world.deliver(2)
+
+
+def test_nothing_of_a_topic_that_was_created_again_is_passed_over(tmp_path: Path) -> None:
+    """Nothing was ever decided: the first batch was planned, committed as it was empty, and the topic replaced."""
+    world = World(tmp_path, on_gap="accept", s=Brokers(t=topic((0, 90), topic_id="new")))
+    world.plan(0, {"t": {"0": 7}, "t id old": {}, "t from 0:7": {}, "(began)": {}}, committed=True)
+    assert [gap.kind for gap in world.input.go_on_behind(Summary())] == [GapKind.RECREATED]
+    world.plan(1, {"t": {"0": 90}, "t id new": {}})
+    [read] = world.before(1).topics
+    assert (read.partitions[0].start, read.partitions[0].end) == (0, 90)

@@ -9,7 +9,7 @@ from penstock.checkpoint.moving import Moves, move_offsets
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import decision_in
 from penstock.errors import InputLost, PenstockError, Refused, Retryable
-from penstock.kafkaoffset import positions_in
+from penstock.kafkaoffset import ids_in, positions_in
 from penstock.model import Batch, BatchId, OffsetRange, SourceName, Summary
 from penstock.protocols import Ledger
 from penstock.source.kafka.gaps import told, within
@@ -54,7 +54,9 @@ class KafkaInput:
         """Before Spark starts. Raises InputLost, and where a source waits Retryable."""
         self._known = self._read = known_topics(self._ledger, summary)
         self._delivered = _ends(self._known)
-        seen = self._watch.look(upcoming(self._checkpoint, self._names, summary), known=self._known)
+        planned = self._checkpoint.latest_offsets_id()
+        noted = () if planned is None else self._noted(planned)
+        seen = self._watch.look(upcoming(self._checkpoint, self._names, summary), known=(*noted, *self._known))
         if seen.gaps and is_read_for_state_only(self._checkpoint, summary):
             raise InputLost(told(seen.gaps, now=seen.now), remedy=_FOR_STATE)
         stop = _first_unaccepted(self._watch, seen)
@@ -93,8 +95,9 @@ class KafkaInput:
 
         Raises InputLost, Refused, Retryable.
         """
+        noted = self._noted(batch.batch_id)
         while True:
-            seen = self._watch.look(self._ranges(batch), known=self._known)
+            seen = self._watch.look(self._ranges(batch), known=(*noted, *self._known))
             self._require_undelivered(batch, seen)
             stop = _first_unaccepted(self._watch, seen)
             if stop is None:
@@ -154,6 +157,19 @@ class KafkaInput:
                 told(seen.gaps, now=seen.now),
                 remedy="Start again: with `on_gap: accept` the next start goes on with the first record there is.",
             )
+
+    def _noted(self, batch_id: BatchId) -> tuple[TopicRead, ...]:
+        """The topics as Penstock's own reader planned a batch with them, for those that no decision knows yet."""
+        names = self._names(batch_id)
+        entry = self._checkpoint.offsets(batch_id)
+        offsets = {} if entry is None else entry.offsets
+        return tuple(
+            TopicRead(source=name, topic=topic, topic_id=topic_id, partitions={})
+            for name, keys in self._checkpoint.keys(batch_id, names).items()
+            if name in self._watch.sources
+            for key in keys
+            for topic, topic_id in ids_in(offsets.get(key)).items()
+        )
 
     def _ranges(self, batch: Batch) -> tuple[OffsetRange, ...]:
         return with_beginnings(self._checkpoint, batch, self._names(batch.batch_id))
@@ -217,7 +233,7 @@ def _lost(seen: Seen) -> PenstockError:
 
 
 def _moves(seen: Seen, gaps: Sequence[GapAccepted]) -> Moves:
-    """Where topics go on: a new one with its first records, one that the broker cut at its end."""
+    """Where topics go on: a new one with its first records, one that the broker cut at its end, or before what is undelivered."""
     read = {(each.source, each.topic): each.partitions for each in seen.topics}
     moves: dict[SourceName, dict[str, dict[int, int]]] = {}
     for gap in gaps:
@@ -226,5 +242,5 @@ def _moves(seen: Seen, gaps: Sequence[GapAccepted]) -> Moves:
             of_topic[gap.topic] = {number: kept.low for number, kept in seen.now[gap.source, gap.topic].partitions.items()}
         else:
             starts = {number: of.start for number, of in read[gap.source, gap.topic].items()}
-            of_topic.setdefault(gap.topic, starts)[gap.partition] = gap.first
+            of_topic.setdefault(gap.topic, starts)[gap.partition] = min(gap.first, starts[gap.partition])
     return moves

@@ -35,6 +35,27 @@ def gaps_of(
     )
 
 
+def cut_off(
+    source: SourceName, needed: Positions, end: Positions, *, known: Mapping[str, TopicRead], now: Mapping[str, TopicNow]
+) -> Iterator[GapAccepted]:
+    """What the broker lost of a batch that is planned up to `end`: the end of its log. Other gaps are told by `gaps_of`."""
+    for topic, of in now.items():
+        if topic in known and known[topic].topic_id != of.topic_id:
+            continue
+        for number, last in end.get(topic, {}).items():
+            kept, first = of.partitions.get(number), needed[topic][number]
+            if kept is not None and first <= kept.high < last:
+                yield GapAccepted(
+                    kind=GapKind.TRUNCATED,
+                    source=source,
+                    topic=topic,
+                    topic_id=of.topic_id,
+                    partition=number,
+                    first=kept.high,
+                    end=last,
+                )
+
+
 def _of_topic(
     source: SourceName, topic: str, partitions: Mapping[int, int], *, known: TopicRead | None, now: TopicNow | None
 ) -> Iterator[GapAccepted]:

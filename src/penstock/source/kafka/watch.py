@@ -7,7 +7,7 @@ from typing import Protocol
 from penstock.errors import PenstockError
 from penstock.kafkaoffset import Positions, positions_in
 from penstock.model import OffsetRange, SourceName
-from penstock.source.kafka.gaps import NowOf, gaps_of
+from penstock.source.kafka.gaps import NowOf, cut_off, gaps_of
 from penstock.source.kafka.topic import TopicNow
 from penstock.spec.source import Source
 from penstock.topics import GapAccepted, PartitionRead, TopicRead
@@ -55,7 +55,10 @@ class Watch:
         start, end = positions_in(each.start), positions_in(each.end)
         needed = _needed(start, end)
         now = self._ask(each.source, list(needed))
-        gaps = gaps_of(each.source, needed, known=known, now=now)
+        gaps = (
+            *gaps_of(each.source, needed, known=known, now=now),
+            *cut_off(each.source, needed, end, known=known, now=now),
+        )
         read = [
             _read(each.source, topic, parts, end.get(topic, parts), now[topic]) for topic, parts in needed.items() if topic in now
         ]
