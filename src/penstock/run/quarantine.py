@@ -59,17 +59,20 @@ class Quarantining:
     ) -> None:
         self._settings, self._sources, self._passes = settings, sources, passes
 
-    def found(self, spark: "SparkSession", ranges: Sequence[OffsetRange]) -> BadRecords:
+    def found(self, spark: "SparkSession", ranges: Sequence[OffsetRange], *, decided: int | None = None) -> BadRecords:
         """The bad records between these offsets. Raises StageFailed if they are too many, Refused if a source of ours is not read
-        once between them, and what the tasks raise.
+        once between them, and what the tasks raise. Of a batch that was `decided` with so many, the limits of then let it pass:
+        today's are not asked, and its tasks stop when they find more.
         """
         from penstock.registry.quarantined import unpacked
 
         require_read_once(self._sources, [each.source for each in ranges])
         ours = [each for each in ranges if each.source in self._sources]
-        rows = unpacked(packed for each in ours for packed in self._read(spark, each))
+        at_most = self._settings.max_rows if decided is None else decided
+        rows = unpacked(packed for each in ours for packed in self._read(spark, each, at_most=at_most))
         bad = BadRecords(rows=rows, offsets=sum(_offsets_in(each) for each in ours))
-        self._require_few(bad)
+        if decided is None:
+            self._require_few(bad)
         return bad
 
     def require_still_bad(self, bad: BadRecords) -> None:
@@ -85,16 +88,16 @@ class Quarantining:
                 continue
             raise Retryable(
                 f"The schema registry of source {source!r} knows the schema with id {schema_id} since the batch was read.",
-                remedy="Start again: nothing of the batch was decided.",
+                remedy="Start again: the batch is read anew.",
             )
 
-    def _read(self, spark: "SparkSession", each: OffsetRange) -> Sequence[bytes]:
+    def _read(self, spark: "SparkSession", each: OffsetRange, *, at_most: int) -> Sequence[bytes]:
         from penstock.registry.quarantined import QuarantinePass
 
         frame = _between(spark, self._sources[each.source], each)
         if frame is None:
             return []
-        one = QuarantinePass(decode=self._passes[each.source], at_most=self._settings.max_rows)
+        one = QuarantinePass(decode=self._passes[each.source], at_most=at_most)
         try:
             return [bytes(row[PACKED]) for row in frame.mapInArrow(one, f"{PACKED} binary").collect()]
         except Exception as cause:
