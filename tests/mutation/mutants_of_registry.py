@@ -88,6 +88,14 @@ MUTANTS_OF_REGISTRY = (
     ),
     Mutant(
         bug=17,
+        name="bad-records-of-a-source-that-is-read-twice-are-in-no-sink",
+        file="src/penstock/run/quarantine.py",
+        find="        require_read_once(self._sources, [each.source for each in ranges])\n",
+        replace="",
+        tests=(f"{OF_QUARANTINE}::test_a_source_that_is_not_read_once_is_refused_before_its_records_are_lost",),
+    ),
+    Mutant(
+        bug=17,
         name="records-in-quarantine-are-no-part-of-their-batch",
         file="src/penstock/run/quarantine.py",
         find="return PutAside(pieces=staged.pieces, bad=bad,",

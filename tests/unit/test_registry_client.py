@@ -124,6 +124,9 @@ def answering(status: int, body: bytes = b"", **headers: str) -> Iterator[tuple[
         (404, b"<html>no such page</html>", Failed, "at the schema registry's URL http://registry is none: HTTP 404"),
         (404, b'{"error_code": 404, "message": "no route"}', Failed, "is none: HTTP 404 Not Found, no route"),
         (200, b"<html>welcome</html>", Failed, "is none: HTTP 200"),
+        (200, b'{"hello": 1}', Failed, "is none: HTTP 200 OK, without a schema"),
+        (200, b'{"schema": {"type": "long"}}', Failed, "is none: HTTP 200 OK, without a schema"),
+        (200, b'{"schema": "x", "references": [{"name": "a"}]}', Failed, "is none: HTTP 200 OK, without a schema"),
         (401, b"", Failed, "does not let us look: HTTP 401"),
         (503, b"", Retryable, "does not answer: HTTP 503"),
     ],
@@ -133,6 +136,11 @@ def test_only_the_registry_itself_can_say_that_there_is_no_such_schema(status, b
         Registry(place(url)).by_id(1)
     with answering(404, b'{"error_code": 40403, "message": "no such schema"}') as (url, _), pytest.raises(SchemaUnknown):
         Registry(place(url)).by_id(1)
+
+
+def test_a_subjects_schema_without_an_id_is_none_of_a_registry():
+    with answering(200, b'{"schema": "x"}') as (url, _), pytest.raises(Failed, match="is none: a schema without its id"):
+        Registry(place(url)).of_subject("orders-value", None)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,26 @@ AVRO_ROW = {
     "clock": 3723004,
     "kind": "B",
 }
+FLAG = record({"name": "set", "type": "boolean"}, name="Flag")
+FLAGS = record(
+    {"name": "flag", "type": "boolean"},
+    {"name": "maybe", "type": ["null", "boolean"]},
+    {"name": "each", "type": {"type": "array", "items": "boolean"}},
+    {"name": "by", "type": {"type": "map", "values": "boolean"}},
+    {"name": "inner", "type": ["null", FLAG]},
+)
+FLAGS_ROW = {"flag": True, "maybe": None, "each": [False], "by": [("a", True)], "inner": None}
+FLAGS_NULL = ({"flag": None}, {"each": [True, None]}, {"by": [("a", None)]}, {"inner": {"set": None}})
+FLAGS_SHOP = """
+syntax = "proto3";
+import "google/protobuf/wrappers.proto";
+message Flags {
+  bool flag = 1; optional bool maybe = 2; repeated google.protobuf.BoolValue each = 3;
+  map<string, google.protobuf.BoolValue> by = 4; Inner inner = 5;
+  message Inner { bool set = 1; }
+}
+"""
+FLAGS_PROTOBUF_NULL = (*FLAGS_NULL, {"each": None}, {"by": None})
 JSON = {
     "type": "object",
     "properties": {
@@ -93,8 +113,10 @@ def encode(given: Coded, *rows: object, like: "pa.DataType | None" = None) -> li
         (coded("avro", AVRO), AVRO_ROW),
         (coded("json", JSON), JSON_ROW),
         (coded("protobuf", SHOP, ADDRESS), PROTOBUF_ROW),
+        (coded("avro", FLAGS), FLAGS_ROW),
+        (coded("protobuf", FLAGS_SHOP), FLAGS_ROW),
     ],
-    ids=["avro", "json", "protobuf"],
+    ids=["avro", "json", "protobuf", "flags-of-avro", "flags-of-protobuf"],
 )
 def test_what_is_written_is_read_back_the_same(given, row):
     first, gone, again = encode(given, row, None, row)
@@ -116,6 +138,9 @@ def test_what_is_null_is_left_out_of_json():
     [
         (coded("avro", AVRO), {**AVRO_ROW, "kind": "C"}),
         (coded("avro", AVRO), {**AVRO_ROW, "id": None}),
+        *[(coded("avro", FLAGS), {**FLAGS_ROW, **given}) for given in FLAGS_NULL],
+        *[(coded("protobuf", FLAGS_SHOP), {**FLAGS_ROW, **given}) for given in FLAGS_PROTOBUF_NULL],
+        *[(coded("protobuf", SHOP, ADDRESS), {**PROTOBUF_ROW, name: None}) for name in ("id", "items", "by", "kind", "raw")],
         (coded("json", JSON), {**JSON_ROW, "any": "no json"}),
         (coded("json", JSON), {**JSON_ROW, "items": [{"n": float("nan")}]}),
         (coded("protobuf", SHOP, ADDRESS), {**PROTOBUF_ROW, "kind": "C"}),

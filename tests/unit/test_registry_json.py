@@ -80,6 +80,7 @@ ORDER = {
     "properties": {
         "id": {"type": "integer"},
         "name": {"type": "string"},
+        "any": {},
         "rows": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "number"}}}},
     },
 }
@@ -97,6 +98,10 @@ ORDER = {
         (b'{"id": 1e400}', "id should be a whole number"),
         ({"id": 2**63}, "id should be a whole number of 64 bits"),
         ({"id": True}, "id should be a whole number, found true"),
+        (b'{"rows": [{"n": 1e999}]}', "rows[0].n should be a number that a double holds, found Infinity"),
+        (b'{"rows": [{"n": 1' + b"0" * 400 + b"}]}", "rows[0].n should be a number that a double holds, found 1000"),
+        (b'{"any": [1, -1e999]}', "any holds a number beyond the range of a double"),
+        (b'{"id": "\\ud800"}', r'id should be a whole number, found "\ud800"'),
         ({"name": 1}, "name should be a text, found 1"),
         ({"rows": [{}, {"n": "x"}]}, 'rows[1].n should be a number, found "x"'),
         ({"rows": {}}, "rows should be an array, found {}"),
@@ -150,6 +155,17 @@ def test_a_value_deeper_than_the_stack_fails_the_task():
 
 def test_json_in_utf_16_is_read():
     assert read({"type": "string"}, '"ü"'.encode("utf-16"))[1] == "ü"
+
+
+@pytest.mark.parametrize(("value", "expected"), [(sys.float_info.max, sys.float_info.max), (10**300, 1e300)])
+def test_what_a_double_holds_is_a_number(value, expected):
+    assert read({"type": "number"}, value)[1] == expected
+
+
+def test_half_of_a_character_can_be_told_and_kept():
+    reason = Undecodable("it is \ud800").reason
+    assert reason == r"it is \ud800"
+    assert pa.array([reason]).to_pylist() == [reason]
 
 
 def test_what_is_no_schema_is_refused():

@@ -7,12 +7,12 @@ from tests.unit.registry_values import ORDER, avro
 from tests.unit.test_registry_client import decode_pass, decoded, failed, place, records
 
 from penstock.badrecords import NAME, SCHEMA, SCHEMA_CHECKED, UNKNOWN
-from penstock.errors import Retryable
+from penstock.errors import Refused, Retryable, StageFailed
 from penstock.model import BatchId, Generation, OffsetRange, PipelineName, SourceName
 from penstock.registry.place import RegistryPlace
 from penstock.registry.quarantined import QuarantinePass, unpacked
 from penstock.registry.wire import framed
-from penstock.run.quarantine import BadRecords, Quarantining, put_aside
+from penstock.run.quarantine import BadRecords, Quarantining, put_aside, require_read_once
 from penstock.sink.parquet import directory_account
 from penstock.sink.quarantine import QuarantineSink
 from penstock.sparkschema import arrow_schema
@@ -100,6 +100,44 @@ def test_nothing_is_read_again_of_other_sources(orders):
     quarantining = Quarantining(Quarantine(url="./bad"), {}, {SourceName("orders"): given.decode})
     end = OffsetRange(source=SourceName("orders"), start=None, end='{"orders": {"0": 5}}')
     assert quarantining.found(None, [end]).rows.num_rows == 0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["other"], "the query reads other, and no 'orders': records"),
+        ([], "the query reads nothing, and no 'orders'"),
+        (["orders", "other", "orders#2"], "the query reads it more than once: records"),
+    ],
+)
+def test_a_source_that_is_not_read_once_is_refused_before_its_records_are_lost(orders, names, told):
+    given, _ = orders
+    ours = SourceName("orders")
+    quarantining = Quarantining(Quarantine(url="./bad"), {ours: None}, {ours: given.decode})  # type: ignore[dict-item]
+    ranges = [OffsetRange(source=SourceName(name), start=None, end='{"orders": {"0": 5}}') for name in names]
+    with pytest.raises(Refused, match="Source 'orders' has `undecodable: quarantine`, but " + told):
+        quarantining.found(None, ranges)  # type: ignore[arg-type]
+    require_read_once(["orders"], [ours, SourceName("other"), SourceName("other#2"), ours])
+
+
+def test_a_batch_that_was_decided_is_not_measured_by_todays_limits(orders):
+    """What tasks would find is given here: Spark's own part is in tests/spark/test_quarantine.py."""
+    given, _ = orders
+    [packed] = [value for batch in given(iter([with_headers(records(b"a", b"b"))])) for value in batch["records"].to_pylist()]
+    asked = []
+
+    class Found(Quarantining):
+        def _read(self, spark, each, *, at_most):
+            asked.append(at_most)
+            return [packed]
+
+    ours = SourceName("orders")
+    today = Found(Quarantine(url="./bad", max_rows=1), {ours: None}, {ours: given.decode})  # type: ignore[dict-item]
+    ranges = [OffsetRange(source=ours, start='{"orders": {"0": 3}}', end='{"orders": {"0": 5}}')]
+    with pytest.raises(StageFailed, match="more than 1 records cannot be decoded"):
+        today.found(None, ranges)  # type: ignore[arg-type]
+    assert today.found(None, ranges, decided=2).rows.num_rows == 2  # type: ignore[arg-type]
+    assert asked == [1, 2]
 
 
 def test_what_is_found_is_staged_for_the_quarantine(orders, tmp_path):

@@ -5,7 +5,7 @@ but a union must be a type or null, or of numbers alone: any other would give ro
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
 from decimal import Context, Decimal
@@ -21,6 +21,7 @@ from penstock.registry.wire import HEAD, Undecodable, without_pairs
 
 Schema: TypeAlias = Any
 Make: TypeAlias = Callable[[Any], Any]
+Require: TypeAlias = Callable[[Any], None]
 
 _LONGEST_DECIMAL = 38
 _EXACT = Context(prec=2 * _LONGEST_DECIMAL)
@@ -35,10 +36,13 @@ _NESTED = frozenset({"array", "map", "record", "error"})
 
 @dataclass(frozen=True, slots=True)
 class AvroType:
-    """Of a column: Spark's type, and what must be done to a value of fastavro's before Arrow takes it, None if nothing."""
+    """Of a column: Spark's type, what must be done to a value of fastavro's before Arrow takes it, and what raises for a value
+    that fastavro would write as another one; None if nothing.
+    """
 
     spark: Json
     make: Make | None = None
+    require: Require | None = None
 
 
 def parsed(schema: Registered, named: dict[str, Schema] | None = None) -> Schema:
@@ -93,8 +97,10 @@ class AvroReader:
 
     def write(self, value: Any) -> bytes:
         """By this schema, without its id."""
-        written = BytesIO()
-        fastavro.schemaless_writer(written, self._schema, without_pairs(self.spark, value))
+        written, given = BytesIO(), without_pairs(self.spark, value)
+        if self._type.require is not None:
+            self._type.require(given)
+        fastavro.schemaless_writer(written, self._schema, given)
         return written.getvalue()
 
     def _written_by(self, writer: Registered) -> Schema:
@@ -140,7 +146,7 @@ class _Types:
 
     def _named_or_plain(self, name: str, path: str, above: tuple[str, ...]) -> AvroType:
         if name in _PLAIN:
-            return AvroType(_PLAIN[name], _bytes if name == "bytes" else None)
+            return AvroType(_PLAIN[name], _bytes if name == "bytes" else None, _no_null if name == "boolean" else None)
         if name in above:
             raise self._refused(path, f"{name} contains itself", "Leave such a field out of the schema that is read by.")
         if name not in self._named:
@@ -160,7 +166,9 @@ class _Types:
         }
         spark = [{"name": name, "type": field.spark, "nullable": True, "metadata": {}} for name, field in fields.items()]
         makes = [(name, field.make) for name, field in fields.items() if field.make is not None]
-        return AvroType({"type": "struct", "fields": spark}, _record(makes) if makes else None)  # type: ignore[dict-item]
+        requires = [(name, field.require) for name, field in fields.items() if field.require is not None]
+        kind: Any = {"type": "struct", "fields": spark}
+        return AvroType(kind, _record(makes) if makes else None, _require_fields(requires) if requires else None)
 
     def _union(self, branches: Sequence[Schema], path: str, above: tuple[str, ...]) -> AvroType:
         others = [branch for branch in branches if branch != "null"]
@@ -171,7 +179,8 @@ class _Types:
             kinds = ", ".join(_kind(branch) for branch in branches)
             raise self._refused(path, f"it is a union of {kinds}", "Give it one type, and null if it may be missing.")
         inner = self.of(others[0], path, above)
-        return inner if inner.make is None else AvroType(inner.spark, _or_null(inner.make))
+        make = None if inner.make is None else _or_null(inner.make)
+        return AvroType(inner.spark, make, None if inner.require is None else _unless_null(inner.require, branches))
 
     def _decimal(self, schema: Schema, path: str) -> AvroType:
         precision, scale = schema["precision"], schema.get("scale", 0)
@@ -193,16 +202,18 @@ def _kind(schema: Schema) -> str:
 def _array(element: AvroType) -> AvroType:
     make = element.make
     spark: Json = {"type": "array", "elementType": element.spark, "containsNull": True}
-    return AvroType(spark, None if make is None else lambda values: [make(value) for value in values])
+    made = None if make is None else lambda values: [make(value) for value in values]
+    return AvroType(spark, made, _require_each(element.require))
 
 
 def _map(value: AvroType) -> AvroType:
     """Arrow takes pairs."""
     make = value.make
     spark: Json = {"type": "map", "keyType": "string", "valueType": value.spark, "valueContainsNull": True}
+    require = _require_each(value.require, of=dict.values)
     if make is None:
-        return AvroType(spark, lambda values: list(values.items()))
-    return AvroType(spark, lambda values: [(key, make(inner)) for key, inner in values.items()])
+        return AvroType(spark, lambda values: list(values.items()), require)
+    return AvroType(spark, lambda values: [(key, make(inner)) for key, inner in values.items()], require)
 
 
 def _record(makes: Sequence[tuple[str, Make]]) -> Make:
@@ -212,6 +223,35 @@ def _record(makes: Sequence[tuple[str, Make]]) -> Make:
         return value
 
     return made
+
+
+def _require_fields(requires: Sequence[tuple[str, Require]]) -> Require:
+    def required(value: dict[str, Any]) -> None:
+        for name, require in requires:
+            require(value[name])
+
+    return required
+
+
+def _require_each(require: Require | None, *, of: Callable[[Any], Iterable[Any]] = iter) -> Require | None:
+    if require is None:
+        return None
+
+    def required(values: Any) -> None:
+        for value in of(values):
+            require(value)
+
+    return required
+
+
+def _unless_null(require: Require, branches: Sequence[Schema]) -> Require:
+    return (lambda value: None if value is None else require(value)) if "null" in branches else require
+
+
+def _no_null(value: Any) -> None:
+    """Fastavro writes it as false."""
+    if value is None:
+        raise ValueError("a boolean is null, which the schema does not allow")
 
 
 def _or_null(make: Make) -> Make:

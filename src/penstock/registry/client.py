@@ -17,6 +17,7 @@ _TYPE = "application/vnd.schemaregistry.v1+json"
 _TRIES = 4
 _MAY_PASS = (429, 500, 502, 503, 504)
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
+_OF_REFERENCE = {"name", "subject", "version"}
 _AVRO = "AVRO"
 """What a registry means that names no kind."""
 
@@ -52,7 +53,9 @@ class Registry:
                 remedy="Register the schema first, or name another `subject` or `version`; without one it is "
                 "<topic>-value or <topic>-key.",
             ) from unknown
-        return self._registered(found, schema_id=int(found["id"]))
+        if not isinstance(found.get("id"), int):
+            raise self._is_none("a schema without its id")
+        return self._registered(found, schema_id=found["id"])
 
     def _registered(self, found: Mapping[str, Any], *, schema_id: int) -> Registered:
         references: dict[str, Reference] = {}
@@ -102,7 +105,7 @@ class Registry:
 
     def _answered(self, answer: requests.Response) -> Mapping[str, Any]:
         body = _body(answer)
-        if answer.ok and body is not None:
+        if answer.ok and body is not None and _is_schema(body):
             return body
         code = None if body is None else body.get("error_code")
         if answer.status_code == 404 and code in {_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA}:
@@ -115,7 +118,10 @@ class Registry:
                 f"The schema registry {self._place.name} does not let us look: {told}.",
                 remedy="Correct `user` and `password`, or `token`, of `registry`.",
             )
-        raise Failed(
+        raise self._is_none(f"{told}, without a schema" if answer.ok else told)
+
+    def _is_none(self, told: str) -> Failed:
+        return Failed(
             f"What answers at the schema registry's URL {self._place.name} is none: {told}.",
             remedy="Correct `url` of `registry`; that of Apicurio ends in /apis/ccompat/v7.",
         )
@@ -146,6 +152,12 @@ def _body(answer: requests.Response) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     return body if isinstance(body, dict) else None
+
+
+def _is_schema(body: Mapping[str, Any]) -> bool:
+    references = body.get("references") or []
+    named = isinstance(references, list) and all(isinstance(one, dict) and one.keys() >= _OF_REFERENCE for one in references)
+    return named and isinstance(body.get("schema"), str) and isinstance(body.get("schemaType") or _AVRO, str)
 
 
 def _no_answer(place: RegistryPlace, error: Exception) -> Retryable:

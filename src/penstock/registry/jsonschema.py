@@ -6,6 +6,7 @@ no rules for reading by another schema than the writer's: fields are found by na
 
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ Make: TypeAlias = Callable[[Any, str], Any]
 Schema: TypeAlias = Mapping[str, Any]
 
 _LONGEST = 2**63
+_LARGEST = sys.float_info.max
 _DEEPEST = 64
 _DEEPEST_VALUE = 200
 """Levels of a value: Python's own limit depends on how deep the stack is already, which differs from one pass to another."""
@@ -194,15 +196,20 @@ def _whole(value: Any, place: str) -> int:
 def _number(value: Any, place: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _misfit(value, "a number", place)
+    if not -_LARGEST <= value <= _LARGEST:
+        raise _misfit(value, "a number that a double holds", place)
     return float(value)
 
 
-def _as_json(value: Any, _: str) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _as_json(value: Any, place: str) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        raise Misfit(f"{place or 'it'} holds a number beyond the range of a double") from error
 
 
 def _misfit(value: Any, expected: str, place: str) -> Misfit:
-    found = json.dumps(value, ensure_ascii=False)
+    found = json.dumps(value)
     shown = found if len(found) <= 60 else f"{found[:59]}…"
     return Misfit(f"{place or 'it'} should be {expected}, found {shown}")
 

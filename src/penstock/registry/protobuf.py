@@ -218,6 +218,9 @@ def _message(message: Descriptor, subject: str, path: str, above: tuple[str, ...
         }
 
     def unmade(value: Any) -> dict[str, Any]:
+        for field, _ in fields:
+            if value[field.name] is None and not field.has_presence:
+                raise ValueError(f"field {field.name!r} is null, which its message cannot tell from the default")
         return {field.name: kind.unmake(value[field.name]) for field, kind in fields if value[field.name] is not None}
 
     return ProtoType({"type": "struct", "fields": spark}, made, unmade)
@@ -231,7 +234,9 @@ def _field(field: FieldDescriptor, subject: str, path: str, above: tuple[str, ..
         return one
     spark: Json = {"type": "array", "elementType": one.spark, "containsNull": True}
     return ProtoType(
-        spark, lambda values: [one.make(value) for value in values], lambda values: [one.unmake(value) for value in values]
+        spark,
+        lambda values: [one.make(value) for value in values],
+        lambda values: [one.unmake(_no_null(value, field)) for value in values],
     )
 
 
@@ -242,8 +247,15 @@ def _map(entry: Descriptor, subject: str, path: str, above: tuple[str, ...]) -> 
     return ProtoType(
         spark,
         lambda values: [(key.make(name), inner.make(values[name])) for name in values],
-        lambda pairs: {key.unmake(name): inner.unmake(value) for name, value in pairs},
+        lambda pairs: {key.unmake(name): inner.unmake(_no_null(value, entry)) for name, value in pairs},
     )
+
+
+def _no_null(value: Any, of: FieldDescriptor | Descriptor) -> Any:
+    """Protobuf would write an element's default."""
+    if value is None:
+        raise ValueError(f"an element of {of.name!r} is null, which Protobuf has not")
+    return value
 
 
 def _one(field: FieldDescriptor, subject: str, path: str, above: tuple[str, ...]) -> ProtoType:

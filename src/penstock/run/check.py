@@ -23,11 +23,13 @@ from penstock.run.operations import acting
 from penstock.run.parts import Parts, now_ms
 from penstock.run.preflight import require_continuation
 from penstock.run.presence import require_decided, require_present
+from penstock.run.quarantine import require_read_once
 from penstock.source.guarantee import relevant_confs, source_claims
 from penstock.source.kafka.reader.client_check import ClientCheck
 from penstock.sparkerror import read_spark_error
+from penstock.spec.pipeline import quarantined
 from penstock.transform.guarantee import operator_claims, output_mode_claim, require_mode, trigger_claim
-from penstock.transform.plan import plan_of
+from penstock.transform.plan import plan_of, source_order
 
 if TYPE_CHECKING:
     from penstock.run.pipeline import Pipeline
@@ -70,9 +72,10 @@ class CheckReport:
 
 
 def check(pipeline: "Pipeline", spark: SparkSession | None) -> CheckReport:
-    """Called by `Pipeline.check`. Starts Spark to analyse the query; runs no batch and leaves nothing behind. Raises Usage."""
+    """Called by `Pipeline.check`. Starts Spark to analyse the query; runs no batch, leaves nothing. Raises Usage, Refused."""
     session = spark or pipeline.session()
     frame, sources = pipeline.frame(session)
+    require_read_once(quarantined(pipeline.settings), source_order(plan_of(frame), tuple(sources)))
     found = readers(sources, [name for name, _ in kafka_sources(pipeline.settings)])
     claims = claims_of(pipeline, frame, session)
     weak = too_weak(claims, Guarantee.EXACTLY_ONCE)

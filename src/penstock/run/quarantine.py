@@ -7,12 +7,12 @@ forgets none, it has not known them at any moment in between.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.badrecords import PACKED, SCHEMA, UNKNOWN
-from penstock.errors import Retryable, StageFailed
+from penstock.errors import Refused, Retryable, StageFailed
 from penstock.kafkaoffset import positions_in
 from penstock.model import BatchId, Generation, OffsetRange, SourceName, Staged
 from penstock.protocols import Sink
@@ -59,14 +59,20 @@ class Quarantining:
     ) -> None:
         self._settings, self._sources, self._passes = settings, sources, passes
 
-    def found(self, spark: "SparkSession", ranges: Sequence[OffsetRange]) -> BadRecords:
-        """The bad records between these offsets. Raises StageFailed if they are too many, and what the tasks raise."""
+    def found(self, spark: "SparkSession", ranges: Sequence[OffsetRange], *, decided: int | None = None) -> BadRecords:
+        """The bad records between these offsets. Raises StageFailed if they are too many, Refused if a source of ours is not read
+        once between them, and what the tasks raise. Of a batch that was `decided` with so many, the limits of then let it pass:
+        today's are not asked, and its tasks stop when they find more.
+        """
         from penstock.registry.quarantined import unpacked
 
+        require_read_once(self._sources, [each.source for each in ranges])
         ours = [each for each in ranges if each.source in self._sources]
-        rows = unpacked(packed for each in ours for packed in self._read(spark, each))
+        at_most = self._settings.max_rows if decided is None else decided
+        rows = unpacked(packed for each in ours for packed in self._read(spark, each, at_most=at_most))
         bad = BadRecords(rows=rows, offsets=sum(_offsets_in(each) for each in ours))
-        self._require_few(bad)
+        if decided is None:
+            self._require_few(bad)
         return bad
 
     def require_still_bad(self, bad: BadRecords) -> None:
@@ -82,16 +88,16 @@ class Quarantining:
                 continue
             raise Retryable(
                 f"The schema registry of source {source!r} knows the schema with id {schema_id} since the batch was read.",
-                remedy="Start again: nothing of the batch was decided.",
+                remedy="Start again: the batch is read anew.",
             )
 
-    def _read(self, spark: "SparkSession", each: OffsetRange) -> Sequence[bytes]:
+    def _read(self, spark: "SparkSession", each: OffsetRange, *, at_most: int) -> Sequence[bytes]:
         from penstock.registry.quarantined import QuarantinePass
 
         frame = _between(spark, self._sources[each.source], each)
         if frame is None:
             return []
-        one = QuarantinePass(decode=self._passes[each.source], at_most=self._settings.max_rows)
+        one = QuarantinePass(decode=self._passes[each.source], at_most=at_most)
         try:
             return [bytes(row[PACKED]) for row in frame.mapInArrow(one, f"{PACKED} binary").collect()]
         except Exception as cause:
@@ -143,6 +149,26 @@ def quarantining_of(settings: DeliverySettings, passes: "Mapping[SourceName, Dec
         return None
     ours = {SourceName(name): settings.sources[name] for name in quarantined(settings) if name in passes}
     return Quarantining(settings.quarantine, ours, passes) if ours else None
+
+
+def require_read_once(names: Iterable[str], sources: Sequence[SourceName]) -> None:
+    """Raise Refused unless each of `names`, which put records aside, is one of the query's `sources` and Spark reads it once.
+
+    A second scan (`penstock.transform.plan.source_order` calls it `name#2`) has offsets of its own, and its bad records would be
+    in no sink.
+    """
+    for name in names:
+        if name not in sources:
+            read = ", ".join(sources) or "nothing"
+            what, remedy = f"the query reads {read}, and no {name!r}", "Read it in the transform by its name"
+        elif any(each.startswith(f"{name}#") for each in sources):
+            what, remedy = "the query reads it more than once", "Read it once in the transform, without joining it with itself"
+        else:
+            continue
+        raise Refused(
+            f"Source {name!r} has `undecodable: quarantine`, but {what}: records that cannot be decoded could be lost.",
+            remedy=f"{remedy}, or take `undecodable: quarantine` away.",
+        )
 
 
 def _too_many(bad: BadRecords, found: str, limit: str) -> StageFailed:

@@ -16,9 +16,11 @@ from penstock.run.delivery import Delivery
 from penstock.run.kafka_readers import readers, require_first_batch_goes_on
 from penstock.run.kafka_watch import kafka_sources
 from penstock.run.open_delivery import Observer
+from penstock.run.quarantine import require_read_once
 from penstock.run.query import Query, start_streaming
 from penstock.source.guarantee import source_claims
 from penstock.source.kafka.decode import decode_passes
+from penstock.spec.pipeline import quarantined
 from penstock.spec.sink import Console
 from penstock.transform.plan import plan_of, source_order
 from penstock.transform.python import travel_by_value
@@ -34,6 +36,7 @@ def start(pipeline: "Pipeline", spark: SparkSession, *, observers: Sequence[Obse
     require_demanded(pipeline, frame, spark)
     travel_by_value()
     plan = _plan(pipeline, tuple(source_order(plan_of(frame), tuple(sources))))
+    require_read_once(quarantined(pipeline.settings), plan.sources)
     found = readers(sources, [name for name, _ in kafka_sources(pipeline.settings)])
     if found:
         require_first_batch_goes_on(checkpoint_of(plan), plan.sources, found)
