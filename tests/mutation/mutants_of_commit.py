@@ -61,8 +61,8 @@ MUTANTS_OF_COMMIT = (
         bug=2,
         name="files-are-known-by-their-index",
         file="src/penstock/checkpoint/spark_checkpoint.py",
-        find="content=self._content(place.folder, first, last)",
-        replace="content=None",
+        find="content = self._content(place.folder, first, last)",
+        replace="content = None",
         tests=("tests/unit/test_checkpoint_batch.py::test_other_input_is_another_batch",),
     ),
     Mutant(
