@@ -162,7 +162,7 @@ def require_read_once(names: Iterable[str], sources: Sequence[SourceName]) -> No
             read = ", ".join(sources) or "nothing"
             what, remedy = f"the query reads {read}, and no {name!r}", "Read it in the transform by its name"
         elif any(each.startswith(f"{name}#") for each in sources):
-            what, remedy = "the query reads it more than once", "Read it once in the transform, without joining it with itself"
+            what, remedy = "the query reads it more than once", "Read it once in the transform"
         else:
             continue
         raise Refused(
