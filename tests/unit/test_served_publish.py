@@ -71,6 +71,7 @@ def test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits(tar
     first, second = table.sink(), table.sink()
     publication = table.decided_but_not_published(first, [(number, "a") for number in range(1000)], batch_id=0)
     start = threading.Barrier(2)
+    faults.arm(f"{table.rig.kind}.mark=stall:0.5@1")  # long enough for one that does not wait to overtake
 
     def publish(sink):
         start.wait()
