@@ -21,9 +21,9 @@ from penstock.model import (
     Totals,
 )
 from penstock.sink.parquet import ParquetSink, directory_account
+from penstock.sparkname import quoted
 from penstock.stage.batch import StagedRows, stage_batch
 from penstock.stage.path import BatchSize
-from penstock.stage.rowhash_sql import quoted
 
 PIPELINE = PipelineName("numbers")
 SMALL = BatchSize(rows=100, size_bytes=10_000, row_bytes=100)

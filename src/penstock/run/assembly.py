@@ -21,6 +21,7 @@ from penstock.run.kafka_watch import watch_of
 from penstock.run.parts import Parts
 from penstock.run.quarantine import quarantining_of
 from penstock.run.userwritten import user_written
+from penstock.sparkname import quoted
 from penstock.spec.account import FAIL, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.quarantine import Quarantine
@@ -348,11 +349,6 @@ def route_sql(route: Route | None, accounts: tuple[str, ...]) -> str | None:
         names = ", ".join(_literal(account) for account in accounts)
         return f"element_at(array({names}), CAST(pmod(xxhash64({columns}), {len(accounts)}) AS INT) + 1)"
     return route.sql
-
-
-def quoted(column: str) -> str:
-    """A column's name as Spark SQL identifier."""
-    return "`" + column.replace("`", "``") + "`"
 
 
 def _literal(text: str) -> str:

@@ -12,11 +12,12 @@ from penstock.commit.as_of import AsOf, as_of, newest_whole, whole_batch
 from penstock.commit.publication import decision_in
 from penstock.errors import Refused, Retryable, Usage
 from penstock.model import AccountName, BatchId, Entry, Position, SinkName, Totals
-from penstock.run.assembly import quoted, table_of
+from penstock.run.assembly import table_of
 from penstock.run.operations import reading
 from penstock.run.presence import require_trace
 from penstock.sink.parquet.table import Table, TableFile
 from penstock.sink.side_by_side import side_by_side
+from penstock.sparkname import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

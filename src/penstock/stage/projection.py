@@ -14,7 +14,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from penstock.errors import Usage
 from penstock.protocols import OwnRows, Projecting, Sink
 from penstock.rowhash import row_hashes
-from penstock.stage.rowhash_sql import quoted, rowhash_sql
+from penstock.sparkname import quoted
+from penstock.stage.rowhash_sql import rowhash_sql
 from penstock.stage.staging import RowForm
 
 TOO_MANY_ROWS = "PENSTOCK_TOO_MANY_ROWS"

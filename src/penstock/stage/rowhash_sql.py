@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from penstock.errors import Usage
+from penstock.sparkname import quoted
 
 _HASHED = frozenset(
     {
@@ -19,11 +20,6 @@ def rowhash_sql(schema: StructType) -> str:
     """`xxhash64` over all columns in their order. Raises Usage for a type that no sink could verify."""
     names = _lambda_names()
     return f"xxhash64({', '.join(_hashable(quoted(field.name), field.dataType, field.name, names) for field in schema.fields)})"
-
-
-def quoted(name: str) -> str:
-    """A column's name as an SQL identifier."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _lambda_names() -> Iterator[str]:

@@ -9,6 +9,7 @@ from penstock.errors import Usage
 from penstock.model import SinkName
 from penstock.protocols import OwnRows
 from penstock.sink.kafka.target import HEADERS, KEY, PARTITION, VALUE
+from penstock.sparkname import quoted
 
 _T = "concat('yyyy-MM-dd', char(39), 'T', char(39), 'HH:mm:ss.SSSSSS{zone}')"
 """A quote in a literal is written in one of two ways, by the session's settings."""
@@ -72,8 +73,3 @@ def _as_bytes(field: Mapping[str, Any], sink: SinkName) -> tuple[str, object]:
 def _schema_of(made: Mapping[str, tuple[str, object]]) -> str:
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, (_, kind) in made.items()]
     return json.dumps({"type": "struct", "fields": fields})
-
-
-def quoted(column: str) -> str:
-    """A column's name in Spark's SQL."""
-    return "`" + column.replace("`", "``") + "`"
