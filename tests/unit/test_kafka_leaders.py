@@ -49,7 +49,7 @@ def test_a_partition_that_nobody_leads_for_long_is_told(monkeypatch):
 
     monkeypatch.setattr(broker, "AdminClient", lambda _: Cluster(NOBODY))
     monkeypatch.setattr(broker, "_LOOK_S", 0)
-    monkeypatch.setattr(broker, "_ANSWER_S", 0)
+    monkeypatch.setattr(broker, "_LED_S", 0)
     with pytest.raises(Retryable, match="Partition 0 of topic 't' of source 'orders' has no leader"):
         Broker("orders", {})._offsets([broker.TopicPartition("t", 0)], broker.OffsetSpec.latest())
 

@@ -15,6 +15,11 @@ from penstock.errors import Failed, PenstockError, Retryable
 from penstock.source.kafka.topic import Kept, TopicNow
 
 _ANSWER_S = 15
+_LED_S = 60
+"""How long a partition may be without a leader: as long as Kafka's own clients wait (default.api.timeout.ms).
+
+A broker that was killed is missed after nine seconds (broker.session.timeout.ms), and only then another one is made leader.
+"""
 _LOOK_S = 0.2
 _NO_RECORD_YET = -1
 """The client's answer for a time stamp behind all records."""
@@ -136,7 +141,7 @@ class Broker:
         if not wanted:
             return {}
         asking = Retrying(
-            retry=retry_if_exception_type(Retryable), stop=stop_after_delay(_ANSWER_S), wait=wait_fixed(_LOOK_S), reraise=True
+            retry=retry_if_exception_type(Retryable), stop=stop_after_delay(_LED_S), wait=wait_fixed(_LOOK_S), reraise=True
         )
         return asking(self._led_now, wanted, level, least=least)
 
