@@ -13,7 +13,7 @@ KILLS ?= 100
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check bench soak docs servers clean
+.PHONY: help demo test check style bench soak docs servers clean
 
 help: ## Shows these sentences.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -24,12 +24,14 @@ demo: $(VENV)/.installed-demo ## Streams 336,776 flights into three accounts and
 test: $(VENV)/.installed-dev ## Runs every layer of tests, the fast ones first, on WORKERS (2) processes; `make test ARGS="tests/unit -x"` runs a part.
 	@$(PYTEST) --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder $(ARGS)
 
-check: $(VENV)/.installed-dev ## Checks style, types, import contracts and tidiness without running the product.
+check: style ## Checks style, types, import contracts and tidiness without running the product.
+	$(PYTEST) tests/architecture -q
+
+style: $(VENV)/.installed-dev ## The part of `make check` that is not also in `make test`.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(PYTEST) tests/architecture -q
 
 bench: $(VENV)/.installed-dev ## Measures the product against plain Spark on this machine and writes docs/benchmarks.md.
 	@$(BIN)/python -m bench $(ARGS)
