@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
+from penstock.errors import Failed
+from penstock.kafka.refusal import is_refusal
+from penstock.sink.kafka.clients import Clients
+from penstock.source.kafka import broker
 from tests.crash.commandline import Ended, penstock
 from tests.servers import kafka_secured
 from tests.servers.fixtures import unique
@@ -128,6 +132,27 @@ def test_who_is_not_let_in_is_told_why(safe: Safe, guarded: SecuredServer) -> No
         assert untrusted.code == 1, untrusted
         assert "cannot be reached by TLS" in _flat(untrusted) or "does not let us look" in _flat(untrusted)
     assert safe.found() == []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("wrong", ["password", "ca"])
+def test_nobody_waits_for_a_broker_that_has_said_no(guarded: SecuredServer, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    """The client itself tries again until the time for an answer is over."""
+    monkeypatch.setattr(broker, "_ANSWER_S", 3600)
+    user = unique("user")
+    options = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": user,
+        "sasl.password": guarded.user(user),
+        "ssl.ca.location": str(guarded.ca),
+    }
+    options |= {"sasl.password": "no-such-word"} if wrong == "password" else {"ssl.ca.location": str(guarded.another_ca)}
+    with pytest.raises(Failed, match="does not let us look"):
+        broker.Broker("orders", {**options, "bootstrap.servers": guarded.bootstrap_proxied}).topic_id("any")
+    with pytest.raises(KafkaException) as refused:
+        _ = Clients(guarded.bootstrap_proxied, options).admin
+    assert is_refusal(refused.value.args[0])
 
 
 REFUSED = {

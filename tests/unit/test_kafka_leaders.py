@@ -19,11 +19,18 @@ class Cluster:
     def __init__(self, *offsets: int) -> None:
         self.offsets = list(offsets)
 
+    def describe_cluster(self, **_):
+        return _answered("a cluster")
+
     def list_offsets(self, wanted, **_):
         offset = self.offsets.pop(0) if len(self.offsets) > 1 else self.offsets[0]
-        answer = Future()
-        answer.set_result(SimpleNamespace(offset=offset))
-        return dict.fromkeys(wanted, answer)
+        return dict.fromkeys(wanted, _answered(SimpleNamespace(offset=offset)))
+
+
+def _answered(with_):
+    answer = Future()
+    answer.set_result(with_)
+    return answer
 
 
 @pytest.mark.parametrize("ask", [topics.first, topics.settled, topics.written])

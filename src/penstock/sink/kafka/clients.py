@@ -1,12 +1,13 @@
 """Clients of one cluster: made of the user's options, and of what the guarantee needs."""
 
 import logging
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
+
+from penstock.kafka.refusal import Heard, require_let_in
 
 _log = logging.getLogger("penstock.kafka")
 _log.addHandler(logging.NullHandler())  # else what the client retries by itself appears on the terminal
@@ -14,7 +15,6 @@ _log.propagate = False
 
 _ERRORS = 3
 """Of syslog's levels: a client that is let go of has no logger any more, and would write to the terminal."""
-_RECENT_S = 120.0
 _PRODUCING = {
     "linger.ms": 20,
     "batch.size": 1_000_000,
@@ -25,28 +25,11 @@ _PRODUCING = {
 """Figures of the client that a user may change. The partitioner is that of Java's clients: a key's partition is the same."""
 
 
-class _Heard:
-    """What clients tell beside all questions. They hold it, and it holds none of them: they end when nobody holds them."""
-
-    def __init__(self) -> None:
-        self._said: KafkaError | None = None
-        self._at_s = 0.0
-
-    def __call__(self, error: KafkaError) -> None:
-        """That all brokers are gone says less than what was said of one of them before."""
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._said, self._at_s = error, time.monotonic()
-
-    def recently(self) -> KafkaError | None:
-        """The last thing."""
-        return self._said if time.monotonic() - self._at_s < _RECENT_S else None
-
-
 class Clients:
     """Makes them. `place` names the cluster for people, without credentials; `given` is what the user said of it."""
 
     def __init__(self, bootstrap: str, options: Mapping[str, str]) -> None:
-        self.place, self._heard = f"Kafka at {bootstrap}", _Heard()
+        self.place, self._heard = f"Kafka at {bootstrap}", Heard()
         self.given: Mapping[str, str] = {**options, "bootstrap.servers": bootstrap}
         self._given = {"log_level": _ERRORS, **self.given, "logger": _log, "error_cb": self._heard}
         self._admin: AdminClient | None = None
@@ -81,10 +64,15 @@ class Clients:
 
     @property
     def admin(self) -> AdminClient:
-        """The one that asks the cluster about itself. Another lane may have it let go of at any moment."""
+        """The one that asks the cluster about itself. Another lane may have it let go of at any moment.
+
+        Raises KafkaException where no broker lets us in.
+        """
         admin = self._admin
         if admin is None:
-            admin = self._admin = AdminClient({**self._given})
+            admin = AdminClient({**self._given})
+            require_let_in(admin, self._heard.recently)
+            self._admin = admin
         return admin
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from typing import Protocol
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed, Retryable, Usage
+from penstock.kafka.refusal import HUNG_UP
 from penstock.sink.kafka.rights import command
 
 _STARTS = "and start again: what was decided is published then."
@@ -56,8 +57,6 @@ _SILENCE = {
     KafkaError._WAIT_COORD,
 }
 """Errors of a question that got no answer; why not, a client tells beside it."""
-_HUNG_UP = "isconnected"
-"""In what a client says of a handshake that a broker broke off, as it does when it stops."""
 
 
 class Cluster(Protocol):
@@ -123,7 +122,7 @@ def told(
 def _cause(raised: KafkaException, of: Cluster) -> KafkaException:
     """That we are not let in, which is told only beside a question that gets no answer; else what was raised."""
     said = of.heard() if code_of(raised) in _SILENCE else None
-    return raised if said is None or said.code() not in _SECURITY or _HUNG_UP in said.str() else KafkaException(said)
+    return raised if said is None or said.code() not in _SECURITY or HUNG_UP in said.str() else KafkaException(said)
 
 
 def trouble(cause: KafkaException, place: str, kind: type[Failed], *, in_doubt: bool, outlived: bool) -> PenstockError:

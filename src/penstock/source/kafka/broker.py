@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from penstock.errors import Failed, PenstockError, Retryable
+from penstock.kafka.refusal import Heard, require_let_in
 from penstock.source.kafka.topic import Kept, TopicNow
 
 _ANSWER_S = 15
@@ -42,9 +43,10 @@ class Broker:
     def __init__(self, source: str, options: Mapping[str, str]) -> None:
         self._source = source
         self._options: dict[str, Any] = {**_SILENT, **options}
-        self._said: KafkaError | None = None
+        self._heard = Heard()
+        self._let_in = False
         try:
-            self._admin = AdminClient({**self._options, "error_cb": self._hear})
+            self._admin = AdminClient({**self._options, "error_cb": self._heard})
         except KafkaException as error:
             raise self._told(error) from error
 
@@ -154,7 +156,7 @@ class Broker:
             found = {(of.topic, of.partition): int(self._answer(answer).offset) for of, answer in answers.items()}
             self._require_led(found, least=least)
         except Retryable:  # this client would go on asking who led before
-            self._admin = AdminClient({**self._options, "error_cb": self._hear})
+            self._admin = AdminClient({**self._options, "error_cb": self._heard})
             raise
         return found
 
@@ -202,17 +204,21 @@ class Broker:
 
     def _ask(self, question: Callable[[], _T]) -> _T:
         try:
+            self._require_let_in()
             return question()
         except KafkaException as error:
             raise self._told(error) from error
 
-    def _hear(self, error: KafkaError) -> None:
-        self._said = error
+    def _require_let_in(self) -> None:
+        if not self._let_in:
+            require_let_in(self._admin, self._heard.recently)
+            self._let_in = True
 
     def _told(self, raised: KafkaException) -> PenstockError:
         self._admin.poll(0)
         cause: KafkaError = raised.args[0]
-        why = self._said if self._said is not None and self._said.code() in NOT_LET_IN else cause
+        said = self._heard.recently()
+        why = said if said is not None and said.code() in NOT_LET_IN else cause
         where = f"of source {self._source!r} at {self._options.get('bootstrap.servers')}"
         if why.code() in NOT_LET_IN:
             return Failed(f"Kafka {where} does not let us look: {why.str()}.", remedy="Correct the credentials or the rights.")
