@@ -86,16 +86,21 @@ def _compared(spark: SparkSession, source: _Input, ways: "Mapping[str, Way]") ->
             taken[name] += _batches_ms(spark, source, way(topic, source.root.parent / "home"))
             assert _fingerprint(_found(spark, topic)) == expected, name
             server("kafka").remove(topic)
-    ours = median(taken["Penstock"])
+    return _table(source, "into", "writer", taken, note="Spark's own sink is at-least-once.")
+
+
+def _table(source: _Input, way: str, kind: str, taken: "Mapping[str, list[float]]", *, note: str) -> Table:
+    """`taken`: the milliseconds of each batch, of Penstock first."""
+    ours = median(next(iter(taken.values())))
     shown = [
         [name, f"{median(times):.0f}", f"{source.rows / median(times) * 1000:,.0f}", ratio(median(times) / ours)]
         for name, times in taken.items()
     ]
     return Table(
-        f"{source.rows:,} records of {source.size} bytes a batch into Kafka, milliseconds per batch (median of whole triggers)",
-        ["writer", "milliseconds", "records a second", "against Penstock"],
+        f"{source.rows:,} records of {source.size} bytes a batch {way} Kafka, milliseconds per batch (median of whole triggers)",
+        [kind, "milliseconds", "records a second", "against Penstock"],
         shown,
-        f"{ROUNDS} rounds in turns, {PARTITIONS} partitions, one broker. Spark's own sink is at-least-once.",
+        f"{ROUNDS} rounds in turns, {PARTITIONS} partitions, one broker. {note}",
     )
 
 
@@ -146,22 +151,12 @@ def _reading(spark: SparkSession, source: _Input) -> Table:
     topic = server("kafka").topic(f"bench{next(_topics)}", PARTITIONS)
     _produce(source, topic)
     expected = _fingerprint(spark.read.parquet(str(source.root)))
-    taken: dict[str, list[float]] = {reader: [] for reader in READERS}
+    taken: dict[str, list[float]] = {name: [] for name in READERS.values()}
     for _ in range(ROUNDS):
-        for reader in READERS:
-            taken[reader] += _reading_ms(spark, source, topic, reader, expected)
+        for reader, name in READERS.items():
+            taken[name] += _reading_ms(spark, source, topic, reader, expected)
     server("kafka").remove(topic)
-    ours = median(taken["python"])
-    shown = [
-        [READERS[reader], f"{median(times):.0f}", f"{source.rows / median(times) * 1000:,.0f}", ratio(median(times) / ours)]
-        for reader, times in taken.items()
-    ]
-    return Table(
-        f"{source.rows:,} records of {source.size} bytes a batch out of Kafka, milliseconds per batch (median of whole triggers)",
-        ["reader", "milliseconds", "records a second", "against Penstock"],
-        shown,
-        f"{ROUNDS} rounds in turns, {PARTITIONS} partitions, one broker; each batch is counted and hashed, and compared.",
-    )
+    return _table(source, "out of", "reader", taken, note="Each batch is counted and hashed, and compared.")
 
 
 def _produce(source: _Input, topic: str) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tests.crash.world import World
 
@@ -122,6 +123,20 @@ def await_another_executor(known: set[int]) -> int:
         time.sleep(0.05)
 
 
+def kill_server(process: "subprocess.Popen[str]", running: Any, generator: random.Random) -> bool:
+    """SIGKILL the server soon after the first batch was told; it is back at once, or when the run has ended. False: too late."""
+    assert process.stdout is not None
+    process.stdout.readline()
+    let_pass(process, generator.uniform(0, 2))
+    if process.poll() is not None:
+        return False
+    running.kill()
+    if generator.random() < 0.5:
+        process.wait(timeout=300)
+    running.start()
+    return True
+
+
 def kill_often(world: World, generator: random.Random, *, wanted: int, files: int, rows_per_file: int) -> list[str]:
     """Run and kill until `wanted` runs were killed, fed again whenever the source was used up; then run to the end and sweep."""
     killed: list[str] = []
@@ -136,8 +151,5 @@ def kill_often(world: World, generator: random.Random, *, wanted: int, files: in
             killed.append(victim)
             if generator.random() < 0.5:  # otherwise JVM and workers of the killed run go on beside the next one
                 await_session_end(process.pid)
-    done = world.run("run", str(world.file), "--available-now", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    swept = world.run("sweep", str(world.file), "--yes", "--json")  # zombies of the last kill may have left something
-    assert swept.returncode == 0, swept.stdout + swept.stderr
+    world.run_to_the_end()  # zombies of the last kill may have left something
     return killed

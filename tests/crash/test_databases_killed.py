@@ -7,15 +7,13 @@ import json
 import os
 import random
 import signal
-import subprocess
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.crash.killing import await_session_end, kill_at_random, let_pass
+from tests.crash.killing import await_session_end, kill_at_random, kill_server
 from tests.crash.probe import Probe
 from tests.crash.shop import assert_sold, new_shop, written
 from tests.crash.world import Row, World, make_world
@@ -80,7 +78,7 @@ def _kill_often(world: World, victim: str, generator: random.Random) -> "Counter
         if victim == "driver":
             hit, allowed = kill_at_random(process, generator) is not None, {*TOLD, -signal.SIGKILL}
         else:
-            hit, allowed = _kill_server(process, server(victim), generator), TOLD
+            hit, allowed = kill_server(process, server(victim), generator), TOLD
         out, err = process.communicate(timeout=300)
         assert process.returncode in (allowed if hit else {0}), out + err
         if hit:
@@ -88,24 +86,8 @@ def _kill_often(world: World, victim: str, generator: random.Random) -> "Counter
             await_session_end(process.pid)
         else:
             world.feed(generator, files=FILES, rows_per_file=ROWS_PER_FILE)
-    for command in (("run", "--available-now"), ("sweep", "--yes")):
-        done = world.run(command[0], str(world.file), *command[1:], "--json")
-        assert done.returncode == 0, done.stdout + done.stderr
+    world.run_to_the_end()
     return ends
-
-
-def _kill_server(process: "subprocess.Popen[str]", running: Any, generator: random.Random) -> bool:
-    """SIGKILL the server soon after the first batch was told; it is back at once, or when the run has ended. False: too late."""
-    assert process.stdout is not None
-    process.stdout.readline()
-    let_pass(process, generator.uniform(0, 2))
-    if process.poll() is not None:
-        return False
-    running.kill()
-    if generator.random() < 0.5:
-        process.wait(timeout=300)
-    running.start()
-    return True
 
 
 def _assert_exact(world: World, shops: Mapping[str, str]) -> None:

@@ -8,10 +8,8 @@ import json
 import os
 import random
 import signal
-import subprocess
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,7 +25,7 @@ from tests.crash.kafka_world import (
     rows_of,
     transact,
 )
-from tests.crash.killing import await_session_end, kill_at_random, let_pass
+from tests.crash.killing import await_session_end, kill_at_random, kill_server
 from tests.crash.probe import Probe
 from tests.crash.shop import assert_sold, new_shop, written
 from tests.crash.world import Row, World
@@ -83,7 +81,7 @@ def _kill_often(world: World, topic: str, victim: str, generator: random.Random)
         if victim == "driver":
             hit, allowed = kill_at_random(process, generator) is not None, {*TOLD, -signal.SIGKILL}
         else:
-            hit, allowed = _kill_broker(process, generator), TOLD
+            hit, allowed = kill_server(process, server("kafka"), generator), TOLD
         out, err = process.communicate(timeout=300)
         assert process.returncode in (allowed if hit else {0}), out + err
         if hit:
@@ -91,25 +89,8 @@ def _kill_often(world: World, topic: str, victim: str, generator: random.Random)
             await_session_end(process.pid)
         else:
             more(world, topic, generator)
-    for command in (("run", "--available-now"), ("sweep", "--yes")):
-        done = world.run(command[0], str(world.file), *command[1:], "--json")
-        assert done.returncode == 0, done.stdout + done.stderr
+    world.run_to_the_end()
     return ends
-
-
-def _kill_broker(process: "subprocess.Popen[str]", generator: random.Random) -> bool:
-    """SIGKILL it soon after the first batch was told; it is back at once, or when the run has ended. False: too late."""
-    running: Any = server("kafka")
-    assert process.stdout is not None
-    process.stdout.readline()
-    let_pass(process, generator.uniform(0, 2))
-    if process.poll() is not None:
-        return False
-    running.kill()
-    if generator.random() < 0.5:
-        process.wait(timeout=300)
-    running.start()
-    return True
 
 
 def test_rows_of_aborted_transactions_come_out_only_if_asked_for(tmp_path: Path) -> None:

@@ -115,9 +115,7 @@ def test_one_fault_loses_nothing_and_doubles_nothing(tmp_path: Path, fault: str)
         first = run(town.world, faults=fault, once=once)
         reached = list(once.iterdir())
         town.feed()
-        assert run(town.world) == 0
-        swept = town.world.run("sweep", str(town.world.file), "--yes", "--json")
-        assert swept.returncode == 0, swept.stdout + swept.stderr
+        town.world.run_to_the_end()
     print(f"the first run ended with {first}, the fault was {'reached' if reached else 'not reached'}")
     assert probe.violations == []
     town.assert_exact()
@@ -136,9 +134,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
             await_session_end(process.pid)
             killed += hit
             town.feed()
-        assert run(town.world) == 0
-        swept = town.world.run("sweep", str(town.world.file), "--yes", "--json")
-        assert swept.returncode == 0, swept.stdout + swept.stderr
+        town.world.run_to_the_end()
     print(f"PENSTOCK_SEED={SEED}: {killed} runs were killed")
     assert probe.violations == []
     town.assert_exact()

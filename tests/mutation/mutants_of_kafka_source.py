@@ -179,4 +179,12 @@ MUTANTS_OF_KAFKA_SOURCE = (
         replace="now={(source, topic): of for topic, of in now.items() for source in self.sources}",
         tests=(f"{OF_INPUT}::test_a_topic_goes_on_with_the_first_record_of_its_own_cluster",),
     ),
+    Mutant(
+        bug=23,
+        name="where-a-decision-knows-one-topic-no-other-is-looked-up",
+        file="src/penstock/run/kafka_input.py",
+        find="if known.issuperset(",
+        replace="if known and known.union(",
+        tests=(f"{OF_INPUT}::test_a_topic_that_only_the_checkpoint_knows_is_known_by_its_id",),
+    ),
 )

@@ -3,6 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 CLIENT, DECODING = "src/penstock/registry/client.py", "src/penstock/registry/decoding.py"
+OPEN_DELIVERY, OF_ASIDE = "src/penstock/run/open_delivery.py", "tests/spark/test_delivery_aside.py"
 OF_CLIENT, OF_QUARANTINE = "tests/unit/test_registry_client.py", "tests/unit/test_registry_quarantine.py"
 
 MUTANTS_OF_REGISTRY = (
@@ -101,5 +102,29 @@ MUTANTS_OF_REGISTRY = (
         find="return PutAside(pieces=staged.pieces, bad=bad,",
         replace="return PutAside(pieces=(), bad=bad,",
         tests=(f"{OF_QUARANTINE}::test_what_is_found_is_staged_for_the_quarantine",),
+    ),
+    Mutant(
+        bug=17,
+        name="records-in-quarantine-are-staged-and-not-decided",
+        file=OPEN_DELIVERY,
+        find="pieces=(*staged.pieces, *aside.pieces),",
+        replace="pieces=staged.pieces,",
+        tests=(f"{OF_ASIDE}::test_what_is_put_aside_is_decided_with_its_batch",),
+    ),
+    Mutant(
+        bug=17,
+        name="nobody-asks-again-when-a-batch-is-staged-whether-its-records-can-be-decoded",
+        file=OPEN_DELIVERY,
+        find="        aside.require_still_bad()\n        self._previous = staged.size\n",
+        replace="        self._previous = staged.size\n",
+        tests=(f"{OF_ASIDE}::test_nothing_is_decided_of_a_batch_whose_records_can_be_decoded_since",),
+    ),
+    Mutant(
+        bug=28,
+        name="nobody-asks-again-when-the-state-is-computed-whether-records-can-be-decoded",
+        file=OPEN_DELIVERY,
+        find="        execute_as_noop(rows)\n        aside.require_still_bad()\n",
+        replace="        execute_as_noop(rows)\n",
+        tests=(f"{OF_ASIDE}::test_no_state_is_kept_of_a_decided_batch_whose_records_can_be_decoded_since",),
     ),
 )

@@ -34,6 +34,19 @@ def put_aside(directory: Path, *, limits: str = "", **changes: str) -> Orders:
     )
 
 
+def counted(directory: Path) -> Orders:
+    """The same, with a table of how many orders each customer has in place of the orders themselves."""
+    return put_aside(
+        directory,
+        **{
+            "SELECT value.*, partition, offset FROM orders": "SELECT value.customer AS customer, count(*) AS orders FROM orders "
+            "GROUP BY value.customer",
+            "  lake: {type: parquet, accounts: {all: ./lake}}\n": "",
+            "table: orders}": "table: orders, write: replace}\noutput_mode: complete",
+        },
+    )
+
+
 def held(directory: Path) -> "Counter[tuple[object, ...]]":
     """What a reader finds who lists the quarantine."""
     files = list((directory / "quarantine").rglob("*.parquet"))
@@ -114,16 +127,7 @@ def test_too_many_of_them_fail_the_batch(tmp_path: Path, limit: str) -> None:
 
 
 def test_it_goes_around_an_aggregation_that_sends_its_whole_result(tmp_path: Path) -> None:
-    query = "SELECT value.customer AS customer, count(*) AS orders FROM orders GROUP BY value.customer"
-    lake = "  lake: {type: parquet, accounts: {all: ./lake}}\n"
-    orders = put_aside(
-        tmp_path,
-        **{
-            "SELECT value.*, partition, offset FROM orders": query,
-            lake: "",
-            "table: orders}": "table: orders, write: replace}\noutput_mode: complete",
-        },
-    )
+    orders = counted(tmp_path)
     schema_id = orders.register(ORDER)
     for times in (1, 2):
         orders.send(b"plain", *(avro(ORDER, {"id": 1, "customer": "ann", "amount": 1.0}, schema_id) for _ in range(3)))
@@ -138,16 +142,7 @@ def test_it_goes_around_an_aggregation_that_sends_its_whole_result(tmp_path: Pat
 
 def test_a_decided_batch_whose_records_became_good_does_not_enter_the_state(tmp_path: Path) -> None:
     """Its rows are delivered; Spark computes it again for the state alone, since it never noted its end."""
-    query = "SELECT value.customer AS customer, count(*) AS orders FROM orders GROUP BY value.customer"
-    lake = "  lake: {type: parquet, accounts: {all: ./lake}}\n"
-    orders = put_aside(
-        tmp_path,
-        **{
-            "SELECT value.*, partition, offset FROM orders": query,
-            lake: "",
-            "table: orders}": "table: orders, write: replace}\noutput_mode: complete",
-        },
-    )
+    orders = counted(tmp_path)
     orders.register(ORDER)
     last = server("registry").register(unique("other"), record(name=unique("Other")))
     wider = record(*ORDER["fields"], {"name": unique("note"), "type": ["null", "string"], "default": None})

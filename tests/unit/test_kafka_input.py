@@ -18,6 +18,8 @@ from penstock.spec.source import Source
 from penstock.topics import GapAccepted, GapKind
 
 S = SourceName("s")
+OF_THE_BATCH_ITSELF = [1, 2]
+"""The entries that say what batch 2 is."""
 Offset = Mapping[str, Mapping[str, int]]
 
 
@@ -193,6 +195,24 @@ def test_a_topic_that_only_the_checkpoint_knows_is_known_by_its_id(tmp_path: Pat
         world.restarted()
     world.brokers[S].have["u"] = topic((0, 90), topic_id="old")
     world.deliver(2)
+
+
+def test_what_a_decision_knows_is_not_read_in_the_checkpoint_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each read is one more of a store that may be far away, for every batch; the ledger's word goes first anyway."""
+    world = World(tmp_path, on_gap="fail", s=Brokers(t=topic((0, 90)), u=topic((0, 90))))
+    world.plan(0, {"t": {"0": 3}}, committed=True)
+    world.plan(1, {"t": {"0": 20}})
+    world.deliver(1)
+    looked, offsets = list[int](), world.checkpoint.offsets
+    monkeypatch.setattr(world.checkpoint, "offsets", lambda batch_id: looked.append(batch_id) or offsets(batch_id))
+    world.plan(2, {"t": {"0": 25}, "t id id": {}})
+    world.before(2)
+    assert looked == OF_THE_BATCH_ITSELF
+    world.plan(2, {"t": {"0": 25}, "u": {"0": 7}, "t id id": {}, "u id id": {}})
+    looked.clear()
+    world.before(2)
+    assert looked[:2] == OF_THE_BATCH_ITSELF
+    assert looked[2:] == [2, 2]
 
 
 def test_nothing_of_a_topic_that_was_created_again_is_passed_over(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What a task of Penstock's own reader gets from a real broker: exactly the records of its piece, or an error. Without Spark."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -191,16 +191,23 @@ def test_clients_are_kept_unless_they_met_an_error() -> None:
 def test_a_broker_that_sends_nothing_is_waited_for_and_then_told(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = new_topic()
     produce(topic, 10)
-    looked, running = fetch._first, server("kafka")
-
-    def freezing(*given: Any) -> int:
-        found = looked(*given)
-        running.freeze()
-        return found
-
-    monkeypatch.setattr(fetch, "_first", freezing)
+    running = server("kafka")
+    once_it_looked(monkeypatch, running.freeze)
     with thawed(running), pytest.raises(Retryable, match=r"sent nothing of topic .*, partition 0, from offset 0 on for 1 s"):
         offsets(piece(topic, 0, 10), settings(patience_s=1))
+
+
+def once_it_looked(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
+    """Do that when a task knows what the broker has, and has fetched nothing yet."""
+    looked = fetch._first
+
+    def acting(*given: Any) -> int:
+        found = looked(*given)
+        for act in acts:
+            act()
+        return found
+
+    monkeypatch.setattr(fetch, "_first", acting)
 
 
 @contextmanager
@@ -214,15 +221,8 @@ def thawed(running: KafkaServer) -> Iterator[None]:
 def test_a_broker_that_comes_back_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = new_topic()
     produce(topic, 10)
-    looked, running = fetch._first, server("kafka")
-
-    def restarting(*given: Any) -> int:
-        found = looked(*given)
-        running.kill()
-        running.start()
-        return found
-
-    monkeypatch.setattr(fetch, "_first", restarting)
+    running = server("kafka")
+    once_it_looked(monkeypatch, running.kill, running.start)
     assert offsets(piece(topic, 0, 10)) == list(range(10))
 
 

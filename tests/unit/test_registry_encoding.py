@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 from tests.unit.registry_values import ORDER, record
-from tests.unit.test_registry_protobuf import ADDRESS, SHOP
+from tests.unit.test_registry_protobuf import ADDRESS, SHOP, SHOP_ROW
 
 from penstock.carried import from_task
 from penstock.errors import StageFailed, Usage
@@ -71,25 +71,6 @@ JSON = {
     },
 }
 JSON_ROW = {"id": 1, "any": '{"a":[1,null]}', "items": [{"n": 0.5}, None], "by": [("a", True)], "none": None}
-PROTOBUF_ROW = {
-    "id": 5,
-    "note": None,
-    "at": NOW,
-    "items": [{"n": 1.5}],
-    "by": [("a", {"n": 2.0})],
-    "kind": "B",
-    "wrapped": "w",
-    "large": Decimal(2**64 - 1),
-    "raw": b"\xff",
-    "to": {"city": "Graz"},
-    "number": None,
-    "text": "t",
-    "f": 0.5,
-    "d": 1e300,
-    "b": True,
-    "u": 2**32 - 1,
-    "kinds": ["B", "7"],
-}
 
 
 def coded(kind: str, schema: object, *references) -> Coded:
@@ -112,7 +93,7 @@ def encode(given: Coded, *rows: object, like: "pa.DataType | None" = None) -> li
     [
         (coded("avro", AVRO), AVRO_ROW),
         (coded("json", JSON), JSON_ROW),
-        (coded("protobuf", SHOP, ADDRESS), PROTOBUF_ROW),
+        (coded("protobuf", SHOP, ADDRESS), SHOP_ROW),
         (coded("avro", FLAGS), FLAGS_ROW),
         (coded("protobuf", FLAGS_SHOP), FLAGS_ROW),
     ],
@@ -140,10 +121,10 @@ def test_what_is_null_is_left_out_of_json():
         (coded("avro", AVRO), {**AVRO_ROW, "id": None}),
         *[(coded("avro", FLAGS), {**FLAGS_ROW, **given}) for given in FLAGS_NULL],
         *[(coded("protobuf", FLAGS_SHOP), {**FLAGS_ROW, **given}) for given in FLAGS_PROTOBUF_NULL],
-        *[(coded("protobuf", SHOP, ADDRESS), {**PROTOBUF_ROW, name: None}) for name in ("id", "items", "by", "kind", "raw")],
+        *[(coded("protobuf", SHOP, ADDRESS), {**SHOP_ROW, name: None}) for name in ("id", "items", "by", "kind", "raw")],
         (coded("json", JSON), {**JSON_ROW, "any": "no json"}),
         (coded("json", JSON), {**JSON_ROW, "items": [{"n": float("nan")}]}),
-        (coded("protobuf", SHOP, ADDRESS), {**PROTOBUF_ROW, "kind": "C"}),
+        (coded("protobuf", SHOP, ADDRESS), {**SHOP_ROW, "kind": "C"}),
     ],
 )
 def test_what_a_schema_does_not_allow_is_told(given, row):

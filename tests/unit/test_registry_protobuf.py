@@ -41,6 +41,27 @@ message Order {
 message Refund { int64 id = 1; }
 """
 ADDRESS = Reference(name="shop/address.proto", text='syntax = "proto3"; package shop; message Address { string city = 1; }')
+AT = datetime(2026, 1, 1, 0, 0, 0, 250_000, tzinfo=timezone.utc)
+SHOP_ROW = {
+    "id": 5,
+    "note": None,
+    "at": AT,
+    "items": [{"n": 1.5}],
+    "by": [("a", {"n": 2.0})],
+    "kind": "B",
+    "wrapped": "w",
+    "large": Decimal(2**64 - 1),
+    "raw": b"\xff",
+    "to": {"city": "Graz"},
+    "number": None,
+    "text": "t",
+    "f": 0.5,
+    "d": 1e300,
+    "b": True,
+    "u": 2**32 - 1,
+    "kinds": ["B", "7"],
+}
+"""An Order: `note` is left out, and of `either` the number."""
 FIRST, SECOND, ITEM = b"\0", b"\x02\x02", b"\x04\x00\x00" + b""
 """The message's place in the file: `[0]` in short, `[1]`, `[0, 0]`."""
 
@@ -64,27 +85,9 @@ def read(reader: ProtobufReader, written: bytes, writer: Registered, path: bytes
 def test_every_kind_of_field_has_a_type_and_a_value():
     order = message(ORDERS, "Order", id=5, items=[{"n": 1.5}], by={"a": {"n": 2}}, kind=1, large=2**64 - 1, raw=b"\xff")
     order.MergeFrom(message(ORDERS, "Order", to={"city": "Graz"}, text="t", f=0.5, d=1e300, b=True, u=2**32 - 1, kinds=[1, 7]))
-    order.at.FromDatetime(datetime(2026, 1, 1, 0, 0, 0, 250_000, tzinfo=timezone.utc))
+    order.at.FromDatetime(AT)
     order.wrapped.value = "w"
-    assert read(ProtobufReader(ORDERS, subject="s"), order.SerializeToString(), ORDERS) == {
-        "id": 5,
-        "note": None,
-        "at": datetime(2026, 1, 1, 0, 0, 0, 250_000, tzinfo=timezone.utc),
-        "items": [{"n": 1.5}],
-        "by": [("a", {"n": 2.0})],
-        "kind": "B",
-        "wrapped": "w",
-        "large": Decimal(2**64 - 1),
-        "raw": b"\xff",
-        "to": {"city": "Graz"},
-        "number": None,
-        "text": "t",
-        "f": 0.5,
-        "d": 1e300,
-        "b": True,
-        "u": 2**32 - 1,
-        "kinds": ["B", "7"],
-    }
+    assert read(ProtobufReader(ORDERS, subject="s"), order.SerializeToString(), ORDERS) == SHOP_ROW
 
 
 def test_what_is_missing_is_null_or_the_default():

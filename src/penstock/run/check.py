@@ -18,7 +18,6 @@ from penstock.run.doctor import ledger_lifecycle
 from penstock.run.executors import executor_findings
 from penstock.run.kafka_lag import input_findings
 from penstock.run.kafka_readers import reader_findings, readers
-from penstock.run.kafka_watch import kafka_sources
 from penstock.run.operations import acting
 from penstock.run.parts import Parts, now_ms
 from penstock.run.preflight import require_continuation
@@ -76,7 +75,7 @@ def check(pipeline: "Pipeline", spark: SparkSession | None) -> CheckReport:
     session = spark or pipeline.session()
     frame, sources = pipeline.frame(session)
     require_read_once(quarantined(pipeline.settings), source_order(plan_of(frame), tuple(sources)))
-    found = readers(sources, [name for name, _ in kafka_sources(pipeline.settings)])
+    found = readers(sources, pipeline.settings)
     claims = claims_of(pipeline, frame, session)
     weak = too_weak(claims, Guarantee.EXACTLY_ONCE)
     return CheckReport(

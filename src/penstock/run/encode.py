@@ -3,16 +3,13 @@
 import json
 from typing import TYPE_CHECKING
 
-from penstock.errors import DependencyMissing
-from penstock.source.kafka.registry_place import place_of
+from penstock.source.kafka.registry_place import coded_columns
 from penstock.spec.kafka import Kafka
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.registry import Encode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from penstock.registry.decoding import Coded
 
 
 def encoded(settings: PipelineSettings, frame: "DataFrame") -> "DataFrame":
@@ -27,7 +24,8 @@ def encoded(settings: PipelineSettings, frame: "DataFrame") -> "DataFrame":
         return frame
     from pyspark.sql.types import StructType
 
-    coded = _coded(*wanted)
+    name, sink, encode = wanted
+    coded = coded_columns(encode, sink.topic, who=f"Sink {name!r} encodes")
     from penstock.registry.encoding import EncodePass, schema_after_encoding
 
     schema = StructType.fromJson(json.loads(schema_after_encoding(frame.schema.jsonValue(), coded)))
@@ -38,20 +36,3 @@ def _wanted(settings: PipelineSettings) -> "tuple[str, Kafka, Encode] | None":
     """Of the first sink that has it: that all have the same is checked with the settings."""
     found = ((name, sink, sink.encode) for name, sink in settings.sinks.items() if isinstance(sink, Kafka))
     return next(((name, sink, encode) for name, sink, encode in found if encode is not None), None)
-
-
-def _coded(name: str, sink: Kafka, encode: Encode) -> "tuple[Coded, ...]":
-    try:
-        from penstock.registry.client import Registry
-        from penstock.registry.decoding import Coded
-    except ImportError as cause:
-        raise DependencyMissing(
-            f"Sink {name!r} encodes by a schema registry with the package {cause.name}, which is not installed.",
-            remedy="Install it on the driver and on every executor: pip install 'penstock[registry]'.",
-        ) from cause
-    client, coded = Registry(place_of(encode.registry)), []
-    for column, each in encode.columns.items():
-        subject = each.subject or f"{sink.topic}-{column}"
-        found = client.of_subject(subject, each.version)
-        coded.append(Coded(column=column, format=each.format, subject=subject, schema=found))
-    return tuple(coded)

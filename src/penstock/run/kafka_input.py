@@ -1,7 +1,7 @@
 """Does Kafka still have what the next batch needs, by what ledger and checkpoint say; and what to do where it has not."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -54,9 +54,9 @@ class KafkaInput:
         """Before Spark starts. Raises InputLost, and where a source waits Retryable."""
         self._known = self._read = known_topics(self._ledger, summary)
         self._delivered = _ends(self._known)
-        planned = self._checkpoint.latest_offsets_id()
-        noted = () if planned is None else self._noted(planned)
-        seen = self._watch.look(upcoming(self._checkpoint, self._names, summary), known=(*noted, *self._known))
+        planned, ranges = self._checkpoint.latest_offsets_id(), upcoming(self._checkpoint, self._names, summary)
+        noted = () if planned is None else self._noted(planned, ranges)
+        seen = self._watch.look(ranges, known=(*noted, *self._known))
         if seen.gaps and is_read_for_state_only(self._checkpoint, summary):
             raise InputLost(told(seen.gaps, now=seen.now), remedy=_FOR_STATE)
         stop = _first_unaccepted(self._watch, seen)
@@ -95,9 +95,10 @@ class KafkaInput:
 
         Raises InputLost, Refused, Retryable.
         """
-        noted = self._noted(batch.batch_id)
+        ranges = self._ranges(batch)
+        noted = self._noted(batch.batch_id, ranges)
         while True:
-            seen = self._watch.look(self._ranges(batch), known=(*noted, *self._known))
+            seen = self._watch.look(ranges, known=(*noted, *self._known))
             self._require_undelivered(batch, seen)
             stop = _first_unaccepted(self._watch, seen)
             if stop is None:
@@ -158,8 +159,11 @@ class KafkaInput:
                 remedy="Start again: with `on_gap: accept` the next start goes on with the first record there is.",
             )
 
-    def _noted(self, batch_id: BatchId) -> tuple[TopicRead, ...]:
-        """The topics as Penstock's own reader planned a batch with them, for those that no decision knows yet."""
+    def _noted(self, batch_id: BatchId, ranges: Sequence[OffsetRange]) -> tuple[TopicRead, ...]:
+        """The topics as Penstock's own reader planned a batch with them: nothing is read where a decision knows all of them."""
+        known = {(read.source, read.topic) for read in self._known}
+        if known.issuperset(_topics_of(each for each in ranges if each.source in self._watch.sources)):
+            return ()
         names = self._names(batch_id)
         entry = self._checkpoint.offsets(batch_id)
         offsets = {} if entry is None else entry.offsets
@@ -210,6 +214,10 @@ def _is_uncommitted(checkpoint: SparkCheckpoint, planned: BatchId) -> bool:
 
 def _is_decided(summary: Summary, planned: BatchId) -> bool:
     return summary.next_batch_id is not None and planned < summary.next_batch_id
+
+
+def _topics_of(ranges: Iterable[OffsetRange]) -> Iterator[tuple[SourceName, str]]:
+    return ((each.source, topic) for each in ranges for offset in (each.start, each.end) for topic in positions_in(offset))
 
 
 def _ends(read: Sequence[TopicRead]) -> Mapping[_Place, int]:

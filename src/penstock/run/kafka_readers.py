@@ -7,7 +7,9 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.errors import Refused
 from penstock.kafkaoffset import beginning_in
 from penstock.model import BatchId, Finding, SourceName
+from penstock.run.kafka_watch import kafka_sources
 from penstock.source.kafka.reader.settings import FORMAT
+from penstock.spec.pipeline import DeliverySettings
 from penstock.transform.plan import plan_of
 
 if TYPE_CHECKING:
@@ -18,9 +20,9 @@ _IN_WORDS = {True: "Penstock's own reader", False: "Spark's connector"}
 _SETTING = {True: "python", False: "spark"}
 
 
-def readers(frames: "Mapping[SourceName, DataFrame]", kafka: Sequence[SourceName]) -> Mapping[SourceName, bool]:
+def readers(frames: "Mapping[SourceName, DataFrame]", settings: DeliverySettings) -> Mapping[SourceName, bool]:
     """Of the sources that are read from Kafka, whether Penstock reads them itself."""
-    return {name: _is_ours(frames[name]) for name in kafka if name in frames}
+    return {name: _is_ours(frames[name]) for name, _ in kafka_sources(settings) if name in frames}
 
 
 def _is_ours(frame: "DataFrame") -> bool:
@@ -34,8 +36,10 @@ def require_first_batch_goes_on(
     if checkpoint.latest_offsets_id() != _FIRST or checkpoint.latest_commit_id() is not None:
         return
     entry = checkpoint.offsets(_FIRST)
-    for name, keys in checkpoint.keys(_FIRST, names).items() if entry is not None else ():
-        offset = next((entry.offsets[key] for key in keys if key in entry.offsets), None) if entry is not None else None
+    if entry is None:
+        return
+    for name, keys in checkpoint.keys(_FIRST, names).items():
+        offset = next((entry.offsets[key] for key in keys if key in entry.offsets), None)
         planned_by_us = beginning_in(offset) is not None
         if name in found and offset is not None and found[name] != planned_by_us:
             raise Refused(

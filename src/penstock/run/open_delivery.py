@@ -21,7 +21,7 @@ from penstock.run.kafka_input import KafkaInput, with_beginnings
 from penstock.run.kafka_mirror import Mirrors
 from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process, prepare
 from penstock.run.preflight import require_continuation, require_sources
-from penstock.run.quarantine import BadRecords, PutAside, put_aside
+from penstock.run.quarantine import BadRecords, PutAside, Quarantining, put_aside
 from penstock.run.running_query import running_query
 from penstock.source.kafka.gaps import in_words as gaps_in_words
 from penstock.stage.batch import stage_batch
@@ -242,27 +242,26 @@ class OpenDelivery:
         quarantining = self._parts.quarantining
         if quarantining is None:
             return PutAside()
-        ranges = with_beginnings(self._parts.checkpoint, batch, self._parts.source_names(batch.batch_id))
-        bad = quarantining.found(rows.sparkSession, ranges)
+        bad = self._bad_records(quarantining, rows, batch)
         return put_aside(bad, quarantining, sinks=self._parts.quarantine, generation=generation, batch_id=batch.batch_id)
 
     def _compute_state(self, rows: DataFrame, batch: Batch, put_aside_then: int) -> None:
         """The state must come from the rows that were delivered: Spark passes over a file that is gone since."""
         batch_id = batch.batch_id
-        quarantining, bad = self._parts.quarantining, self._same_aside(rows, batch, put_aside_then)
-        inputs = self._inputs(batch_id)
+        aside, inputs = self._same_aside(rows, batch, put_aside_then), self._inputs(batch_id)
         execute_as_noop(rows)
-        if quarantining is not None and bad is not None:
-            quarantining.require_still_bad(bad)
+        aside.require_still_bad()
         if self._parts.demanded is Guarantee.EXACTLY_ONCE:
             require_unchanged(batch_id, inputs, look=self._parts.checkpoint.look, delivered=True)
 
-    def _same_aside(self, rows: DataFrame, batch: Batch, then: int) -> BadRecords | None:
-        """Raise InputChanged if records can be decoded by now that could not be then: they would enter the state."""
-        if self._parts.quarantining is None:
-            return None
-        ranges = with_beginnings(self._parts.checkpoint, batch, self._parts.source_names(batch.batch_id))
-        bad = self._parts.quarantining.found(rows.sparkSession, ranges, decided=then)
+    def _same_aside(self, rows: DataFrame, batch: Batch, then: int) -> PutAside:
+        """What was put aside, and is staged no more. Raises InputChanged if records can be decoded by now that could not be then:
+        they would enter the state.
+        """
+        quarantining = self._parts.quarantining
+        if quarantining is None:
+            return PutAside()
+        bad = self._bad_records(quarantining, rows, batch, decided=then)
         now = bad.rows.num_rows
         if now != then:
             raise InputChanged(
@@ -270,7 +269,13 @@ class OpenDelivery:
                 "the query's state would not fit the rows that were delivered.",
                 remedy="Have the registry know the same schemas as then, or begin a new checkpoint (`penstock adopt`).",
             )
-        return bad
+        return PutAside(bad=bad, quarantining=quarantining)
+
+    def _bad_records(
+        self, quarantining: Quarantining, rows: DataFrame, batch: Batch, *, decided: int | None = None
+    ) -> BadRecords:
+        ranges = with_beginnings(self._parts.checkpoint, batch, self._parts.source_names(batch.batch_id))
+        return quarantining.found(rows.sparkSession, ranges, decided=decided)
 
     def _inputs_of_replay(self) -> "Mapping[BatchId, Mapping[SourceName, tuple[InputFile, ...]]]":
         """The batch that an earlier run planned and did not see through, with its files as they are now: they may be mended."""

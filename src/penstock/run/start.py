@@ -14,7 +14,6 @@ from penstock.run.assembly import DeliveryPlan, checkpoint_of
 from penstock.run.check import require_demanded
 from penstock.run.delivery import Delivery
 from penstock.run.kafka_readers import readers, require_first_batch_goes_on
-from penstock.run.kafka_watch import kafka_sources
 from penstock.run.open_delivery import Observer
 from penstock.run.quarantine import require_read_once
 from penstock.run.query import Query, start_streaming
@@ -37,7 +36,7 @@ def start(pipeline: "Pipeline", spark: SparkSession, *, observers: Sequence[Obse
     travel_by_value()
     plan = _plan(pipeline, tuple(source_order(plan_of(frame), tuple(sources))))
     require_read_once(quarantined(pipeline.settings), plan.sources)
-    found = readers(sources, [name for name, _ in kafka_sources(pipeline.settings)])
+    found = readers(sources, pipeline.settings)
     if found:
         require_first_batch_goes_on(checkpoint_of(plan), plan.sources, found)
     delivery = Delivery.of_plan(replace(plan, decoding=decoding))

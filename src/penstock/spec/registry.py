@@ -111,12 +111,41 @@ ShortCoded = Annotated[Coded, BeforeValidator(_mapping, json_schema_input_type=F
 """A format, or a mapping of it and what it is read by."""
 
 
-class Decode(Settings):
+class ByRegistry(Settings):
+    """Keys and values that are written by schemas of a registry."""
+
+    value: ShortCoded | None = None
+    key: ShortCoded | None = None
+    registry: Registry = Field(description="Where the schemas are.")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            registry: "Registry | Mapping[str, Any]",
+            value: "Coded | str | Mapping[str, Any] | None" = None,
+            key: "Coded | str | Mapping[str, Any] | None" = None,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.columns:
+            raise wrong("names neither value nor key", remedy="Add value: avro.")
+        return self
+
+    @property
+    def columns(self) -> Mapping[str, Coded]:
+        """What is decoded or encoded, by the name of its column."""
+        given = {"key": self.key, "value": self.value}
+        return {column: coded for column, coded in given.items() if coded is not None}
+
+
+class Decode(ByRegistry):
     """Keys and values that were written by schemas of a registry, and become columns with their types."""
 
     value: ShortCoded | None = Field(default=None, description="The value: `avro`, `json`, `protobuf`, or a mapping as below.")
     key: ShortCoded | None = Field(default=None, description="The key: as `value`. Left out, it stays bytes.")
-    registry: Registry = Field(description="Where the schemas are.")
     undecodable: OnUndecodable = Field(
         default="fail",
         description="What to do with a record that cannot be decoded: `fail` the batch, or put it aside (`quarantine`).",
@@ -133,50 +162,15 @@ class Decode(Settings):
             undecodable: OnUndecodable = "fail",
         ) -> None: ...
 
-    @model_validator(mode="after")
-    def _something(self) -> Self:
-        if not self.columns:
-            raise wrong("names neither value nor key", remedy="Add value: avro.")
-        return self
 
-    @property
-    def columns(self) -> Mapping[str, Coded]:
-        """What is decoded, by the name of its column."""
-        given = {"key": self.key, "value": self.value}
-        return {column: coded for column, coded in given.items() if coded is not None}
-
-
-class Encode(Settings):
+class Encode(ByRegistry):
     """Columns that are written by schemas of a registry. Each schema must be registered: nothing is registered by itself."""
 
     value: ShortCoded | None = Field(default=None, description="The column `value`: `avro`, `json`, `protobuf`, or a mapping.")
     key: ShortCoded | None = Field(default=None, description="The column `key`: as `value`. Left out, it is a text or bytes.")
-    registry: Registry = Field(description="Where the schemas are.")
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            *,
-            registry: "Registry | Mapping[str, Any]",
-            value: "Coded | str | Mapping[str, Any] | None" = None,
-            key: "Coded | str | Mapping[str, Any] | None" = None,
-        ) -> None: ...
-
-    @model_validator(mode="after")
-    def _something(self) -> Self:
-        if not self.columns:
-            raise wrong("names neither value nor key", remedy="Add value: avro.")
-        return self
-
-    @property
-    def columns(self) -> Mapping[str, Coded]:
-        """What is encoded, by the name of its column."""
-        given = {"key": self.key, "value": self.value}
-        return {column: coded for column, coded in given.items() if coded is not None}
 
 
-def require_subjects(decode: Decode | Encode, topic: str | None, *, at: str = "decode") -> None:
+def require_subjects(decode: ByRegistry, topic: str | None, *, at: str = "decode") -> None:
     """Raise what validators do where subjects are to follow from the topic and there is more than one, or a pattern."""
     missing = [column for column, coded in decode.columns.items() if coded.subject is None] if topic is None else []
     if missing:

@@ -73,37 +73,20 @@ def create_markers(admin: AdminClient, name: str, *, lanes: int, replicas: int, 
     if insync > 1:
         settings["min.insync.replicas"] = str(insync)
     [future] = admin.create_topics([NewTopic(name, lanes, replicas, config=settings)], request_timeout=ANSWER_S).values()
-    try:
-        future.result()
-    except KafkaException as cause:
-        if is_forbidden(cause):
-            raise not_allowed("Create", f"topic {name!r}", f"--topic {name}") from cause
-        if code_of(cause) != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
+    _require_done(future, right="Create", name=name, fine=[KafkaError.TOPIC_ALREADY_EXISTS])
     return _seen(admin, name, lanes)
 
 
 def require_creatable(admin: AdminClient, name: str) -> None:
     """Raise what `create_markers` would where the user may not make it. Makes nothing. Raises KafkaException."""
     [future] = admin.create_topics([NewTopic(name, 1, 1)], request_timeout=ANSWER_S, validate_only=True).values()
-    try:
-        future.result()
-    except KafkaException as cause:
-        if is_forbidden(cause):
-            raise not_allowed("Create", f"topic {name!r}", f"--topic {name}") from cause
-        if code_of(cause) != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
+    _require_done(future, right="Create", name=name, fine=[KafkaError.TOPIC_ALREADY_EXISTS])
 
 
 def add_lanes(admin: AdminClient, name: str, *, lanes: int) -> Topic:
     """More partitions for the markers. Raises KafkaException."""
     [future] = admin.create_partitions([NewPartitions(name, lanes)], request_timeout=ANSWER_S).values()
-    try:
-        future.result()
-    except KafkaException as cause:
-        if is_forbidden(cause):
-            raise not_allowed("Alter", f"topic {name!r}", f"--topic {name}") from cause
-        raise
+    _require_done(future, right="Alter", name=name)
     return _seen(admin, name, lanes)
 
 
@@ -136,6 +119,17 @@ def await_settled(admin: AdminClient, topic: str, partitions: Sequence[int], *, 
 def written(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[int]:
     """The offset that each partition is written up to. Raises KafkaException."""
     return _offsets(admin, topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+
+def _require_done(future: Any, *, right: str, name: str, fine: Sequence[int] = ()) -> None:
+    """Raise Failed where the user lacks `right` on the topic, KafkaException for any other error whose code is not `fine`."""
+    try:
+        future.result()
+    except KafkaException as cause:
+        if is_forbidden(cause):
+            raise not_allowed(right, f"topic {name!r}", f"--topic {name}") from cause
+        if code_of(cause) not in fine:
+            raise
 
 
 def _offsets(admin: AdminClient, topic: str, partitions: Sequence[int], what: OffsetSpec, level: IsolationLevel) -> list[int]:

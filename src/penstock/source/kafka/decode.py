@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from penstock.errors import DependencyMissing
 from penstock.model import SourceName
-from penstock.source.kafka.registry_place import place_of
+from penstock.source.kafka.registry_place import coded_columns, place_of
 from penstock.spec.kafka_options import single_topic
 from penstock.spec.registry import Decode
 from penstock.spec.source import Source
@@ -36,19 +35,8 @@ def decoded(name: str, frame: DataFrame, decode_pass: "DecodePass") -> DataFrame
 
 
 def _decode_pass(name: str, source: Source, decode: Decode) -> "DecodePass":
-    try:
-        from penstock.registry.client import Registry as Client  # noqa: PLC0415 - an extra
-        from penstock.registry.decoding import Coded, DecodePass  # noqa: PLC0415
-    except ImportError as cause:
-        raise DependencyMissing(
-            f"Source {name!r} decodes by a schema registry with the package {cause.name}, which is not installed.",
-            remedy="Install it on the driver and on every executor: pip install 'penstock[registry]'.",
-        ) from cause
-    place = place_of(decode.registry)
-    client, topic = Client(place), single_topic(source.options)
-    coded = []
-    for column, settings in decode.columns.items():
-        subject = settings.subject or f"{topic}-{column}"
-        found = client.of_subject(subject, settings.version)
-        coded.append(Coded(column=column, format=settings.format, subject=subject, schema=found))
-    return DecodePass(source=name, place=place, coded=tuple(coded), passes_over=decode.undecodable == "quarantine")
+    coded = coded_columns(decode, single_topic(source.options), who=f"Source {name!r} decodes")
+    from penstock.registry.decoding import DecodePass  # noqa: PLC0415 - an extra
+
+    passes_over = decode.undecodable == "quarantine"
+    return DecodePass(source=name, place=place_of(decode.registry), coded=coded, passes_over=passes_over)

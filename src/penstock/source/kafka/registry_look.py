@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from penstock.errors import PenstockError
 from penstock.model import Finding
 from penstock.secret import shown_text
-from penstock.source.kafka.registry_place import place_of
+from penstock.source.kafka.registry_place import place_of, subjects_of
 from penstock.spec.kafka_options import single_topic
 from penstock.spec.registry import Decode
 from penstock.spec.source import Source
@@ -45,8 +45,5 @@ def registry_looks(sources: Mapping[str, Source]) -> Iterator[RegistryLook]:
     """One for each source that decodes."""
     for name, source in sources.items():
         if source.decode is not None:
-            topic = single_topic(source.options)
-            subjects = tuple(
-                (coded.subject or f"{topic}-{column}", coded.version) for column, coded in source.decode.columns.items()
-            )
+            subjects = tuple(subjects_of(source.decode, single_topic(source.options)).values())
             yield RegistryLook(source=name, decode=source.decode, subjects=subjects)

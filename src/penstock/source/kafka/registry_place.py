@@ -1,8 +1,15 @@
-"""A schema registry of the pipeline file as its client takes it."""
+"""A schema registry of the pipeline file as its client takes it, and the schemas that the file names there."""
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from penstock.errors import DependencyMissing
 from penstock.registry.place import RegistryPlace
 from penstock.secret import shown_text
-from penstock.spec.registry import Registry
+from penstock.spec.registry import ByRegistry, Registry
+
+if TYPE_CHECKING:
+    from penstock.registry.decoding import Coded
 
 
 def place_of(registry: Registry) -> RegistryPlace:
@@ -18,3 +25,31 @@ def place_of(registry: Registry) -> RegistryPlace:
         key_file=registry.key_file,
         timeout_s=registry.timeout / 1000,
     )
+
+
+def subjects_of(settings: ByRegistry, topic: str | None) -> Mapping[str, tuple[str, int | None]]:
+    """By which subject each column is read or written, and which of its versions; None is the newest.
+
+    `topic` is None only where every column names its subject (`require_subjects`).
+    """
+    return {column: (coded.subject or f"{topic}-{column}", coded.version) for column, coded in settings.columns.items()}
+
+
+def coded_columns(settings: ByRegistry, topic: str | None, *, who: str) -> "tuple[Coded, ...]":
+    """The columns with their schemas, for which the registry is asked now. `who`, for people: "Source 'orders' decodes".
+
+    Raises Usage (no such subject), Retryable (the registry does not answer), Failed, DependencyMissing.
+    """
+    try:
+        from penstock.registry.client import Registry as Client  # noqa: PLC0415 - an extra
+        from penstock.registry.decoding import Coded  # noqa: PLC0415
+    except ImportError as cause:
+        raise DependencyMissing(
+            f"{who} by a schema registry with the package {cause.name}, which is not installed.",
+            remedy="Install it on the driver and on every executor: pip install 'penstock[registry]'.",
+        ) from cause
+    client, coded = Client(place_of(settings.registry)), []
+    for column, (subject, version) in subjects_of(settings, topic).items():
+        found = client.of_subject(subject, version)
+        coded.append(Coded(column=column, format=settings.columns[column].format, subject=subject, schema=found))
+    return tuple(coded)
