@@ -17,7 +17,6 @@ _COPIED = {
     "offsets.topic.replication.factor": str(COPIES),
     "transaction.state.log.replication.factor": str(COPIES),
     "transaction.state.log.min.isr": str(IN_SYNC),
-    "replica.lag.time.max.ms": "5000",
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1000",
 }
