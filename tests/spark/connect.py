@@ -26,10 +26,10 @@ _TRIES = 5
 
 
 class ConnectServer:
-    """It has the Python, and therefore the packages, of the tests."""
+    """It has the Python, and therefore the packages, of the tests, but what is in `shadows` comes first."""
 
-    def __init__(self, directory: Path) -> None:
-        self.port, self._directory = free_port(), directory
+    def __init__(self, directory: Path, *, shadows: Path | None = None) -> None:
+        self.port, self._directory, self._shadows = free_port(), directory, shadows
 
     @property
     def url(self) -> str:
@@ -41,12 +41,12 @@ class ConnectServer:
         few = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.ui.enabled": "false", "spark.log.level": "WARN"}
         conf = [part for key, value in {**CONF, **few, **bind}.items() for part in ("--conf", f"{key}={value}")]
         command = [str(HOME / "bin/spark-submit"), "--class", _MAIN, "--master", "local[2]", *conf]
-        env = {"SPARK_HOME": str(HOME), "PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": "", "PYTHONPATH": _path()}
+        env = {"SPARK_HOME": str(HOME), "PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": ""}
         process = started(
             [*command, "--driver-java-options", " ".join(JVM), "spark-internal"],
             port=self.port,
             log=self._directory / "connect.log",
-            env=env,
+            env={**env, "PYTHONPATH": _path(self._shadows)},
         )
         try:
             yield self
@@ -106,8 +106,8 @@ def _is_late(told: Ended) -> bool:
     return bool(re.search("within its ten seconds|waiting for the Python worker to connect back", told.err))
 
 
-def _path() -> str:
-    return os.pathsep.join(filter(None, [str(ROOT), *map(str, (ROOT / "src",)), os.environ.get("PYTHONPATH")]))
+def _path(*first: Path | None) -> str:
+    return os.pathsep.join(map(str, filter(None, [*first, ROOT, ROOT / "src", os.environ.get("PYTHONPATH")])))
 
 
 def append(source: Mapping[str, object], table: Path, checkpoint: Path) -> None:

@@ -129,6 +129,20 @@ def test_an_error_at_the_server_is_one_sentence(connect: ConnectServer, pipeline
     assert_told(connect.penstock("penstock run kafka.yaml"), 1, r"cannot be cast to \"INT\"")
 
 
+def test_a_server_without_penstock_is_told(pipeline: Callable[[str], None], tmp_path: Path) -> None:
+    topic, shadow = new_topic(), tmp_path / "shadows" / "penstock"
+    pipeline(topic)
+    produced(topic, range(20))
+    shadow.mkdir(parents=True)
+    (shadow / "__init__.py").write_text("""raise ModuleNotFoundError("No module named 'penstock'")""")
+    with ConnectServer(tmp_path, shadows=shadow.parent).running() as without:
+        assert_told(without.penstock("penstock run kafka.yaml"), 1, "Penstock is not installed where Spark's driver runs")
+        text = (tmp_path / "kafka.yaml").read_text().replace("format: kafka", "format: rate-micro-batch")
+        text = re.sub(r"    reader: .*\n(.*\n)*transform:\n.*\n", "    options: {rowsPerBatch: 5}\n", text)
+        (tmp_path / "kafka.yaml").write_text(text)
+        assert_told(without.penstock("penstock run kafka.yaml"), 1, "Penstock is not installed where it runs Python")
+
+
 def test_a_server_that_is_not_there_is_told_at_once(pipeline: Callable[[str], None], tmp_path: Path) -> None:
     pipeline("any")
     nowhere = ConnectServer(tmp_path)

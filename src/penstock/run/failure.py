@@ -9,9 +9,18 @@ from penstock.checkpoint.anomaly import Anomaly, Severity
 from penstock.checkpoint.inspection import inspect_files
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.diskreason import trouble_in
-from penstock.errors import BatchFailed, CheckpointDamaged, CheckpointMissing, Failed, Fenced, PenstockError, Retryable
+from penstock.errors import (
+    BatchFailed,
+    CheckpointDamaged,
+    CheckpointMissing,
+    DependencyMissing,
+    Failed,
+    Fenced,
+    PenstockError,
+    Retryable,
+)
 from penstock.sparkconnector import connector_remedy
-from penstock.sparkerror import read_spark_failure
+from penstock.sparkerror import lacks_penstock, read_spark_failure
 
 _FENCING = (
     "CONCURRENT_STREAM_LOG_UPDATE",
@@ -81,6 +90,11 @@ def _around(text: str, *, doing: str) -> PenstockError | None:
         return Retryable(
             f"Spark could not {doing} the query: a Python process that it started was not there within its ten seconds.",
             remedy="Start again: nothing was lost. If it happens again, the machine that Spark's driver runs on is too busy.",
+        )
+    if lacks_penstock(text):
+        return DependencyMissing(
+            f"Spark could not {doing} the query: Penstock is not installed where it runs Python.",
+            remedy="Install it, of the same version, at the server of Spark Connect and on every executor.",
         )
     connector = connector_remedy(text)
     if connector is None:

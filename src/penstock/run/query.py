@@ -48,7 +48,7 @@ def _while_spark_lives(streaming: StreamingQuery) -> Iterator[None]:
         if not is_of_client(streaming):
             raise
         raise Retryable(
-            f"The server of Spark Connect does not answer for the query any more: {str(gone).splitlines()[0]}",
+            "The server of Spark Connect does not answer for the query any more.",
             remedy="Start again when it is there: nothing is lost.",
         ) from gone
 
