@@ -63,6 +63,11 @@ def read_spark_failure(text: str) -> SparkError:
     return SparkError(message=": ".join(causes)[:_LIMIT], condition=condition)
 
 
+def lacks_penstock(text: str) -> bool:
+    """Whether a Python process of Spark's met code of Penstock's, and it is not installed there."""
+    return "No module named 'penstock" in text
+
+
 def _said(link: re.Match[str]) -> str:
     """The message of one exception of the chain, empty if it only says that another thread has failed."""
     return (link[2] or link[1]).removeprefix(_WAITED).strip()

@@ -157,4 +157,12 @@ MUTANTS_OF_LEDGER = (
         replace="if not created:",
         tests=(f"{OF_LOG_LEDGER}::test_a_driver_that_slept_while_its_next_position_was_filled_and_forgotten_is_refused",),
     ),
+    Mutant(
+        bug=16,
+        name="a-server-of-spark-connect-may-have-a-ledger-of-its-own",
+        file="src/penstock/run/connect.py",
+        find="if newest is not None and newest.nonce == left:",
+        replace="if newest is None or newest.nonce:",
+        tests=("tests/unit/test_run_connect.py::test_a_server_that_sees_another_ledger_is_refused",),
+    ),
 )

@@ -14,7 +14,7 @@ from penstock.bloburl import hadoop_url
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.errors import DependencyMissing, GuaranteeTooWeak, Usage
 from penstock.ledger.open import open_ledger
-from penstock.model import AccountName, Guarantee, PipelineName, SinkName, SourceName
+from penstock.model import AccountName, Guarantee, Nonce, PipelineName, SinkName, SourceName
 from penstock.protocols import Ledger, Sink
 from penstock.run.fault_points import require_known
 from penstock.run.kafka_watch import watch_of
@@ -41,13 +41,14 @@ class DeliveryPlan:
     """All a delivery is configured by: picklable, no handles. `sources` are in the order of the query's plan; empty: unnamed.
 
     `modules`: where modules of the user's are looked for besides the search path; the directory of a pipeline file. `decoding`:
-    how the query decodes its sources; the quarantine must do it by the same schemas.
+    how the query decodes its sources; the quarantine must do it by the same schemas. `left`: what `Parts` say of it.
     """
 
     settings: DeliverySettings
     sources: tuple[SourceName, ...] = ()
     modules: Path | None = None
     decoding: "Mapping[SourceName, DecodePass]" = field(default_factory=dict)
+    left: Nonce | None = None
 
     @property
     def pipeline(self) -> PipelineName:
@@ -85,6 +86,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Parts:
         demanded=plan.settings.guarantee,
         watch=watch_of(plan.settings),
         quarantining=quarantining_of(plan.settings, plan.decoding),
+        left=plan.left,
         has_quarantine=getattr(plan.settings, NAME, None) is not None,
     )
 

@@ -1,6 +1,7 @@
 """`Delivery`: what a streaming query calls for every micro-batch. Configuration until it runs, and picklable as such."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from penstock.carried import carried
 from penstock.errors import PenstockError
 from penstock.model import BatchId, Guarantee, SourceName
 from penstock.run.assembly import DeliveryPlan, assemble
+from penstock.run.connect import is_of_client, require_no_limit, schema_of
 from penstock.run.failure import StopRequested, from_exception
 from penstock.run.open_delivery import Observer, OpenDelivery
 from penstock.run.query import Query, start_streaming
@@ -76,12 +78,16 @@ class Delivery:
     def start(self, writer: "DataStreamWriter", *, observers: Sequence[Observer] = (), batches: int | None = None) -> Query:
         """Recover, then start the query that `writer` describes; its trigger and output mode are the writer's.
 
-        With `batches` the query is to be stopped after that many new ones; `Query.run_until` does it.
+        With `batches` the query is to be stopped after that many new ones; `Query.run_until` does it. On Spark Connect that is
+        refused, and `observers` hear of what was recovered only: the batches are delivered by a process at the server.
         Raises Refused, Retryable or Failed before Spark starts anything.
         """
-        frame = getattr(writer, "_df", None)
-        if frame is not None:  # a Connect session opens where its batches run
-            self.open(schema=frame.schema.json(), observers=observers, batches=batches)
+        self._plan = replace(self._plan, left=None)
+        if is_of_client(writer):
+            require_no_limit(batches)
+        opened = self.open(schema=schema_of(writer), observers=observers, batches=batches)
+        if is_of_client(writer):
+            self._leave_to_server(opened)
         try:
             streaming = start_streaming(writer.foreachBatch(self), self._plan)
         except PenstockError as error:
@@ -104,6 +110,11 @@ class Delivery:
             raise
         self._open, self.failure = opened, None
         return opened
+
+    def _leave_to_server(self, opened: OpenDelivery) -> None:
+        """What was opened here: the batches of a session of Spark Connect are delivered by another process."""
+        self._plan = replace(self._plan, left=opened.newest_entry())
+        self.release()
 
     @property
     def opened(self) -> OpenDelivery | None:

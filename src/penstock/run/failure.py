@@ -9,9 +9,18 @@ from penstock.checkpoint.anomaly import Anomaly, Severity
 from penstock.checkpoint.inspection import inspect_files
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.diskreason import trouble_in
-from penstock.errors import BatchFailed, CheckpointDamaged, CheckpointMissing, Failed, Fenced, PenstockError
+from penstock.errors import (
+    BatchFailed,
+    CheckpointDamaged,
+    CheckpointMissing,
+    DependencyMissing,
+    Failed,
+    Fenced,
+    PenstockError,
+    Retryable,
+)
 from penstock.sparkconnector import connector_remedy
-from penstock.sparkerror import read_spark_failure
+from penstock.sparkerror import lacks_penstock, read_spark_failure
 
 _FENCING = (
     "CONCURRENT_STREAM_LOG_UPDATE",
@@ -19,6 +28,7 @@ _FENCING = (
     "Multiple streaming jobs detected",  # a source's log
     "Multiple streaming queries are concurrently using",  # the checkpoint's `metadata`
 )
+_LATE_WORKER = "waiting for the Python worker to connect back"
 _LOST_METADATA = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
 
 
@@ -48,16 +58,9 @@ def from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "run") ->
     known = from_text(text)
     if known is not None:
         return known
-    forbidden = next((right for sign, right in _FORBIDDEN.items() if sign in text), None)
-    if forbidden is not None:
-        return Failed(
-            f"Kafka does not let Spark read a source: its user lacks {forbidden}.",
-            remedy="Give it; `penstock check` names the topic, and docs/howto/kafka.md the rights that are needed.",
-        )
-    connector = connector_remedy(text)
-    if connector is not None:
-        lacks = read_spark_failure(text).message.rpartition(": ")[2]
-        return Failed(f"Spark could not {doing} the query, since it lacks a connector: {lacks}.", remedy=connector)
+    around = _around(text, doing=doing)
+    if around is not None:
+        return around
     said, seen, damage = read_spark_failure(text), trouble_in(checkpoint.location), _damage_of(checkpoint)
     if seen is not None:
         return Failed(
@@ -73,6 +76,31 @@ def from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "run") ->
     return Failed(
         f"Spark could not {doing} the query: {said.sentence}", remedy="Mend the cause and start again: nothing was lost."
     )
+
+
+def _around(text: str, *, doing: str) -> PenstockError | None:
+    """What lies neither in the query nor in its checkpoint: rights, a machine that is too busy, a jar."""
+    forbidden = next((right for sign, right in _FORBIDDEN.items() if sign in text), None)
+    if forbidden is not None:
+        return Failed(
+            f"Kafka does not let Spark read a source: its user lacks {forbidden}.",
+            remedy="Give it; `penstock check` names the topic, and docs/howto/kafka.md the rights that are needed.",
+        )
+    if _LATE_WORKER in text:
+        return Retryable(
+            f"Spark could not {doing} the query: a Python process that it started was not there within its ten seconds.",
+            remedy="Start again: nothing was lost. If it happens again, the machine that Spark's driver runs on is too busy.",
+        )
+    if lacks_penstock(text):
+        return DependencyMissing(
+            f"Spark could not {doing} the query: Penstock is not installed where it runs Python.",
+            remedy="Install it, of the same version, at the server of Spark Connect and on every executor.",
+        )
+    connector = connector_remedy(text)
+    if connector is None:
+        return None
+    lacks = read_spark_failure(text).message.rpartition(": ")[2]
+    return Failed(f"Spark could not {doing} the query, since it lacks a connector: {lacks}.", remedy=connector)
 
 
 def _damage_of(checkpoint: SparkCheckpoint) -> Anomaly | None:

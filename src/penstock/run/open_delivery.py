@@ -13,9 +13,10 @@ from penstock.checkpoint.planned_input import planned_input
 from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.errors import CheckpointReplaced, Fenced, InputChanged, InputLost, PenstockError, Refused, Retryable
-from penstock.model import Adopted, Batch, BatchId, Generation, Guarantee, SourceName, Summary
+from penstock.model import Adopted, Batch, BatchId, Generation, Guarantee, Nonce, SourceName, Summary
 from penstock.observe.progress import BatchProgress, RunTally, sink_progress
 from penstock.run.adoption import Adoption, plan_adoption
+from penstock.run.connect import require_left
 from penstock.run.failure import StopRequested
 from penstock.run.kafka_input import KafkaInput, with_beginnings
 from penstock.run.kafka_mirror import Mirrors
@@ -64,8 +65,14 @@ class OpenDelivery:
         """The generation that this delivery opened."""
         return self._coordinator.generation
 
+    def newest_entry(self) -> Nonce | None:
+        """Of the ledger, once this is open: what it wrote itself, or somebody newer."""
+        tail = self._parts.ledger.tail()
+        return None if tail is None else tail.nonce
+
     def open(self, *, schema: str | None) -> Recovered:
         """Refuse a wrong checkpoint, prove the ledger, prepare the sinks, fence, and publish what was decided."""
+        require_left(self._parts.ledger, self._parts.left)
         tail = self._parts.ledger.tail()
         summary = Summary() if tail is None else tail.summary
         adoption = self._require_continuation(summary)

@@ -13,7 +13,7 @@ from penstock.badrecords import NAME
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.coordinator import Coordinator
 from penstock.errors import PenstockError
-from penstock.model import BatchId, Guarantee, Opened, PipelineName, Published, SourceName
+from penstock.model import BatchId, Guarantee, Nonce, Opened, PipelineName, Published, SourceName
 from penstock.protocols import Ledger, Sink
 from penstock.run.presence import require_decided, require_present
 from penstock.run.quarantine import Quarantining
@@ -36,6 +36,8 @@ class Parts:
     """Over the sources that are read from Kafka."""
     quarantining: Quarantining | None = None
     """Over those whose undecodable records are put aside."""
+    left: Nonce | None = None
+    """The newest entry of the ledger when a client of Spark Connect left the pipeline to its server."""
     has_quarantine: bool = False
     """Whether one of the sinks is the quarantine; without it a sink may have that name, and is as any other."""
 

@@ -6,14 +6,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import Failed, Fenced, PenstockError, Retryable
-from penstock.model import OffsetRange
+from penstock.model import Nonce, OffsetRange
 from penstock.observe.history import HistoryRow, history
 from penstock.observe.progress import RunSummary
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of
+from penstock.run.connect import is_of_client, summary_of
 from penstock.run.failure import StopRequested, from_exception, from_query
 
 if TYPE_CHECKING:
@@ -35,13 +36,20 @@ def start_streaming(writer: "DataStreamWriter", plan: DeliveryPlan) -> Streaming
 
 
 @contextmanager
-def _while_java_lives() -> Iterator[None]:
+def _while_spark_lives(streaming: StreamingQuery) -> Iterator[None]:
     try:
         yield
     except (Py4JNetworkError, ConnectionError) as gone:
         raise Retryable(
             "Spark's Java process ended in mid-run: it was killed, or it crashed.",
             remedy="Start again: nothing is lost. If it happens again, look for the out-of-memory killer and into Spark's log.",
+        ) from gone
+    except PySparkException as gone:
+        if not is_of_client(streaming):
+            raise
+        raise Retryable(
+            "The server of Spark Connect does not answer for the query any more.",
+            remedy="Start again when it is there: nothing is lost.",
         ) from gone
 
 
@@ -67,7 +75,7 @@ class Query:
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
         """Wait for the end, at most `timeout` seconds; whether it has ended. Raises what ended it."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with _while_java_lives():
+        with _while_spark_lives(self._streaming):
             while self._streaming.isActive:
                 if deadline is not None and time.monotonic() >= deadline:
                     return False
@@ -77,7 +85,7 @@ class Query:
 
     def run_until(self, stop_wanted: Callable[[], bool], *, grace_s: float) -> None:
         """Wait for the end, or for `stop_wanted`, or for the delivery's batch limit; then stop. Raises what ended the query."""
-        with _while_java_lives():
+        with _while_spark_lives(self._streaming):
             while self._streaming.isActive:
                 if stop_wanted() or self._limit_reached():
                     self.stop(grace=grace_s)
@@ -110,11 +118,19 @@ class Query:
         raise Failed(f"The ledger holds no decision of batch {batch_id}.", remedy="`penstock history` lists what it holds.")
 
     def summary(self) -> RunSummary | None:
-        """What this run did so far, None where the delivery runs in another process (Spark Connect)."""
-        opened = self._delivery.opened
+        """What this run did so far, None if it has not opened; on Spark Connect as far as the ledger tells."""
+        opened, plan = self._delivery.opened, self._delivery.plan
         if opened is None:
-            return None
+            return None if plan.left is None else self._summary_by_ledger(plan.left)
         return opened.tally.summary(pipeline=self._delivery.plan.pipeline, generation=opened.generation)
+
+    def _summary_by_ledger(self, left: Nonce) -> RunSummary:
+        plan = self._delivery.plan
+        ledger = ledger_of(plan)
+        try:
+            return summary_of(ledger, left, pipeline=plan.pipeline, sinks=plan.settings.sinks)
+        finally:
+            ledger.close()
 
     def _wait(self) -> None:
         try:

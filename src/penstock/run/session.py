@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from penstock.diskreason import trouble_of
 from penstock.errors import Failed
+from penstock.run.connect import REMOTE, connect_session
 from penstock.run.java import use_java
 from penstock.source.kafka.connector import PACKAGES, ConnectorMissing, connector_settings, not_found
 
@@ -38,13 +39,17 @@ def session(
 ) -> SparkSession:
     """The active session with `conf` added where nothing is set, or a new one. Under spark-submit the settings only add.
 
+    Where SPARK_REMOTE names a server of Spark Connect the new one is there, and gets what of `conf` a session may set.
+
     A new classic session's JVM writes its log to the file `log` and not over the terminal. It gets Spark's Kafka `connector` if
-    that is needed, or, if it is wanted, where it can be had. Raises DependencyMissing, Failed.
+    that is needed, or, if it is wanted, where it can be had. Raises DependencyMissing, Failed, Retryable.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         _add_missing(active, conf)
         return active
+    if REMOTE in os.environ:
+        return connect_session(conf, packages)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     submitted = _submitted()
     builder = _builder(app, master, submitted)
@@ -63,7 +68,7 @@ def session(
 
 def _builder(app: str, master: str | None, submitted: Set[str]) -> SparkSession.Builder:
     builder = SparkSession.builder.appName(app)
-    if master is None or "spark.master" in submitted or "SPARK_REMOTE" in os.environ:
+    if master is None or "spark.master" in submitted:
         return builder
     return builder.master(master)
 
@@ -77,7 +82,7 @@ def _told(builder: SparkSession.Builder, settings: Mapping[str, str], submitted:
 
 def _is_elsewhere() -> bool:
     """Whether the JVM runs already, so that no jar can be given to it."""
-    return "SPARK_REMOTE" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _connector(settings: Mapping[str, str]) -> Mapping[str, str]:

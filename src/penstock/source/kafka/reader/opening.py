@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import DependencyMissing, Usage
 from penstock.source.kafka.options import fetch_options, reader_options
 from penstock.source.kafka.reader.settings import CLIENT, FORMAT, NAME
+from penstock.sparkerror import lacks_penstock
 from penstock.spec.kafka_options import CONSUMER, python_complaints
 from penstock.spec.source import Source
 
@@ -34,7 +35,18 @@ def read_by_python(spark: SparkSession, name: str, source: Source) -> DataFrame:
 
     _log.info("source %s is read by Penstock's own reader", name)
     spark.dataSource.register(KafkaDataSource)
-    return spark.readStream.format(FORMAT).options(**told_options(name, source)).load().alias(name)
+    reader = spark.readStream.format(FORMAT).options(**told_options(name, source))
+    try:
+        frame = reader.load().alias(name)
+        _ = frame.schema  # Spark Connect reports errors only when it is asked for something
+    except Exception as error:
+        if lacks_penstock(str(error)):
+            raise DependencyMissing(
+                f"Source {name!r} is read by Penstock's own reader, and Penstock is not installed where Spark's driver runs.",
+                remedy="Install it there and on every executor: pip install 'penstock[kafka]'.",
+            ) from error
+        raise
+    return frame
 
 
 def told_options(name: str, source: Source) -> Mapping[str, str]:

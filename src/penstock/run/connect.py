@@ -1,0 +1,153 @@
+"""What differs on Spark Connect: this process is a client, and another one, at the server, delivers the batches.
+
+The client opens the delivery first, so that everything that can be refused is refused before Spark plans a batch, and leaves the
+pipeline to the server, which opens it once more with its first batch. Both must see the same ledger.
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from penstock.errors import DependencyMissing, Failed, Fenced, LedgerMismatch, Retryable, Usage
+from penstock.model import Nonce, SinkName
+from penstock.observe.history import history
+from penstock.observe.progress import BatchProgress, RunSummary, RunTally, SinkProgress
+from penstock.protocols import Ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+REMOTE = "SPARK_REMOTE"
+"""Names the server, as Spark knows it: `sc://host:port`."""
+_PORT = 15002
+_ANSWER_S = 20.0
+_log = logging.getLogger(__name__)
+
+
+def is_of_client(thing: object) -> bool:
+    """Whether a session, writer or query of Spark's is a client's. Asks nobody, and needs none of the client's packages."""
+    return type(thing).__module__.startswith("pyspark.sql.connect")
+
+
+def schema_of(writer: "DataStreamWriter") -> str:
+    """Of the rows that `writer` is to write, as Spark's JSON."""
+    if not is_of_client(writer):
+        return str(writer._df.schema.json())
+    from pyspark.sql.connect.dataframe import DataFrame
+
+    return str(DataFrame(writer._write_stream._child, writer._session).schema.json())  # type: ignore[attr-defined]
+
+
+def require_no_limit(batches: int | None) -> None:
+    """Raise Usage: what counts batches is in another process than what could end the query."""
+    if batches is not None:
+        raise Usage(
+            f"A run on Spark Connect cannot be told to stop after {batches} batches.",
+            remedy="Let it end with `trigger: {available_now: true}` (`--available-now`), or take a classic session.",
+        )
+
+
+def require_left(ledger: Ledger, left: Nonce | None) -> None:
+    """At the server: raise LedgerMismatch or Fenced unless the newest entry is what the client left."""
+    if left is None:
+        return
+    newest_first = ledger.newest_first()
+    newest = next(newest_first, None)
+    if newest is not None and newest.nonce == left:
+        return
+    if any(entry.nonce == left for entry in newest_first):
+        raise Fenced("A newer run opened the pipeline meanwhile.", remedy="Let the newer run work, or stop it first.")
+    raise LedgerMismatch(
+        f"The server of Spark Connect sees another ledger at {ledger.location} than the client that started the query.",
+        remedy="Put `home:` and all places on storage where both see the same, not into a directory of one machine.",
+    )
+
+
+def summary_of(ledger: Ledger, left: Nonce, *, pipeline: str, sinks: Iterable[str]) -> RunSummary:
+    """What was decided behind the entry that the client left."""
+    rows, generation = [], 0
+    entries = list(ledger.newest_first())
+    for row, entry in zip(history(entries), entries, strict=True):
+        generation = max(generation, row.generation)
+        if entry.nonce == left:
+            break
+        rows.append(row)
+    tally = RunTally(tuple(map(SinkName, sinks)))
+    for row in reversed(rows):
+        if row.batch_id is not None:
+            shares = {name: SinkProgress(rows=of.rows, files=of.files, bytes=of.size_bytes) for name, of in row.sinks.items()}
+            tally.add(_delivered(row.batch_id, row.rows_in, shares))
+    return tally.summary(pipeline=pipeline, generation=generation)
+
+
+def _delivered(batch_id: int, rows_in: int, sinks: Mapping[SinkName, SinkProgress]) -> BatchProgress:
+    return BatchProgress(
+        batch_id=batch_id,
+        rows_in=rows_in,
+        already=False,
+        recovered=False,
+        sinks=sinks,
+        stage_ms=0,
+        decide_ms=0,
+        publish_ms=0,
+        path="server",
+    )
+
+
+def connect_session(conf: Mapping[str, str], packages: Sequence[str]) -> SparkSession:
+    """A session at the server that SPARK_REMOTE names, with what of `conf` a session may still set.
+
+    Raises DependencyMissing, Retryable (it does not answer), Failed.
+    """
+    url = os.environ[REMOTE]
+    _require_listening(url)
+    try:
+        spark = SparkSession.builder.getOrCreate()
+        fixed = [key for key in conf if not _is_set(spark, key, conf[key])]
+    except ImportError as missing:
+        said = str(missing).splitlines()[0].rstrip(".")
+        raise DependencyMissing(
+            f"Spark Connect needs packages that are not installed here: {said}.", remedy="pip install 'penstock[connect]'."
+        ) from missing
+    except PySparkException as error:
+        raise Failed(
+            f"No session could be had at {_shown(url)}: {str(error).splitlines()[0]}", remedy="The server's log says why."
+        ) from error
+    fixed += ["packages"] if packages else []
+    if fixed:
+        _log.warning("spark: %s: only the server of Spark Connect can set that, when it starts.", ", ".join(fixed))
+    return spark
+
+
+def _is_set(spark: SparkSession, key: str, value: str) -> bool:
+    if not spark.conf.isModifiable(key):
+        return False
+    spark.conf.set(key, value)
+    return True
+
+
+def _require_listening(url: str) -> None:
+    """Spark's client itself would try for ten minutes."""
+    split = urlsplit(url)
+    if split.scheme != "sc" or split.hostname is None:
+        return
+    try:
+        with socket.create_connection((split.hostname, split.port or _PORT), timeout=_ANSWER_S):
+            return
+    except OSError as error:
+        raise Retryable(
+            f"No server of Spark Connect answers at {_shown(url)}: {error.strerror or error}.",
+            remedy=f"Start it, or correct {REMOTE}.",
+        ) from error
+
+
+def _shown(url: str) -> str:
+    """Without the token that may stand behind the address."""
+    split = urlsplit(url)
+    return f"{split.scheme}://{split.hostname}:{split.port or _PORT}"
