@@ -4,10 +4,11 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import Retryable
 from penstock.sink.kafka import topics
+from penstock.source.kafka import broker
 from penstock.source.kafka.broker import Broker
 
 NOBODY = -1001
@@ -42,8 +43,6 @@ def test_a_sink_takes_no_such_number_for_an_end(ask):
 
 
 def test_a_source_asks_again_with_a_new_client_and_reports_no_lost_records(monkeypatch):
-    from penstock.source.kafka import broker
-
     made = iter([Cluster(NOBODY), Cluster(NOBODY), Cluster(7)])
     monkeypatch.setattr(broker, "AdminClient", lambda _: next(made))
     monkeypatch.setattr(broker, "_LOOK_S", 0)
@@ -52,8 +51,6 @@ def test_a_source_asks_again_with_a_new_client_and_reports_no_lost_records(monke
 
 
 def test_a_partition_that_nobody_leads_for_long_is_told(monkeypatch):
-    from penstock.source.kafka import broker
-
     monkeypatch.setattr(broker, "AdminClient", lambda _: Cluster(NOBODY))
     monkeypatch.setattr(broker, "_LOOK_S", 0)
     monkeypatch.setattr(broker, "_LED_S", 0)
@@ -63,8 +60,6 @@ def test_a_partition_that_nobody_leads_for_long_is_told(monkeypatch):
 
 def test_a_time_stamp_is_asked_for_again_while_nobody_leads_the_partition(monkeypatch):
     """A first start by time stamp would begin at the end, as if there were no record from then on."""
-    from penstock.source.kafka import broker
-
     made = iter([Cluster(NOBODY), Cluster(NOBODY), Cluster(7)])
     monkeypatch.setattr(broker, "AdminClient", lambda _: next(made))
     monkeypatch.setattr(broker, "_LOOK_S", 0)
@@ -72,8 +67,40 @@ def test_a_time_stamp_is_asked_for_again_while_nobody_leads_the_partition(monkey
 
 
 def test_a_time_stamp_behind_all_records_has_no_offset_yet(monkeypatch):
-    from penstock.source.kafka import broker
-
     monkeypatch.setattr(broker, "AdminClient", lambda _: Cluster(-1))
     assert Broker("orders", {}).since({("t", 0): 1000}) == {("t", 0): None}
     assert Broker("orders", {}).since({}) == {}
+
+
+class Silent(Cluster):
+    """One that does not answer, as while no controller is elected."""
+
+    def describe_topics(self, *_, **__):
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))
+
+    def poll(self, _):
+        return 0
+
+
+class Answering(Cluster):
+    def describe_topics(self, *_, **__):
+        return {"t": _answered(SimpleNamespace(topic_id="an id", authorized_operations=None, partitions=[]))}
+
+
+def test_brokers_that_answered_before_are_asked_again_with_a_new_client(monkeypatch):
+    """The controller was killed, and it takes the others some seconds to elect one."""
+    made = iter([Answering(7), Silent(7), Answering(7)])
+    monkeypatch.setattr(broker, "AdminClient", lambda _: next(made))
+    monkeypatch.setattr(broker, "_LOOK_S", 0)
+    asked = Broker("orders", {})
+    assert asked.topic_id("t") == "an id"
+    asked._admin = next(made)
+    assert asked.topic_id("t") == "an id"
+    assert next(made, None) is None
+
+
+def test_brokers_that_never_answered_are_asked_once(monkeypatch):
+    made = iter([Silent(7), Answering(7)])
+    monkeypatch.setattr(broker, "AdminClient", lambda _: next(made))
+    with pytest.raises(Retryable, match="does not answer: Failed while waiting for controller"):
+        Broker("orders", {}).topic_id("t")

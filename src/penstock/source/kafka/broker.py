@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry_if_exception, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from penstock.errors import Failed, PenstockError, Retryable
 from penstock.kafka.refusal import Heard, require_let_in
@@ -21,6 +21,8 @@ _LED_S = 60
 
 A broker that was killed is missed after nine seconds (broker.session.timeout.ms), and only then another one is made leader.
 """
+_AGAIN_S = 30
+"""For how long brokers that answered before are asked again: the one that was killed may have been the controller, too."""
 _LOOK_S = 0.2
 _NO_RECORD_YET = -1
 """The client's answer for a time stamp behind all records."""
@@ -44,7 +46,7 @@ class Broker:
         self._source = source
         self._options: dict[str, Any] = {**_SILENT, **options}
         self._heard = Heard()
-        self._let_in = False
+        self._let_in = self._has_answered = False
         try:
             self._admin = AdminClient({**self._options, "error_cb": self._heard})
         except KafkaException as error:
@@ -52,7 +54,7 @@ class Broker:
 
     def names(self) -> Sequence[str]:
         """Of all topics, without those of Kafka itself."""
-        found = self._ask(lambda: self._admin.list_topics(timeout=_ANSWER_S)).topics
+        found = self._again(lambda: self._ask(lambda: self._admin.list_topics(timeout=_ANSWER_S))).topics
         return sorted(name for name in found if name not in _OF_KAFKA_ITSELF)
 
     def topics(self, names: Iterable[str], *, settled: bool = False) -> Mapping[str, TopicNow]:
@@ -91,9 +93,7 @@ class Broker:
 
     def retention_ms(self, name: str) -> int | None:
         """For how long the topic keeps records, None if for ever or if it is compacted only."""
-        resource = ConfigResource(ResourceType.TOPIC, name)
-        answers = self._ask(lambda: self._admin.describe_configs([resource], request_timeout=_ANSWER_S))
-        settings = self._allowed("DescribeConfigs", name, answers[resource])
+        settings = self._again(lambda: self._settings(name))
         retained = int(settings["retention.ms"].value)
         return retained if retained >= 0 and "delete" in settings["cleanup.policy"].value else None
 
@@ -117,13 +117,19 @@ class Broker:
             consumer.close()
         return found
 
+    def _settings(self, name: str) -> Any:
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        answers = self._ask(lambda: self._admin.describe_configs([resource], request_timeout=_ANSWER_S))
+        return self._allowed("DescribeConfigs", name, answers[resource])
+
     def _described(self, names: Iterable[str]) -> Mapping[str, Any]:
         wanted = sorted(names)
-        if not wanted:
-            return {}
+        return self._again(lambda: self._described_now(wanted)) if wanted else {}
+
+    def _described_now(self, wanted: Sequence[str]) -> Mapping[str, Any]:
         asked = self._ask(
             lambda: self._admin.describe_topics(
-                TopicCollection(wanted), request_timeout=_ANSWER_S, include_authorized_operations=True
+                TopicCollection(list(wanted)), request_timeout=_ANSWER_S, include_authorized_operations=True
             )
         )
         found = {name: self._unless_unknown(name, answer) for name, answer in asked.items()}
@@ -145,20 +151,36 @@ class Broker:
         asking = Retrying(
             retry=retry_if_exception_type(Retryable), stop=stop_after_delay(_LED_S), wait=wait_fixed(_LOOK_S), reraise=True
         )
-        return asking(self._led_now, wanted, level, least=least)
+        found: Mapping[tuple[str, int], int] = asking(self._anew, lambda: self._led_now(wanted, level, least=least))
+        return found
 
     def _led_now(
         self, wanted: Mapping[TopicPartition, OffsetSpec], level: IsolationLevel, *, least: int
     ) -> Mapping[tuple[str, int], int]:
         asked = dict(wanted)
+        answers = self._ask(lambda: self._admin.list_offsets(asked, isolation_level=level, request_timeout=_ANSWER_S))
+        found = {(of.topic, of.partition): int(self._answer(answer).offset) for of, answer in answers.items()}
+        self._require_led(found, least=least)
+        return found
+
+    def _again(self, question: Callable[[], _T]) -> _T:
+        """The answer; asked for a while if nobody answers who did before."""
+        asking = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, Retryable) and self._has_answered),
+            stop=stop_after_delay(_AGAIN_S),
+            wait=wait_fixed(_LOOK_S),
+            reraise=True,
+        )
+        answer: _T = asking(self._anew, question)
+        self._has_answered = True
+        return answer
+
+    def _anew(self, question: Callable[[], _T]) -> _T:
         try:
-            answers = self._ask(lambda: self._admin.list_offsets(asked, isolation_level=level, request_timeout=_ANSWER_S))
-            found = {(of.topic, of.partition): int(self._answer(answer).offset) for of, answer in answers.items()}
-            self._require_led(found, least=least)
+            return question()
         except Retryable:  # this client would go on asking who led before
             self._admin = AdminClient({**self._options, "error_cb": self._heard})
             raise
-        return found
 
     def _require_led(self, found: Mapping[tuple[str, int], int], *, least: int) -> None:
         """Raise Retryable for a partition that nobody leads: the client gives no error then, but a number below all offsets."""
