@@ -27,7 +27,7 @@ test: $(VENV)/.installed-dev ## Runs every layer of tests, the fast ones first, 
 check: style ## Checks style, types, import contracts and tidiness without running the product.
 	$(PYTEST) tests/architecture -q
 
-style: $(VENV)/.installed-dev ## The part of `make check` that is not also in `make test`.
+style: $(VENV)/.installed-dev ## Checks style, types and import contracts only.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
