@@ -29,7 +29,8 @@ MARK = FaultPoint("kafka.mark", "The marker is handed to the client, inside the 
 Rows = Callable[[Publication], "AbstractContextManager[Iterator[pa.RecordBatch]]"]
 """The rows of a share in their frozen order, within a context. Raises StagedDataLost."""
 
-_CHUNK_ROWS = 5_000
+_CHUNK_ROWS, _CHUNK_BYTES = 5_000, 500_000
+"""Of records that are made at once: as many as the cores' caches hold, since the client copies each right after it was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,9 +237,9 @@ def _after(batches: "Iterator[pa.RecordBatch]", number: int) -> "Iterator[pa.Rec
 
 
 def _chunks(batches: "Iterator[pa.RecordBatch]", limit_bytes: int) -> "Iterator[pa.RecordBatch]":
-    """Slices that are not larger than a transaction, unless a single row is."""
+    """Slices that are not larger than a transaction, unless a single row is, and small for the client's sake."""
     for batch in batches:
-        fitting = max(1, limit_bytes * batch.num_rows // max(1, batch.nbytes))
+        fitting = max(1, min(limit_bytes, _CHUNK_BYTES) * batch.num_rows // max(1, batch.nbytes))
         step = min(_CHUNK_ROWS, fitting)
         for start in range(0, batch.num_rows, step):
             yield batch.slice(start, step)
