@@ -68,8 +68,8 @@ MUTANTS_OF_MYSQL = (
         bug=17,
         name="nobody-heeds-what-mysql-warns-of",
         file=MOVE,
-        find="    if cursor.warning_count:\n",
-        replace="    if cursor.warning_count < 0:\n",
+        find="    if written.warning_count:\n",
+        replace="    if written.warning_count < 0:\n",
         tests=(f"{OF_STORAGE}::test_mysql_itself_changes_no_value_however_lenient_the_server_is",),
     ),
     Mutant(

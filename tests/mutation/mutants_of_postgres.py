@@ -99,6 +99,14 @@ MUTANTS_OF_POSTGRES = (
     ),
     Mutant(
         bug=17,
+        name="a-table-is-looked-at-and-not-held",
+        file="src/penstock/sink/postgres/shape.py",
+        find='SQL("{}; {}").format(statements.lock(), ',
+        replace='SQL("{}; {}").format(SQL("SELECT 1"), ',
+        tests=(f"{OF_PUBLISHING}::test_a_column_that_is_altered_while_the_table_is_waited_for_is_seen_as_it_is_then",),
+    ),
+    Mutant(
+        bug=17,
         name="the-first-of-several-rows-with-one-key-counts",
         file=TABLE_STATEMENTS,
         find='SQL("max" if last else "min")',

@@ -37,9 +37,9 @@ class TableBench(Bench):
     def put(self, sink, *attempts, batch_id):
         return self.deliver(sink, *(self.named(rows) for rows in attempts), batch_id=batch_id)
 
-    def decided_but_not_published(self, sink, rows, *, batch_id):
-        named = self.named(rows)
-        return self.decide((named, self.stage(sink, named, batch_id=batch_id)), batch_id=batch_id).publication
+    def decided_but_not_published(self, sink, *attempts, batch_id):
+        named = [self.named(rows) for rows in attempts]
+        return self.decide(*((rows, self.stage(sink, rows, batch_id=batch_id)) for rows in named), batch_id=batch_id).publication
 
 
 def targets_of(rig):

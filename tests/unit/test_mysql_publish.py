@@ -9,7 +9,7 @@ from tests.unit.mysql_target import targets
 from tests.unit.table_target import SINK, content
 
 from penstock import faults
-from penstock.errors import PublishFailed, Refused, Retryable
+from penstock.errors import PublishFailed, Refused, Retryable, StagedDataLost
 from penstock.sink.mysql import move
 from penstock.testing.conformance import PIPELINE
 
@@ -36,6 +36,37 @@ def test_no_staging_is_left_and_nobody_saw_it(target):
     table.put(table.sink(), [(1, "a")], batch_id=0)
     assert table.sql("SHOW TABLES") == [("penstock_batch",), ("penstock_marker",), ("penstock_offsets",), ("t",)]
     assert [path.suffix for path in table.rig.directory.glob("spool/*/*/*")] == [".id"]
+
+
+def loads(sink):
+    """How often the sink's session has loaded rows."""
+    [(_, times)] = sink._database.connected().execute("SHOW SESSION STATUS LIKE 'Com_load'").fetchall()
+    return int(times)
+
+
+def test_all_pieces_of_a_batch_are_loaded_by_one_statement(target):
+    """The server loads a piece while the next one is read."""
+    table = target()
+    sink = table.sink()
+    publication = table.decided_but_not_published(sink, [(1, "a")], [(2, "b")], [(3, "c")], batch_id=0)
+    before = loads(sink)
+    sink.publish(publication)
+    assert loads(sink) == before + 1
+    assert content(table) == Counter([(1, "a"), (2, "b"), (3, "c")])
+
+
+def test_a_piece_that_is_lost_among_others_shows_none_of_them(target):
+    table = target(inline_limit_bytes=0)
+    sink = table.sink()
+    publication = table.decided_but_not_published(sink, [(1, "a")], [(2, "b")], batch_id=0)
+    lost = next(table.rig.directory.glob(f"spool/*/*/{publication.staged[1].name}"))
+    kept = lost.rename(lost.with_suffix(".away"))
+    with pytest.raises(StagedDataLost, match="it is missing"):
+        sink.publish(publication)
+    assert content(table) == Counter()
+    kept.rename(lost)
+    sink.publish(publication)
+    assert content(table) == Counter([(1, "a"), (2, "b")])
 
 
 def test_rows_that_the_table_refuses_stop_the_batch_until_it_is_mended(target):

@@ -125,6 +125,11 @@ def test_values_come_back(served, name):
     require_same(through_mysql(served, COLUMNS[name]), COLUMNS[name])
 
 
+@pytest.mark.parametrize("texts", [["", "", ""], [None, "", None], ["\\", "\t", "\n"], ["N", "\\N", "a\\\tb\n\n"]])
+def test_lines_of_one_column_that_are_empty_or_hold_what_separates_them(served, texts):
+    require_same(through_mysql(served, pa.array(texts)), pa.array(texts))
+
+
 @pytest.mark.parametrize(("name", "declared"), OTHER_TYPES)
 def test_values_come_back_from_other_columns_that_will_do(served, name, declared):
     require_same(through_mysql(served, COLUMNS[name], declared), COLUMNS[name])

@@ -5,6 +5,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from psycopg import Connection
 from tests.unit.postgres_target import targets
 from tests.unit.table_target import content
 
@@ -103,6 +104,32 @@ def test_a_column_that_was_altered_since_would_change_values_and_is_refused(targ
     table.sql("ALTER TABLE t ALTER COLUMN id TYPE numeric(30,2)")
     sink.publish(publication)
     assert table.verify(table.sink()).ok
+
+
+def test_a_column_that_is_altered_while_the_table_is_waited_for_is_seen_as_it_is_then(target):
+    table = target(lock_timeout_s=60)
+    sink = table.sink()
+    publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
+    with table.rig.session() as other, ThreadPoolExecutor(1) as pool:
+        other.execute("BEGIN")
+        other.execute("ALTER TABLE t ALTER COLUMN id TYPE double precision")
+        publishing = pool.submit(sink.publish, publication)
+        table.rig.await_lock()
+        other.execute("COMMIT")
+        with pytest.raises(Refused, match="Column 'id' of table 't' is double precision"):
+            publishing.result()
+    assert content(table) == Counter()
+
+
+def test_a_publication_is_few_turns_to_the_server(target, monkeypatch):
+    """Over a network they are most of what a small batch costs. Besides, its rows are copied."""
+    table, asked, execute = target(), [], Connection.execute
+    sink = table.sink()
+    table.put(sink, [(1, "a")], batch_id=0)
+    monkeypatch.setattr(Connection, "execute", lambda *args, **more: asked.append(args[1]) or execute(*args, **more))
+    table.put(sink, [(2, "b")], batch_id=1)
+    firsts = [each.as_string().split()[0].rstrip(";") for each in asked]
+    assert firsts == ["BEGIN", "SELECT", "LOCK", "WITH", "COMMIT"]
 
 
 def test_a_marker_that_was_removed_is_told(target):

@@ -1,17 +1,17 @@
-"""One connection of PyMySQL: statements, streams of rows, and files that are sent only when we asked for it."""
+"""One connection of PyMySQL: statements, streams of rows to and fro, and never a file of this machine."""
 
-import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from decimal import Decimal
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pymysql
-from pymysql.constants import CLIENT, CR, FIELD_TYPE, SERVER_STATUS
+from pymysql.constants import CLIENT, COMMAND, CR, FIELD_TYPE, SERVER_STATUS
 from pymysql.converters import encoders
 from pymysql.cursors import SSCursor
+from pymysql.protocol import OKPacketWrapper
 
 from penstock.mysql.address import Address
 
@@ -27,6 +27,16 @@ _VALUES = {
     **dict.fromkeys((FIELD_TYPE.DECIMAL, FIELD_TYPE.NEWDECIMAL), Decimal),
 }
 """Numbers become Python's. Dates and times stay texts: Python's own are narrower, and PyMySQL gives None for what they lack."""
+_SENT_BYTES = 1 << 18
+"""Of data in one packet, where the server takes so much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What the server says of rows that it loaded; named as a cursor names it."""
+
+    rowcount: int
+    warning_count: int
 
 
 class Connection:
@@ -73,17 +83,22 @@ class Connection:
             while rows := cursor.fetchmany(_FETCHED_ROWS):
                 yield rows
 
-    def load(self, statement: str, data: "bytes | memoryview") -> Any:
-        """Run LOAD DATA LOCAL INFILE with `data` for the file `{file}`.
+    def load(self, statement: str, chunks: "Iterable[bytes | memoryview]", *, max_packet: int) -> Loaded:
+        """Run LOAD DATA LOCAL INFILE with `chunks` for the file `{file}`: the server loads while the next one is made.
 
-        A server may ask for any file of this machine in answer to any statement: while none is loaded, it gets nothing.
+        Where making one fails, close the session, which rolls back what it loaded. A server may ask for any file of this machine
+        in answer to any statement: it gets these chunks, whatever it asks for, and else nothing.
         """
-        with _file_of(data) as path:
-            self._client._local_infile = True
-            try:
-                return self.execute(statement.format(file=self._client.escape(path)))
-            finally:
-                self._client._local_infile = False
+        client = self._client
+        client._execute_command(COMMAND.COM_QUERY, statement.format(file="'rows'"))
+        if not client._read_packet().is_load_local_packet():
+            raise pymysql.err.InternalError(CR.CR_COMMANDS_OUT_OF_SYNC, "the server did not ask for the rows to load")
+        for chunk in chunks:
+            self._send(memoryview(chunk), min(_SENT_BYTES, max_packet // 2))
+        client.write_packet(b"")
+        answer = OKPacketWrapper(client._read_packet())
+        client.server_status = answer.server_status
+        return Loaded(answer.affected_rows, answer.warning_count)
 
     @property
     def in_transaction(self) -> bool:
@@ -103,6 +118,10 @@ class Connection:
         with suppress(pymysql.err.Error, OSError):
             self._client.close()
 
+    def _send(self, data: memoryview, packet_bytes: int) -> None:
+        for start in range(0, len(data), packet_bytes):
+            self._client.write_packet(data[start : start + packet_bytes])
+
 
 def _socket(address: Address) -> socket.socket:
     """A connection that notices within a minute that the server is gone. Raises pymysql.err.OperationalError."""
@@ -116,19 +135,3 @@ def _socket(address: Address) -> socket.socket:
     except OSError as cause:
         raise pymysql.err.OperationalError(CR.CR_CONN_HOST_ERROR, str(cause)) from cause
     return made
-
-
-@contextmanager
-def _file_of(data: "bytes | memoryview") -> Iterator[str]:
-    """A file with `data`, by name: in memory where the system has such files."""
-    if not hasattr(os, "memfd_create"):
-        with NamedTemporaryFile(prefix="penstock-") as file:
-            file.write(data)
-            file.flush()
-            yield file.name
-        return
-    with os.fdopen(os.memfd_create("penstock"), "wb", buffering=0) as memory:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[memory.write(rest) :]
-        yield f"/proc/self/fd/{memory.fileno()}"

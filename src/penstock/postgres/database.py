@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
+from psycopg.sql import Literal
 
 from penstock.errors import (
     Conflict,
@@ -95,9 +96,8 @@ class Database(HeldToServer):
 
     def begin(self, connection: Connection) -> None:
         """Open a transaction whose waits are bounded."""
-        connection.execute(sql.BEGIN)
-        bounds = {"lock_timeout": f"{round(self._lock_timeout_s * 1000)}ms", "idle_timeout": f"{round(IDLE_TIMEOUT_S * 1000)}ms"}
-        connection.execute(sql.GUARD, bounds)
+        lock_timeout, idle_timeout = (Literal(f"{round(each * 1000)}ms") for each in (self._lock_timeout_s, IDLE_TIMEOUT_S))
+        connection.execute(sql.BEGIN.format(lock_timeout=lock_timeout, idle_timeout=idle_timeout))
 
     def commit(self, connection: Connection) -> None:
         """End the transaction. Raises Retryable where it was rolled back; use it within `unknown_if_cut`."""

@@ -1,9 +1,8 @@
 """All SQL that sink and ledger have in common: about transactions, the server and its catalog."""
 
-from psycopg.sql import SQL
+from psycopg.sql import SQL, Placeholder
 from typing_extensions import LiteralString
 
-BEGIN = SQL("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 BEGIN_READ = SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 COMMIT = SQL("COMMIT")
 
@@ -13,14 +12,18 @@ def where_known(setting: LiteralString, value: LiteralString) -> LiteralString:
     return f"CASE WHEN current_setting('{setting}', true) IS NOT NULL THEN set_config('{setting}', '{value}', true) END"
 
 
-GUARD = SQL(f"""
-SELECT set_config('lock_timeout', %(lock_timeout)s, true), set_config('statement_timeout', '0', true),
+BEGIN = SQL(f"""
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+SELECT set_config('lock_timeout', {{lock_timeout}}, true), set_config('statement_timeout', '0', true),
        {where_known("transaction_timeout", "0")},
-       set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, true), set_config('timezone', 'UTC', true),
+       set_config('idle_in_transaction_session_timeout', {{idle_timeout}}, true), set_config('timezone', 'UTC', true),
        set_config('row_security', 'off', true),
        CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END
 """)
-"""For the transaction: waits for locks end, a stalled driver loses its own, COMMIT is durable whatever the role's default."""
+"""For the transaction: waits for locks end, a stalled driver loses its own, COMMIT is durable whatever the role's default.
+
+Both at once: a turn to the server costs a transaction more than either does there.
+"""
 
 SERVER = SQL("""
 SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('server_encoding'),
@@ -40,11 +43,13 @@ FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamesp
 WHERE n.nspname = %s AND c.relname = %s
 """)
 
-TABLE_UNIQUES = SQL("""
+UNIQUES = SQL("""
 SELECT ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
-             WHERE a.attrelid = i.indrelid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]))
+             WHERE a.attrelid = i.indrelid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])) AS names
 FROM pg_catalog.pg_index i
-WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL
-  AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_collation c WHERE c.oid = ANY(i.indcollation::oid[]) AND NOT c.collisdeterministic)
+WHERE i.indrelid = {oid} AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL
+  AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_collation o WHERE o.oid = ANY(i.indcollation::oid[]) AND NOT o.collisdeterministic)
 """)
 """Sets of columns that tell rows apart, and that ON CONFLICT can name. None where a collation takes different texts for equal."""
+
+TABLE_UNIQUES = UNIQUES.format(oid=Placeholder())

@@ -1,16 +1,17 @@
 """Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pymysql
+from pymysql.cursors import Cursor
 
 from penstock.errors import Conflict, PublishFailed
 from penstock.faults import FaultPoint
 from penstock.model import Totals
-from penstock.mysql.connection import Connection
+from penstock.mysql.connection import Connection, Loaded
 from penstock.mysql.server import Server
 from penstock.mysql.trouble import CONSTRAINTS, DUPLICATE, code_of, cut_off, index_of, reason_of, without_values
 from penstock.sink.mysql import statements as sql
@@ -19,7 +20,7 @@ from penstock.sink.mysql.scan import scan
 from penstock.sink.mysql.shape import Shape, statements_of
 from penstock.sink.mysql.storage import storage_of
 from penstock.sink.mysql.table_statements import TableStatements
-from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, rows_of_insert
+from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, numbered_lines, rows_of_insert
 from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.script import Script
@@ -67,7 +68,7 @@ def move(
         staged = _sent(lambda: fill_stage(connection, columns.statements, batches, server))
     with MOVE.around(error=cut_off, lost=cut_off):
         if directly:
-            return _load_in(connection, columns.statements, batches, write=target.write)
+            return _load_in(connection, columns.statements, batches, target.write, server)
         if target.merge is not None:
             run(connection, columns.statements, target.merge)
             return Moved(rows=staged, displaced=Totals())  # what the SQL makes of them only the user knows
@@ -79,13 +80,14 @@ def _goes_directly(shape: Shape, target: Target) -> bool:
     return target.merge is None and target.write not in BY_KEY and all(column.takes_bytes_as_sent for column in shape.columns)
 
 
-def _load_in(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], *, write: str) -> Moved:
+def _load_in(
+    connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], write: str, server: Server
+) -> Moved:
     """The rows are written once and not twice."""
     if write == "replace":
         connection.execute(statements.clear())
     statement = statements.load_in(LOAD_OPTIONS)
-    loaded = _sent(lambda: sum(_changed_nothing(connection, statement, lines(batch, 0)) for batch in batches))
-    return Moved(rows=loaded, displaced=Totals())
+    return Moved(rows=_sent(lambda: _load(connection, statement, map(lines, batches), server)), displaced=Totals())
 
 
 def _sent(load: Callable[[], int]) -> int:
@@ -108,15 +110,20 @@ def create_stage(connection: Connection, statements: TableStatements, schema: "p
 
 def fill_stage(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], server: Server) -> int:
     """Fill the staging table and give the number of rows."""
+    if server.loads:
+        return _load(connection, statements.load(LOAD_OPTIONS), _numbered(batches), server)
     staged = 0
     for batch in batches:
-        if server.loads:
-            found = _changed_nothing(connection, statements.load(LOAD_OPTIONS), lines(batch, staged))
-        else:
-            inserts = rows_of_insert(batch, staged, min(_INSERT_BYTES, server.max_packet // 2))
-            found = sum(_changed_nothing(connection, statements.insert_values() + rows) for rows in inserts)
-        staged += found
+        inserts = rows_of_insert(batch, staged, min(_INSERT_BYTES, server.max_packet // 2))
+        staged += sum(_changed_nothing(connection, statements.insert_values() + rows) for rows in inserts)
     return staged
+
+
+def _numbered(batches: Iterator["pa.RecordBatch"]) -> Iterator[memoryview]:
+    start = 0
+    for batch in batches:
+        yield numbered_lines(batch, start)
+        start += batch.num_rows
 
 
 def _move(connection: Connection, columns: _Columns, write: str, staged: int) -> Moved:
@@ -162,15 +169,20 @@ def _insert_chosen(connection: Connection, columns: _Columns) -> int:
         raise
 
 
-def _changed_nothing(connection: Connection, statement: "str | bytes", data: "memoryview | None" = None) -> int:
-    """Run what writes rows, and give their number. Raises where MySQL warns: it changed a value, or left a row out.
+def _changed_nothing(connection: Connection, statement: "str | bytes") -> int:
+    """Run what writes rows, and give their number. Raises where MySQL warns: it changed a value, or left a row out."""
+    return _unwarned(connection, connection.execute(statement))
 
-    LOAD DATA LOCAL only warns where any other statement would fail, however strict the session is.
-    """
-    cursor = connection.execute(statement) if data is None else connection.load(str(statement), data)
-    if cursor.warning_count:
+
+def _load(connection: Connection, statement: str, chunks: Iterable[memoryview], server: Server) -> int:
+    """As `_changed_nothing`: LOAD DATA LOCAL only warns where any other statement would fail, however strict the session is."""
+    return _unwarned(connection, connection.load(statement, chunks, max_packet=server.max_packet))
+
+
+def _unwarned(connection: Connection, written: "Cursor | Loaded") -> int:
+    if written.warning_count:
         raise _warned(connection)
-    return int(cursor.rowcount)
+    return int(written.rowcount)
 
 
 def _warned(connection: Connection) -> PublishFailed | pymysql.err.Error:

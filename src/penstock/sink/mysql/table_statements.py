@@ -65,9 +65,9 @@ class TableStatements:
         return f"LOAD DATA LOCAL INFILE {{file}} INTO TABLE {STAGE} {options}"
 
     def load_in(self, options: str) -> str:
-        """Fill the table itself from the file `{file}`, whose rows are numbered, too."""
+        """Fill the table itself from the file `{file}`."""
         name, columns = (text.replace("{", "{{").replace("}", "}}") for text in (self.name, _list(self.columns)))
-        return f"LOAD DATA LOCAL INFILE {{file}} INTO TABLE {name} {options} (@penstock_row, {columns})"
+        return f"LOAD DATA LOCAL INFILE {{file}} INTO TABLE {name} {options} ({columns})"
 
     def insert_values(self) -> bytes:
         """Fill the staging table with the rows that follow."""

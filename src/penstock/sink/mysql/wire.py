@@ -21,11 +21,14 @@ LOAD_OPTIONS = r"CHARACTER SET binary FIELDS TERMINATED BY '\t' ESCAPED BY '\\' 
 """How `lines` are to be read. Bytes are taken as they are: Arrow's texts are UTF-8, as the columns they go to."""
 
 
-def lines(batch: "pa.RecordBatch", start: int) -> memoryview:
-    """One line a row, for LOAD DATA with `LOAD_OPTIONS`: its number, counted from `start`, and the columns."""
-    columns = [_escaped(column, _ESCAPES_OF_LINES) for column in batch.columns]
-    joined = _join(_numbers(batch, start), *columns, _TAB, null="\\N")
-    return _data(_join(joined, _LINE_FEED, _NOTHING))
+def lines(batch: "pa.RecordBatch") -> memoryview:
+    """One line a row, for LOAD DATA with `LOAD_OPTIONS`."""
+    return _lines(_columns(batch))
+
+
+def numbered_lines(batch: "pa.RecordBatch", start: int) -> memoryview:
+    """As `lines`, with the row's number, counted from `start`, before its columns."""
+    return _lines([_numbers(batch, start), *_columns(batch)])
 
 
 def rows_of_insert(batch: "pa.RecordBatch", start: int, size_bytes: int) -> Iterator[bytes]:
@@ -45,6 +48,15 @@ def longest_insert(batch: "pa.RecordBatch") -> int:
     return int(longest) + _AROUND_ROWS
 
 
+def _columns(batch: "pa.RecordBatch") -> "list[pa.Array]":
+    return [_escaped(column, _ESCAPES_OF_LINES) for column in batch.columns]
+
+
+def _lines(columns: "list[pa.Array]") -> memoryview:
+    joined = _join(*columns, _TAB, null="\\N")
+    return _data(_join(joined, _LINE_FEED, _NOTHING))
+
+
 def _rows(batch: "pa.RecordBatch", start: int) -> "pa.Array":
     """`,(number, column, …)` for each row."""
     columns = [_literal(column) for column in batch.columns]
@@ -53,7 +65,7 @@ def _rows(batch: "pa.RecordBatch", start: int) -> "pa.Array":
 
 
 def _numbers(batch: "pa.RecordBatch", start: int) -> "pa.Array":
-    return pa.array(range(start, start + batch.num_rows), pa.int64()).cast(pa.string()).cast(_BYTES)
+    return pa.array(np.arange(start, start + batch.num_rows)).cast(pa.string()).cast(_BYTES)
 
 
 def _literal(column: "pa.Array") -> "pa.Array":
@@ -67,8 +79,12 @@ def _literal(column: "pa.Array") -> "pa.Array":
 
 def _escaped(column: "pa.Array", escapes: tuple[tuple[bytes, bytes], ...]) -> "pa.Array":
     values = encoded(column)
-    for sign, escape in escapes if storage_of(column.type).in_quotes else ():
-        values = pc.replace_substring(values, sign, escape)
+    if not storage_of(column.type).in_quotes:
+        return values
+    signs = np.frombuffer(_data(values), dtype=np.uint8)
+    for sign, escape in escapes:
+        if (signs == ord(sign)).any():  # few texts have any of them, and looking is much cheaper than replacing
+            values = pc.replace_substring(values, sign, escape)
     return values
 
 
@@ -80,5 +96,8 @@ def _join(*parts: "pa.Array | pa.Scalar", null: str | None = None) -> "pa.Array"
 
 
 def _data(values: "pa.Array") -> memoryview:
+    """The bytes of all values, one after the other."""
+    if values.buffers()[2] is None:
+        return memoryview(b"")
     ends = np.frombuffer(values.buffers()[1], dtype=np.int64)[values.offset :][: len(values) + 1]
     return memoryview(values.buffers()[2])[ends[0] : ends[-1]]

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
+from psycopg.sql import SQL, Composed, Literal
 
 from penstock.errors import GuaranteeTooWeak, Refused, Usage
 from penstock.postgres.database import Connection
 from penstock.postgres.names import require_name, split_name
-from penstock.postgres.statements import TABLE_KIND, TABLE_UNIQUES
+from penstock.postgres.statements import UNIQUES
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.statements import OWN_TABLES
 from penstock.sink.postgres.storage import storage_of
@@ -48,23 +50,36 @@ class Shape:
 
 def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
     """The table as it is, None if there is none."""
-    found = connection.execute(TABLE_KIND, (schema, table)).fetchone()
-    if found is None:
-        return None
-    oid, kind, persistence, _, has_rules = found
-    rows = connection.execute(sql.TABLE_COLUMNS, (oid,)).fetchall()
+    found = connection.execute(_look(schema, table)).fetchone()
+    return None if found is None else _shape(found)
+
+
+def held(connection: Connection, statements: TableStatements) -> Shape:
+    """The table as it is, and stays until the end of the transaction: looked at once it is locked, in the same turn."""
+    cursor = connection.execute(SQL("{}; {}").format(statements.lock(), _look(statements.schema, statements.table)))
+    cursor.nextset()
+    found = cursor.fetchone()
+    assert found is not None, "it is locked"
+    return _shape(found)
+
+
+def _look(schema: str, table: str) -> Composed:
+    return sql.TABLE_SHAPE.format(uniques=UNIQUES.format(oid=SQL("c.oid")), schema=Literal(schema), table=Literal(table))
+
+
+def _shape(found: Sequence[Any]) -> Shape:
+    oid, kind, persistence, has_rules, rows, uniques = found
     columns = tuple(
         TableColumn(name=name, declared=declared, not_null=not_null, generated=generated, fills_itself=generated or has_default)
         for name, declared, not_null, generated, has_default in rows
     )
-    uniques = connection.execute(TABLE_UNIQUES, (oid,)).fetchall()
     return Shape(
         oid=oid,
         kind=_KINDS.get(kind, f"relation of kind {kind}"),
         logged=persistence == "p",
         has_rules=has_rules,
         columns=columns,
-        uniques=tuple(frozenset(names) for (names,) in uniques),
+        uniques=tuple(map(frozenset, uniques)),
     )
 
 

@@ -16,7 +16,7 @@ from penstock.sink.postgres.dialect import POSTGRES
 from penstock.sink.postgres.marks import PostgresMarks
 from penstock.sink.postgres.move import move
 from penstock.sink.postgres.preparation import content_of, prepare_table, rehearse_anew, require_admitted
-from penstock.sink.postgres.shape import require_fit, shape_of, statements_of
+from penstock.sink.postgres.shape import held, require_fit, shape_of, statements_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
@@ -101,9 +101,7 @@ class PostgresSink(ServerSink[Connection]):
     def _move(self, connection: Connection, publication: Publication) -> Moved:
         """The table is looked at once more, and cannot be altered until the end: its types say how rows are cast."""
         schema = arrow_schema(publication.schema)
-        connection.execute(statements_of(schema, self._target).lock())
-        shape = shape_of(connection, *split_name(self._target.table))
-        assert shape is not None, "it is locked"
+        shape = held(connection, statements_of(schema, self._target))
         require_fit(shape, schema, self._target)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
             return move(connection, rows, schema, shape, self._target)

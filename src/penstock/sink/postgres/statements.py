@@ -20,11 +20,18 @@ OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_
 MAY = SQL("SELECT has_database_privilege(current_database(), 'TEMP'), has_schema_privilege(%s, 'CREATE'), current_user::text")
 MAY_WITH_TABLE = SQL("SELECT has_table_privilege(%s::oid, %s)")
 
-TABLE_COLUMNS = SQL("""
-SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated <> '' OR a.attidentity = 'a',
-       a.atthasdef OR a.attidentity <> ''
-FROM pg_catalog.pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+TABLE_SHAPE = SQL("""
+SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relhasrules,
+       (SELECT coalesce(json_agg(json_build_array(
+                   a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull,
+                   a.attgenerated <> '' OR a.attidentity = 'a', a.atthasdef OR a.attidentity <> ''
+               ) ORDER BY a.attnum), '[]')
+        FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+       (SELECT coalesce(json_agg(u.names), '[]') FROM ({uniques}) u)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = {schema} AND c.relname = {table}
 """)
+"""All that the catalog says of a table: it is asked in every transaction that publishes, and each question is a turn."""
 
 _MARKER_COLUMNS = """
     pipeline text NOT NULL, sink text NOT NULL, table_name text NOT NULL, write text NOT NULL,
@@ -83,6 +90,8 @@ VALUES (
 )
 """
 
+_ADVANCE = SQL("WITH marked AS ({write_marker}), noted AS ({write_batch}) {forget_batches}")
+
 
 @dataclass(frozen=True, slots=True)
 class OwnStatements:
@@ -123,4 +132,9 @@ class OwnStatements:
             ),
             write_batch=self._of(_WRITE_BATCH),
             forget_batches=self._of("DELETE FROM {batch} WHERE {which} AND position <= %(position)s"),
+            advance=_ADVANCE.format(
+                write_marker=self._of(_WRITE_MARKER),
+                write_batch=self._of(_WRITE_BATCH),
+                forget_batches=self._of("DELETE FROM {batch} WHERE {which} AND position <= %(past)s"),
+            ),
         )

@@ -21,7 +21,8 @@ class MarkStatements(Generic[Q]):
 
     `lock_marker`: as `read_marker`, the newest that is committed, which nobody else can lock or change until this transaction
     ends. `write_marker`: puts it in place of the old one; where it changes no row without an old one, `make_marker` puts the
-    first one there. `owners`: pipelines and sinks whose marker names `table`.
+    first one there. `owners`: pipelines and sinks whose marker names `table`. `advance`: what `write_marker`, `write_batch` and
+    `forget_batches` do, whose position it calls `past`, where one statement can.
     """
 
     read_marker: Q
@@ -33,6 +34,7 @@ class MarkStatements(Generic[Q]):
     write_batch: Q
     forget_batches: Q
     make_marker: Q | None = None
+    advance: Q | None = None
 
 
 class DatabaseMarks(ABC, Generic[Q]):
@@ -83,8 +85,11 @@ class DatabaseMarks(ABC, Generic[Q]):
 
     def advance(self, marker: TableMarker, publication: Publication) -> None:
         """Write the marker and note the batch."""
+        past, noted = publication.position - REMEMBERED_BATCHES, batch_values(publication)
         with self._marking():
+            if self._sql.advance is not None:
+                self._execute(self._sql.advance, {**marker_values(marker), **noted, "past": past})
+                return
             self.write(marker)
-            self._execute(self._sql.write_batch, batch_values(publication))
-            past = {**place_of(publication), "position": publication.position - REMEMBERED_BATCHES}
-            self._execute(self._sql.forget_batches, past)
+            self._execute(self._sql.write_batch, noted)
+            self._execute(self._sql.forget_batches, {**place_of(publication), "position": past})
