@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import penstock
 from bench.content import fingerprint
 from bench.servers import those_there
-from bench.session import numbers, stream
+from bench.session import numbers, stream, write_checkpoints_in_process
 from bench.table import Table, median, ratio
 from bench.target import NAMED, SEVEN, TYPES, Target, new_target
 
@@ -32,6 +32,7 @@ Way = Callable[[Target, Path], Callable[[Any], Any]]
 
 def measure(spark: SparkSession, scratch: Path) -> Iterator[Table]:
     """Large batches appended, the same by key, and small batches, for each database; each told when it is measured."""
+    write_checkpoints_in_process(spark)
     large = _Input(root=scratch / "large", rows=100_000, batches=8, warm_up=2)
     keyed = _Input(root=scratch / "keyed", rows=100_000, batches=8, warm_up=2, keyed=True)
     fewer = _Input(root=scratch / "fewer", rows=20_000, batches=6, warm_up=2)  # the loop takes a minute for 100,000

@@ -19,6 +19,7 @@ from tests.servers.fixtures import server
 import penstock
 from bench.kafka_waiting import latencies, stalls
 from bench.servers import those_there
+from bench.session import write_checkpoints_in_process
 from bench.table import Table, median, ratio
 from penstock.source.open import open_source
 from penstock.spec.source import Source
@@ -38,6 +39,7 @@ def measure(spark: SparkSession, scratch: Path, *, scale: int = 1) -> Iterator[T
     """Large batches of small and of larger records, and small batches; how long readers wait. `scale` times smaller for a try."""
     if not those_there(NAMES):
         return
+    write_checkpoints_in_process(spark)
     sources = [
         _Input(root=scratch / "small", rows=100_000 // scale, size=100, batches=8, warm_up=2),
         _Input(root=scratch / "large", rows=50_000 // scale, size=1_000, batches=8, warm_up=2),

@@ -35,6 +35,12 @@ def session(packages: Sequence[str] = (), jars: Sequence[Path] = ()) -> SparkSes
     return spark
 
 
+def write_checkpoints_in_process(spark: SparkSession) -> None:
+    """For all writers alike: on a local disk, without Hadoop's native library, Spark starts nine processes a batch for that."""
+    package = "org.apache.spark.sql.execution.streaming.checkpointing"
+    spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", f"{package}.FileSystemBasedCheckpointFileManager")
+
+
 def write_input(spark: SparkSession, root: Path, *, rows: int, accounts: int, files: int) -> None:
     """`rows` rows of seven mixed columns in `files` Parquet files, spread over `accounts` accounts."""
     numbers(spark.range(0, rows, 1, files), accounts=accounts).write.mode("overwrite").parquet(str(root))
