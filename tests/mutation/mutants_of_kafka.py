@@ -33,7 +33,7 @@ MUTANTS_OF_KAFKA = (
         bug=23,
         name="records-of-a-partition-that-nobody-leads-are-said-to-be-lost",
         file=BROKER,
-        find="            self._require_led(found, least=least)\n",
+        find="        self._require_led(found, least=least)\n",
         replace="",
         tests=(OF_LEADERS,),
     ),
