@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.errors import Retryable
+from penstock.errors import Failed, Retryable
 from penstock.sink.kafka import topics
 from penstock.source.kafka import broker
 from penstock.source.kafka.broker import Broker
@@ -104,3 +104,17 @@ def test_brokers_that_never_answered_are_asked_once(monkeypatch):
     monkeypatch.setattr(broker, "AdminClient", lambda _: next(made))
     with pytest.raises(Retryable, match="does not answer: Failed while waiting for controller"):
         Broker("orders", {}).topic_id("t")
+
+
+@pytest.mark.parametrize(
+    ("heard", "told"),
+    [
+        ("SSL handshake failed: Disconnected: connecting to a PLAINTEXT broker listener?", Retryable),
+        ("certificate verify failed", Failed),
+    ],
+)
+def test_a_handshake_that_a_stopping_broker_broke_off_is_no_refusal(heard, told):
+    asked = Broker("orders", {})
+    asked._heard(KafkaError(KafkaError._SSL, heard))
+    asked._heard(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    assert type(asked._told(KafkaException(KafkaError(KafkaError._TIMED_OUT, "timed out")))) is told

@@ -167,7 +167,15 @@ def test_arrow_batches_are_bounded() -> None:
     sizes = [(batch.num_rows, batch.nbytes) for batch in fetch.batches_of(piece(topic, 0, 25_030), settings())]
     assert sum(rows for rows, _ in sizes) == 25_030
     assert max(rows for rows, _ in sizes) < 2 * fetch._ROWS
-    assert len(sizes) > 3
+    assert max(size for _, size in sizes) < 2.5 * fetch._BYTES
+
+
+def test_large_records_that_came_at_once_are_cut() -> None:
+    large = fetch._BYTES // 3
+    records = [b"a" * large] * 11 + [b"b" * 3 * fetch._BYTES] + [b""] * 3
+    cut = list(fetch._gathered(iter([records])))
+    assert [record for part in cut for record in part] == records
+    assert [len(part) for part in cut] == [6, 5, 1, 3]
 
 
 def test_clients_are_kept_unless_they_met_an_error() -> None:

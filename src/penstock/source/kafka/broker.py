@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 from tenacity import Retrying, retry_if_exception, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from penstock.errors import Failed, PenstockError, Retryable
-from penstock.kafka.refusal import Heard, require_let_in
+from penstock.kafka.refusal import HUNG_UP, Heard, require_let_in
 from penstock.source.kafka.topic import Kept, TopicNow
 
 _ANSWER_S = 15
@@ -240,7 +240,7 @@ class Broker:
         self._admin.poll(0)
         cause: KafkaError = raised.args[0]
         said = self._heard.recently()
-        why = said if said is not None and said.code() in NOT_LET_IN else cause
+        why = said if said is not None and said.code() in NOT_LET_IN and HUNG_UP not in said.str() else cause
         where = f"of source {self._source!r} at {self._options.get('bootstrap.servers')}"
         if why.code() in NOT_LET_IN:
             return Failed(f"Kafka {where} does not let us look: {why.str()}.", remedy="Correct the credentials or the rights.")

@@ -5,7 +5,9 @@ end of a piece is reached with a record behind it, or with the client's word tha
 """
 
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,7 +20,7 @@ from penstock.source.kafka.reader.records import record_batch
 from penstock.source.kafka.reader.settings import ReaderSettings
 
 _ROWS, _BYTES = 10_000, 4 << 20
-"""An Arrow batch has about so many at most."""
+"""An Arrow batch is full with so many, and never has over twice as many bytes, unless it is of one record."""
 _AT_ONCE, _WAIT_S = 2_000, 0.05
 """What is taken from the client's queue at a time: records may be large, and more of them arrive meanwhile."""
 _DEFAULTS: Final[Mapping[str, Any]] = {
@@ -135,17 +137,27 @@ def _behind(piece: Piece, message: Any) -> int:
 
 
 def _gathered(parts: Iterator[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-    """Joined until a batch is full."""
+    """Joined until a batch is full, and cut where large records came all at once."""
     held: list[Any] = []
     size = 0
     for part in parts:
         held += part
         size += sum(map(len, part))
         if len(held) >= _ROWS or size >= _BYTES:
-            yield held
+            yield from _cut(held)
             held, size = [], 0
     if held:
         yield held
+
+
+def _cut(records: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Runs of at most twice `_BYTES`, or of one record."""
+    ends = list(accumulate(map(len, records)))
+    start = sent = 0
+    while start < len(records):
+        stop = max(start + 1, bisect_right(ends, sent + 2 * _BYTES, lo=start))
+        yield records[start:stop]
+        start, sent = stop, ends[stop - 1]
 
 
 def _gone(piece: Piece, why: str) -> Retryable:
