@@ -33,7 +33,7 @@ Way = Callable[[Target, Path], Callable[[Any], Any]]
 def measure(spark: SparkSession, scratch: Path) -> Iterator[Table]:
     """Large batches appended, the same by key, and small batches, for each database; each told when it is measured."""
     write_checkpoints_in_process(spark)
-    large = _Input(root=scratch / "large", rows=100_000, batches=8, warm_up=2)
+    large = _Input(root=scratch / "large", rows=100_000, batches=14, warm_up=6)  # the JVM has compiled what it runs by then
     keyed = _Input(root=scratch / "keyed", rows=100_000, batches=8, warm_up=2, keyed=True)
     fewer = _Input(root=scratch / "fewer", rows=20_000, batches=6, warm_up=2)  # the loop takes a minute for 100,000
     small = _Input(root=scratch / "small", rows=1_000, batches=40, warm_up=12)
