@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.errors import InputLost, Refused, Retryable
+from penstock.errors import InputLost, Refused, Retryable, SourcesChanged
 from penstock.model import BatchId, Decided, Decision, Position, SourceName, Summary
 from penstock.run.kafka_input import KafkaInput
 from penstock.source.kafka.topic import Kept, TopicNow
@@ -223,3 +223,11 @@ def test_nothing_of_a_topic_that_was_created_again_is_passed_over(tmp_path: Path
     world.plan(1, {"t": {"0": 90}, "t id new": {}})
     [read] = world.before(1).topics
     assert (read.partitions[0].start, read.partitions[0].end) == (0, 90)
+
+
+@pytest.mark.parametrize("on_gap", ["fail", "accept"])
+def test_a_topic_that_is_not_named_any_more_is_refused_before_spark_forgets_it(tmp_path: Path, on_gap: str) -> None:
+    world = World(tmp_path, on_gap=on_gap, s=Brokers(t=topic((0, 20)), v=topic((0, 9))))
+    world.plan(0, {"t": {"0": 3}, "v": {"0": 3}}, committed=True)
+    with pytest.raises(SourcesChanged, match="Source 's' has read topic 'v', which its options do not name any more"):
+        world.input.require(Summary())

@@ -13,6 +13,7 @@ from penstock.kafkaoffset import ids_in, positions_in
 from penstock.model import Batch, BatchId, OffsetRange, SourceName, Summary
 from penstock.protocols import Ledger
 from penstock.source.kafka.gaps import told, within
+from penstock.source.kafka.named import require_named
 from penstock.source.kafka.watch import Seen, Watch
 from penstock.topics import GapAccepted, GapKind, TopicRead
 
@@ -51,10 +52,13 @@ class KafkaInput:
         self._behind: Mapping[tuple[SourceName, str, int], int] | None = None
 
     def require(self, summary: Summary) -> Seen:
-        """Before Spark starts. Raises InputLost, and where a source waits Retryable."""
+        """Before Spark starts. Raises SourcesChanged, InputLost, and where a source waits Retryable."""
         self._known = self._read = known_topics(self._ledger, summary)
         self._delivered = _ends(self._known)
         planned, ranges = self._checkpoint.latest_offsets_id(), upcoming(self._checkpoint, self._names, summary)
+        for each in ranges:
+            if each.source in self._watch.sources:
+                require_named(each.source, self._watch.sources[each.source], positions_in(each.start))
         noted = () if planned is None else self._noted(planned, ranges)
         seen = self._watch.look(ranges, known=(*noted, *self._known))
         if seen.gaps and is_read_for_state_only(self._checkpoint, summary):
