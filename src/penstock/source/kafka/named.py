@@ -1,4 +1,4 @@
-"""Do a source's options still name what was read of it?
+"""Whether a source's options still name what was read of it.
 
 Spark goes on without a topic that they leave out, and reads it from its first record when they name it again.
 """
