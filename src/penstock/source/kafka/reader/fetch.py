@@ -107,7 +107,7 @@ def _records(piece: Piece, first: int, consumer: Consumer, settings: ReaderSetti
     consumer.assign([TopicPartition(piece.topic, piece.partition, first)])
     reached, deadline = first, time.monotonic() + settings.patience_s
     while reached < piece.end:
-        messages = consumer.consume(_AT_ONCE, _WAIT_S)
+        messages = consumer.consume(min(_AT_ONCE, piece.end - reached), _WAIT_S)  # which waits until it has so many
         records = [message for message in messages if message.error() is None]
         reached = max([reached, *(_behind(piece, message) for message in messages)])
         if reached >= piece.end:
