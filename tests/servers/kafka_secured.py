@@ -1,7 +1,5 @@
 """A broker that is reached by TLS, knows its users by name and password, and lets each do what it was given."""
 
-import datetime
-import ipaddress
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -9,16 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
+from tests.servers.certificates import certify
 from tests.servers.kafka import READY, KafkaServer
 from tests.servers.server import NotInstalledError
 
 MECHANISM = "SCRAM-SHA-512"
-_DAYS = 30
 
 
 class SecuredServer(KafkaServer):
@@ -29,8 +22,8 @@ class SecuredServer(KafkaServer):
         self.proxied = self.behind
         self.ca, self.another_ca = directory / "ca.pem", directory / "another-ca.pem"
         keystore = directory / "broker.pem"
-        _certify(self.ca, keystore)
-        _certify(self.another_ca, directory / "nobody.pem")
+        certify(self.ca, keystore)
+        certify(self.another_ca, directory / "nobody.pem")
         self._guard = {
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:SASL_SSL,CONTROLLER:PLAINTEXT",
             "listener.name.proxied.sasl.enabled.mechanisms": MECHANISM,
@@ -83,29 +76,3 @@ def running(directory: Path) -> Iterator[SecuredServer]:
         yield server
     finally:
         server.stop()
-
-
-def _certify(ca_file: Path, keystore: Path) -> None:
-    """A certificate of an authority of its own, for this machine."""
-    authority, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ours = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, ca_file.stem)])
-    ca = _signed(ours, ours, authority.public_key(), authority, x509.BasicConstraints(ca=True, path_length=None))
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
-    certificate = _signed(subject, ours, key.public_key(), authority, names)
-    ca_file.write_bytes(_pem(ca))
-    plain = serialization.NoEncryption()
-    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    keystore.write_bytes(secret + _pem(certificate) + _pem(ca))
-
-
-def _signed(subject: Any, issuer: Any, key: Any, authority: Any, extension: Any) -> x509.Certificate:
-    now = datetime.datetime.now(datetime.timezone.utc)
-    made = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
-    made = made.serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
-    made = made.not_valid_after(now + datetime.timedelta(days=_DAYS)).add_extension(extension, critical=False)
-    return made.sign(authority, hashes.SHA256())
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)

@@ -144,9 +144,12 @@ def test_a_subjects_schema_without_an_id_is_none_of_a_registry():
 
 
 @pytest.mark.parametrize(
-    ("given", "sent"), [({"user": "ann", "password": "pass"}, "Basic YW5uOnBhc3M="), ({"token": "abc"}, "Bearer abc"), ({}, None)]
+    ("given", "sent"), [({"user": "ann", "password": "pass"}, "Basic YW5uOnBhc3M="), ({"token": "abc"}, "Bearer abc"), ({}, "Basic Ym9iOndvcmQ=")]
 )
-def test_it_is_shown_who_asks(given, sent):
+def test_it_is_shown_who_asks(given, sent, tmp_path, monkeypatch):
+    """By the pipeline file, and else by what the user's own file has for the machine."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login bob password word\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     with answering(200, b'{"schema": "\\"long\\"", "id": 1}') as (url, shown):
         assert Registry(place(url, **given)).by_id(1).kind == "AVRO"
     assert shown == [sent]

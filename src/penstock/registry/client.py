@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 import requests
+from requests.auth import AuthBase
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from penstock.errors import Failed, PenstockError, Retryable, Usage
@@ -32,6 +33,7 @@ class Registry:
     def __init__(self, place: RegistryPlace) -> None:
         self._place = place
         self._session = _session(place)
+        self._verify = place.ca_file  # told with each request: of a session's, `requests` thinks less than of REQUESTS_CA_BUNDLE
         self._by_id: dict[int, Registered] = {}
 
     def by_id(self, schema_id: int) -> Registered:
@@ -91,7 +93,7 @@ class Registry:
         unknown: SchemaUnknown | None = None
         for url in self._place.urls:
             try:
-                return self._answered(self._session.get(f"{url}/{path}", timeout=self._place.timeout_s))
+                return self._answered(self._session.get(f"{url}/{path}", timeout=self._place.timeout_s, verify=self._verify))
             except SchemaUnknown as told:
                 unknown = told
             except requests.exceptions.SSLError as error:
@@ -133,14 +135,24 @@ def registry(place: RegistryPlace) -> Registry:
     return Registry(place)
 
 
+class _Bearer(AuthBase):
+    """Not a header of the session's: for that `requests` would put what a `.netrc` has for the machine."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
 def _session(place: RegistryPlace) -> requests.Session:
     session = requests.Session()
     session.headers["Accept"] = f"{_TYPE}, application/json"
     if place.user is not None:
         session.auth = (place.user, place.password or "")
     elif place.token is not None:
-        session.headers["Authorization"] = f"Bearer {place.token}"
-    session.verify = place.ca_file or True
+        session.auth = _Bearer(place.token)
     if place.certificate_file is not None:
         session.cert = (place.certificate_file, place.key_file) if place.key_file else place.certificate_file
     return session

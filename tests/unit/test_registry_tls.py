@@ -1,0 +1,90 @@
+"""A real registry behind TLS, with certificates of an authority that only the pipeline file names."""
+
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.servers.certificates import certify
+from tests.servers.fixtures import server, unique
+from tests.servers.proxy import Proxy
+from tests.unit.registry_values import ORDER
+
+from penstock.errors import Failed
+from penstock.registry.client import Registry
+from penstock.registry.place import RegistryPlace
+
+
+class Guarded:
+    """What signed the server's certificate, another authority, and a client's certificate with its key."""
+
+    def __init__(self, directory: Path) -> None:
+        self.ca, self.another_ca = str(directory / "ca.pem"), str(directory / "another.pem")
+        self.clients_ca, self.client = str(directory / "clients.pem"), str(directory / "client.pem")
+        self.server = str(directory / "server.pem")
+        certify(Path(self.ca), Path(self.server))
+        certify(Path(self.another_ca), directory / "nobody.pem")
+        certify(Path(self.clients_ca), Path(self.client))
+
+    @contextmanager
+    def running(self, *, asks_for_certificates: bool = False) -> Iterator[str]:
+        """Its URL."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.server)
+        if asks_for_certificates:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(self.clients_ca)
+        proxy = Proxy(server("registry").url)
+        proxy.socket = context.wrap_socket(proxy.socket, server_side=True)
+        thread = threading.Thread(target=proxy.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield proxy.endpoint.replace("http:", "https:") + "/apis/ccompat/v7"
+        finally:
+            proxy.shutdown()
+            thread.join()
+            proxy.server_close()
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Guarded:
+    return Guarded(tmp_path)
+
+
+@pytest.fixture
+def subject() -> str:
+    name = unique("orders-value")
+    server("registry").register(name, ORDER)
+    return name
+
+
+def asked(url: str, subject: str, **trust: str) -> str:
+    place = RegistryPlace(urls=(url,), name="https://registry", **trust)
+    return Registry(place).of_subject(subject, None).kind
+
+
+@pytest.mark.parametrize("bundle", [None, "another_ca"])
+def test_the_authority_that_the_file_names_is_trusted(guarded, subject, monkeypatch, bundle):
+    """Also where the machine names another one for all programs."""
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    if bundle is not None:
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", getattr(guarded, bundle))
+    with guarded.running() as url:
+        assert asked(url, subject, ca_file=guarded.ca) == "AVRO"
+
+
+def test_no_other_authority_is_trusted(guarded, subject):
+    with guarded.running() as url:
+        for trust in ({}, {"ca_file": guarded.another_ca}):
+            with pytest.raises(Failed, match=r"is not trusted: .*certificate verify failed.* Name its authority by `ca_file`"):
+                asked(url, subject, **trust)
+
+
+def test_a_registry_that_asks_for_a_certificate_is_shown_it(guarded, subject):
+    with guarded.running(asks_for_certificates=True) as url:
+        assert asked(url, subject, ca_file=guarded.ca, certificate_file=guarded.client) == "AVRO"
+        with pytest.raises(Failed, match="is not trusted: .*what it wants to see of you by `certificate_file`"):
+            asked(url, subject, ca_file=guarded.ca)
