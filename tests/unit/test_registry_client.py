@@ -144,7 +144,8 @@ def test_a_subjects_schema_without_an_id_is_none_of_a_registry():
 
 
 @pytest.mark.parametrize(
-    ("given", "sent"), [({"user": "ann", "password": "pass"}, "Basic YW5uOnBhc3M="), ({"token": "abc"}, "Bearer abc"), ({}, "Basic Ym9iOndvcmQ=")]
+    ("given", "sent"),
+    [({"user": "ann", "password": "pass"}, "Basic YW5uOnBhc3M="), ({"token": "abc"}, "Bearer abc"), ({}, "Basic Ym9iOndvcmQ=")],
 )
 def test_it_is_shown_who_asks(given, sent, tmp_path, monkeypatch):
     """By the pipeline file, and else by what the user's own file has for the machine."""

@@ -86,5 +86,5 @@ def test_no_other_authority_is_trusted(guarded, subject):
 def test_a_registry_that_asks_for_a_certificate_is_shown_it(guarded, subject):
     with guarded.running(asks_for_certificates=True) as url:
         assert asked(url, subject, ca_file=guarded.ca, certificate_file=guarded.client) == "AVRO"
-        with pytest.raises(Failed, match="is not trusted: .*what it wants to see of you by `certificate_file`"):
+        with pytest.raises(Failed, match=r"is not trusted: .*what it wants to see of you by `certificate_file`"):
             asked(url, subject, ca_file=guarded.ca)
