@@ -12,9 +12,9 @@ Fingerprint = tuple[int, int]
 NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
 
 
-def fingerprint(frame: DataFrame) -> Fingerprint:
-    """Rows and the sum of their hashes modulo 2^64."""
-    hashed = frame.select(F.xxhash64(*NAMES).cast("decimal(38,0)").alias("h"))
+def fingerprint(frame: DataFrame, names: Sequence[str] = NAMES) -> Fingerprint:
+    """Rows and the sum of their hashes modulo 2^64, over the columns `names`."""
+    hashed = frame.select(F.xxhash64(*names).cast("decimal(38,0)").alias("h"))
     row = hashed.agg(F.count("*"), F.sum("h")).first()
     assert row is not None
     return int(row[0]), int(row[1] or 0) % 2**64

@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import penstock
-from bench.content import fingerprint
+from bench.content import Fingerprint, fingerprint
 from bench.servers import those_there
-from bench.session import numbers, stream, write_checkpoints_in_process
+from bench.session import COLUMNS, WIDE, numbers, stream, write_checkpoints_in_process
 from bench.table import Table, median, ratio
 from bench.target import NAMED, SEVEN, TYPES, Target, new_target
 
@@ -34,6 +34,7 @@ def measure(spark: SparkSession, scratch: Path) -> Iterator[Table]:
     """Large batches appended, the same by key, and small batches, for each database; each told when it is measured."""
     write_checkpoints_in_process(spark)
     large = _Input(root=scratch / "large", rows=100_000, batches=14, warm_up=6)  # the JVM has compiled what it runs by then
+    wide = _Input(root=scratch / "wide", rows=100_000, batches=14, warm_up=6, wide=True)
     keyed = _Input(root=scratch / "keyed", rows=100_000, batches=8, warm_up=2, keyed=True)
     fewer = _Input(root=scratch / "fewer", rows=20_000, batches=6, warm_up=2)  # the loop takes a minute for 100,000
     small = _Input(root=scratch / "small", rows=1_000, batches=40, warm_up=12)
@@ -41,11 +42,11 @@ def measure(spark: SparkSession, scratch: Path) -> Iterator[Table]:
     merge = {"Penstock": _penstock("upsert", "id"), "JDBC into a table, then one statement": _merging}
     loop = {"Penstock": _penstock("append", "id"), "a loop of `execute_concurrent`": _concurrent}
     asked: dict[str, list[tuple[_Input, dict[str, Way]]]] = {
-        "postgres": [(large, jdbc), (keyed, merge), (small, jdbc)],
-        "mysql": [(large, jdbc), (keyed, merge), (small, jdbc)],
+        "postgres": [(large, jdbc), (wide, jdbc), (keyed, merge), (small, jdbc)],
+        "mysql": [(large, jdbc), (wide, jdbc), (keyed, merge), (small, jdbc)],
         "cassandra": [(fewer, loop), (small, loop)],
     }
-    for source in (large, keyed, fewer, small):
+    for source in (large, wide, keyed, fewer, small):
         source.write(spark)
     for kind in those_there(NAMES):
         for source, ways in asked[kind]:
@@ -61,18 +62,29 @@ class _Input:
     batches: int
     warm_up: int
     keyed: bool = False
+    wide: bool = False
+
+    @property
+    def columns(self) -> str:
+        """As DDL."""
+        return WIDE if self.wide else COLUMNS
+
+    def fingerprint(self, frame: DataFrame) -> Fingerprint:
+        """Over all columns."""
+        return fingerprint(frame, [column.split()[0] for column in self.columns.split(", ")])
 
     def write(self, spark: SparkSession) -> None:
         """In the order of their times."""
         self.root.mkdir(parents=True)
         for batch in range(self.batches):
             file = self.root / f"{batch:03}.parquet"
-            pq.write_table(self._shaped(numbers(spark.range(batch * self.rows, (batch + 1) * self.rows))).toArrow(), file)
+            rows = self._shaped(numbers(spark.range(batch * self.rows, (batch + 1) * self.rows), wide=self.wide))
+            pq.write_table(rows.toArrow(), file)
             os.utime(file, (1_700_000_000 + batch, 1_700_000_000 + batch))
 
     def expected(self, spark: SparkSession) -> DataFrame:
         """What must be in the table: with keys the last row of each."""
-        every = numbers(spark.range(self.rows * self.batches))
+        every = numbers(spark.range(self.rows * self.batches), wide=self.wide)
         if not self.keyed:
             return every
         newest = every.groupBy(F.expr(_KEY)).agg(F.max("id").alias("id")).select("id")
@@ -83,21 +95,21 @@ class _Input:
 
 
 def _compared(spark: SparkSession, source: _Input, kind: str, ways: "Mapping[str, Way]") -> Table:
-    expected = fingerprint(source.expected(spark))
+    expected = source.fingerprint(source.expected(spark))
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(ROUNDS):
         for name, way in ways.items():
-            target = new_target(kind, keyed=source.keyed)
+            target = new_target(kind, keyed=source.keyed, wide=source.wide)
             taken[name] += _batches_ms(spark, source, way(target, source.root.parent / "home"))
-            assert fingerprint(target.found(spark)) == expected, name
+            assert source.fingerprint(target.found(spark, source.columns)) == expected, name
     ours = median(taken["Penstock"])
     shown = [
         [name, f"{median(times):.0f}", f"{source.rows / median(times) * 1000:,.0f}", ratio(median(times) / ours)]
         for name, times in taken.items()
     ]
     return Table(
-        f"{source.rows:,} rows x 7 columns a batch into {NAMES[kind]}, {'upsert' if source.keyed else 'append'}, milliseconds "
-        "per batch (median of whole triggers)",
+        f"{source.rows:,} rows x {9 if source.wide else 7} columns a batch into {NAMES[kind]}, "
+        f"{'upsert' if source.keyed else 'append'}, milliseconds per batch (median of whole triggers)",
         ["writer", "milliseconds", "rows a second", "against Penstock"],
         shown,
         f"{ROUNDS} rounds in turns. All but Penstock are at-least-once.",
@@ -105,7 +117,7 @@ def _compared(spark: SparkSession, source: _Input, kind: str, ways: "Mapping[str
 
 
 def _batches_ms(spark: SparkSession, source: _Input, start: "Callable[[Any], Any]") -> list[float]:
-    frame = stream(spark, source.root, files_per_batch=1)
+    frame = stream(spark, source.root, files_per_batch=1, columns=source.columns)
     query = start(frame.writeStream.trigger(availableNow=True))
     query.awaitTermination()
     return [each.durationMs["triggerExecution"] for each in query.recentProgress if each.batchId >= source.warm_up]

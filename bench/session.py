@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.run.java import use_java
 
 COLUMNS = "id BIGINT, account STRING, name STRING, amount DOUBLE, price DECIMAL(12,2), at TIMESTAMP, k INT"
+WIDE = f"{COLUMNS}, day DATE, seen TIMESTAMP"
+"""Two more: events have a day to be filed under, and a time at which they were seen."""
 
 
 def session(packages: Sequence[str] = (), jars: Sequence[Path] = ()) -> SparkSession:
@@ -46,8 +48,9 @@ def write_input(spark: SparkSession, root: Path, *, rows: int, accounts: int, fi
     numbers(spark.range(0, rows, 1, files), accounts=accounts).write.mode("overwrite").parquet(str(root))
 
 
-def numbers(ids: DataFrame, *, accounts: int = 3) -> DataFrame:
-    """A row of seven mixed columns for each `id`."""
+def numbers(ids: DataFrame, *, accounts: int = 3, wide: bool = False) -> DataFrame:
+    """A row of seven mixed columns for each `id`, or of nine."""
+    more = ["date_add(DATE'2024-01-01', CAST(id % 700 AS INT)) AS day", "timestamp_micros(1700000500000000 + id * 1001) AS seen"]
     return ids.selectExpr(
         "id",
         f"concat('account', CAST(xxhash64(id) & 65535 AS INT) % {accounts}) AS account",
@@ -56,12 +59,13 @@ def numbers(ids: DataFrame, *, accounts: int = 3) -> DataFrame:
         "CAST((id % 1000000) / 100 AS DECIMAL(12,2)) AS price",
         "timestamp_micros(1700000000000000 + id * 1000) AS at",
         "CAST(id % 97 AS INT) AS k",
+        *(more if wide else []),
     )
 
 
-def stream(spark: SparkSession, root: Path, *, files_per_batch: int = 1_000) -> DataFrame:
+def stream(spark: SparkSession, root: Path, *, files_per_batch: int = 1_000, columns: str = COLUMNS) -> DataFrame:
     """The input, by default as one batch."""
-    return spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", files_per_batch).parquet(str(root))
+    return spark.readStream.schema(columns).option("maxFilesPerTrigger", files_per_batch).parquet(str(root))
 
 
 def counted(spark: SparkSession, rows_per_batch: int, *, partitions: int = 2) -> DataFrame:

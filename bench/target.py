@@ -27,6 +27,9 @@ TYPES = {
     "cassandra": "id bigint, account text, name text, amount double, price decimal, at timestamp, k int",
 }
 
+WIDER = {"postgres": "day DATE, seen TIMESTAMPTZ", "mysql": "day DATE, seen TIMESTAMP(6) NULL"}
+"""The columns that a wide table has besides."""
+
 _numbers = count()
 
 
@@ -52,13 +55,13 @@ class Target:
         user, password = (postgres.ROLE, postgres.PASSWORD) if self.kind == "postgres" else (mysql.ROLE, mysql.PASSWORD)
         return {"url": jdbc, "driver": DRIVERS[self.kind], "dbtable": table, "user": user, "password": password}
 
-    def found(self, spark: SparkSession) -> DataFrame:
-        """Every row of the table."""
+    def found(self, spark: SparkSession, columns: str = COLUMNS) -> DataFrame:
+        """Every row of the table, whose columns are these."""
         if self.kind == "cassandra":
             read = self._read_cassandra(spark)
         else:
             read = spark.read.format("jdbc").options(**self.options("events")).load()
-        return read.selectExpr(*[f"CAST({name} AS {kind}) AS {name}" for name, kind in SEVEN])
+        return read.selectExpr(*[f"CAST({name} AS {kind}) AS {name}" for name, kind in map(str.split, columns.split(", "))])
 
     def session(self) -> "AbstractContextManager[Any]":
         """Of Cassandra's own driver."""
@@ -83,12 +86,13 @@ class Target:
                 yield connection
 
 
-def new_target(kind: str, *, keyed: bool) -> Target:
+def new_target(kind: str, *, keyed: bool, wide: bool = False) -> Target:
     """With the table, so that all writers fill the same columns: Spark's own would store no parts of a second in MariaDB."""
     target = Target(kind, server(kind).database(f"bench{next(_numbers)}"))
     if kind == "cassandra":
         with target.session() as session:
             session.execute(f"CREATE TABLE events ({TYPES[kind]}, PRIMARY KEY (id))")
     else:
-        target.execute(f"CREATE TABLE events ({TYPES[kind]}{', PRIMARY KEY (id)' if keyed else ''})")
+        more = f", {WIDER[kind]}" if wide else ""
+        target.execute(f"CREATE TABLE events ({TYPES[kind]}{more}{', PRIMARY KEY (id)' if keyed else ''})")
     return target
