@@ -119,6 +119,17 @@ def test_an_outstanding_decision_wants_a_hand(capsys: pytest.CaptureFixture[str]
     assert "Nothing is pending." in said(capsys, code=0)
 
 
+def test_an_account_that_is_not_mounted_any_more_is_no_published_one(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=True)
+    Pipeline.from_file("flights.yaml").recover()
+    Path("elsewhere").mkdir()
+    for part in ("lake", ".penstock-staging"):
+        Path(part).rename(Path("elsewhere") / part)
+    assert doctor(capsys, code=1)["accounts"][0]["state"] == "lost"
+    told = " ".join(said(capsys, code=1).split())
+    assert "Batch 1 was published in lake only, and the mark that says so there is not: mount it" in told
+
+
 def test_spool_files_of_a_database_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     Path("flights.yaml").write_text(FILE.partition("  lake")[0] + WAREHOUSE)
     with acting(Pipeline.from_file("flights.yaml").plan) as parts:

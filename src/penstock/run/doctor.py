@@ -42,9 +42,10 @@ class Heap:
 class AccountState:
     """One account of a sink.
 
-    `state`: `published` (it shows everything that is decided), `outstanding` (not yet the newest decision), `unknown` (the sink
-    keeps no mark, and nobody noted it), `unreachable` (`trouble` says why). `mark` is the position up to which it shows
-    everything, `batch_id` the batch there. `decided` waits to be published, `running` is of the running generation and may be
+    `state`: `published` (it shows everything that is decided), `outstanding` (not yet the newest decision), `lost` (it has not
+    the mark of the newest decision, which the ledger knows to be published there), `unknown` (the sink keeps no mark, and nobody
+    noted it), `unreachable` (`trouble` says why). `mark` is the position up to which it shows everything, `batch_id` the batch
+    there. `decided` waits to be published, `running` is of the running generation and may be
     decided yet, `dead` can never be.
     """
 
@@ -177,12 +178,13 @@ def _state(sink: Sink, account: AccountName, case: _Case) -> AccountState:
 
 
 def _published(sink: Sink, account: AccountName, mark: Position | None, case: _Case) -> str:
-    if case.is_settled or not case.pieces(sink.name, account):
+    if case.newest is None or not case.pieces(sink.name, account):
         return "published"
     if not isinstance(sink, Remembering):
-        return "unknown"
-    assert case.newest is not None
-    return "published" if mark is not None and mark >= case.newest.position else "outstanding"
+        return "published" if case.is_settled else "unknown"
+    if mark is not None and mark >= case.newest.position:
+        return "published"
+    return "lost" if case.is_settled else "outstanding"
 
 
 def _waiting(sink: Sink, account: AccountName, case: _Case) -> Iterator[Waiting]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from penstock.spec.account import Account, Route
 from penstock.spec.jsonschema import SCHEMA_FILE, schema_text
 from penstock.spec.kafka import Kafka, RecordValue
-from penstock.spec.kept import Checkpoint, LedgerPlace
+from penstock.spec.kept import Checkpoint, LedgerPlace, SpoolPlace
 from penstock.spec.merge import Merge
 from penstock.spec.pipeline import PipelineSettings, Spark
 from penstock.spec.quarantine import Quarantine
@@ -57,6 +57,7 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`trigger`", Trigger),
     ("`checkpoint`", Checkpoint),
     ("`ledger`", LedgerPlace),
+    ("`spool`", SpoolPlace),
 )
 _KINDS: Final = {
     "string": "text",

@@ -76,7 +76,10 @@ class Source(Settings):
         min_length=1,
         description="Columns as DDL (`year INT, origin STRING`) or as Spark's schema JSON. File formats need it.",
     )
-    options: Mapping[str, Option] = Field(default_factory=dict, description="Options of the format, passed to Spark as they are.")
+    options: Mapping[str, Option] = Field(
+        default_factory=dict,
+        description="Options of the format, passed to Spark as they are; what is added for `kafka`, or refused, says its page.",
+    )
     watermark: Watermark | None = Field(default=None, description="Event-time watermark to put on the source.")
     on_gap: OnGap = Field(
         default="fail",
