@@ -13,7 +13,7 @@ _URL_PASSWORD = re.compile(r"(://[^:/@\s]*:)(.*)@")
 _QUERY = re.compile(r"([?&])([^=&#\s]+)=([^&#\s]*)")
 _ASSIGNED = re.compile(r"(?i)\b(password|passwd|pwd|accountkey|sharedaccesskey|secret|token)=([^;&\s]+)")
 _SECRET_NAME = re.compile(
-    r"(?i)pass(word|wd|phrase)?$|pwd$|secret|token|credential|(access|account|shared|private|api|keystore)[._-]?key|jaas\.config$"
+    r"(?i)pass(word|wd|phrase)?$|pwd$|secret|token|credential|(access|account|shared|private|api|keystore)[._-]?key|key[._-]pem$|jaas\.config$"
 )
 _HARMLESS_QUERY = frozenset({"application_name", "cache", "connect_timeout", "endpoint", "mode", "region", "ssl_mode", "sslmode"})
 _SHORTEST_SCRUBBED = 6

@@ -23,6 +23,14 @@ OF_LEADERS = "tests/unit/test_kafka_leaders.py"
 MUTANTS_OF_KAFKA = (
     Mutant(
         bug=7,
+        name="where-a-broker-lags-behind-its-end-is-that-of-the-markers",
+        file=MARKS,
+        find="            if offset is not None and offset >= (end if error is not None else end - 1):",
+        replace="            if error is not None or (offset is not None and offset >= end - 1):",
+        tests=("tests/unit/test_kafka_lagging.py",),
+    ),
+    Mutant(
+        bug=7,
         name="a-topic-of-markers-that-nobody-leads-is-taken-for-an-empty-one",
         file=TOPICS,
         find="    if offset < 0:\n        raise KafkaException",

@@ -17,6 +17,7 @@ from penstock.sink.kafka.records import records_of
 from penstock.sink.kafka.rights import require_rights
 from penstock.sink.kafka.topics import Topic
 from penstock.sink.kafka.trouble import Overtaken, told
+from penstock.source.kafka.broker import Broker
 from penstock.spec import Kafka
 from penstock.testing.conformance import PIPELINE
 
@@ -342,3 +343,15 @@ def test_an_option_that_does_not_exist_is_told(topic):
     place = topic(options={"no.such.option": "1"})
     with pytest.raises(Usage, match="refuses its settings"):
         place.sink()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"no.such": "x"}, 'No such configuration property: "no.such"'),
+        ({"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"}, r"ssl\.ca\.location failed"),
+    ],
+)
+def test_what_the_client_does_not_take_is_told_in_its_words(options, told):
+    with pytest.raises(Failed, match=f"for the brokers of source 'orders' could not be made: .*{told}"):
+        Broker("orders", {"bootstrap.servers": "127.0.0.1:1", **options})

@@ -83,6 +83,12 @@ def test_no_other_authority_is_trusted(guarded, subject):
                 asked(url, subject, **trust)
 
 
+@pytest.mark.parametrize("trust", [{"ca_file": "/nowhere/ca.pem"}, {"certificate_file": "/nowhere/client.pem"}])
+def test_a_file_that_is_not_on_this_machine_is_named(guarded, subject, trust):
+    with guarded.running() as url, pytest.raises(Failed, match=r"cannot be asked: .*/nowhere/c.*\.pem.* on every machine"):
+        asked(url, subject, **{"ca_file": guarded.ca, **trust})
+
+
 def test_a_registry_that_asks_for_a_certificate_is_shown_it(guarded, subject):
     with guarded.running(asks_for_certificates=True) as url:
         assert asked(url, subject, ca_file=guarded.ca, certificate_file=guarded.client) == "AVRO"

@@ -3,7 +3,7 @@ import pickle
 
 import pytest
 
-from penstock.secret import Secret, remember
+from penstock.secret import Secret, looks_secret, remember
 from penstock.spec import Postgres, PythonSink, Source, redact, scrub
 
 
@@ -39,6 +39,14 @@ def test_settings_hide_secrets_and_options_named_like_one() -> None:
         assert "ann-from-environment" not in text
         assert "literal-pw" not in text
         assert "kafka.ssl.key.password" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [("ssl.key.pem", True), ("kafka.ssl.keystore.key", True), ("ssl.certificate.pem", False), ("key.path", False)],
+)
+def test_a_private_key_among_options_is_a_secret(name: str, hidden: bool) -> None:  # noqa: FBT001 - a case
+    assert looks_secret(name) is hidden
 
 
 def test_options_of_a_user_written_sink_are_hidden_too() -> None:

@@ -103,6 +103,11 @@ class Registry:
                 ) from error
             except (requests.RequestException, Retryable) as error:
                 trouble = _no_answer(self._place, error)
+            except OSError as error:  # by which `requests` says that a file is not there
+                raise Failed(
+                    f"The schema registry {self._place.name} cannot be asked: {error}.",
+                    remedy="Put the files that `registry` names on every machine: here and on the executors.",
+                ) from error
         raise trouble or unknown or AssertionError("a registry without a URL")
 
     def _answered(self, answer: requests.Response) -> Mapping[str, Any]:

@@ -59,6 +59,7 @@ class Clients:
             "auto.offset.reset": "error",
             "allow.auto.create.topics": False,
             "fetch.wait.max.ms": 10,
+            "client.rack": "",  # from leaders only: a follower near by may not have the newest marker yet
         }
         return Consumer({**self._given, **fixed, **settings})
 

@@ -50,7 +50,10 @@ class Broker:
         try:
             self._admin = AdminClient({**self._options, "error_cb": self._heard})
         except KafkaException as error:
-            raise self._told(error) from error
+            raise Failed(
+                f"The client for the brokers of source {source!r} could not be made: {error.args[0].str()}.",
+                remedy="Correct the options `kafka.…` and `client:`; files that they name must be on this machine.",
+            ) from error
 
     def names(self) -> Sequence[str]:
         """Of all topics, without those of Kafka itself."""
