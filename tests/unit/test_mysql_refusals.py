@@ -4,6 +4,7 @@ import socket
 
 import pymysql
 import pytest
+from tests.servers import tls
 from tests.servers.settings import set_globally
 from tests.unit.mysql_target import targets
 from tests.unit.table_target import spark_schema
@@ -74,6 +75,15 @@ def test_a_server_that_takes_connections_and_says_nothing_is_not_waited_for():
         there = Database(f"mysql://u@127.0.0.1:{silent.getsockname()[1]}/db?connect_timeout=1", application="test")
         with pytest.raises(Retryable, match=r"does not answer: .*timed out"):
             there.connected()
+
+
+def test_a_certificate_of_an_unknown_authority_is_told_as_one(tmp_path):
+    greeting = len(tls.MYSQL_GREETING).to_bytes(3, "little") + b"\0" + tls.MYSQL_GREETING
+    with tls.unknown(tmp_path, greeting=greeting, asked_bytes=36) as port:
+        there = Database(f"mysql://u@127.0.0.1:{port}/db?ssl_mode=verify_ca", application="test")
+        with pytest.raises(Failed, match=r"does not let us in: .*CERTIFICATE_VERIFY_FAILED") as told:
+            there.connected()
+    assert "?ssl_ca=" in told.value.remedy
 
 
 def test_what_was_let_in_may_take_longer_to_answer(target):
