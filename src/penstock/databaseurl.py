@@ -7,6 +7,8 @@ from urllib.parse import parse_qsl
 from penstock.errors import Usage
 
 TLS_PARAMETERS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_mode")
+DISTRUSTED = "Name the authority of its certificate by ?ssl_ca=/path/to/ca.pem in the URL, and the host as the certificate does."
+"""What to do about a certificate that is not trusted."""
 _TLS_MODES = ("required", "verify_ca", "verify_identity")
 
 
@@ -34,6 +36,11 @@ def seconds_of(parameters: Mapping[str, str], name: str, *, usual: float) -> flo
     if not text.isdigit() or not 0 < int(text) <= 3600:
         raise Usage(f"`{name}` of `url` is {text!r}, expected 1 to 3600 seconds.", remedy="Correct it.")
     return float(text)
+
+
+def is_distrusted(said: str) -> bool:
+    """Whether a client's message tells of a server's certificate that is not trusted. Drivers keep no more of the error."""
+    return "CERTIFICATE_VERIFY_FAILED" in said
 
 
 def tls_of(parameters: Mapping[str, str], *, modes_without: Sequence[str]) -> tuple[str, "ssl.SSLContext | None"]:

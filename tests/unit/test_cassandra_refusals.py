@@ -5,13 +5,15 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from tests.servers import tls
 from tests.servers.cassandra import connected
 from tests.unit.cassandra_target import KEYSPACE, targets
 from tests.unit.table_target import spark_schema
 
-from penstock.errors import Failed, Refused, Retryable, StageFailed, Usage
+from penstock.errors import Failed, PublishFailed, Refused, Retryable, StageFailed, Usage
 from penstock.sink.cassandra.address import address_of
 from penstock.sink.cassandra.admission import Admission
+from penstock.sink.cassandra.database import Database
 from penstock.sink.cassandra.target import target_of
 from penstock.spec import Cassandra
 from penstock.testing.conformance import PIPELINE
@@ -221,6 +223,14 @@ def test_what_does_not_let_us_in_is_told(target):
             sink.prepare(pipeline=PIPELINE, schema=None)
         assert "s3cret" not in str(told.value)
         assert [finding.ok for finding in sink.check()] == [False]
+
+
+def test_a_certificate_of_an_unknown_authority_is_told_as_one(tmp_path):
+    with tls.unknown(tmp_path) as port:
+        there = Database(f"cassandra://127.0.0.1:{port}/shop?ssl_mode=verify_ca", application="test")
+        with pytest.raises(PublishFailed, match=r"does not let us in: .*CERTIFICATE_VERIFY_FAILED") as told:
+            there.writable()
+    assert "?ssl_ca=" in told.value.remedy
 
 
 def test_a_table_without_create_must_be_there(target):

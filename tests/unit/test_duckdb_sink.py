@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 
@@ -11,9 +12,11 @@ import pytest
 from tests.unit.duckdb_target import TableRig, targets
 from tests.unit.table_target import spark_schema
 
-from penstock.errors import PublishFailed, Refused, Retryable, StageFailed, Usage
+from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable, StageFailed, Usage
 from penstock.rowhash import row_hashes
+from penstock.sink.duckdb.database import Database
 from penstock.sink.duckdb.storage import restored, stored
+from penstock.sink.duckdb.trouble import is_conflict
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -120,6 +123,43 @@ def test_another_transaction_of_this_process_is_in_the_way(target):
     assert sink.conflicts == 5
     assert not sink.publish(publication).already
     assert table.sql("SELECT * FROM t") == [(1, "b")]
+
+
+def test_a_disk_that_is_full_at_the_commit_is_named(target):
+    """DuckDB tells of it as of a transaction that lost, which would be run again in vain."""
+    table = target()
+    sink = table.sink()
+    publication = table.decided_but_not_published(sink, [(1, "a" * 60_000)], batch_id=0)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, limits[1]))
+    try:
+        with pytest.raises(OutcomeUnknown, match=r"Could not write file .*File too large"):
+            sink.publish(publication)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert sink.conflicts == 0
+    assert not sink.publish(publication).already
+    assert table.sql("SELECT id FROM t") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("said", "conflict"),
+    [
+        ('Failed to commit: PRIMARY KEY or UNIQUE constraint violation: duplicate key "1"', True),
+        ('Catalog write-write conflict on create with "t"', True),
+        ("Conflict on tuple deletion!", True),
+        ("Attempting to modify table t but another transaction has altered this table", True),
+        ('Failed to commit: Could not write file "/data/conflicts/a.duckdb.wal": No space left on device', False),
+    ],
+)
+def test_which_transactions_lost_to_another(said, conflict):
+    assert is_conflict(duckdb.TransactionException(f"TransactionContext Error: {said}")) == conflict
+
+
+def test_a_disk_that_is_full_before_a_publication_is_named(target):
+    database = Database(target().rig.path)
+    with pytest.raises(PublishFailed, match="the disk is full"), database.told(PublishFailed, runs_again=True):
+        raise duckdb.TransactionException("TransactionContext Error: Failed to commit: No space left on device")
 
 
 def test_a_file_that_is_gone_is_not_made_anew(target):

@@ -1,13 +1,17 @@
 """Settings, servers, users and rows that will not do: refused before anything is decided, and no password in the text."""
 
+import socket
+
 import pymysql
 import pytest
+from tests.servers import tls
 from tests.servers.settings import set_globally
 from tests.unit.mysql_target import targets
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable, StageFailed, Usage
 from penstock.mysql.address import address_of
+from penstock.mysql.database import Database
 from penstock.mysql.server import Server, require_durable
 from penstock.testing.conformance import PIPELINE
 
@@ -62,6 +66,31 @@ def test_a_server_that_will_not_let_us_in_is_told_without_the_password(target):
         assert not finding.ok
         assert said in finding.message
         assert not [secret for secret in ("geheimes-wort", "s3cret") if secret in str(told.value) + finding.message]
+
+
+@pytest.mark.timeout(30)
+def test_a_server_that_takes_connections_and_says_nothing_is_not_waited_for():
+    """As one that was stopped, or a proxy with nothing behind it."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        there = Database(f"mysql://u@127.0.0.1:{silent.getsockname()[1]}/db?connect_timeout=1", application="test")
+        with pytest.raises(Retryable, match=r"does not answer: .*timed out"):
+            there.connected()
+
+
+def test_a_certificate_of_an_unknown_authority_is_told_as_one(tmp_path):
+    greeting = len(tls.MYSQL_GREETING).to_bytes(3, "little") + b"\0" + tls.MYSQL_GREETING
+    with tls.unknown(tmp_path, greeting=greeting, asked_bytes=36) as port:
+        there = Database(f"mysql://u@127.0.0.1:{port}/db?ssl_mode=verify_ca", application="test")
+        with pytest.raises(Failed, match=r"does not let us in: .*CERTIFICATE_VERIFY_FAILED") as told:
+            there.connected()
+    assert "?ssl_ca=" in told.value.remedy
+
+
+def test_what_was_let_in_may_take_longer_to_answer(target):
+    table = target()
+    there = Database(f"{table.rig.url}&connect_timeout=1", application="test")
+    assert there.connected().execute("SELECT SLEEP(1.1)").fetchone() == (0,)
+    there.drop()
 
 
 def test_a_server_that_loses_what_it_acknowledged_is_refused(target):
@@ -125,6 +154,14 @@ def test_what_a_server_says_of_sessions_changes_nothing(target):
             table.put(sink, [(1, "a"), (2, "b")], batch_id=list(settings).index(name))
             assert table.verify(sink).ok
     assert table.sql("SELECT COUNT(*) FROM t") == [(2,)]
+
+
+def test_what_a_server_limits_does_not_end_a_reader(target):
+    table = target()
+    with set_globally(table.rig, "max_statement_time", 20):
+        there = Database(table.rig.url, application="test")
+        with there.reader() as connection:
+            assert connection.execute("SELECT @@SESSION.max_statement_time").fetchone() == (0,)
 
 
 def test_a_server_without_local_infile_takes_rows_as_statements(target):

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.postgres_target import targets
 
 from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable, Usage
+from penstock.postgres.database import Database
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -62,6 +63,19 @@ def _set_fsync(admin, value):
     waiting = threading.Event()
     while admin.execute("SHOW fsync").fetchone() != (value,):
         waiting.wait(0.01)
+
+
+def test_what_a_role_limits_does_not_end_a_reader(target):
+    """Which counts and hashes a whole table, however long that takes."""
+    table = target()
+    table.put(table.sink(), [(1, "a")], batch_id=0)
+    with table.rig.running.admin() as admin:
+        for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
+            admin.execute(f"ALTER ROLE penstock IN DATABASE {table.rig.name} SET {limit} = '3s'")
+    with Database(table.rig.url, application="test").reader() as connection:
+        found = connection.execute("SELECT name, setting FROM pg_settings WHERE name LIKE '%timeout'").fetchall()
+    limits = {"statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout"}
+    assert {setting for name, setting in found if name in limits} == {"0"}
 
 
 def test_a_database_that_cannot_hold_every_text_is_refused(target):

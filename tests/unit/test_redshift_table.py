@@ -1,6 +1,7 @@
 """The user's own table in Redshift: created visibly, or respected; what is refused before anything is decided; what comes
 back."""
 
+import socket
 from collections import Counter
 from decimal import Decimal
 
@@ -55,6 +56,13 @@ def connection():
     database = Database(server("redshift").database("storage"), application="test")
     yield database.writable()
     database.drop()
+
+
+def test_a_cluster_that_is_gone_is_noticed(connection):
+    held = connection._client._usock
+    assert held.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    limits = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    assert [held.getsockopt(socket.IPPROTO_TCP, limit) for limit in limits] == [30, 10, 3]
 
 
 def through_redshift(connection, column, declared=None):

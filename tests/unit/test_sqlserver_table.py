@@ -1,11 +1,14 @@
 """The user's own table in SQL Server: created visibly, or respected; what is refused; what python-tds would send."""
 
+import re
 from collections import Counter
 
+import OpenSSL.SSL
 import pyarrow as pa
 import pytds
 import pytest
 from pytds import tds_base, tds_types, tds_writer
+from pytds.utils import exponential_backoff
 from tests.unit.sqlserver_target import targets
 from tests.unit.table_target import content, spark_schema
 from tests.unit.test_sqlite_storage import COLUMNS as SHARED
@@ -14,6 +17,7 @@ from penstock.errors import Conflict, Failed, GuaranteeTooWeak, Refused, Retryab
 from penstock.rowhash import row_hashes
 from penstock.sink.sqlserver.address import address_of
 from penstock.sink.sqlserver.connection import bulk_type
+from penstock.sink.sqlserver.database import Database
 from penstock.sink.sqlserver.names import split_name
 from penstock.sink.sqlserver.storage import STORAGES, declared_as_key, restored, storage_of, values_of
 from penstock.sink.sqlserver.trouble import trouble
@@ -196,6 +200,51 @@ def test_what_the_server_says_is_told_as_what_to_do(number, kind):
     told = trouble(cause, "db.example.com:1433/shop", Failed)
     assert isinstance(told, kind)
     assert isinstance(told, Retryable) or kind is not Retryable
+
+
+def login_failed(number, said):
+    cause = pytds.OperationalError(said)
+    cause.msg_no = number
+    return cause
+
+
+@pytest.mark.parametrize(
+    ("cause", "said", "remedy"),
+    [
+        (login_failed(18470, "The account is disabled."), "does not let us in: The account is disabled", "Enable the login"),
+        (login_failed(40615, "Not allowed."), "does not let us in: Not allowed", "firewall admit this machine"),
+        (
+            OpenSSL.SSL.Error([("SSL routines", "", "certificate verify failed")]),
+            "does not let us in: certificate verify failed",
+            r"\?ssl_ca=",
+        ),
+        (pytds.Error("Certificate does not match host name 'h'"), "does not let us in: Certificate does not", r"\?ssl_ca="),
+    ],
+)
+def test_what_does_not_let_us_in_is_told_however_long_the_driver_tried(cause, said, remedy):
+    def fails(_):
+        raise cause
+
+    def asks_until_the_time_is_up(*_, **__):
+        final = isinstance(cause, OpenSSL.SSL.Error)
+        return fails(0) if final else exponential_backoff(fails, lambda _: None, max_time_sec=0, first_attempt_time_sec=0)
+
+    there = Database("sqlserver://u@h/d?ssl_mode=disabled", application="test", connect=asks_until_the_time_is_up)
+    with pytest.raises(Failed, match=said) as told:
+        there.writable(Failed)
+    assert re.search(remedy, told.value.remedy)
+
+
+def test_a_server_that_does_not_answer_in_time_is_told_as_that():
+    def is_late(*_, **__):
+        return exponential_backoff(refuses, lambda _: None, max_time_sec=0, first_attempt_time_sec=0)
+
+    def refuses(_):
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    there = Database("sqlserver://u@h/d?ssl_mode=disabled", application="test", connect=is_late)
+    with pytest.raises(Retryable, match="does not answer"):
+        there.writable(Failed)
 
 
 def test_values_of_rows_are_not_told():

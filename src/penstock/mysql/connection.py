@@ -51,6 +51,8 @@ class Connection:
             database=address.database,
             unix_socket=address.unix_socket,
             connect_timeout=address.connect_timeout_s,  # type: ignore[arg-type, unused-ignore]
+            read_timeout=address.connect_timeout_s,  # type: ignore[arg-type, unused-ignore]
+            write_timeout=address.connect_timeout_s,  # type: ignore[arg-type, unused-ignore]
             charset=CHARSET,
             conv=_VALUES,
             autocommit=True,
@@ -65,6 +67,7 @@ class Connection:
             self._client.connect()
         else:
             self._client.connect(_socket(address))
+        self._client._read_timeout = self._client._write_timeout = None  # to let us in takes no longer, a statement may
 
     def execute(self, statement: "str | bytes", values: "Mapping[str, Any] | Sequence[Any] | None" = None) -> Any:
         """A cursor that holds the answer."""

@@ -123,8 +123,8 @@ class Database(HeldToServer):
         connection.execute(sql.SESSION)
         variables = dict(connection.execute(sql.VARIABLES).fetchall())
         self._server = server_of(variables)
-        if self._server.is_mariadb:
-            connection.execute(sql.NO_STATEMENT_TIMEOUT)
+        for name in set(sql.STATEMENT_TIMEOUTS) & variables.keys():
+            connection.execute(f"SET SESSION {name} = 0")
         return connection, variables
 
 

@@ -18,8 +18,8 @@ The client asks for autocommit before `init_connect` has been run. A server that
 with the same `max_sort_length` bytes; keys have 3072 at the most.
 """
 
-NO_STATEMENT_TIMEOUT = "SET SESSION max_statement_time = 0"
-"""MariaDB's."""
+STATEMENT_TIMEOUTS = ("max_statement_time", "max_execution_time")
+"""MariaDB's and MySQL's: neither knows the other's."""
 
 READ_COMMITTED = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 REPEATABLE_READ = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
@@ -36,7 +36,7 @@ PATIENT = "SET SESSION net_write_timeout = 600"
 VARIABLES = """
 SHOW GLOBAL VARIABLES WHERE Variable_name IN (
     'version', 'read_only', 'innodb_read_only', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format',
-    'local_infile', 'max_allowed_packet'
+    'local_infile', 'max_allowed_packet', 'max_statement_time', 'max_execution_time'
 )
 """
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pymysql
 from pymysql.constants import CR
 
+from penstock.databaseurl import DISTRUSTED, is_distrusted
 from penstock.errors import Conflict, Failed, PenstockError, Retryable
 
 DUPLICATE = 1062
@@ -90,6 +91,8 @@ def trouble(cause: pymysql.err.Error, place: str, kind: type[Failed]) -> Penstoc
         return Retryable(message, remedy="Look into information_schema.innodb_trx, and try again.")
     if code in _READ_ONLY:
         return Retryable(f"{place} cannot be written: {said}.", remedy="Name the primary server in `url`, and try again.")
+    if code in _UNAVAILABLE and is_distrusted(said):
+        return kind(f"{place} does not let us in: {said}.", remedy=DISTRUSTED)
     if code in _UNAVAILABLE:
         return Retryable(f"{place} does not answer: {said}.", remedy="Start the server or mend the network, and try again.")
     message, remedy = _told(code, said, place)

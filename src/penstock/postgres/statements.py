@@ -3,7 +3,6 @@
 from psycopg.sql import SQL, Placeholder
 from typing_extensions import LiteralString
 
-BEGIN_READ = SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 COMMIT = SQL("COMMIT")
 
 
@@ -24,6 +23,13 @@ SELECT set_config('lock_timeout', {{lock_timeout}}, true), set_config('statement
 
 Both at once: a turn to the server costs a transaction more than either does there.
 """
+
+BEGIN_READ = SQL(f"""
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SELECT set_config('statement_timeout', '0', true), {where_known("transaction_timeout", "0")},
+       set_config('idle_in_transaction_session_timeout', '0', true)
+""")
+"""For a reader that counts and hashes a whole table, whatever the role's default."""
 
 SERVER = SQL("""
 SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('server_encoding'),

@@ -16,6 +16,7 @@ from cassandra.connection import ConnectionException
 from cassandra.pool import NoConnectionsAvailable
 from cassandra.protocol import ErrorMessage, ProtocolException, SyntaxException
 
+from penstock.databaseurl import DISTRUSTED, is_distrusted
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable
 
 DRIVER_ERRORS = (DriverException, NoHostAvailable, ErrorMessage, ConnectionException, NoConnectionsAvailable)
@@ -38,7 +39,7 @@ def is_too_large(error: Exception) -> bool:
 
 def trouble(cause: Exception, place: str, kind: type[Failed]) -> PenstockError:
     """What to tell about an error. A write that was not answered may have happened: it is written again."""
-    final = next((error for error in _inner(cause) if isinstance(error, _FINAL)), None)
+    final = next((error for error in _inner(cause) if isinstance(error, _FINAL) or is_distrusted(str(error))), None)
     if final is not None:
         message, remedy = _told(final, place)
         return kind(message, remedy=remedy)
@@ -73,6 +74,8 @@ def _told(cause: Exception, place: str) -> tuple[str, str]:
     if missing:
         remedy = f"Create it: CREATE KEYSPACE {missing[1]} WITH replication = …; or correct the sink's `url`."
         return f"{place} has no such keyspace: {said}.", remedy
+    if is_distrusted(said):
+        return f"{place} does not let us in: {said}.", DISTRUSTED
     if isinstance(cause, AuthenticationFailed):
         return f"{place} does not let us in: {said}.", "Correct user and password in the sink's `url`."
     if isinstance(cause, Unauthorized):

@@ -13,7 +13,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 from penstock.errors import Conflict, Failed, PublishFailed, Retryable
 from penstock.held import Held
 from penstock.sink.duckdb import statements as sql
-from penstock.sink.duckdb.trouble import is_open_elsewhere, trouble
+from penstock.sink.duckdb.trouble import is_conflict, is_open_elsewhere, trouble
 
 BUSY_TIMEOUT_S = 10.0
 _LOOKS_EVERY_S = 0.1
@@ -92,12 +92,12 @@ class Database(Held):
         """Raise DuckDB's errors as Retryable or as `kind`; a lost race as Conflict for a caller that runs it again at once."""
         try:
             yield
-        except duckdb.TransactionException as lost:
-            if runs_again:
-                raise Conflict(str(lost)) from lost
-            raise Retryable(f"Another transaction was in the way in {self.path}: {lost}.", remedy="Try again.") from lost
         except duckdb.Error as cause:
-            raise trouble(cause, self.path, kind) from cause
+            if not is_conflict(cause):
+                raise trouble(cause, self.path, kind) from cause
+            if runs_again:
+                raise Conflict(str(cause)) from cause
+            raise Retryable(f"Another transaction was in the way in {self.path}: {cause}.", remedy="Try again.") from cause
 
     def _opened_to_read(self) -> "duckdb.DuckDBPyConnection":
         try:

@@ -17,7 +17,7 @@ from penstock.sink.duckdb.database import BUSY_TIMEOUT_S, Database, lock_of
 from penstock.sink.duckdb.marks import DuckdbMarks
 from penstock.sink.duckdb.move import move
 from penstock.sink.duckdb.preparation import content_of, prepare_table, require_admitted, shape_of
-from penstock.sink.duckdb.trouble import broken_disk, seen_by
+from penstock.sink.duckdb.trouble import broken_disk, is_conflict, seen_by
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
@@ -110,9 +110,9 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
         try:
             with COMMIT.around(error=broken_disk, lost=broken_disk):
                 connection.execute(sql.COMMIT)
-        except duckdb.TransactionException as lost:
-            raise Conflict(str(lost)) from lost
         except duckdb.Error as cause:
+            if is_conflict(cause):
+                raise Conflict(str(cause)) from cause
             seen = seen_by(cause, self._database.path)
             raise OutcomeUnknown(
                 f"The COMMIT of table {self._target.table!r} in {self._database.path} gave no answer: {seen.reason}.",

@@ -1,11 +1,16 @@
 """DuckDB's errors as Penstock's."""
 
+import re
+
 import duckdb
 
 from penstock.diskreason import FULL, Trouble, trouble_with_file
 from penstock.errors import Failed, PenstockError, Retryable
 
 _OPEN_ELSEWHERE = ("Could not set lock on file", "Unique file handle conflict")
+_CONFLICT = ("conflict", "constraint", "other transaction", "different transaction")
+_QUOTED = re.compile(r'"[^"]*"')
+"""Names and values, which may say anything."""
 _DAMAGED = ("not a valid DuckDB database file", "Corrupt", "checksum")
 
 
@@ -37,6 +42,12 @@ def trouble(cause: "duckdb.Error", path: str, kind: type[Failed]) -> PenstockErr
 def is_open_elsewhere(cause: BaseException) -> bool:
     """Whether another process, or another thread at this very moment, keeps the file from being opened."""
     return isinstance(cause, duckdb.Error) and any(sign in str(cause) for sign in _OPEN_ELSEWHERE)
+
+
+def is_conflict(cause: BaseException) -> bool:
+    """Whether a transaction lost to another one. DuckDB raises the same where a COMMIT could not be written."""
+    said = _QUOTED.sub("", str(cause)).lower()
+    return isinstance(cause, duckdb.TransactionException) and any(sign in said for sign in _CONFLICT)
 
 
 def seen_by(cause: "duckdb.Error", path: str) -> Trouble:

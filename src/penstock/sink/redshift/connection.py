@@ -34,6 +34,10 @@ class Connection:
             ssl=address.sslmode != "disable",
             sslmode="verify-ca" if address.sslmode == "disable" else address.sslmode,
             timeout=round(address.connect_timeout_s),
+            tcp_keepalive=True,
+            tcp_keepalive_idle=30,
+            tcp_keepalive_interval=10,
+            tcp_keepalive_count=3,
             max_prepared_statements=0,
             application_name=application,
         )

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+import OpenSSL.SSL
 import pytds
 from pytds import tds_types
 
@@ -20,8 +21,8 @@ from penstock.sink.sqlserver.address import Address
 Connect: TypeAlias = Callable[..., Any]
 """As `pytds.connect`."""
 
-ERRORS: Final = (pytds.Error, OSError)
-"""Everything that the driver raises: a broken network also as it is."""
+ERRORS: Final = (pytds.Error, OpenSSL.SSL.Error, OSError)
+"""Everything that the driver raises: a broken network, and what TLS does not like, also as they are."""
 
 _FETCHED_ROWS = 5_000
 _SIZED = re.compile(r"(\w+)\((\w+)(?:,(\d+))?\)")
@@ -50,19 +51,24 @@ class Connection:
     """A session that is open until an error or `close`. Each statement is a transaction, unless one was begun."""
 
     def __init__(self, address: Address, *, application: str, connect: Connect = pytds.connect) -> None:
-        self._client = connect(
-            address.host,
-            database=address.database,
-            user=address.user,
-            password=address.password,
-            port=address.port,
-            login_timeout=address.connect_timeout_s,
-            timeout=None,
-            appname=application,
-            autocommit=True,
-            cafile=address.ca,
-            validate_host=address.checks_host,
-        )
+        try:
+            self._client = connect(
+                address.host,
+                database=address.database,
+                user=address.user,
+                password=address.password,
+                port=address.port,
+                login_timeout=address.connect_timeout_s,
+                timeout=None,
+                appname=application,
+                autocommit=True,
+                cafile=address.ca,
+                validate_host=address.checks_host,
+            )
+        except TimeoutError as late:  # the driver asks again until then, also where the answer stays the same
+            if isinstance(late.__cause__, pytds.Error):
+                raise late.__cause__ from None
+            raise
 
     def execute(self, statement: str, values: "Mapping[str, Any] | None" = None) -> Any:
         """A cursor that holds the answer. Names of values are in the statement as `%(name)s`.

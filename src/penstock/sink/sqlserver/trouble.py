@@ -2,8 +2,10 @@
 
 import re
 
+import OpenSSL.SSL
 import pytds
 
+from penstock.databaseurl import DISTRUSTED
 from penstock.errors import Conflict, Failed, PenstockError, Retryable
 
 _CONFLICTS = frozenset({1205, 3960, 3961})
@@ -28,6 +30,7 @@ _ENTRY = {
     40615: "Let the server's firewall admit this machine.",
 }
 """What a server says that will not let us in, however often we ask."""
+_DISTRUSTED = ("certificate verify failed", "Certificate does not match")
 _VALUES = re.compile(r"(duplicate key value is|Truncated value:) (\(.*\)|'.*')", re.DOTALL)
 _STARTS = "and start again: what was decided is published then."
 
@@ -45,6 +48,8 @@ def code_of(cause: Exception) -> int:
 def reason_of(cause: Exception) -> str:
     """The server's own sentence, without the values of rows that it would show."""
     said = str(getattr(cause, "text", "") or (cause.args[0] if cause.args else type(cause).__name__))
+    if isinstance(cause, OpenSSL.SSL.Error) and cause.args and isinstance(cause.args[0], list):
+        said = "; ".join(reason for *_, reason in cause.args[0])
     return " ".join(_VALUES.sub(r"\1 …", said).split()).rstrip(".")
 
 
@@ -63,6 +68,8 @@ def trouble(cause: Exception, place: str, kind: type[Failed]) -> PenstockError |
         return Retryable(message, remedy="Look into sys.dm_tran_locks, and try again.")
     if code in _READ_ONLY:
         return Retryable(f"{place} cannot be written: {said}.", remedy="Name the primary replica in `url`, and try again.")
+    if not code and any(sign in said for sign in _DISTRUSTED):
+        return kind(f"{place} does not let us in: {said}.", remedy=DISTRUSTED)
     if code in _UNAVAILABLE | _AZURE:
         return Retryable(f"{place} does not answer: {said}.", remedy="Start the server or mend the network, and try again.")
     message, remedy = _told(code, said, place)
