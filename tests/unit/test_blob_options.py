@@ -22,6 +22,8 @@ PLACES = {
     "gs": "gs://bucket/table",
     "hdfs": "hdfs://namenode:8020/table",
 }
+OURS = "AccountName=account;AccountKey=a2V5"
+SAS_OF_OTHER = "BlobEndpoint=https://other.blob.core.windows.net/;SharedAccessSignature=sig"
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,16 @@ PLACES = {
         ("az", {"endpoint": "host/account"}, "'host/account', expected a URL.", "Write http://HOST:PORT"),
         ("gs", {"endpoint": "host:1"}, "'host:1', expected a URL.", "Write http://HOST:PORT"),
         ("hdfs", {"webhdfs": "http://a:1,b:1"}, "'http://a:1,b:1', expected a URL.", "Write http://HOST:PORT"),
+        (
+            "az",
+            {"connection_string": "AccountName=other;AccountKey=a2V5"},
+            "account 'other', expected 'account'.",
+            "correct the URL",
+        ),
+        ("az", {"connection_string": SAS_OF_OTHER}, "account 'other', expected 'account'.", "correct the URL"),
+        ("az", {"connection_string": OURS, "endpoint": "http://host/account"}, "and 'endpoint' too", "Keep one"),
+        ("az", {"connection_string": OURS, "account_key": "a2V5"}, "and 'account_key' too", "Keep one"),
+        ("az", {"connection_string": OURS, "sas_token": "sig=x"}, "and 'sas_token' too", "Keep one"),
         ("hdfs", {"attempts": "many"}, "The option 'attempts' of hdfs://namenode:8020/table is 'many'", "Correct it."),
     ],
 )
@@ -40,6 +52,21 @@ def test_an_option_that_cannot_work(kind: str, options: Mapping[str, str], said:
         open_store(PLACES[kind], options=options)
     assert said in caught.value.message
     assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        OURS,
+        "defaultendpointsprotocol=https;accountname=Account;AccountKey=a2V5;",
+        SAS_OF_OTHER.replace("other", "account"),
+        "BlobEndpoint=http://127.0.0.1:10000/account;SharedAccessSignature=sig",
+        "AccountName=account;AccountKey=a2V5;BlobEndpoint=https://blobs.example.com",
+        "UseDevelopmentStorage=true",
+    ],
+)
+def test_a_connection_string_of_the_account_or_of_none(connection: str) -> None:
+    assert open_store(PLACES["az"], options={"connection_string": connection, "attempts": "2"}).url == PLACES["az"]
 
 
 @pytest.mark.parametrize(

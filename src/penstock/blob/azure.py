@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
+from urllib.parse import urlsplit
 
 from azure.core.exceptions import (
     AzureError,
@@ -25,12 +26,13 @@ from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, Contain
 
 from penstock.blob.counting import sent
 from penstock.blob.expiry import Expiry
+from penstock.blob.http import AsSigned
 from penstock.blob.options import require_known
 from penstock.blob.placed import TAG, PlacedStore, unix_ms
 from penstock.blob.store import Found, Pending, RequestsEach
 from penstock.blob.trouble import Trouble
 from penstock.bloburl import BlobUrl
-from penstock.errors import DependencyMissing
+from penstock.errors import DependencyMissing, Usage
 from penstock.model import new_nonce
 
 OPTIONS = ("connection_string", "account_key", "sas_token", "endpoint", "api_version", "attempts", "timeout_s")
@@ -40,6 +42,8 @@ _PAGE = 5_000
 _PART_BYTES = 8 * 1024 * 1024
 _CONNECTIONS = 32
 """For all threads; of the library's own pool of ten the others would be dropped, each with a warning."""
+_PAUSE_S = 20.0
+"""At most this before a request is tried again: the library's pauses double without an end."""
 _BLOCKS_STAY_DAYS = 7
 _CONSUMED = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "BlobNotFound"})
 _UNCHANGED = frozenset({429, 503})
@@ -182,12 +186,49 @@ class AzureStore(PlacedStore):
 def azure_store(place: BlobUrl, options: Mapping[str, str]) -> AzureStore:
     """The store at `place`. Raises Usage."""
     require_known(options, OPTIONS, place=place)
+    if "connection_string" in options:
+        _require_one_account(options["connection_string"], options, place=place)
     return AzureStore(place=place, options=dict(options), dates_requests=_signs_by_key(options))
+
+
+def _require_one_account(connection: str, options: Mapping[str, str], *, place: BlobUrl) -> None:
+    """Raise Usage where the URL or another option says otherwise than `connection`, which alone would be followed."""
+    other = next((name for name in ("endpoint", "account_key", "sas_token") if name in options), None)
+    if other is not None:
+        raise Usage(
+            f"{place} has the option 'connection_string' and {other!r} too, expected one of them.",
+            remedy="Keep one of them: a connection string has the endpoint and the credentials in it.",
+        )
+    ours, theirs = place.host.partition(".")[0], _account_of(connection)
+    if theirs and theirs.lower() != ours.lower():
+        raise Usage(
+            f"The connection_string of {place} is of the storage account {theirs!r}, expected {ours!r}.",
+            remedy="Give the connection string of the URL's account, or correct the URL.",
+        )
+
+
+def _account_of(connection: str) -> str:
+    """The storage account that a connection string leads to, empty where it does not say."""
+    parts = {name.strip().lower(): value for name, _, value in (part.partition("=") for part in connection.split(";"))}
+    account, blob, _ = (urlsplit(parts.get("blobendpoint", "")).hostname or "").partition(".blob.")
+    return parts.get("accountname") or (account if blob else "")
 
 
 def _signs_by_key(options: Mapping[str, str]) -> bool:
     """Azure promises only of Shared Key that a request older than a quarter of an hour is refused, not of a SAS or a token."""
     return "account_key" in options or "accountkey=" in options.get("connection_string", "").lower()
+
+
+class _Again(ExponentialRetry):
+    """`attempts` of every kind: what is not given stays at three retries."""
+
+    def __init__(self, attempts: int) -> None:
+        again = attempts - 1
+        super().__init__(1, 2, retry_total=again, retry_connect=again, retry_read=again, retry_status=again)
+
+    def get_backoff_time(self, settings: dict[str, Any]) -> float:
+        """As `ExponentialRetry.get_backoff_time`."""
+        return min(super().get_backoff_time(settings), _PAUSE_S)
 
 
 @lru_cache(maxsize=64)
@@ -196,10 +237,11 @@ def _client(process: int, host: str, given: tuple[tuple[str, str], ...]) -> Blob
     timeout_s = float(options.get("timeout_s", "60"))
     transport = RequestsTransport(connection_timeout=min(timeout_s, 10.0), read_timeout=timeout_s)
     transport.open()
+    transport.session.auth = AsSigned()
     for adapter in transport.session.adapters.values():
         adapter.init_poolmanager(_CONNECTIONS, _CONNECTIONS)
     settings: dict[str, Any] = {
-        "retry_policy": ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=int(options.get("attempts", "5")) - 1),
+        "retry_policy": _Again(int(options.get("attempts", "5"))),
         "transport": transport,
         "raw_request_hook": sent,
     }

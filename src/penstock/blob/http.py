@@ -5,6 +5,7 @@ from typing import Any
 
 from requests import PreparedRequest, RequestException, Response
 from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from penstock.blob.counting import sent
@@ -17,6 +18,14 @@ class CountedRequests(HTTPAdapter):
         """As `HTTPAdapter.send`."""
         sent()
         return super().send(request, *args, **settings)
+
+
+class AsSigned(AuthBase):
+    """For a session whose requests come with who we are: without any, `requests` would put what a `.netrc` has for the host."""
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        """As it is."""
+        return request
 
 
 _SPEAKER = re.compile(r"^HTTPS?Connection(?:Pool)?\(host='(?P<host>[^']*)', port=(?P<port>\d+)\): ")

@@ -17,11 +17,14 @@ from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectTimeoutError,
+    CredentialRetrievalError,
     EndpointConnectionError,
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
     ProfileNotFound,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
 )
 
 from penstock.blob.counting import sent
@@ -51,6 +54,11 @@ _MISSING = frozenset({"NoSuchBucket"})
 _UNCHANGED = frozenset(
     {"SlowDown", "503", "ServiceUnavailable", "TooManyRequests", "429", "ThrottlingException", "RequestLimitExceeded"}
 )
+_WITHOUT_CREDENTIALS = (
+    *(NoCredentialsError, PartialCredentialsError, ProfileNotFound),
+    *(CredentialRetrievalError, TokenRetrievalError, UnauthorizedSSOTokenError),
+)
+"""Before anything is sent: there are no credentials, or a login has run out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +192,7 @@ class S3Store(PlacedStore):
             if code in _MISSING:
                 return Trouble.missing(reason)
             return Trouble.unchanged(reason) if code in _UNCHANGED else Trouble.unknown(reason)
-        if isinstance(cause, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
+        if isinstance(cause, _WITHOUT_CREDENTIALS):
             return Trouble.credentials(reason)
         if isinstance(cause, ParamValidationError):
             return Trouble.missing("no bucket can have this name")

@@ -9,6 +9,8 @@ from penstock.secret import scrub
 
 _QUERY = re.compile(r"(?<=\S)\?\w[\w.~%+&=/;,@!$*-]*")
 """Of a request's URL: long, of no use to people, and some clients write credentials there."""
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+"""OpenSSL's word for a certificate of another host, of an unknown authority or out of date; all clients pass it on."""
 _AGAIN = "Try again; if it stays so, look at the network, the account's URL and its options."
 
 
@@ -50,6 +52,12 @@ class Trouble:
 def told(trouble: Trouble, *, act: str, where: str, changes: bool) -> PenstockError:
     """The error for a failed attempt to `act` on `where`; `changes`: the operation was to change something."""
     message = f"Could not {act} {where}: {scrub(_QUERY.sub('', trouble.reason)).rstrip('.')}."
+    if _UNTRUSTED in trouble.reason:
+        return Failed(
+            message,
+            remedy="Have this machine trust the authority that signed the store's certificate, or correct the store's address "
+            "in the options, then start again: what was decided is not lost.",
+        )
     if trouble.kind is _Kind.CREDENTIALS:
         return Failed(
             message,

@@ -33,7 +33,13 @@ class WebHdfs:
     def __init__(self, endpoints: tuple[str, ...], *, asked: Mapping[str, str], attempts: int, timeout_s: float) -> None:
         self._endpoints, self._asked, self._timeout_s = endpoints, dict(asked), timeout_s
         self._session = requests.Session()
-        again = Retry(total=attempts - 1, allowed_methods=["GET"], status_forcelist=[429, 503], backoff_factor=0.2)
+        again = Retry(
+            total=attempts - 1,
+            allowed_methods=["GET"],
+            status_forcelist=[429, 503],
+            backoff_factor=0.2,
+            respect_retry_after_header=False,  # it may be an hour, whatever our time limit says
+        )
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, CountedRequests(max_retries=again, pool_maxsize=32))
 
