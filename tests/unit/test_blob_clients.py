@@ -169,7 +169,6 @@ def test_googles_certificate_that_is_not_trusted_does_not_pass(untrusted: str) -
     "cause",
     [
         UnauthorizedSSOTokenError(),
-        CredentialRetrievalError(provider="sso", error_msg="none"),
         TokenRetrievalError(provider="sso", error_msg="Token has expired and refresh failed"),
     ],
 )
@@ -177,3 +176,8 @@ def test_a_login_to_aws_that_has_run_out_is_told_as_such(cause: Exception) -> No
     error = told(S3Store._trouble_of(cause), act="write", where="there", changes=True)
     assert isinstance(error, Failed)
     assert "credentials" in error.remedy
+
+
+def test_credentials_that_a_machine_does_not_give_now_it_may_give_in_a_moment() -> None:
+    cause = CredentialRetrievalError(provider="iam-role", error_msg="no answer")
+    assert isinstance(told(S3Store._trouble_of(cause), act="write", where="there", changes=True), Retryable)

@@ -56,9 +56,11 @@ _UNCHANGED = frozenset(
 )
 _WITHOUT_CREDENTIALS = (
     *(NoCredentialsError, PartialCredentialsError, ProfileNotFound),
-    *(CredentialRetrievalError, TokenRetrievalError, UnauthorizedSSOTokenError),
+    *(TokenRetrievalError, UnauthorizedSSOTokenError),
 )
 """Before anything is sent: there are no credentials, or a login has run out."""
+_NEVER_SENT = (EndpointConnectionError, ConnectTimeoutError, CredentialRetrievalError)
+"""Nor where the service of the machine that gives credentials does not answer now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,8 +198,7 @@ class S3Store(PlacedStore):
             return Trouble.credentials(reason)
         if isinstance(cause, ParamValidationError):
             return Trouble.missing("no bucket can have this name")
-        reached = not isinstance(cause, EndpointConnectionError | ConnectTimeoutError)
-        return Trouble.unknown(reason) if reached else Trouble.unchanged(reason)
+        return Trouble.unchanged(reason) if isinstance(cause, _NEVER_SENT) else Trouble.unknown(reason)
 
 
 def s3_store(place: BlobUrl, options: Mapping[str, str]) -> S3Store:
