@@ -42,6 +42,21 @@ def test_a_sink_takes_no_such_number_for_an_end(ask):
     assert ask(Cluster(7), "t", [0]) == [7]
 
 
+def test_a_broker_that_learns_of_a_topic_later_than_another_is_asked_again(monkeypatch):
+    """One of several describes the topic that was just made, and another one is asked for its settings."""
+    monkeypatch.setattr(topics, "_LOOK_S", 0)
+    later, answers = Future(), [_answered({"cleanup.policy": SimpleNamespace(value="compact")})]
+    later.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+    part = SimpleNamespace(replicas=[1, 2, 3])
+    topic = SimpleNamespace(name="t", topic_id="id", partitions=[part, part], authorized_operations=None)
+    cluster = SimpleNamespace(
+        describe_topics=lambda *_, **__: {"t": _answered(topic)},
+        describe_configs=lambda wanted, **_: {wanted[0]: answers.pop()},
+    )
+    answers += [later, later]
+    assert topics.described(cluster, ["t"])["t"].is_compacted
+
+
 def test_a_source_asks_again_with_a_new_client_and_reports_no_lost_records(monkeypatch):
     made = iter([Cluster(NOBODY), Cluster(NOBODY), Cluster(7)])
     monkeypatch.setattr(broker, "AdminClient", lambda _: next(made))

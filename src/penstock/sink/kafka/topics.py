@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
-from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry_if_exception, retry_if_exception_type, retry_if_result, stop_after_delay, wait_fixed
 
 from penstock.sink.kafka.rights import not_allowed
 from penstock.sink.kafka.trouble import code_of, is_forbidden, is_gone
@@ -160,9 +160,16 @@ def _topic(admin: AdminClient, name: str, future: Any) -> Topic | None:
         identity=str(found.topic_id),
         partitions=len(found.partitions),
         replicas=min(len(part.replicas) for part in found.partitions),
-        settings=_settings(admin, ConfigResource(ResourceType.TOPIC, found.name)),
+        settings=_settings_of(admin, found.name),
         allowed=frozenset(operation.name for operation in found.authorized_operations or ()),
     )
+
+
+def _settings_of(admin: AdminClient, name: str) -> Mapping[str, str]:
+    """Of a topic that is there: the broker that is asked may learn of it later than the one that described it."""
+    asking = Retrying(retry=retry_if_exception(is_gone), stop=stop_after_delay(_SEEN_S), wait=wait_fixed(_LOOK_S), reraise=True)
+    found: Mapping[str, str] = asking(_settings, admin, ConfigResource(ResourceType.TOPIC, name))
+    return found
 
 
 def _settings(admin: AdminClient, resource: ConfigResource) -> Mapping[str, str]:

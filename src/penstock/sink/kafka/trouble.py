@@ -78,7 +78,7 @@ def cut_off(point: str) -> KafkaException:
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{point} was cut off", retriable=True))
 
 
-def code_of(cause: Exception) -> int | None:
+def code_of(cause: BaseException) -> int | None:
     """The client's number for an error."""
     error = cause.args[0] if cause.args else None
     return error.code() if isinstance(error, KafkaError) else None
@@ -89,7 +89,7 @@ def is_of_group(error: KafkaError | None) -> bool:
     return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
 
 
-def is_gone(cause: Exception) -> bool:
+def is_gone(cause: BaseException) -> bool:
     """Whether a topic is not there."""
     return code_of(cause) in _GONE
 
