@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.servers.server import HOME, NotInstalledError, free_port, started
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from tests.servers.server import HOME, START_S, NotInstalledError, free_port, started, stop
 
 VERSION = "5.0.9"
 FOLDER = HOME / "cassandra"
@@ -114,8 +116,16 @@ class CassandraServer:
         (self._directory / "conf/cassandra.yaml").write_text(SETTINGS.format(**places))
         (self._directory / "conf/logback.xml").write_text(LOGGING.format(**places))
         self.start()
-        with self.admin() as session:
-            session.execute(f"CREATE ROLE {ROLE} WITH PASSWORD = '{PASSWORD}' AND LOGIN = true")
+        self._make_role()
+
+    def _make_role(self) -> None:
+        """By the superuser, whom the node itself makes some time after it accepts connections."""
+        from cassandra.cluster import NoHostAvailable
+
+        not_yet = retry_if_exception_type(NoHostAvailable)
+        for attempt in Retrying(retry=not_yet, stop=stop_after_delay(START_S), wait=wait_fixed(0.2), reraise=True):
+            with attempt, self.admin() as session:
+                session.execute(f"CREATE ROLE {ROLE} WITH PASSWORD = '{PASSWORD}' AND LOGIN = true")
 
     def start(self) -> None:
         """Also after a kill: it reads its commit log again."""
@@ -151,9 +161,8 @@ class CassandraServer:
         self._process.send_signal(what)
 
     def _end(self, by: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(by)
-            self._process.wait()
+        if self._process is not None:
+            stop(self._process, by=by)
 
     def database(self, name: str) -> str:
         """The URL of an empty keyspace in which the user may do all."""

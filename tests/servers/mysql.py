@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.servers.server import NotInstalledError, free_port, started
+from tests.servers.server import NotInstalledError, free_port, started, stop
 from tests.servers.system import install_packages, rights_of_a_user
 
 PACKAGES = ("mariadb-server-core", "mariadb-client-core")
@@ -70,9 +70,8 @@ class MysqlServer:
         self._end(signal.SIGTERM)
 
     def _end(self, by: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(by)
-            self._process.wait()
+        if self._process is not None:
+            stop(self._process, by=by)
 
     def database(self, name: str) -> str:
         """The URL of an empty database that belongs to the user."""

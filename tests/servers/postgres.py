@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.servers.server import START_S, NotInstalledError, free_port, started
+from tests.servers.server import START_S, NotInstalledError, free_port, started, stop
 from tests.servers.system import install_packages, rights_of_a_user
 
 PACKAGE = "postgresql"
@@ -81,9 +81,8 @@ class PostgresServer:
         self._end(signal.SIGINT)
 
     def _end(self, by: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(by)
-            self._process.wait()
+        if self._process is not None:
+            stop(self._process, by=by)
         while left := self._sessions():
             for process in left:
                 with suppress(ProcessLookupError):

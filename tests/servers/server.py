@@ -16,6 +16,7 @@ HOME = Path(os.environ.get("PENSTOCK_SERVERS", Path(__file__).parents[2] / ".ser
 """Where `make servers` puts what it fetched."""
 
 START_S = 120
+_ENDS_WITHIN_S = 20
 _ANSWERS_EVERY_S = 0.02
 
 
@@ -101,12 +102,12 @@ def started(
     return process
 
 
-def stop(process: "subprocess.Popen[bytes]") -> None:
-    """By SIGTERM, on which every one of these servers keeps what it acknowledged."""
+def stop(process: "subprocess.Popen[bytes]", *, by: signal.Signals = signal.SIGTERM) -> None:
+    """By SIGTERM, on which every one of these servers keeps what it acknowledged. One that does not end is killed."""
     if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(by)
         try:
-            process.wait(20)
+            process.wait(_ENDS_WITHIN_S)
         except subprocess.TimeoutExpired:
             process.kill()
     process.wait()
