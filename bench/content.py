@@ -9,7 +9,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from bench.session import COLUMNS
 
 Fingerprint = tuple[int, int]
-NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
+
+
+def names_in(columns: str) -> list[str]:
+    """Of columns as DDL."""
+    return [column.split()[0] for column in columns.split(", ")]
+
+
+NAMES = names_in(COLUMNS)
 
 
 def fingerprint(frame: DataFrame, names: Sequence[str] = NAMES) -> Fingerprint:

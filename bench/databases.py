@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import penstock
-from bench.content import Fingerprint, fingerprint
+from bench.content import Fingerprint, fingerprint, names_in
 from bench.servers import those_there
 from bench.session import COLUMNS, WIDE, numbers, stream, write_checkpoints_in_process
 from bench.table import Table, median, ratio
@@ -71,7 +71,7 @@ class _Input:
 
     def fingerprint(self, frame: DataFrame) -> Fingerprint:
         """Over all columns."""
-        return fingerprint(frame, [column.split()[0] for column in self.columns.split(", ")])
+        return fingerprint(frame, names_in(self.columns))
 
     def write(self, spark: SparkSession) -> None:
         """In the order of their times."""

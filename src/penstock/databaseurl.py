@@ -38,11 +38,6 @@ def seconds_of(parameters: Mapping[str, str], name: str, *, usual: float) -> flo
     return float(text)
 
 
-def is_distrusted(said: str) -> bool:
-    """Whether a client's message tells of a server's certificate that is not trusted. Drivers keep no more of the error."""
-    return "CERTIFICATE_VERIFY_FAILED" in said
-
-
 def tls_of(parameters: Mapping[str, str], *, modes_without: Sequence[str]) -> tuple[str, "ssl.SSLContext | None"]:
     """The mode and, unless it is one of `modes_without`, how TLS is spoken; the last of these where no certificate is named.
 

@@ -5,12 +5,15 @@ It can also answer in the server's stead what the real store would answer, where
 
 import http.client
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+
+from tests.servers.serving import serving
 
 Matches = Callable[[str, str], bool]
 """Of a method and a path with its query."""
@@ -27,8 +30,11 @@ class Proxy(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, *, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.target = urlsplit(target).netloc
         self.kind, self.matches, self.left = "", _nothing, 0
         self.hits = 0
@@ -45,7 +51,7 @@ class Proxy(ThreadingHTTPServer):
     @property
     def endpoint(self) -> str:
         """To be given instead of the server's."""
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self.server_address[1]}"
 
     def arm(self, kind: str, matches: Matches, *, times: int) -> None:
         """From now on."""
@@ -154,14 +160,8 @@ def _nothing(method: str, path: str) -> bool:
 
 
 @contextmanager
-def before(target: str) -> Iterator[Proxy]:
-    """A proxy before the server at `target`."""
-    proxy = Proxy(target)
-    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+def before(target: str, *, tls: ssl.SSLContext | None = None) -> Iterator[Proxy]:
+    """A proxy before the server at `target`, which itself is asked without TLS."""
+    proxy = Proxy(target, tls=tls)
+    with serving(proxy):
         yield proxy
-    finally:
-        proxy.shutdown()
-        proxy.server_close()
-        thread.join()

@@ -1,7 +1,6 @@
 """What cannot be exactly-once is refused with the reason, and runs, labelled, when no more than at-least-once is demanded."""
 
 import socketserver
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock.errors import GuaranteeTooWeak
 from penstock.model import Guarantee
+from tests.servers.serving import serving
 from tests.spark.target import Target
 
 pytestmark = pytest.mark.spark
@@ -53,12 +53,9 @@ class _Lines(socketserver.StreamRequestHandler):
 @pytest.fixture
 def port() -> Iterator[int]:
     socketserver.ThreadingTCPServer.daemon_threads = True
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Lines) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Lines)
+    with serving(server):
         yield server.server_address[1]
-        server.shutdown()
-        thread.join()
 
 
 def test_continuous_is_refused_for_exactly_once(spark: SparkSession, tmp_path: Path) -> None:

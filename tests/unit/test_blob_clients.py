@@ -2,7 +2,6 @@
 
 import json
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +16,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.servers.certificates import certify
 from tests.servers.fixtures import accounts_on
-from tests.servers.proxy import Proxy, before
+from tests.servers.proxy import before
+from tests.servers.serving import serving
 from urllib3.util.retry import Retry
 
 from penstock.blob.gcs import GcsStore
@@ -65,14 +65,8 @@ def google_like() -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
             pass
 
     running = ThreadingHTTPServer(("127.0.0.1", 0), Like)
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with serving(running):
         yield f"http://127.0.0.1:{running.server_port}", shown
-    finally:
-        running.shutdown()
-        thread.join()
-        running.server_close()
 
 
 def key_file(directory: Path, url: str) -> str:
@@ -128,16 +122,8 @@ def untrusted(tmp_path: Path) -> Iterator[str]:
     certify(tmp_path / "ca.pem", tmp_path / "server.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "server.pem")
-    proxy = Proxy(NOBODY)
-    proxy.socket = context.wrap_socket(proxy.socket, server_side=True)
-    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield proxy.endpoint.replace("http:", "https:")
-    finally:
-        proxy.shutdown()
-        thread.join()
-        proxy.server_close()
+    with before(NOBODY, tls=context) as proxy:
+        yield proxy.endpoint
 
 
 @pytest.mark.parametrize(

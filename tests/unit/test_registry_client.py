@@ -1,7 +1,6 @@
 """A real registry asked; what other servers may answer in its place; and the records that a task decodes by it."""
 
 import pickle
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.servers.fixtures import server, unique
 from tests.servers.server import free_port
+from tests.servers.serving import serving
 from tests.unit.registry_values import ORDER, avro, record
 
 from penstock.carried import from_task
@@ -108,14 +108,8 @@ def answering(status: int, body: bytes = b"", **headers: str) -> Iterator[tuple[
             pass
 
     running = ThreadingHTTPServer(("127.0.0.1", 0), Other)
-    thread = threading.Thread(target=running.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(running):
         yield f"http://127.0.0.1:{running.server_port}", shown
-    finally:
-        running.shutdown()
-        thread.join()
-        running.server_close()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """A real registry behind TLS, with certificates of an authority that only the pipeline file names."""
 
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.servers.certificates import certify
 from tests.servers.fixtures import server, unique
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import before
 from tests.unit.registry_values import ORDER
 
 from penstock.errors import Failed
@@ -36,16 +35,8 @@ class Guarded:
         if asks_for_certificates:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(self.clients_ca)
-        proxy = Proxy(server("registry").url)
-        proxy.socket = context.wrap_socket(proxy.socket, server_side=True)
-        thread = threading.Thread(target=proxy.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield proxy.endpoint.replace("http:", "https:") + "/apis/ccompat/v7"
-        finally:
-            proxy.shutdown()
-            thread.join()
-            proxy.server_close()
+        with before(server("registry").url, tls=context) as proxy:
+            yield f"{proxy.endpoint}/apis/ccompat/v7"
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ _WITHOUT_CREDENTIALS = (
 )
 """Before anything is sent: there are no credentials, or a login has run out."""
 _NEVER_SENT = (EndpointConnectionError, ConnectTimeoutError, CredentialRetrievalError)
-"""Nor where the service of the machine that gives credentials does not answer now."""
+"""Nothing was sent either, but may be in a moment: also what gives a machine its credentials may answer again."""
 
 
 @dataclass(frozen=True, kw_only=True)

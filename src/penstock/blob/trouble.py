@@ -4,13 +4,12 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from penstock.distrust import is_distrusted
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable
 from penstock.secret import scrub
 
 _QUERY = re.compile(r"(?<=\S)\?\w[\w.~%+&=/;,@!$*-]*")
 """Of a request's URL: long, of no use to people, and some clients write credentials there."""
-_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
-"""OpenSSL's word for a certificate of another host, of an unknown authority or out of date; all clients pass it on."""
 _AGAIN = "Try again; if it stays so, look at the network, the account's URL and its options."
 
 
@@ -52,7 +51,7 @@ class Trouble:
 def told(trouble: Trouble, *, act: str, where: str, changes: bool) -> PenstockError:
     """The error for a failed attempt to `act` on `where`; `changes`: the operation was to change something."""
     message = f"Could not {act} {where}: {scrub(_QUERY.sub('', trouble.reason)).rstrip('.')}."
-    if _UNTRUSTED in trouble.reason:
+    if is_distrusted(trouble.reason):
         return Failed(
             message,
             remedy="Have this machine trust the authority that signed the store's certificate, or correct the store's address "

@@ -113,7 +113,7 @@ def _advice(found: "Diagnosis", *, pending: bool) -> "Iterator[Text]":
     gone = [f"{one.sink} {one.account}".rstrip() for one in found.accounts if one.state == "lost"]
     if gone:
         said = f"Batch {found.batch_id} was published in {', '.join(gone)}, and the mark that says so there is not"
-        yield Text(f"{said}: mount it, or restore its newest copy. A start is refused until then.", "red")
+        yield Text(f"{said}: mount it, or restore its newest copy, before the next start.", "red")
     if any(one.dead.pieces for one in found.accounts):
         yield Text("What is dead can never be published: the next start collects it, or `penstock sweep --yes`.")
     for name in dict.fromkeys(one.name for one in found.transactions if one.hangs):

@@ -123,8 +123,9 @@ class Database(HeldToServer):
         connection.execute(sql.SESSION)
         variables = dict(connection.execute(sql.VARIABLES).fetchall())
         self._server = server_of(variables)
-        for name in set(sql.STATEMENT_TIMEOUTS) & variables.keys():
-            connection.execute(f"SET SESSION {name} = 0")
+        for name, statement in sql.NO_STATEMENT_TIMEOUT.items():
+            if name in variables:
+                connection.execute(statement)
         return connection, variables
 
 

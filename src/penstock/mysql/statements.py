@@ -18,8 +18,11 @@ The client asks for autocommit before `init_connect` has been run. A server that
 with the same `max_sort_length` bytes; keys have 3072 at the most.
 """
 
-STATEMENT_TIMEOUTS = ("max_statement_time", "max_execution_time")
-"""MariaDB's and MySQL's: neither knows the other's."""
+NO_STATEMENT_TIMEOUT = {
+    "max_statement_time": "SET SESSION max_statement_time = 0",
+    "max_execution_time": "SET SESSION max_execution_time = 0",
+}
+"""By the variable: MariaDB's and MySQL's, of which neither knows the other's."""
 
 READ_COMMITTED = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 REPEATABLE_READ = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 import pymysql
 from pymysql.constants import CR
 
-from penstock.databaseurl import DISTRUSTED, is_distrusted
+from penstock.databaseurl import DISTRUSTED
+from penstock.distrust import is_distrusted
 from penstock.errors import Conflict, Failed, PenstockError, Retryable
 
 DUPLICATE = 1062

@@ -16,7 +16,8 @@ from cassandra.connection import ConnectionException
 from cassandra.pool import NoConnectionsAvailable
 from cassandra.protocol import ErrorMessage, ProtocolException, SyntaxException
 
-from penstock.databaseurl import DISTRUSTED, is_distrusted
+from penstock.databaseurl import DISTRUSTED
+from penstock.distrust import is_distrusted
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable
 
 DRIVER_ERRORS = (DriverException, NoHostAvailable, ErrorMessage, ConnectionException, NoConnectionsAvailable)

@@ -3,13 +3,13 @@
 Spark goes on without a topic that they leave out, and reads it from its first record when they name it again.
 """
 
-import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from penstock.errors import SourcesChanged
 from penstock.kafkaoffset import Positions
 from penstock.model import SourceName
+from penstock.source.kafka.reader.settings import assigned_in, names_in
 from penstock.spec.source import Source
 
 
@@ -26,18 +26,18 @@ def require_named(name: SourceName, source: Source, read: Positions) -> None:
 
 def _left_out(source: Source, read: Positions) -> Iterator[str]:
     said = {option.lower(): str(value) for option, value in source.options.items()}
-    if "assign" in said:
-        return _partitions_left_out(json.loads(said["assign"]), read)
-    if "subscribe" in said:
-        named = {part.strip() for part in said["subscribe"].split(",")}
-        return _told(topic for topic in read if topic not in named)
+    assigned, names = assigned_in(said.get("assign")), names_in(said.get("subscribe"))
+    if assigned is not None:
+        return _partitions_left_out(assigned, read)
+    if names is not None:
+        return _told(topic for topic in read if topic not in names)
     return _told(_unmatched(said.get("subscribepattern", ".*"), read))
 
 
-def _partitions_left_out(assigned: dict[str, list[int]], read: Positions) -> Iterator[str]:
+def _partitions_left_out(assigned: Mapping[str, Sequence[int]], read: Positions) -> Iterator[str]:
     yield from _told(topic for topic in read if topic not in assigned)
     for topic, partitions in read.items():
-        yield from (f"partition {number} of topic {topic!r}" for number in partitions if number not in assigned[topic])
+        yield from (f"partition {number} of topic {topic!r}" for number in partitions if number not in assigned.get(topic, ()))
 
 
 def _unmatched(pattern: str, read: Positions) -> Iterable[str]:

@@ -48,9 +48,9 @@ def settings_in(options: Mapping[str, str]) -> ReaderSettings:
     return ReaderSettings(
         name=said.get(NAME, "kafka"),
         client={key[len(CLIENT) :]: value for key, value in said.items() if key.startswith(CLIENT)},
-        subscribe=_names(said.get("subscribe")),
+        subscribe=names_in(said.get("subscribe")),
         pattern=said.get("subscribepattern"),
-        assign=_assigned(said.get("assign")),
+        assign=assigned_in(said.get("assign")),
         starting=_starting(said.get("startingoffsets", "latest")),
         starting_ms=_count(said.get("startingtimestamp")) or (None if by_time is None else _by_partition(by_time)),
         is_late_start_latest=said.get("startingoffsetsbytimestampstrategy", "error").lower() == "latest",
@@ -63,11 +63,13 @@ def settings_in(options: Mapping[str, str]) -> ReaderSettings:
     )
 
 
-def _names(text: str | None) -> tuple[str, ...] | None:
+def names_in(text: str | None) -> tuple[str, ...] | None:
+    """The topics of `subscribe`."""
     return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _assigned(text: str | None) -> Mapping[str, tuple[int, ...]] | None:
+def assigned_in(text: str | None) -> Mapping[str, tuple[int, ...]] | None:
+    """The partitions of `assign`."""
     return None if text is None else {topic: tuple(sorted(parts)) for topic, parts in json.loads(text).items()}
 
 
