@@ -219,6 +219,7 @@ def test_a_broker_that_is_killed_at_any_moment(topic):
             running.start()
             publishing.result()
         expected.append(ids)
+        await_open(place, is_so=False)
         assert place.content() == values(*expected)
     assert place.verify(sink).ok
 
