@@ -1,6 +1,7 @@
 """A simulator that cannot fail proves nothing: bugs that other systems shipped, planted, and each one is found."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -202,6 +203,20 @@ def the_sweep_takes_what_a_newer_run_stages(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SweepCut, "is_dead", lambda self, attempt: attempt.token not in self.kept)
 
 
+def the_next_batch_is_decided_before_the_last_one_is_published(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Coordinator, "_join", lambda self: None)
+
+
+def a_publication_beside_the_next_batch_fails_unheard(patch: pytest.MonkeyPatch) -> None:
+    original = Coordinator._join
+
+    def deaf(self: Any) -> None:
+        with suppress(PenstockError):
+            original(self)
+
+    patch.setattr(Coordinator, "_join", deaf)
+
+
 PLANTS: tuple[Plant, ...] = (
     bug_1_replayed_batch_is_decided_again,
     bug_2_batches_are_known_by_their_number,
@@ -222,6 +237,8 @@ PLANTS: tuple[Plant, ...] = (
     the_hint_is_believed,
     the_sweep_takes_what_is_decided,
     the_sweep_takes_what_a_newer_run_stages,
+    the_next_batch_is_decided_before_the_last_one_is_published,
+    a_publication_beside_the_next_batch_fails_unheard,
 )
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from penstock.errors import Usage
 from penstock.testing.simulator.__main__ import main
-from penstock.testing.simulator.explore import interleavings, seconds, shape, singles
+from penstock.testing.simulator.explore import interleavings, seconds, shape, singles, worlds
 from penstock.testing.simulator.history import Decided, History
-from penstock.testing.simulator.schedule import SMALL, Fault, Kind, Schedule, draw, parse_faults
+from penstock.testing.simulator.schedule import SMALL, Fault, Kind, Schedule, Shape, draw, parse_faults
 from penstock.testing.simulator.simulation import Simulation, run
 from penstock.testing.simulator.targets import Targets
 from penstock.testing.simulator.trouble import ViolationError
@@ -26,22 +26,22 @@ INTERLEAVINGS_TRIED = 700
 RANDOM_TRIED = 1_000
 
 
-@pytest.mark.parametrize("lose_commits", [False, True])
-def test_every_single_fault_leaves_every_row_once(lose_commits: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("world", worlds(), ids=["as it is", "commits lost", "published behind"])
+def test_every_single_fault_leaves_every_row_once(world: Shape) -> None:
     struck: Counter[Kind] = Counter()
-    for schedule in singles(shape(lose_commits=lose_commits)):
+    for schedule in singles(world):
         assert run(schedule).struck == 1
         struck[schedule.faults[0].kind] += 1
     assert set(struck) == set(Kind)
 
 
-@pytest.mark.parametrize("lose_commits", [False, True])
-def test_pairs_of_faults_leave_every_row_once(lose_commits: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("world", worlds(), ids=["as it is", "commits lost", "published behind"])
+def test_pairs_of_faults_leave_every_row_once(world: Shape) -> None:
     """A slice that is different in every run; all of them: `--pairs`."""
     seed = int.from_bytes(os.urandom(4), "big")
     print(f"seed {seed}")
     chosen = random.Random(seed)
-    firsts = list(singles(shape(lose_commits=lose_commits)))
+    firsts = list(singles(world))
     for _ in range(PAIRS_TRIED // 30):
         first = chosen.choice(firsts)
         every = list(seconds(first, run(first)))
@@ -49,11 +49,12 @@ def test_pairs_of_faults_leave_every_row_once(lose_commits: bool) -> None:  # no
             run(schedule)
 
 
-def test_two_drivers_interleaved_leave_every_row_once() -> None:
+@pytest.mark.parametrize("behind", [False, True])
+def test_two_drivers_interleaved_leave_every_row_once(behind: bool) -> None:  # noqa: FBT001
     """A slice that is different in every run; all of them: `--interleavings`."""
     seed = int.from_bytes(os.urandom(4), "big")
     print(f"seed {seed}")
-    every = list(interleavings(shape(lose_commits=False)))
+    every = list(interleavings(shape(lose_commits=False, behind=behind)))
     for schedule in random.Random(seed).sample(every, INTERLEAVINGS_TRIED):
         run(schedule)
 

@@ -4,13 +4,16 @@ Source: the nonce rule of docs/PROTOCOL.md; it guards against the retry that mee
 and reports failure.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from penstock.errors import OutcomeUnknown, PositionTaken, Retryable
-from penstock.model import Entry
+from penstock.errors import Fenced, OutcomeUnknown, PositionTaken, Retryable
+from penstock.model import Entry, Generation, Opened, Position
 from penstock.protocols import Ledger, Within
+
+Sleep = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,17 @@ class Taken:
 
 
 AT_ONCE = Retrying(stop=stop_after_attempt(5), retry=retry_if_exception_type(Retryable), reraise=True)
+
+
+def patiently(tries: int, sleep: Sleep) -> Retrying:
+    """That often, with longer and longer pauses, as long as what is raised is Retryable."""
+    return Retrying(
+        stop=stop_after_attempt(tries),
+        wait=wait_random_exponential(multiplier=0.2, max=10),
+        retry=retry_if_exception_type(Retryable),
+        sleep=sleep,
+        reraise=True,
+    )
 
 
 def append_once(ledger: Ledger, entry: Entry, *, within: Within | None = None, retrying: Retrying = AT_ONCE) -> Taken | None:
@@ -48,3 +62,16 @@ def _try_append(ledger: Ledger, entry: Entry, within: Within | None) -> Taken | 
 
 def _holder(found: Entry | None, entry: Entry) -> Taken | None:
     return None if found is not None and found.nonce == entry.nonce else Taken(found)
+
+
+def fenced_by(taken: Taken, *, generation: Generation, position: Position) -> Fenced:
+    """What a run of `generation` is told whose position another entry holds."""
+    if taken.by is None:
+        found = "an entry that is no longer retained"
+    else:
+        owner = taken.by.body.owner if isinstance(taken.by.body, Opened) else "another writer"
+        found = f"generation {taken.by.generation} by {owner}"
+    return Fenced(
+        f"This run is generation {generation}, but position {position} of the ledger holds {found}.",
+        remedy="A newer run owns the pipeline: let it work, or stop it before you start another.",
+    )

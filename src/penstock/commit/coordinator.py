@@ -1,7 +1,8 @@
 """The coordinator: open a generation, decide each batch once, publish it everywhere by rolling forward.
 
 It does no I/O of its own: ledger and sinks do. The simulator (`penstock.testing.simulator`) drives this very class.
-Source: docs/PROTOCOL.md. The order of the steps in `_decide_and_publish` is what makes delivery exactly once.
+Source: docs/PROTOCOL.md. The order of the steps in `_decide_and_publish` and `_roll_forward`
+is what makes delivery exactly once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,14 +10,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-
-from penstock.commit.append import Taken, append_once
+from penstock.commit.append import Sleep, Taken, append_once, fenced_by, patiently
 from penstock.commit.identity import recognise
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.publication import dead_staging, decision_in, decision_of, publication_of
 from penstock.commit.riding import Riding
 from penstock.commit.summary import after_adoption, after_decision
+from penstock.commit.together import Behind, Task, Together, at_once, one_by_one
 from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
 from penstock.model import (
     Adopted,
@@ -39,30 +39,18 @@ from penstock.model import (
 )
 from penstock.protocols import Ledger, Signing, Sink, Within, requesting, requests_since, requests_so_far
 
-Together = Callable[[Sequence[Callable[[], Published]]], Sequence["Published | PenstockError"]]
-Sleep = Callable[[float], None]
+Told = Callable[[Delivered], None]
 
 RETAINED_ENTRIES = 10_000
 PRUNE_EVERY = 1_000
 
 
-def one_by_one(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:
-    """Run publications in turn; an error of one does not keep the others from being published."""
-    return [_outcome(task) for task in tasks]
-
-
-def _outcome(task: Callable[[], Published]) -> Published | PenstockError:
-    try:
-        return task()
-    except PenstockError as error:
-        return error
-
-
 class Coordinator:
     """The one writer of a pipeline's ledger in this process. Not thread-safe. One that raised is spent: open a new one.
 
-    `together` runs publications side by side; `sleep` waits between tries of an append or a publication (seconds; not in tests);
-    `now_ms` is a clock for people and durations, never for decisions.
+    `together` runs publications side by side, `behind` what follows a decision: at once, or beside the next batch. `sleep` waits
+    between tries of an append or a publication (seconds; not in tests); `now_ms` is a clock for people and durations, never for
+    decisions.
     """
 
     def __init__(
@@ -74,23 +62,19 @@ class Coordinator:
         now_ms: Callable[[], int],
         sleep: Sleep,
         together: Together = one_by_one,
+        behind: Behind = at_once,
         tries: int = 5,
         retained: int = RETAINED_ENTRIES,
         prune_every: int = PRUNE_EVERY,
     ) -> None:
         self._pipeline, self._ledger, self._sinks = pipeline, ledger, tuple(sinks)
         self._requesting = requesting((ledger, *sinks))
-        self._now_ms, self._together = now_ms, together
+        self._now_ms, self._together, self._behind = now_ms, together, behind
         self._tries, self._retained, self._prune_every = tries, retained, prune_every
-        self._retrying = Retrying(
-            stop=stop_after_attempt(tries),
-            wait=wait_random_exponential(multiplier=0.2, max=10),
-            retry=retry_if_exception_type(Retryable),
-            sleep=sleep,
-            reraise=True,
-        )
+        self._retrying = patiently(tries, sleep)
         self._tail: Entry | None = None
         self._newest: Entry | None = None
+        self._outstanding: Task | None = None
         self._publish_ms: int | None = None
         self._publish_requests: int | None = None
         self._prune_due = False
@@ -125,19 +109,35 @@ class Coordinator:
         )
 
     def deliver(self, batch: Batch, stage: Callable[[Generation], StagedBatch]) -> Delivered:
-        """Deliver `batch` exactly once; `stage` is called only if it was not decided before.
+        """`begin` and `wait`: the batch is published everywhere when this returns. Raises what they raise."""
+        delivered: list[Delivered] = []
+        self.begin(batch, stage, told=delivered.append)
+        self.wait()
+        return delivered[0]
 
-        Raises Refused (what batch is this?), Fenced (a newer generation is open), and what staging and publishing raise.
-        After any exception this coordinator is spent.
+    def begin(self, batch: Batch, stage: Callable[[Generation], StagedBatch], *, told: Told) -> None:
+        """Have `batch` delivered exactly once; `stage` is called only if it was not decided before.
+
+        It is decided when this returns, so that nothing but a lost ledger or sink can undo it; `told` hears of it once it is
+        published everywhere. By then the next one may be staged already, in another thread (`behind`), but it is not decided.
+        Raises Refused (what batch is this?), Fenced (a newer generation is open), and what staging raises, and publishing, this
+        batch or the one before it. After any exception this coordinator is spent.
         """
         if self._spent:
             raise Failed("This delivery failed before or was never opened.", remedy="Start the pipeline again: it recovers.")
-        self._spent = True
-        with self._fenced_first():
+        with self._spent_if_it_fails():
             decision = recognise(batch, summary=self.summary, decision_of=self._decision_of)
-            delivered = self._decide_and_publish(batch, stage) if decision is None else self._already(decision)
-        self._spent = False
-        return delivered
+            if decision is None:
+                self._decide_and_publish(batch, stage, told)
+            else:
+                self._join()
+                told(self._already(decision))
+
+    def wait(self) -> None:
+        """Until what was decided is published everywhere. Raises what publishing it raised; then this coordinator is spent."""
+        if self._outstanding is not None:
+            with self._spent_if_it_fails():
+                self._join()
 
     def adopt(self, adopted: Adopted) -> Entry:
         """Record the operator's act: the pipeline goes on with a batch of a query (None: of any new checkpoint).
@@ -161,7 +161,7 @@ class Coordinator:
         """Raises Fenced if a newer run opened the ledger since; an entry of this run's own, its answer lost, is none."""
         tail, newest = self._open_tail(), self._ledger.tail()
         if newest is not None and newest.generation > tail.generation:
-            raise _fenced(Taken(newest), generation=tail.generation, position=newest.position)
+            raise fenced_by(Taken(newest), generation=tail.generation, position=newest.position)
 
     def sweep(self, *, dry_run: bool) -> tuple[str, ...]:
         """Collect staging that can never be decided any more; `dry_run` only names it."""
@@ -235,9 +235,9 @@ class Coordinator:
         sinks = {sink.name: Published(totals=decision.totals_of(sink.name), already=True) for sink in self._sinks}
         return Delivered(batch=decision.batch, rows_in=decision.rows_in, already=True, sinks=sinks)
 
-    def _decide_and_publish(self, batch: Batch, stage: Callable[[Generation], StagedBatch]) -> Delivered:
-        tail = self._open_tail()
-        staged = stage(tail.generation)
+    def _decide_and_publish(self, batch: Batch, stage: Callable[[Generation], StagedBatch], told: Told) -> None:
+        staged = stage(self._open_tail().generation)
+        self._join()
         decision = Decision(
             batch=batch,
             staged=staged.pieces,
@@ -254,22 +254,32 @@ class Coordinator:
         started_ms = self._now_ms()
         published = self._decide(decision)
         decided_ms = self._now_ms()
-        assert self._newest is not None
-        published |= self._publish(self._newest, [sink for sink in self._sinks if sink.name not in published])
-        self._note_published()
-        self._publish_ms = self._now_ms() - decided_ms
-        warnings = self._prune()
-        self._publish_requests = requests_since(before, self._requesting)
-        return Delivered(
+        delivered = Delivered(
             batch=batch,
             rows_in=staged.rows_in,
             already=False,
             sinks=published,
             stage_ms=staged.stage_ms,
             decide_ms=decided_ms - started_ms,
-            publish_ms=self._publish_ms,
-            warnings=warnings,
         )
+        self._outstanding = self._behind(partial(self._roll_forward, delivered, told, decided_ms, before))
+
+    def _roll_forward(self, delivered: Delivered, told: Told, decided_ms: int, requests_before: int | None) -> None:
+        """What follows the newest decision. Only the next decision has to wait for it."""
+        assert self._newest is not None
+        published = self._publish(self._newest, [sink for sink in self._sinks if sink.name not in delivered.sinks])
+        self._note_published()
+        self._publish_ms = self._now_ms() - decided_ms
+        warnings = self._prune()
+        self._publish_requests = requests_since(requests_before, self._requesting)
+        sinks = {**delivered.sinks, **published}
+        told(replace(delivered, sinks=sinks, publish_ms=self._publish_ms, warnings=warnings))
+
+    def _join(self) -> None:
+        """At most one decision is ever outstanding: the next one is written when the last one is published everywhere."""
+        outstanding, self._outstanding = self._outstanding, None
+        if outstanding is not None:
+            outstanding()
 
     def _decide(self, decision: Decision) -> dict[SinkName, Published]:
         """Append the decision; sinks in the ledger's own database are published by the same transaction."""
@@ -314,9 +324,16 @@ class Coordinator:
     def _append(self, entry: Entry, *, within: Within | None = None) -> Entry:
         taken = append_once(self._ledger, entry, within=within, retrying=self._retrying)
         if taken is not None:
-            raise _fenced(taken, generation=entry.generation, position=entry.position)
+            raise fenced_by(taken, generation=entry.generation, position=entry.position)
         self._tail = entry
         return entry
+
+    @contextmanager
+    def _spent_if_it_fails(self) -> Iterator[None]:
+        spent, self._spent = self._spent, True
+        with self._fenced_first():
+            yield
+        self._spent = spent
 
     @contextmanager
     def _fenced_first(self) -> Iterator[None]:
@@ -380,15 +397,3 @@ class Coordinator:
             except PenstockError as error:  # garbage that stays is no reason not to deliver
                 warnings.append(f"Sink {sink.name!r} could not be swept: {error}")
         return tuple(swept), tuple(warnings)
-
-
-def _fenced(taken: Taken, *, generation: Generation, position: Position) -> Fenced:
-    if taken.by is None:
-        found = "an entry that is no longer retained"
-    else:
-        owner = taken.by.body.owner if isinstance(taken.by.body, Opened) else "another writer"
-        found = f"generation {taken.by.generation} by {owner}"
-    return Fenced(
-        f"This run is generation {generation}, but position {position} of the ledger holds {found}.",
-        remedy="A newer run owns the pipeline: let it work, or stop it before you start another.",
-    )

@@ -12,6 +12,7 @@ import penstock
 from penstock.badrecords import NAME
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.coordinator import Coordinator
+from penstock.commit.together import Behind, at_once, outcome_of
 from penstock.errors import PenstockError
 from penstock.model import BatchId, Guarantee, Nonce, Opened, PipelineName, Published, SourceName
 from penstock.protocols import Ledger, Sink
@@ -70,16 +71,9 @@ def now_ms() -> int:
 def side_by_side(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:
     """Run publications in threads; an error of one does not keep the others from being published."""
     if len(tasks) == 1:
-        return [_outcome(tasks[0])]
+        return [outcome_of(tasks[0])]
     with ThreadPoolExecutor(max_workers=max(1, len(tasks)), thread_name_prefix="penstock-publish") as pool:
-        return list(pool.map(_outcome, tasks))
-
-
-def _outcome(task: Callable[[], Published]) -> Published | PenstockError:
-    try:
-        return task()
-    except PenstockError as error:
-        return error
+        return list(pool.map(outcome_of, tasks))
 
 
 def prepare(parts: Parts, *, schema: str | None) -> None:
@@ -92,7 +86,7 @@ def prepare(parts: Parts, *, schema: str | None) -> None:
     require_decided(parts.ledger, parts.sinks, pipeline=parts.pipeline, markers=markers)
 
 
-def coordinator_of(parts: Parts) -> Coordinator:
+def coordinator_of(parts: Parts, *, behind: Behind = at_once) -> Coordinator:
     """The coordinator over real ledger and sinks, not opened yet."""
     return Coordinator(
         pipeline=parts.pipeline,
@@ -101,6 +95,7 @@ def coordinator_of(parts: Parts) -> Coordinator:
         now_ms=now_ms,
         sleep=time.sleep,
         together=side_by_side,
+        behind=behind,
     )
 
 

@@ -28,6 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("--seed", type=int, help="the random schedule of this seed; prints its trace")
     replay.add_argument("--schedule", metavar="FAULTS", help="these faults instead of random ones: STEP:KIND[:STEPS],… or none")
     replay.add_argument("--lose-commits", action="store_true", help="every start finds the newest commit of the checkpoint gone")
+    replay.add_argument("--behind", action="store_true", help="each batch is published beside the next one")
     replay.add_argument("--quiet", action="store_true", help="no trace")
     many = parser.add_argument_group("a campaign")
     many.add_argument("--schedules", type=int, default=0, metavar="N", help="N random schedules")
@@ -42,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
 def _schedule(options: argparse.Namespace) -> Schedule:
     if options.schedule is None:
         return draw(options.seed)
-    return Schedule(options.seed, shape(lose_commits=options.lose_commits), parse_faults(options.schedule))
+    return Schedule(options.seed, shape(lose_commits=options.lose_commits, behind=options.behind), parse_faults(options.schedule))
 
 
 def _replay(schedule: Schedule, *, quiet: bool) -> int:

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain
 from time import perf_counter
 
-from penstock.testing.simulator.explore import interleavings, seconds, shape, singles
+from penstock.testing.simulator.explore import interleavings, seconds, singles, worlds
 from penstock.testing.simulator.schedule import Schedule, draw
 from penstock.testing.simulator.simulation import run
 
@@ -49,18 +49,18 @@ def random_work(*, first_seed: int, schedules: int) -> Iterator[Work]:
 
 
 def single_work() -> Iterator[Work]:
-    """Every single fault, with and without commits lost from the checkpoint."""
-    return _chunks(chain.from_iterable(singles(shape(lose_commits=lose)) for lose in (False, True)))
+    """Every single fault, in every world."""
+    return _chunks(chain.from_iterable(map(singles, worlds())))
 
 
 def interleaving_work() -> Iterator[Work]:
     """Two drivers, interleaved at every step."""
-    return _chunks(chain.from_iterable(interleavings(shape(lose_commits=lose)) for lose in (False, True)))
+    return _chunks(chain.from_iterable(map(interleavings, worlds())))
 
 
 def pair_work() -> Iterator[Work]:
     """Every ordered pair of faults."""
-    firsts = chain.from_iterable(singles(shape(lose_commits=lose)) for lose in (False, True))
+    firsts = chain.from_iterable(map(singles, worlds()))
     return (partial(_run_pairs, first) for first in firsts)
 
 

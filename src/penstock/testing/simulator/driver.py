@@ -1,14 +1,17 @@
 """One driver process: the product's coordinator and ledger, run by a fake Spark, in a greenlet of its own."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from greenlet import greenlet
 
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.outcome import StagedBatch
+from penstock.commit.outcome import Delivered, StagedBatch
+from penstock.commit.together import at_once
 from penstock.errors import ContentConflict, Fenced, OutcomeUnknown, PenstockError, Refused, Retryable, StagedDataLost
 from penstock.model import Attempt, Batch, Generation, Nonce, Opened, PipelineName, Staged
+from penstock.testing.simulator.beside import Beside
 from penstock.testing.simulator.checkpoint import Query
 from penstock.testing.simulator.rows import Row
 from penstock.testing.simulator.schedule import Kind
@@ -38,12 +41,14 @@ class Driver:
             TableSink(targets.table, history, self),
             KeyedSink(targets.keyed, history, self),
         )
+        self._beside = Beside(chance=shape.behind, random=simulation.random) if shape.behind else None
         self._coordinator = Coordinator(
             pipeline=PIPELINE,
             ledger=WatchedLedger(SteppedStore(self._world.store, history, self), history, pipeline=PIPELINE),
             sinks=self._sinks,
             now_ms=self._world.now_ms,
             sleep=_no_sleep,
+            behind=self._beside or at_once,
             retained=shape.retained,
             prune_every=1,
         )
@@ -54,6 +59,8 @@ class Driver:
         """As `Stepper.before`."""
         if self.killed:
             raise KilledError
+        if self._beside is not None:
+            self._beside.perhaps()
         fault = self._simulation.step(self, operation, subject)
         if fault is None:
             return None
@@ -118,7 +125,8 @@ class Driver:
             stepper=self,
         )
         for batch in query.batches():
-            self._coordinator.deliver(batch, lambda generation, batch=batch: self._stage(batch, generation))  # type: ignore[misc]
+            self._coordinator.begin(batch, partial(self._stage, batch), told=_unheard)
+        self._coordinator.wait()
 
     # --- the pass
 
@@ -156,4 +164,8 @@ class Driver:
 
 
 def _no_sleep(_seconds: float) -> None:
+    return None
+
+
+def _unheard(_delivered: Delivered) -> None:
     return None

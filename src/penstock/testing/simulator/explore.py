@@ -13,9 +13,19 @@ SECONDLY: dict[Kind, tuple[int | None, ...]] = {Kind.STALL: (12, None), Kind.OUT
 """How long the second fault of a pair lasts."""
 
 
-def shape(*, lose_commits: bool) -> Shape:
+_SOON = 0.1
+WORLDS = ((False, False), (True, False), (False, True))
+"""Whether commits are lost, and whether batches are published behind: those in which every fault is tried."""
+
+
+def shape(*, lose_commits: bool, behind: bool = False) -> Shape:
     """The world for enumerated faults; with `lose_commits` every start replays the newest committed batch."""
-    return replace(SMALL, lose_commit=1.0 if lose_commits else 0.0)
+    return replace(SMALL, lose_commit=1.0 if lose_commits else 0.0, behind=_SOON if behind else 0.0)
+
+
+def worlds() -> tuple[Shape, ...]:
+    """All of those."""
+    return tuple(shape(lose_commits=lose, behind=behind) for lose, behind in WORLDS)
 
 
 def faults_at(step: int, lasting: Mapping[Kind, tuple[int | None, ...]]) -> Iterator[Fault]:

@@ -1,6 +1,6 @@
 """What happens when: a world's shape and the mishaps in it, as a value that can be written down and replayed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 
@@ -61,6 +61,8 @@ class Shape:
     """How often the checkpoint is replaced at a start: by an older copy, by nothing, by itself without its query id."""
     maintenance: float = 0.0
     """How often maintenance removes something published, per step."""
+    behind: float = 0.0
+    """How soon, per step, what was decided begins to be published beside the next batch; 0: before anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ class Schedule:
         """The command that replays it."""
         faults = "" if self.drawn else f" --schedule {','.join(map(str, self.faults)) or 'none'}"
         replay = " --lose-commits" if not self.drawn and self.shape.lose_commit else ""
-        return f"python -m penstock.testing.simulator --seed {self.seed}{faults}{replay}"
+        behind = " --behind" if not self.drawn and self.shape.behind else ""
+        return f"python -m penstock.testing.simulator --seed {self.seed}{faults}{replay}{behind}"
 
 
 SMALL = Shape(rows=3, batch_rows=2, tasks=1, retained=3, inline=False)
@@ -105,6 +108,7 @@ def draw(seed: int) -> Schedule:
         maintenance=random.choice((0.0, 0.02)),
     )
     faults = [_draw_fault(random) for _ in range(random.choice((1, 2, 3, 3)))]
+    shape = replace(shape, behind=random.choice((0.0, 0.0, 0.05, 0.3)))
     return Schedule(seed, shape, tuple(sorted(faults, key=lambda fault: fault.step)), drawn=True)
 
 

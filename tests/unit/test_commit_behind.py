@@ -1,0 +1,161 @@
+"""Publishing a batch beside the next one: the next is staged meanwhile, and is decided only when the last is shown everywhere."""
+
+from collections import Counter
+from threading import Event, current_thread
+
+import pytest
+from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
+
+from penstock.commit.coordinator import Coordinator
+from penstock.commit.outcome import Delivered, StagedBatch
+from penstock.commit.together import Task
+from penstock.errors import Failed, PublishFailed, StageFailed
+from penstock.model import Decided, Generation
+from penstock.run.publisher import Publisher
+
+
+class Later:
+    """`Behind` that does nothing until it is waited for."""
+
+    def __call__(self, task: Task) -> Task:
+        return task
+
+
+class Behind:
+    """A pipeline whose batches are published as late as can be, and what was told of them."""
+
+    def __init__(self, behind: "Later | Publisher") -> None:
+        self.bench, self.told = Bench(), list[Delivered]()
+        self.coordinator = self.opened(behind)
+
+    def opened(self, behind: "Later | Publisher") -> Coordinator:
+        coordinator = Coordinator(
+            pipeline=PIPELINE,
+            ledger=self.bench.ledger(),
+            sinks=self.bench.sinks(),
+            now_ms=lambda: 0,
+            sleep=self.bench.slept.append,
+            behind=behind,
+        )
+        coordinator.open(OPENED)
+        return coordinator
+
+    def begin(self, number: int) -> None:
+        self.coordinator.begin(batch_of(number), self.bench.stage(batch_of(number)), told=self.told.append)
+
+    @property
+    def decided(self) -> list[int]:
+        bodies = [entry.body for entry in self.bench.ledger().newest_first()]
+        return sorted(body.decision.batch.batch_id for body in bodies if isinstance(body, Decided))
+
+
+@pytest.fixture
+def later() -> Behind:
+    return Behind(Later())
+
+
+def test_a_batch_is_decided_when_begin_returns_and_published_when_it_is_waited_for(later: Behind) -> None:
+    later.begin(0)
+    assert (later.decided, later.bench.shown(), later.told) == ([0], [Counter()] * 2, [])
+    later.coordinator.wait()
+    assert later.bench.shown() == [Counter([0])] * 2
+    assert [(told.batch.batch_id, told.already, set(told.sinks)) for told in later.told] == [(0, False, {"files", "table"})]
+    later.coordinator.wait()
+    assert len(later.told) == 1
+
+
+def test_the_next_batch_is_staged_meanwhile_and_decided_only_then(later: Behind) -> None:
+    """At most one decision is ever outstanding: a start looks for the newest one only."""
+    later.begin(0)
+    staged = later.bench.stage(batch_of(1))
+
+    def stage(generation: Generation) -> StagedBatch:
+        assert later.bench.shown() == [Counter()] * 2
+        return staged(generation)
+
+    later.coordinator.begin(batch_of(1), stage, told=later.told.append)
+    assert (later.decided, later.bench.shown()) == ([0, 1], [Counter([0])] * 2)
+    later.coordinator.wait()
+    assert later.bench.shown() == [Counter([0, 1])] * 2
+    assert [told.batch.batch_id for told in later.told] == [0, 1]
+
+
+def test_a_publication_that_fails_is_raised_by_the_next_batch_which_is_not_decided(later: Behind) -> None:
+    later.begin(0)
+    later.bench.steps.failing["transact table"] = [trouble()] * 5
+    with pytest.raises(PublishFailed, match="could not publish batch 0"):
+        later.begin(1)
+    assert (later.decided, later.told) == ([0], [])
+    with pytest.raises(Failed, match="failed before"):
+        later.begin(1)
+    later.coordinator = later.opened(Later())
+    assert later.bench.shown() == [Counter([0])] * 2
+    later.begin(1)
+    later.coordinator.wait()
+    assert later.bench.shown() == [Counter([0, 1])] * 2
+
+
+def test_a_publication_that_fails_is_raised_where_it_is_waited_for_and_no_batch_follows(later: Behind) -> None:
+    later.begin(0)
+    later.bench.steps.failing["transact table"] = [trouble()] * 5
+    with pytest.raises(PublishFailed):
+        later.coordinator.wait()
+    with pytest.raises(Failed, match="failed before"):
+        later.begin(1)
+
+
+def test_a_batch_that_cannot_be_staged_leaves_the_last_one_to_be_published(later: Behind) -> None:
+    later.begin(0)
+
+    def stage(_: Generation) -> StagedBatch:
+        raise StageFailed("No.", remedy="Mend it.")
+
+    with pytest.raises(StageFailed):
+        later.coordinator.begin(batch_of(1), stage, told=later.told.append)
+    later.coordinator.wait()
+    assert later.bench.shown() == [Counter([0])] * 2
+    with pytest.raises(Failed, match="failed before"):
+        later.begin(1)
+
+
+def test_a_batch_that_was_decided_before_is_told_when_it_is_published(later: Behind) -> None:
+    later.begin(0)
+    later.begin(0)
+    assert [(told.batch.batch_id, told.already) for told in later.told] == [(0, False), (0, True)]
+    assert later.bench.shown() == [Counter([0])] * 2
+
+
+def test_a_publisher_works_in_a_thread_of_its_own_while_the_next_batch_is_staged() -> None:
+    publisher, is_staging, threads = Publisher(), Event(), list[str]()
+    both = Behind(publisher)
+    staged = both.bench.stage(batch_of(1))
+
+    def stage(generation: Generation) -> StagedBatch:
+        is_staging.set()
+        return staged(generation)
+
+    def told(_: Delivered) -> None:
+        threads.append(current_thread().name)
+        assert is_staging.wait(60)
+
+    both.coordinator.begin(batch_of(0), both.bench.stage(batch_of(0)), told=told)
+    assert not publisher.is_done_within(0)
+    both.coordinator.begin(batch_of(1), stage, told=told)
+    both.coordinator.wait()
+    assert publisher.is_done_within(0)
+    assert publisher.failure() is None
+    assert both.bench.shown() == [Counter([0, 1])] * 2
+    assert threads == ["penstock-behind_0"] * 2
+    publisher.close()
+
+
+def test_a_publisher_tells_of_a_failure_that_nobody_waited_for() -> None:
+    publisher = Publisher()
+    assert publisher.is_done_within(0)
+    assert publisher.failure() is None
+    both = Behind(publisher)
+    both.bench.steps.failing["transact table"] = [trouble()] * 5
+    both.begin(0)
+    assert publisher.is_done_within(60)
+    assert isinstance(publisher.failure(), PublishFailed)
+    publisher.close()
