@@ -25,6 +25,7 @@ from bench.target import NAMED, SEVEN, TYPES, Target, new_target
 NAMES = {"postgres": "PostgreSQL", "mysql": "MariaDB", "cassandra": "Cassandra"}
 ROUNDS = 3
 KEYS = 300_000
+_BEHIND = "Penstock, `publish_behind`"
 
 Way = Callable[[Target, Path], Callable[[Any], Any]]
 """Given a table and a home, what starts a query of a writer."""
@@ -38,8 +39,10 @@ def measure(spark: SparkSession, scratch: Path) -> Iterator[Table]:
     keyed = _Input(root=scratch / "keyed", rows=100_000, batches=8, warm_up=2, keyed=True)
     fewer = _Input(root=scratch / "fewer", rows=20_000, batches=6, warm_up=2)  # the loop takes a minute for 100,000
     small = _Input(root=scratch / "small", rows=1_000, batches=40, warm_up=12)
-    jdbc = {"Penstock": _penstock("append"), "JDBC": _jdbc, "JDBC, rewriting batches": _rewriting}
-    merge = {"Penstock": _penstock("upsert", "id"), "JDBC into a table, then one statement": _merging}
+    ours, keyed_ours = {"Penstock": _penstock("append")}, {"Penstock": _penstock("upsert", "id")}
+    ours[_BEHIND], keyed_ours[_BEHIND] = _penstock("append", behind=True), _penstock("upsert", "id", behind=True)
+    jdbc = {**ours, "JDBC": _jdbc, "JDBC, rewriting batches": _rewriting}
+    merge = {**keyed_ours, "JDBC into a table, then one statement": _merging}
     loop = {"Penstock": _penstock("append", "id"), "a loop of `execute_concurrent`": _concurrent}
     asked: dict[str, list[tuple[_Input, dict[str, Way]]]] = {
         "postgres": [(large, jdbc), (wide, jdbc), (keyed, merge), (small, jdbc)],
@@ -126,13 +129,13 @@ def _batches_ms(spark: SparkSession, source: _Input, start: "Callable[[Any], Any
 # --- the writers
 
 
-def _penstock(write: str, *key: str) -> Way:
+def _penstock(write: str, *key: str, behind: bool = False) -> Way:
     sinks = {"postgres": penstock.Postgres, "mysql": penstock.MySQL, "cassandra": penstock.Cassandra}
 
     def way(target: Target, home: Path) -> "Callable[[Any], Any]":
         shutil.rmtree(home, ignore_errors=True)
         table = sinks[target.kind](url=target.url, table="events", write=write, **({"key": key} if key else {}))
-        return penstock.Delivery("bench", home=home, sinks={"events": table}).start
+        return penstock.Delivery("bench", home=home, sinks={"events": table}, publish_behind=behind).start
 
     return way
 

@@ -41,12 +41,13 @@ def measure(spark: SparkSession, scratch: Path, *, scale: int = 1) -> Iterator[T
         return
     write_checkpoints_in_process(spark)
     sources = [
-        _Input(root=scratch / "small", rows=100_000 // scale, size=100, batches=8, warm_up=2),
-        _Input(root=scratch / "large", rows=50_000 // scale, size=1_000, batches=8, warm_up=2),
+        _Input(root=scratch / "small", rows=100_000 // scale, size=100, batches=14, warm_up=6),
+        _Input(root=scratch / "large", rows=50_000 // scale, size=1_000, batches=14, warm_up=6),
         _Input(root=scratch / "few", rows=1_000 // scale, size=100, batches=40, warm_up=12),
     ]
     ways: dict[str, Way] = {
         "Penstock": partial(_penstock, lanes=1),
+        "Penstock, `publish_behind`": partial(_penstock, lanes=1, behind=True),
         "Penstock, 2 lanes": partial(_penstock, lanes=2),
         "Spark's own sink": partial(_spark, options={}),
         "Spark's own sink, tuned": partial(_spark, options=TUNED),
@@ -113,10 +114,10 @@ def _batches_ms(spark: SparkSession, source: _Input, start: "Callable[[Any], Any
     return [each.durationMs["triggerExecution"] for each in query.recentProgress if each.batchId >= source.warm_up]
 
 
-def _penstock(topic: str, home: Path, *, lanes: int) -> "Callable[[Any], Any]":
+def _penstock(topic: str, home: Path, *, lanes: int, behind: bool = False) -> "Callable[[Any], Any]":
     shutil.rmtree(home, ignore_errors=True)
     sink = penstock.Kafka(bootstrap=server("kafka").bootstrap, topic=topic, lanes=lanes, marker_topic=f"{topic}.markers")
-    return penstock.Delivery("bench", home=home, sinks={"events": sink}).start
+    return penstock.Delivery("bench", home=home, sinks={"events": sink}, publish_behind=behind).start
 
 
 def _spark(topic: str, home: Path, *, options: Mapping[str, str]) -> "Callable[[Any], Any]":
@@ -141,8 +142,8 @@ def _fingerprint(frame: DataFrame) -> tuple[int, int]:
 def _readers_compared(spark: SparkSession, scratch: Path, scale: int) -> list[Table]:
     """What was written into a topic, counted and hashed by Spark as it comes out of either reader."""
     sources = [
-        _Input(root=scratch / "small", rows=200_000 // scale, size=100, batches=8, warm_up=2),
-        _Input(root=scratch / "large", rows=50_000 // scale, size=1_000, batches=8, warm_up=2),
+        _Input(root=scratch / "small", rows=200_000 // scale, size=100, batches=14, warm_up=6),
+        _Input(root=scratch / "large", rows=50_000 // scale, size=1_000, batches=14, warm_up=6),
         _Input(root=scratch / "few", rows=1_000 // scale, size=100, batches=40, warm_up=12),
     ]
     return [_reading(spark, source) for source in sources]
