@@ -121,6 +121,19 @@ VARIANTS: Mapping[str, Variant] = {
             "ledger.directory_sync": (1, PROOF_WINNERS + 1, PROOF_WINNERS + 2, PROOF_WINNERS + 3),
         },
     ),
+    "published behind": Variant(
+        points=(
+            *("stage.start", "stage.report", "spool.write", "spool.read", "spool.discard", *SQLITE_LEDGER_POINTS),
+            *("sqlite.begin", "sqlite.move", "sqlite.mark", "sqlite.commit"),
+            *("parquet.publish.sync", "parquet.marker.read", "parquet.marker.place", "rename.move"),
+        ),
+        changes=(("trigger:", "publish_behind: true\ntrigger:"), ("maxFilesPerTrigger: 2", "maxFilesPerTrigger: 1")),
+        at={
+            **dict.fromkeys(SQLITE_LEDGER_POINTS, (2, 3)),
+            **dict.fromkeys(("sqlite.begin", "sqlite.move", "sqlite.mark", "sqlite.commit", "spool.read"), (1, 2, 4)),
+            **dict.fromkeys(("parquet.publish.sync", "parquet.marker.read", "parquet.marker.place", "rename.move"), (1, 6)),
+        },
+    ),
     "old ledger": Variant(points=("ledger.sqlite_prune",), old_ledger="sqlite"),
     "old ledger in a directory": Variant(
         points=("ledger.write_floor", "ledger.forget"), changes=ledger("./state/ledger"), old_ledger="directory"

@@ -29,10 +29,15 @@ def test_random_kills_lose_nothing_and_double_nothing(tmp_path: Path, part: int)
     generator = random.Random(seed)
     files, rows, per_trigger = DRIVER if part % 2 else DISTRIBUTED
     world = make_world(tmp_path, files=files, rows_per_file=rows, seed=seed, per_trigger=per_trigger)
+    is_behind = generator.random() < 0.5
+    if is_behind:
+        world.rewrite(("trigger:", "publish_behind: true\ntrigger:"))
     wanted = min(KILLS_PER_WORLD, KILLS - part * KILLS_PER_WORLD)
     with Probe(world) as probe:
         killed = kill_often(world, generator, wanted=wanted, files=files, rows_per_file=rows)
-    print(f"PENSTOCK_SEED={SEED} part {part}: killed {killed}, the reader looked {probe.passes} times")
+    print(
+        f"PENSTOCK_SEED={SEED} part {part}, published behind {is_behind}: killed {killed}, the reader looked {probe.passes} times"
+    )
     assert probe.violations == []
     world.assert_exact()
     world.assert_verified()

@@ -27,8 +27,23 @@ MUTANTS_OF_COMMIT = (
         bug=1,
         name="a-decided-batch-is-recognised-and-delivered-all-the-same",
         file=COORDINATOR,
-        find="self._decide_and_publish(batch, stage) if decision is None else self._already(decision)",
-        replace="self._decide_and_publish(batch, stage)",
+        find="            if decision is None:\n                self._decide_and_publish",
+        replace="            if True:\n                self._decide_and_publish",
+    ),
+    Mutant(
+        bug=1,
+        name="the-next-batch-is-decided-while-the-last-one-is-being-published",
+        file=COORDINATOR,
+        find="        self._join()\n        decision = Decision(",
+        replace="        decision = Decision(",
+    ),
+    Mutant(
+        bug=1,
+        name="a-query-that-is-stopped-does-not-wait-for-the-publication-beside-it",
+        file=OPEN_DELIVERY,
+        find="        try:\n            self._coordinator.wait()\n            return",
+        replace="        try:\n            return",
+        tests=("tests/spark/test_publish_behind.py::test_a_failure_of_the_last_batch_is_raised_by_who_awaits_the_query",),
     ),
     Mutant(
         bug=2,
@@ -100,13 +115,8 @@ MUTANTS_OF_COMMIT = (
         bug=5,
         name="a-coordinator-that-raised-is-used-on",
         file=COORDINATOR,
-        find="""\
-        self._spent = True
-        with self._fenced_first():
-""",
-        replace="""\
-        with self._fenced_first():
-""",
+        find="        spent, self._spent = self._spent, True\n",
+        replace="        spent = self._spent\n",
         tests=(f"{OF_COORDINATOR}::test_whoever_raised_is_spent",),
     ),
     Mutant(
@@ -149,7 +159,7 @@ MUTANTS_OF_COMMIT = (
         bug=8,
         name="an-append-that-found-its-position-taken-takes-the-next-one",
         file=COORDINATOR,
-        find="            raise _fenced(taken, generation=entry.generation, position=entry.position)\n        self._tail",
+        find="            raise fenced_by(taken, generation=entry.generation, position=entry.position)\n        self._tail",
         replace="""\
             return self._append(replace(entry, position=Position(entry.position + 1)), within=within)
         self._tail""",

@@ -294,7 +294,7 @@ def test_explain() -> None:
         batches_per_day=8640,
     )
     text = "\n".join(printed(explain_text(found)))
-    for said in ("a once, b 2 times", "none", "x int", "Parquet files", "links", "at most 8,640"):
+    for said in ("a once, b 2 times", "none", "x int", "Parquet files", "links", "at most 8,640", "before Spark goes on"):
         assert said in text
     assert "requests" not in text
 

@@ -26,9 +26,8 @@ from penstock.testing.conformance.bench import publish
 
 topic = pytest.fixture(topics)
 
-_UNTIL_LED_AGAIN = Retrying(
-    retry=retry_if_exception_type(Retryable), stop=stop_after_delay(120), wait=wait_fixed(0.2), reraise=True
-)
+_RETRYABLE = retry_if_exception_type(Retryable)
+_UNTIL_LED_AGAIN = Retrying(retry=_RETRYABLE, stop=stop_after_delay(120), wait=wait_fixed(0.2), reraise=True)
 """A broker that was killed, or frozen for long, registers anew, and its partitions are led again some seconds later."""
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "3"))

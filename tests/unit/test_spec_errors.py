@@ -12,10 +12,8 @@ TOP = "pipeline: flights\nhome: ./state\n"
 SOURCES = "sources:\n  flights: {format: rate}\n"
 SINKS = "sinks:\n  lake:\n    type: parquet\n    accounts: {EWR: ./ewr, JFK: ./jfk}\n    route: {column: origin}\n"
 PARQUET_KEYS = "The keys here are: type, accounts, route, unrouted, partition_by, compression, target_file_size."
-EVERY_KEY = (
-    "pipeline, home, guarantee, spark, sources, transform, sinks, quarantine, output_mode, trigger, checkpoint, ledger, spool"
-)
-TOP_KEYS = f"The keys here are: {EVERY_KEY}."
+EVERY_KEY = "pipeline, home, guarantee, spark, sources, transform, sinks, quarantine, output_mode, trigger, checkpoint, ledger"
+TOP_KEYS = f"The keys here are: {EVERY_KEY}, spool, publish_behind."
 NAME = "a name of at most 100 letters, digits, hyphens, dots and underscores"
 VIEW = "a name of at most 100 letters, digits and underscores, since SQL reads it"
 WHOLE = "in complete mode every batch is the whole result"

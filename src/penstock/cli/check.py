@@ -139,6 +139,7 @@ def _explanation(found: "Explanation") -> "RenderableType":
         ("state", ", ".join(found.stateful) or "none"),
         ("columns", ", ".join(found.columns)),
         ("path", found.path),
+        ("publishing", found.publishing),
         ("ledger", found.ledger),
         ("batches a day", None if found.batches_per_day is None else f"at most {words.count(found.batches_per_day)}"),
         ("requests", None if found.costs is None else _costs(found.costs)),

@@ -14,6 +14,7 @@ from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.connect import is_of_client, require_no_limit, schema_of
 from penstock.run.failure import StopRequested, from_exception
 from penstock.run.open_delivery import Observer, OpenDelivery
+from penstock.run.publisher import Publisher
 from penstock.run.query import Query, start_streaming
 from penstock.spec.pipeline import DeliverySettings
 
@@ -33,7 +34,8 @@ class Delivery:
     Either `delivery.start(df.writeStream…)`, or pass the object itself to `foreachBatch` with `delivery.checkpoint` as checkpoint
     location: then it opens, and recovers, with the first batch. `pipeline` names the ledger and outlives every checkpoint; `home`
     is where ledger, spool and checkpoint are unless told otherwise; these places may be mappings of `url` and `options`, as in a
-    pipeline file. Works on classic and Connect sessions.
+    pipeline file. Works on classic and Connect sessions. `publish_behind`: where `start` starts the query of a classic session, a
+    batch is published while Spark computes the next one (docs/howto/throughput.md).
 
     Every exception in a batch, `SystemExit` included, becomes a failed batch; its cause is kept in `failure`.
     """
@@ -49,10 +51,12 @@ class Delivery:
         checkpoint: str | Path | Mapping[str, Any] | None = None,
         sources: Sequence[str] = (),
         guarantee: Guarantee | str = Guarantee.EXACTLY_ONCE,
+        publish_behind: bool = False,
     ) -> None:
         places = {"ledger": ledger, "spool": spool, "checkpoint": checkpoint}
         given = {key: place for key, place in places.items() if place is not None}
         values: dict[str, Any] = {"pipeline": pipeline, "home": home, "sinks": sinks, "guarantee": guarantee, **given}
+        values["publish_behind"] = publish_behind
         settings = DeliverySettings(**values)
         self._plan = DeliveryPlan(settings=settings, sources=tuple(SourceName(source) for source in sources))
         self._open: OpenDelivery | None = None
@@ -85,7 +89,8 @@ class Delivery:
         self._plan = replace(self._plan, left=None)
         if is_of_client(writer):
             require_no_limit(batches)
-        opened = self.open(schema=schema_of(writer), observers=observers, batches=batches)
+        behind = self._plan.settings.publish_behind and not is_of_client(writer)
+        opened = self.open(schema=schema_of(writer), observers=observers, batches=batches, behind=behind)
         if is_of_client(writer):
             self._leave_to_server(opened)
         try:
@@ -99,10 +104,21 @@ class Delivery:
             raise
         return Query(streaming, self)
 
-    def open(self, *, schema: str | None, observers: Sequence[Observer] = (), batches: int | None = None) -> OpenDelivery:
-        """Open a new generation and recover; what an earlier one of this object held is released."""
+    def open(
+        self,
+        *,
+        schema: str | None,
+        observers: Sequence[Observer] = (),
+        batches: int | None = None,
+        behind: bool = False,
+    ) -> OpenDelivery:
+        """Open a new generation and recover; what an earlier one of this object held is released.
+
+        `behind`: publish each batch beside the next one, for a caller who closes what is opened when the query has ended.
+        """
         self.release()
-        opened = OpenDelivery(assemble(self._plan), observers=observers, batches=batches)
+        publisher = Publisher() if behind else None
+        opened = OpenDelivery(assemble(self._plan), observers=observers, batches=batches, publisher=publisher)
         try:
             opened.open(schema=schema)
         except BaseException:

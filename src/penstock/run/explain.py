@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from penstock.model import SinkName, SourceName
 from penstock.run.assembly import sinks_of
+from penstock.run.connect import is_of_client
 from penstock.run.costs import Costs, batches_per_day, costs_of
 from penstock.secret import redact
 from penstock.stage.path import DRIVER_BYTES, DRIVER_ROWS
@@ -16,6 +17,8 @@ from penstock.transform.plan import plan_of, source_order
 
 if TYPE_CHECKING:
     from penstock.run.pipeline import Pipeline
+
+AT_ONCE = "before Spark goes on with the next batch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,7 @@ class Explanation:
     ledger: str
     batches_per_day: int | None
     costs: Costs | None = None
+    publishing: str = AT_ONCE
 
 
 def explain(pipeline: "Pipeline", spark: SparkSession) -> Explanation:
@@ -52,7 +56,12 @@ def explain(pipeline: "Pipeline", spark: SparkSession) -> Explanation:
         ledger="one append per batch: " + redact(pipeline.settings.ledger.url),
         batches_per_day=batches_per_day(pipeline.settings.trigger.processing_time),
         costs=costs_of(pipeline),
+        publishing=_publishing(spark, behind=pipeline.settings.publish_behind),
     )
+
+
+def _publishing(spark: SparkSession, *, behind: bool) -> str:
+    return "beside the next batch" if behind and not is_of_client(spark) else AT_ONCE
 
 
 def _path(*, stateful: bool) -> str:

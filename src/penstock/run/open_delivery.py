@@ -1,9 +1,10 @@
 """A delivery that runs: one generation of one pipeline in this process, fed by Spark one micro-batch at a time."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
@@ -12,6 +13,7 @@ from penstock.checkpoint.input_check import as_found, require_unchanged
 from penstock.checkpoint.planned_input import planned_input
 from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
+from penstock.commit.together import at_once
 from penstock.errors import CheckpointReplaced, Fenced, InputChanged, InputLost, PenstockError, Refused, Retryable
 from penstock.model import Adopted, Batch, BatchId, Generation, Guarantee, Nonce, SourceName, Summary
 from penstock.observe.progress import BatchProgress, RunTally, sink_progress
@@ -22,11 +24,13 @@ from penstock.run.kafka_input import KafkaInput, with_beginnings
 from penstock.run.kafka_mirror import Mirrors
 from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process, prepare
 from penstock.run.preflight import require_continuation, require_sources
+from penstock.run.publisher import Publisher
 from penstock.run.quarantine import BadRecords, PutAside, Quarantining, put_aside
 from penstock.run.running_query import running_query
 from penstock.source.kafka.gaps import in_words as gaps_in_words
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, is_small
+from penstock.topics import TopicRead
 from penstock.transform.noop import execute_as_noop
 
 Observer = Callable[[BatchProgress], None]
@@ -35,16 +39,35 @@ _ARROW_PER_STAGED = 4
 """How many times larger rows are in Arrow than compressed in a sink, roughly: the staging pass checks the guess anyway."""
 
 
+@dataclass(slots=True)
+class _Way:
+    """What is known of a batch on its way: its path, and what it read from Kafka.
+
+    `aside`: how many of its records were put aside, for one that was decided before and is computed for its state.
+    """
+
+    path: str = "none"
+    reads: tuple[TopicRead, ...] = ()
+    aside: int | None = None
+
+
 class OpenDelivery:
     """Made by `open_delivery`; `deliver` is called by Spark's stream thread, everything else by the thread that started it.
 
     It ends with the first exception: recovery is the next start. After `batches` new batches it sets `limit_reached` and drops
-    every further one.
+    every further one. With a `publisher` a batch is published while Spark computes the next one.
     """
 
-    def __init__(self, parts: Parts, *, observers: Sequence[Observer] = (), batches: int | None = None) -> None:
-        self._parts, self._observers = parts, tuple(observers)
-        self._coordinator = coordinator_of(parts)
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        observers: Sequence[Observer] = (),
+        batches: int | None = None,
+        publisher: Publisher | None = None,
+    ) -> None:
+        self._parts, self._observers, self._publisher = parts, tuple(observers), publisher
+        self._coordinator = coordinator_of(parts, behind=at_once if publisher is None else publisher)
         self._kafka = (
             None
             if parts.watch is None
@@ -97,21 +120,28 @@ class OpenDelivery:
         with self._busy():
             self._require_own_checkpoint(rows, batch_id)
             batch = self._parts.checkpoint.batch(batch_id, self._parts.source_names(batch_id))
-            path = "none"
+            way = _Way()
 
             def stage(generation: Generation) -> StagedBatch:
-                nonlocal path
-                staged, path = self._stage(rows, batch, generation)
+                staged, way.path = self._stage(rows, batch, generation)
+                way.reads = () if self._kafka is None else self._kafka.delivered()
                 return staged
 
-            delivered = self._coordinator.deliver(batch, stage)
-            if self._kafka is not None:
-                warnings = self._mirrors.show(self._kafka.delivered())
-                delivered = replace(delivered, warnings=(*delivered.warnings, *warnings))
-            if delivered.already and self._parts.checkpoint.has_state():
-                aside = delivered.sinks.get(NAME)
-                self._compute_state(rows, batch, 0 if aside is None else aside.totals.rows)
-            self._tell(delivered, path)
+            self._coordinator.begin(batch, stage, told=lambda delivered: self._published(delivered, way))
+            if self._limit is not None:
+                self._coordinator.wait()
+            if way.aside is not None:
+                self._compute_state(rows, batch, way.aside)
+
+    def _published(self, delivered: Delivered, way: "_Way") -> None:
+        """Called where the batch was published: in this thread, or in the publisher's."""
+        if self._kafka is not None:
+            reads = self._kafka.delivered() if delivered.already else way.reads
+            delivered = replace(delivered, warnings=(*delivered.warnings, *self._mirrors.show(reads)))
+        if delivered.already and self._parts.checkpoint.has_state():
+            aside = delivered.sinks.get(NAME)
+            way.aside = 0 if aside is None else aside.totals.rows
+        self._tell(delivered, way.path)
 
     def told(self, error: PenstockError) -> PenstockError:
         """`error` of Spark's, or what the ledger knows better: drivers meet in the checkpoint too: the newer may lose."""
@@ -138,16 +168,30 @@ class OpenDelivery:
     def drain(self, *, grace_s: float) -> bool:
         """Let the current batch end, for at most `grace_s` seconds, and start no other; whether it ended."""
         self._drain.set()
-        return self._idle.wait(grace_s)
+        until_s = time.monotonic() + grace_s
+        is_idle = self._idle.wait(grace_s)
+        return is_idle and (self._publisher is None or self._publisher.is_done_within(max(0.0, until_s - time.monotonic())))
+
+    def failure(self) -> BaseException | None:
+        """What a publication beside the query raised. The next batch raises it, but there may be none."""
+        return None if self._publisher is None else self._publisher.failure()
+
+    def wait(self) -> None:
+        """Until every batch that Spark is done with is published. Raises what publishing it raised."""
+        self._coordinator.wait()
 
     def close(self) -> tuple[str, ...]:
-        """After the query ended well: collect what attempts left, release files and connections."""
-        swept = self._coordinator.sweep(dry_run=False)
-        self.release()
-        return swept
+        """After the query ended well: publish what it decided, collect what attempts left, release files and connections."""
+        try:
+            self._coordinator.wait()
+            return self._coordinator.sweep(dry_run=False)
+        finally:
+            self.release()
 
     def release(self) -> None:
         """Release files and connections, and leave everything else to the next start."""
+        if self._publisher is not None:
+            self._publisher.close()
         self._mirrors.close()
         for sink in self._parts.sinks:
             sink.close()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from penstock.run.delivery import Delivery
+    from penstock.run.open_delivery import OpenDelivery
 
 POLL_S = 0.2
 FENCE_LOOK_S = 15.0
@@ -102,6 +103,12 @@ class Query:
             self._delivery.failure = StopRequested()  # whatever the batch raised, the interruption caused it
         self._end()
 
+    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
+        """Spark's, and then until what it delivered is published."""
+        self._streaming.processAllAvailable()
+        if self._delivery.opened is not None:
+            self._delivery.opened.wait()
+
     def history(self) -> list[HistoryRow]:
         """The ledger's retained entries, newest first."""
         ledger = ledger_of(self._delivery.plan)
@@ -137,9 +144,18 @@ class Query:
             self._streaming.awaitTermination(POLL_S)  # type: ignore[arg-type]
         except StreamingQueryException:
             return  # told by _end, once and in one place
+        self._stop_if_unpublished()
         if time.monotonic() >= self._look_at_s:
             self._look_at_s = time.monotonic() + FENCE_LOOK_S
             self._stop_if_fenced()
+
+    def _stop_if_unpublished(self) -> None:
+        """Where a batch is published beside the query, and that failed: nobody else would tell before the next batch."""
+        opened = self._delivery.opened
+        failure = None if opened is None else opened.failure()
+        if failure is not None and self._delivery.failure is None:
+            self._delivery.failure = failure
+            self._streaming.stop()
 
     def _stop_if_fenced(self) -> None:
         opened = self._delivery.opened
@@ -171,4 +187,11 @@ class Query:
             self._delivery.release()
             raise from_exception(failure) from failure
         if opened is not None:
-            opened.close()
+            _close(opened)
+
+
+def _close(opened: "OpenDelivery") -> None:
+    try:
+        opened.close()
+    except Exception as failure:
+        raise from_exception(failure) from failure

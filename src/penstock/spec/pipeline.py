@@ -25,7 +25,7 @@ from penstock.spec.trigger import Trigger
 
 _ORDER = (
     *("pipeline", "home", "guarantee", "spark", "sources", "transform", "sinks", "quarantine"),
-    *("output_mode", "trigger", "checkpoint", "ledger", "spool"),
+    *("output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind"),
 )
 OutputMode = Literal["append", "update", "complete"]
 
@@ -94,6 +94,12 @@ class DeliverySettings(Settings):
         description="Where batches wait for sinks that cannot hold data invisibly: a directory, shared storage if executors are "
         "elsewhere, or a URL of a store; or a mapping as below.",
         json_schema_extra={"x-default": "<home>/spool"},
+    )
+
+    publish_behind: bool = Field(
+        default=False,
+        description="Publish a batch while Spark computes the next one, for throughput: Spark goes on as soon as it is decided, "
+        "which nothing undoes, and the sinks show it a little later.",
     )
 
     @model_validator(mode="after")
