@@ -39,6 +39,14 @@ MUTANTS_OF_COMMIT = (
     ),
     Mutant(
         bug=1,
+        name="who-waits-for-a-publication-takes-its-failure-from-the-next-batch",
+        file=COORDINATOR,
+        find="                self._outstanding()\n                self._outstanding = None\n",
+        replace="                outstanding, self._outstanding = self._outstanding, None\n                outstanding()\n",
+        tests=("tests/unit/test_commit_behind.py::test_somebody_else_may_wait_while_the_next_batch_begins",),
+    ),
+    Mutant(
+        bug=1,
         name="a-query-that-is-stopped-does-not-wait-for-the-publication-beside-it",
         file=OPEN_DELIVERY,
         find="        try:\n            self._coordinator.wait()\n            return",
@@ -115,8 +123,8 @@ MUTANTS_OF_COMMIT = (
         bug=5,
         name="a-coordinator-that-raised-is-used-on",
         file=COORDINATOR,
-        find="        spent, self._spent = self._spent, True\n",
-        replace="        spent = self._spent\n",
+        find="        except BaseException:\n            self._spent = True\n            raise\n",
+        replace="        except BaseException:\n            raise\n",
         tests=(f"{OF_COORDINATOR}::test_whoever_raised_is_spent",),
     ),
     Mutant(

@@ -1,6 +1,7 @@
 """Publishing a batch beside the next one: the next is staged meanwhile, and is decided only when the last is shown everywhere."""
 
 from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event, current_thread
 
 import pytest
@@ -9,16 +10,27 @@ from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.commit.together import Task
-from penstock.errors import Failed, PublishFailed, StageFailed
+from penstock.errors import Failed, PenstockError, PublishFailed, StageFailed
 from penstock.model import Decided, Generation
 from penstock.run.publisher import Publisher
+from penstock.testing.simulator.schedule import Kind
 
 
 class Later:
-    """`Behind` that does nothing until it is waited for."""
+    """`Behind` that does nothing until it is waited for; what came of it, it tells as often as it is asked."""
 
     def __call__(self, task: Task) -> Task:
-        return task
+        done: Future[None] = Future()
+
+        def wait() -> None:
+            if not done.done():
+                try:
+                    done.set_result(task())
+                except PenstockError as error:
+                    done.set_exception(error)
+            done.result()
+
+        return wait
 
 
 class Behind:
@@ -98,8 +110,9 @@ def test_a_publication_that_fails_is_raised_by_the_next_batch_which_is_not_decid
 def test_a_publication_that_fails_is_raised_where_it_is_waited_for_and_no_batch_follows(later: Behind) -> None:
     later.begin(0)
     later.bench.steps.failing["transact table"] = [trouble()] * 5
-    with pytest.raises(PublishFailed):
-        later.coordinator.wait()
+    for _ in range(2):
+        with pytest.raises(PublishFailed):
+            later.coordinator.wait()
     with pytest.raises(Failed, match="failed before"):
         later.begin(1)
 
@@ -146,6 +159,36 @@ def test_a_publisher_works_in_a_thread_of_its_own_while_the_next_batch_is_staged
     assert publisher.failure() is None
     assert both.bench.shown() == [Counter([0, 1])] * 2
     assert threads == ["penstock-behind_0"] * 2
+    publisher.close()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_somebody_else_may_wait_while_the_next_batch_begins(fails: bool) -> None:  # noqa: FBT001
+    """Who takes the waiting from the next batch would let it be decided before the last one is published."""
+    publisher, go_on, pause = Publisher(), Event(), Event()
+    both = Behind(publisher)
+    before = both.bench.steps.before
+
+    def held(operation: str, subject: str) -> Kind | None:
+        assert operation != "transact" or go_on.wait(60)
+        return before(operation, subject)
+
+    both.bench.steps.before = held  # type: ignore[method-assign]
+    both.begin(0)
+    if fails:
+        both.bench.steps.failing["transact table"] = [trouble()] * 5
+    with ThreadPoolExecutor(2) as threads:
+        waiting = threads.submit(both.coordinator.wait)
+        while not both.coordinator._joining.locked():
+            pause.wait(0.01)
+        beginning = threads.submit(both.begin, 1)
+        while both.bench.steps.done.count("stage table") < 2:
+            pause.wait(0.01)
+        assert both.decided == [0]
+        go_on.set()
+        failures = [waiting.exception(60), beginning.exception(60)]
+    assert [type(failure) for failure in failures] == ([PublishFailed] * 2 if fails else [type(None)] * 2)
+    assert both.decided == ([0] if fails else [0, 1])
     publisher.close()
 
 

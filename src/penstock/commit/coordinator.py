@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from threading import Lock
 
 from penstock.commit.append import Sleep, Taken, append_once, fenced_by, patiently
 from penstock.commit.identity import recognise
@@ -68,13 +69,14 @@ class Coordinator:
         prune_every: int = PRUNE_EVERY,
     ) -> None:
         self._pipeline, self._ledger, self._sinks = pipeline, ledger, tuple(sinks)
-        self._requesting = requesting((ledger, *sinks))
+        self._requesting = requesting((ledger, *sinks)) if behind is at_once else ()  # else the next batch's are among them
         self._now_ms, self._together, self._behind = now_ms, together, behind
         self._tries, self._retained, self._prune_every = tries, retained, prune_every
         self._retrying = patiently(tries, sleep)
         self._tail: Entry | None = None
         self._newest: Entry | None = None
         self._outstanding: Task | None = None
+        self._joining = Lock()
         self._publish_ms: int | None = None
         self._publish_requests: int | None = None
         self._prune_due = False
@@ -134,10 +136,12 @@ class Coordinator:
                 told(self._already(decision))
 
     def wait(self) -> None:
-        """Until what was decided is published everywhere. Raises what publishing it raised; then this coordinator is spent."""
-        if self._outstanding is not None:
-            with self._spent_if_it_fails():
-                self._join()
+        """Until what was decided is published everywhere. Raises what publishing it raised; then this coordinator is spent.
+
+        The one method that another thread may call, at any time.
+        """
+        with self._spent_if_it_fails():
+            self._join()
 
     def adopt(self, adopted: Adopted) -> Entry:
         """Record the operator's act: the pipeline goes on with a batch of a query (None: of any new checkpoint).
@@ -276,10 +280,14 @@ class Coordinator:
         told(replace(delivered, sinks=sinks, publish_ms=self._publish_ms, warnings=warnings))
 
     def _join(self) -> None:
-        """At most one decision is ever outstanding: the next one is written when the last one is published everywhere."""
-        outstanding, self._outstanding = self._outstanding, None
-        if outstanding is not None:
-            outstanding()
+        """At most one decision is ever outstanding: the next one is written when the last one is published everywhere.
+
+        Whoever comes while another thread waits here waits for the same; what failed once fails for all who come later.
+        """
+        with self._joining:
+            if self._outstanding is not None:
+                self._outstanding()
+                self._outstanding = None
 
     def _decide(self, decision: Decision) -> dict[SinkName, Published]:
         """Append the decision; sinks in the ledger's own database are published by the same transaction."""
@@ -330,10 +338,12 @@ class Coordinator:
 
     @contextmanager
     def _spent_if_it_fails(self) -> Iterator[None]:
-        spent, self._spent = self._spent, True
-        with self._fenced_first():
-            yield
-        self._spent = spent
+        try:
+            with self._fenced_first():
+                yield
+        except BaseException:
+            self._spent = True
+            raise
 
     @contextmanager
     def _fenced_first(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ from penstock.model import Published
 Task = Callable[[], None]
 Together = Callable[[Sequence[Callable[[], Published]]], Sequence["Published | PenstockError"]]
 Behind = Callable[[Task], Task]
-"""Starts a task, and gives what waits for its end and raises what it raised. Not called again before that."""
+"""Starts a task, and gives what waits for its end and raises what it raised, as often as it is called. One task at a time."""
 
 
 def one_by_one(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:

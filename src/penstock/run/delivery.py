@@ -151,10 +151,9 @@ class Delivery:
         """Called by Spark for every micro-batch; never raises anything but Undelivered."""
         try:
             self._deliver(rows, BatchId(batch_id))
-        except StopRequested as stop:
-            self.failure = stop
         except BaseException as cause:  # noqa: BLE001 - SystemExit here would hang the query for ever (docs/GUARANTEES.md)
-            self.failure = cause
+            if self.failure is None:  # else that is why the query is stopped, and this only why Spark cancelled its batch
+                self.failure = cause
         if self.failure is not None:
             raise Undelivered(_told(self.failure)) from None
 

@@ -1,7 +1,6 @@
 """A delivery that runs: one generation of one pipeline in this process, fed by Spark one micro-batch at a time."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -168,9 +167,11 @@ class OpenDelivery:
     def drain(self, *, grace_s: float) -> bool:
         """Let the current batch end, for at most `grace_s` seconds, and start no other; whether it ended."""
         self._drain.set()
-        until_s = time.monotonic() + grace_s
-        is_idle = self._idle.wait(grace_s)
-        return is_idle and (self._publisher is None or self._publisher.is_done_within(max(0.0, until_s - time.monotonic())))
+        return self._idle.wait(grace_s)
+
+    def is_published_within(self, seconds: float | None) -> bool:
+        """Whether nothing is being published any more after at most so many seconds (None: after however many)."""
+        return self._publisher is None or self._publisher.is_done_within(seconds)
 
     def failure(self) -> BaseException | None:
         """What a publication beside the query raised. The next batch raises it, but there may be none."""
@@ -182,6 +183,7 @@ class OpenDelivery:
 
     def close(self) -> tuple[str, ...]:
         """After the query ended well: publish what it decided, collect what attempts left, release files and connections."""
+        self._drain.set()
         try:
             self._coordinator.wait()
             return self._coordinator.sweep(dry_run=False)
@@ -282,7 +284,7 @@ class OpenDelivery:
             rows_in=staged.rows_in,
             schema=rows.schema.json(),
             stage_ms=now_ms() - started_ms,
-            requests=aside.requests_with(staged.requests),
+            requests=aside.requests_with(staged.requests) if self._publisher is None else None,
             topics=() if seen is None else seen.topics,
             gaps=() if seen is None else seen.gaps,
         )

@@ -22,8 +22,8 @@ class Publisher:
         task = self._task
         return task.exception() if task is not None and task.done() else None
 
-    def is_done_within(self, seconds: float) -> bool:
-        """Whether nothing goes on any more after at most so many seconds."""
+    def is_done_within(self, seconds: float | None) -> bool:
+        """Whether nothing goes on any more after at most so many seconds (None: after however many)."""
         return self._task is None or not wait([self._task], seconds).not_done
 
     def close(self) -> None:

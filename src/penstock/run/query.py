@@ -1,5 +1,6 @@
 """A running query: Spark's StreamingQuery and what Penstock knows of it."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,7 +63,9 @@ class Query:
 
     def __init__(self, streaming: StreamingQuery, delivery: "Delivery") -> None:
         self._streaming, self._delivery = streaming, delivery
+        self._ending = threading.RLock()
         self._ended = False
+        self._error: PenstockError | None = None
         self._look_at_s = time.monotonic() + FENCE_LOOK_S
 
     def __getattr__(self, name: str) -> object:
@@ -81,6 +84,10 @@ class Query:
                 if deadline is not None and time.monotonic() >= deadline:
                     return False
                 self._wait()
+            opened = self._delivery.opened
+            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if opened is not None and not opened.is_published_within(left_s):
+                return False
             self._end()
         return True
 
@@ -95,13 +102,18 @@ class Query:
             self._end()
 
     def stop(self, grace: float = 30.0) -> None:
-        """Let the current batch end for at most `grace` seconds, then stop; a batch cut off is delivered by the next start."""
+        """Let the current batch end for at most `grace` seconds, then stop; a batch cut off is delivered by the next start.
+
+        With `publish_behind` it returns when what was decided is published. Raises what ended the query, unless that was told.
+        """
+        is_told = self._ended
         opened = self._delivery.opened
         drained = opened is None or opened.drain(grace_s=grace)
         self._streaming.stop()
         if not drained and not isinstance(self._delivery.failure, PenstockError):
             self._delivery.failure = StopRequested()  # whatever the batch raised, the interruption caused it
-        self._end()
+        if not is_told:
+            self._end()
 
     def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
         """Spark's, and then until what it delivered is published."""
@@ -154,7 +166,7 @@ class Query:
         opened = self._delivery.opened
         failure = None if opened is None else opened.failure()
         if failure is not None and self._delivery.failure is None:
-            self._delivery.failure = failure
+            self._delivery.failure = self._delivery.told(from_exception(failure))
             self._streaming.stop()
 
     def _stop_if_fenced(self) -> None:
@@ -174,9 +186,18 @@ class Query:
         return opened is not None and opened.limit_reached.is_set()
 
     def _end(self) -> None:
-        if self._ended:
-            return
-        self._ended = True
+        """Once, whoever comes first; everybody who waits for the query is told what ended it."""
+        with self._ending:
+            if not self._ended:
+                try:
+                    self._finish()
+                except PenstockError as error:
+                    self._error = error
+                self._ended = True
+            if self._error is not None:
+                raise self._error
+
+    def _finish(self) -> None:
         opened, failure = self._delivery.opened, self._delivery.failure
         exception = self._streaming.exception()
         if failure is None and exception is not None and "stopped on request" not in str(exception):

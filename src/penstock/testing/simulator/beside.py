@@ -26,9 +26,8 @@ class Beside:
 
     def _wait(self) -> None:
         self._begin()
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        if self._failure is not None:
+            raise self._failure
 
     def _begin(self) -> None:
         task, self._task = self._task, None

@@ -1,0 +1,129 @@
+"""How a query ends, for all who wait for it; Spark's side is played."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.errors import Fenced, PenstockError, PublishFailed
+from penstock.run.delivery import Delivery
+from penstock.run.query import Query
+
+GONE = PublishFailed("The target is gone.", remedy="Bring it back.")
+
+
+class Streaming:
+    """Spark's query: runs until it is stopped."""
+
+    def __init__(self) -> None:
+        self.isActive = True  # Spark's name
+
+    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+        threading.Event().wait(min(timeout, 0.01))
+        return not self.isActive
+
+    def stop(self) -> None:
+        self.isActive = False
+
+    def exception(self) -> None:
+        return None
+
+
+class Opened:
+    """A delivery whose newest batch is being published until `published` is set, and then fails with `failing`."""
+
+    def __init__(self, failing: PenstockError | None = None) -> None:
+        self.published, self.failing, self.closed = threading.Event(), failing, 0
+
+    def is_published_within(self, seconds: float | None) -> bool:
+        return self.published.wait(seconds)
+
+    def failure(self) -> PenstockError | None:
+        return self.failing if self.published.is_set() else None
+
+    def drain(self, *, grace_s: float) -> bool:
+        return grace_s >= 0
+
+    def require_newest(self) -> None:
+        return None
+
+    def close(self) -> None:
+        assert self.published.wait(60)
+        self.closed += 1
+        if self.failing is not None:
+            raise self.failing
+
+
+class Told:
+    """What of a delivery a query asks; `newer`: what the ledger knows better."""
+
+    def __init__(self, opened: Opened, newer: PenstockError | None = None) -> None:
+        self.opened, self.failure, self._newer = opened, None, newer
+
+    def told(self, error: PenstockError) -> PenstockError:
+        return self._newer or error
+
+    def release(self) -> None:
+        return None
+
+
+def made(failing: PenstockError | None = None, newer: PenstockError | None = None) -> tuple[Query, Streaming, Opened]:
+    streaming, opened = Streaming(), Opened(failing)
+    delivery: Any = Told(opened, newer)
+    return Query(streaming, delivery), streaming, opened  # type: ignore[arg-type]
+
+
+def test_a_time_limit_holds_while_the_last_batch_is_published() -> None:
+    query, streaming, opened = made()
+    streaming.stop()
+    assert not query.awaitTermination(0.01)
+    opened.published.set()
+    assert query.awaitTermination(60)
+    assert query.awaitTermination()
+    assert opened.closed == 1
+
+
+def test_all_who_wait_are_told_what_ended_the_query_and_a_stop_afterwards_is_quiet() -> None:
+    query, streaming, opened = made(GONE)
+    with ThreadPoolExecutor(2) as threads:
+        waiting, stopping = threads.submit(query.awaitTermination), threads.submit(query.stop)
+        while streaming.isActive:
+            threading.Event().wait(0.01)
+        opened.published.set()
+        assert (waiting.exception(60), stopping.exception(60)) == (GONE, GONE)
+    with pytest.raises(PublishFailed):
+        query.awaitTermination()
+    query.stop()
+
+
+def test_a_newer_run_is_what_is_told_where_it_kept_a_batch_from_being_published() -> None:
+    fenced = Fenced("A newer run works.", remedy="Let it.")
+    query, streaming, opened = made(GONE, newer=fenced)
+    opened.published.set()
+    with pytest.raises(Fenced):
+        query.awaitTermination()
+    assert not streaming.isActive
+
+
+def test_a_stop_while_the_last_batch_is_published_hides_no_failure() -> None:
+    query, _, opened = made(GONE)
+    opened.published.set()
+    with pytest.raises(PublishFailed):
+        query.stop(grace=0)
+
+
+def test_what_stops_a_query_is_not_hidden_by_the_batch_that_spark_cancels_then(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delivery = Delivery("flights", home=tmp_path, sinks={"out": penstock.Console()})
+
+    def cancelled(*_: object) -> None:
+        delivery.failure = GONE
+        raise RuntimeError("Job 7 cancelled.")
+
+    monkeypatch.setattr(delivery, "_deliver", cancelled)
+    with pytest.raises(RuntimeError, match="The target is gone"):
+        delivery(None, 0)  # type: ignore[arg-type]
+    assert delivery.failure is GONE
