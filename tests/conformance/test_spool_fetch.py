@@ -35,7 +35,7 @@ from penstock.testing.conformance.bench import QUERY
 OPENED = Opened(owner="host:1", checkpoint="/checkpoint", pipeline_digest="0" * 16, sinks=(SINK,), versions={})
 OPEN_IN_POSTGRES = """
 SELECT count(*) FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
 """
 OPEN_IN_MYSQL = """
 SELECT count(*) FROM information_schema.innodb_trx JOIN information_schema.processlist ON id = trx_mysql_thread_id

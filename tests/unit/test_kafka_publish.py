@@ -18,6 +18,7 @@ from tests.unit.table_target import spark_schema
 
 from penstock import faults
 from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable
+from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka import marks
 from penstock.sink.kafka.shape import Shape
 from penstock.sink.kafka.trouble import Overtaken
@@ -26,8 +27,7 @@ from penstock.testing.conformance.bench import publish
 
 topic = pytest.fixture(topics)
 
-_RETRYABLE = retry_if_exception_type(Retryable)
-_UNTIL_LED_AGAIN = Retrying(retry=_RETRYABLE, stop=stop_after_delay(120), wait=wait_fixed(0.2), reraise=True)
+_LED_AGAIN = Retrying(retry=retry_if_exception_type(Retryable), stop=stop_after_delay(120), wait=wait_fixed(0.2), reraise=True)
 """A broker that was killed, or frozen for long, registers anew, and its partitions are led again some seconds later."""
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "3"))
@@ -71,13 +71,13 @@ def test_what_failed_before_the_commit_holds_no_reader_up(topic):
 
 
 def await_open(place, *, is_so):
-    """A broker does what it has acknowledged a little later."""
-    pause = threading.Event()
-    for _ in range(500):
-        if is_open(place.rig.bootstrap, place.rig.topic) is is_so:
+    """A broker does what it has acknowledged a little later; one that was killed has its logs to read first."""
+    bootstrap = place.rig.bootstrap
+    for _ in range(3_000):
+        if is_open(bootstrap, place.rig.topic) is is_so:
             return
-        pause.wait(0.02)
-    raise AssertionError(f"expected a transaction to be {'open' if is_so else 'ended'}")
+        threading.Event().wait(0.02)
+    raise AssertionError(f"expected {is_so}, found {open_transactions({'bootstrap.servers': bootstrap}, [place.rig.topic])}")
 
 
 def test_after_a_lost_answer_the_producer_is_dropped_and_the_marker_decides(topic):
@@ -212,7 +212,7 @@ def test_a_broker_that_is_killed_at_any_moment(topic):
         ids = range(batch_id * 1000, batch_id * 1000 + 500)
         publication = place.decided_but_not_published(sink, ids, batch_id=batch_id)
         with ThreadPoolExecutor(1) as pool:
-            publishing = pool.submit(_UNTIL_LED_AGAIN, sink.publish, publication)
+            publishing = pool.submit(_LED_AGAIN, sink.publish, publication)
             threading.Event().wait(chance.uniform(0, 0.05))
             running.kill()
             running.start()
@@ -234,7 +234,7 @@ def test_a_broker_that_is_frozen_leaves_the_outcome_to_the_marker(topic):
             sink.publish(publication)
     finally:
         running.thaw()
-    for attempt in _UNTIL_LED_AGAIN:
+    for attempt in _LED_AGAIN:
         with attempt:
             sink.publish(publication)
     assert place.content() == values(range(10))
