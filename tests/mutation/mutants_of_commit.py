@@ -40,9 +40,9 @@ MUTANTS_OF_COMMIT = (
     Mutant(
         bug=1,
         name="who-waits-for-a-publication-takes-its-failure-from-the-next-batch",
-        file=COORDINATOR,
-        find="                self._outstanding()\n                self._outstanding = None\n",
-        replace="                outstanding, self._outstanding = self._outstanding, None\n                outstanding()\n",
+        file="src/penstock/commit/together.py",
+        find="            self._task()\n            self._task = _nothing\n",
+        replace="            task, self._task = self._task, _nothing\n            task()\n",
         tests=("tests/unit/test_commit_behind.py::test_somebody_else_may_wait_while_the_next_batch_begins",),
     ),
     Mutant(

@@ -9,7 +9,7 @@ from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
 
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import Delivered, StagedBatch
-from penstock.commit.together import Task
+from penstock.commit.together import Outstanding, Task
 from penstock.errors import Failed, PenstockError, PublishFailed, StageFailed
 from penstock.model import Decided, Generation
 from penstock.run.publisher import Publisher
@@ -179,7 +179,7 @@ def test_somebody_else_may_wait_while_the_next_batch_begins(fails: bool) -> None
         both.bench.steps.failing["transact table"] = [trouble()] * 5
     with ThreadPoolExecutor(2) as threads:
         waiting = threads.submit(both.coordinator.wait)
-        while not both.coordinator._joining.locked():
+        while not both.coordinator._outstanding._waiting.locked():
             pause.wait(0.01)
         beginning = threads.submit(both.begin, 1)
         while both.bench.steps.done.count("stage table") < 2:
@@ -190,6 +190,23 @@ def test_somebody_else_may_wait_while_the_next_batch_begins(fails: bool) -> None
     assert [type(failure) for failure in failures] == ([PublishFailed] * 2 if fails else [type(None)] * 2)
     assert both.decided == ([0] if fails else [0, 1])
     publisher.close()
+
+
+def test_what_is_started_while_somebody_waits_for_the_last_one_is_waited_for() -> None:
+    outstanding, go_on, waited, pause = Outstanding(), Event(), list[int](), Event()
+    outstanding.take(lambda: waited.append(0) if go_on.wait(60) else None)
+    with ThreadPoolExecutor(2) as threads:
+        waiting = threads.submit(outstanding.wait)
+        while not outstanding._waiting.locked():
+            pause.wait(0.01)
+        taking = threads.submit(outstanding.take, lambda: waited.append(1))
+        pause.wait(0.05)
+        go_on.set()
+        waiting.result(60)
+        taking.result(60)
+    outstanding.wait()
+    outstanding.wait()
+    assert waited == [0, 1]
 
 
 def test_a_publisher_tells_of_a_failure_that_nobody_waited_for() -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from threading import Lock
 
 from penstock.commit.append import Sleep, Taken, append_once, fenced_by, patiently
 from penstock.commit.identity import recognise
@@ -17,7 +16,7 @@ from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.publication import dead_staging, decision_in, decision_of, publication_of
 from penstock.commit.riding import Riding
 from penstock.commit.summary import after_adoption, after_decision
-from penstock.commit.together import Behind, Task, Together, at_once, one_by_one
+from penstock.commit.together import Behind, Outstanding, Together, at_once, one_by_one
 from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
 from penstock.model import (
     Adopted,
@@ -75,8 +74,7 @@ class Coordinator:
         self._retrying = patiently(tries, sleep)
         self._tail: Entry | None = None
         self._newest: Entry | None = None
-        self._outstanding: Task | None = None
-        self._joining = Lock()
+        self._outstanding = Outstanding()
         self._publish_ms: int | None = None
         self._publish_requests: int | None = None
         self._prune_due = False
@@ -136,10 +134,7 @@ class Coordinator:
                 told(self._already(decision))
 
     def wait(self) -> None:
-        """Until what was decided is published everywhere. Raises what publishing it raised; then this coordinator is spent.
-
-        The one method that another thread may call, at any time.
-        """
+        """Until what was decided is published everywhere; any thread may call it. Raises what publishing raised, and is spent."""
         with self._spent_if_it_fails():
             self._join()
 
@@ -266,7 +261,7 @@ class Coordinator:
             stage_ms=staged.stage_ms,
             decide_ms=decided_ms - started_ms,
         )
-        self._outstanding = self._behind(partial(self._roll_forward, delivered, told, decided_ms, before))
+        self._outstanding.take(self._behind(partial(self._roll_forward, delivered, told, decided_ms, before)))
 
     def _roll_forward(self, delivered: Delivered, told: Told, decided_ms: int, requests_before: int | None) -> None:
         """What follows the newest decision. Only the next decision has to wait for it."""
@@ -280,14 +275,8 @@ class Coordinator:
         told(replace(delivered, sinks=sinks, publish_ms=self._publish_ms, warnings=warnings))
 
     def _join(self) -> None:
-        """At most one decision is ever outstanding: the next one is written when the last one is published everywhere.
-
-        Whoever comes while another thread waits here waits for the same; what failed once fails for all who come later.
-        """
-        with self._joining:
-            if self._outstanding is not None:
-                self._outstanding()
-                self._outstanding = None
+        """At most one decision is ever outstanding: the next one is written when the last one is published everywhere."""
+        self._outstanding.wait()
 
     def _decide(self, decision: Decision) -> dict[SinkName, Published]:
         """Append the decision; sinks in the ledger's own database are published by the same transaction."""

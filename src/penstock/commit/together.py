@@ -1,6 +1,7 @@
 """How publications run: side by side or in turn, and before a batch is done or beside the next one."""
 
 from collections.abc import Callable, Sequence
+from threading import Lock
 
 from penstock.errors import PenstockError
 from penstock.model import Published
@@ -32,3 +33,24 @@ def at_once(task: Task) -> Task:
 
 def _nothing() -> None:
     return None
+
+
+class Outstanding:
+    """The newest task that was started and not waited for. Any thread may wait, at any time, while one thread starts tasks.
+
+    Who comes while another one waits, waits for the same; what failed once fails for all who come later.
+    """
+
+    def __init__(self) -> None:
+        self._waiting, self._task = Lock(), _nothing
+
+    def take(self, task: Task) -> None:
+        """`task` waits for one that was started; the last one was waited for."""
+        with self._waiting:
+            self._task = task
+
+    def wait(self) -> None:
+        """Until it has ended. Raises what it raised."""
+        with self._waiting:
+            self._task()
+            self._task = _nothing
