@@ -1,6 +1,5 @@
 """`publish_behind`: Spark goes on when a batch is decided, and the batch is published beside the next one."""
 
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -13,15 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import PublishFailed
 from penstock.run.open_delivery import OpenDelivery
 from penstock.sink.sqlite import SqliteSink
-from tests.spark.page import Page, Place, Rows
 from tests.spark.streams import put, run
 from tests.spark.target import Target
-from tests.spark.test_readme import feed
 
 pytestmark = pytest.mark.spark
 
-PAGE = Page("throughput")
-[QUERIES] = PAGE.blocks("sql")
 EXPECTED = Counter([(0,), (1,), (2,)])
 PAUSE_S = 0.5
 
@@ -162,24 +157,3 @@ def test_a_query_that_nobody_awaits_publishes_at_once(spark: SparkSession, targe
     assert len(names) == 3
     assert not any(name.startswith("penstock-behind") for name in names)
     assert target.rows() == EXPECTED
-
-
-class ThroughputPlace(Place):
-    page, sink = PAGE, "warehouse"
-
-    def query(self, statement: str) -> Rows:
-        connection = sqlite3.connect(self.directory / "warehouse.db")
-        try:
-            with connection:
-                return connection.execute(statement).fetchall()
-        finally:
-            connection.close()
-
-
-def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path) -> None:
-    place = ThroughputPlace(tmp_path)
-    sent = feed(tmp_path / "incoming")
-    assert place.run("penstock run throughput.yaml", faults="sqlite.commit=kill@2").returncode != 0
-    assert "beside the next batch" in place.run("penstock explain throughput.yaml").stdout
-    place.assert_delivered_by_the_page(sent, queries=QUERIES)
-    place.assert_damage_is_noticed()
