@@ -318,8 +318,8 @@ MUTANTS_OF_COMMIT = (
         bug=28,
         name="a-replayed-batch-does-not-run-for-its-state",
         file=OPEN_DELIVERY,
-        find="if delivered.already and self._parts.checkpoint.has_state():",
-        replace="if delivered.already and not self._parts.checkpoint.has_state():",
+        find="        if self._parts.checkpoint.has_state():\n            aside = delivered",
+        replace="        if not self._parts.checkpoint.has_state():\n            aside = delivered",
         tests=("tests/spark/test_delivery_stateful.py::test_deduplication_survives_a_replay_whose_state_was_lost",),
     ),
 )

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event, current_thread
 
 import pytest
@@ -9,7 +10,8 @@ from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
 
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import Delivered, StagedBatch
-from penstock.commit.together import Outstanding, Task
+from penstock.commit.together import Behind as TaskBehind
+from penstock.commit.together import Outstanding, Task, at_once
 from penstock.errors import Failed, PenstockError, PublishFailed, StageFailed
 from penstock.model import Decided, Generation
 from penstock.run.publisher import Publisher
@@ -36,11 +38,11 @@ class Later:
 class Behind:
     """A pipeline whose batches are published as late as can be, and what was told of them."""
 
-    def __init__(self, behind: "Later | Publisher") -> None:
+    def __init__(self, behind: TaskBehind) -> None:
         self.bench, self.told = Bench(), list[Delivered]()
         self.coordinator = self.opened(behind)
 
-    def opened(self, behind: "Later | Publisher") -> Coordinator:
+    def opened(self, behind: TaskBehind) -> Coordinator:
         coordinator = Coordinator(
             pipeline=PIPELINE,
             ledger=self.bench.ledger(),
@@ -136,6 +138,16 @@ def test_a_batch_that_was_decided_before_is_told_when_it_is_published(later: Beh
     later.begin(0)
     assert [(told.batch.batch_id, told.already) for told in later.told] == [(0, False), (0, True)]
     assert later.bench.shown() == [Counter([0])] * 2
+
+
+@pytest.mark.parametrize(("behind", "counted"), [(at_once, 7), (Later(), None)])
+def test_requests_are_counted_unless_those_of_two_batches_mix(behind: TaskBehind, counted: int | None) -> None:
+    both = Behind(behind)
+    staged = both.bench.stage(batch_of(0))
+    both.coordinator.begin(batch_of(0), lambda generation: replace(staged(generation), requests=7), told=both.told.append)
+    body = next(both.bench.ledger().newest_first()).body
+    assert isinstance(body, Decided)
+    assert body.decision.stage_requests == counted
 
 
 def test_a_publisher_works_in_a_thread_of_its_own_while_the_next_batch_is_staged() -> None:

@@ -68,7 +68,7 @@ class Coordinator:
         prune_every: int = PRUNE_EVERY,
     ) -> None:
         self._pipeline, self._ledger, self._sinks = pipeline, ledger, tuple(sinks)
-        self._requesting = requesting((ledger, *sinks)) if behind is at_once else ()  # else the next batch's are among them
+        self._requesting, self._counts = requesting((ledger, *sinks)), behind is at_once  # else those of two batches mix
         self._now_ms, self._together, self._behind = now_ms, together, behind
         self._tries, self._retained, self._prune_every = tries, retained, prune_every
         self._retrying = patiently(tries, sleep)
@@ -244,8 +244,8 @@ class Coordinator:
             schema=staged.schema,
             stage_ms=staged.stage_ms,
             previous_publish_ms=self._publish_ms,
-            stage_requests=staged.requests,
-            previous_publish_requests=self._publish_requests,
+            stage_requests=staged.requests if self._counts else None,
+            previous_publish_requests=self._publish_requests if self._counts else None,
             topics=staged.topics,
             gaps=staged.gaps,
         )

@@ -40,14 +40,11 @@ _ARROW_PER_STAGED = 4
 
 @dataclass(slots=True)
 class _Way:
-    """What is known of a batch on its way: its path, and what it read from Kafka.
-
-    `aside`: how many of its records were put aside, for one that was decided before and is computed for its state.
-    """
+    """What is known of a batch on its way: its path, what it read from Kafka, and how it was delivered if that was before."""
 
     path: str = "none"
     reads: tuple[TopicRead, ...] = ()
-    aside: int | None = None
+    before: Delivered | None = None
 
 
 class OpenDelivery:
@@ -58,12 +55,7 @@ class OpenDelivery:
     """
 
     def __init__(
-        self,
-        parts: Parts,
-        *,
-        observers: Sequence[Observer] = (),
-        batches: int | None = None,
-        publisher: Publisher | None = None,
+        self, parts: Parts, *, observers: Sequence[Observer] = (), batches: int | None = None, publisher: Publisher | None = None
     ) -> None:
         self._parts, self._observers, self._publisher = parts, tuple(observers), publisher
         self._coordinator = coordinator_of(parts, behind=at_once if publisher is None else publisher)
@@ -126,21 +118,28 @@ class OpenDelivery:
                 way.reads = () if self._kafka is None else self._kafka.delivered()
                 return staged
 
-            self._coordinator.begin(batch, stage, told=lambda delivered: self._published(delivered, way))
+            self._coordinator.begin(batch, stage, told=lambda delivered: self._delivered(delivered, way))
             if self._limit is not None:
                 self._coordinator.wait()
-            if way.aside is not None:
-                self._compute_state(rows, batch, way.aside)
+            if way.before is not None:
+                self._again(rows, way.before)
 
-    def _published(self, delivered: Delivered, way: "_Way") -> None:
+    def _delivered(self, delivered: Delivered, way: _Way) -> None:
         """Called where the batch was published: in this thread, or in the publisher's."""
-        if self._kafka is not None:
-            reads = self._kafka.delivered() if delivered.already else way.reads
-            delivered = replace(delivered, warnings=(*delivered.warnings, *self._mirrors.show(reads)))
-        if delivered.already and self._parts.checkpoint.has_state():
+        if delivered.already:
+            way.before = delivered
+        else:
+            self._tell(self._mirrored(delivered, way.reads), way.path)
+
+    def _again(self, rows: DataFrame, delivered: Delivered) -> None:
+        """Spark runs a batch that was decided before: its state is computed, and nothing is written."""
+        if self._parts.checkpoint.has_state():
             aside = delivered.sinks.get(NAME)
-            way.aside = 0 if aside is None else aside.totals.rows
-        self._tell(delivered, way.path)
+            self._compute_state(rows, delivered.batch, 0 if aside is None else aside.totals.rows)
+        self._tell(self._mirrored(delivered, () if self._kafka is None else self._kafka.delivered()), "none")
+
+    def _mirrored(self, delivered: Delivered, reads: Sequence[TopicRead]) -> Delivered:
+        return replace(delivered, warnings=(*delivered.warnings, *self._mirrors.show(reads)))
 
     def told(self, error: PenstockError) -> PenstockError:
         """`error` of Spark's, or what the ledger knows better: drivers meet in the checkpoint too: the newer may lose."""
@@ -284,7 +283,7 @@ class OpenDelivery:
             rows_in=staged.rows_in,
             schema=rows.schema.json(),
             stage_ms=now_ms() - started_ms,
-            requests=aside.requests_with(staged.requests) if self._publisher is None else None,
+            requests=aside.requests_with(staged.requests),
             topics=() if seen is None else seen.topics,
             gaps=() if seen is None else seen.gaps,
         )
