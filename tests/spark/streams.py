@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 Deliver = Callable[[DataFrame, int], object]
@@ -46,3 +46,9 @@ def forget_commit(checkpoint: Path, batch_id: int) -> None:
     """What a driver leaves that dies after the sink returned and before `commits/N` was written."""
     for name in (str(batch_id), f".{batch_id}.crc"):
         (checkpoint / "commits" / name).unlink()
+
+
+def numbers(spark: SparkSession, root: Path, *, per_trigger: int = 1) -> DataFrame:
+    """The column `n` of the files below `in`, so many files a batch."""
+    (root / "in").mkdir(exist_ok=True)
+    return spark.readStream.schema("n INT").option("maxFilesPerTrigger", per_trigger).csv(str(root / "in"))

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 import penstock
 from penstock.run.query import Query
+from tests.spark.streams import put
 
 Rows = Counter[tuple[object, ...]]
 
@@ -60,3 +61,13 @@ class Target:
 
     def files(self) -> list[str]:
         return sorted(name for _, _, names in os.walk(self.root / "lake") for name in names if name.endswith(".parquet"))
+
+
+def of_three_files(tmp_path: Path) -> Target:
+    """A fixture's: three batches of one row each wait for it."""
+    for number in range(3):
+        put(tmp_path / "in", f"{number}.csv", number)
+    return Target(tmp_path)
+
+
+THREE_FILES: Rows = Counter([(0,), (1,), (2,)])

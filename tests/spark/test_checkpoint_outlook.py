@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from penstock.checkpoint.inspection import inspect_checkpoint
 from penstock.checkpoint.outlook import Next
-from tests.spark.streams import put, run
+from tests.spark.streams import numbers, put, run
 
 BATCHES = 4
 Damage = Callable[[Path], object]
@@ -26,10 +26,6 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     run(numbers(spark, root), root / "checkpoint", lambda rows, batch_id: rows.collect())
     put(root / "in", "new.csv", 99)
     return root
-
-
-def numbers(spark: SparkSession, root: Path) -> DataFrame:
-    return spark.readStream.schema("n INT").option("maxFilesPerTrigger", 1).csv(str(root / "in"))
 
 
 def remove(*names: str) -> Damage:

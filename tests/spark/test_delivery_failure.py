@@ -5,29 +5,20 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import penstock
 from penstock.errors import BatchFailed, Fenced, InputChanged, PenstockError, PublishFailed, StageFailed
-from tests.spark.streams import put
-from tests.spark.target import Target
+from tests.spark.streams import numbers, put
+from tests.spark.target import THREE_FILES, Target, of_three_files
 
 pytestmark = pytest.mark.spark
 
 
-def numbers(spark: SparkSession, root: Path) -> DataFrame:
-    (root / "in").mkdir(exist_ok=True)
-    return spark.readStream.schema("n INT").option("maxFilesPerTrigger", 1).csv(str(root / "in"))
+target = pytest.fixture(of_three_files)
 
 
-@pytest.fixture
-def target(tmp_path: Path) -> Target:
-    for number in range(3):
-        put(tmp_path / "in", f"{number}.csv", number)
-    return Target(tmp_path)
-
-
-EXPECTED = Counter([(0,), (1,), (2,)])
+EXPECTED = THREE_FILES
 
 
 def test_system_exit_in_a_batch_fails_the_query_and_does_not_hang(

@@ -6,18 +6,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import penstock
 from penstock.errors import LedgerMismatch, Refused
-from tests.spark.streams import put
+from tests.spark.streams import numbers, put
 from tests.spark.target import Target
 
 pytestmark = pytest.mark.spark
-
-
-def numbers(spark: SparkSession, root: Path) -> DataFrame:
-    return spark.readStream.schema("n INT").option("maxFilesPerTrigger", 1).csv(str(root / "in"))
 
 
 @pytest.fixture

@@ -5,18 +5,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import penstock
 from penstock.errors import BatchGap, CheckpointMissing, CheckpointReplaced, OffsetsConflict
-from tests.spark.streams import forget_commit, put
+from tests.spark.streams import forget_commit, numbers, put
 from tests.spark.target import Target
 
 pytestmark = pytest.mark.spark
-
-
-def numbers(spark: SparkSession, root: Path, *, per_trigger: int = 1) -> DataFrame:
-    return spark.readStream.schema("n INT").option("maxFilesPerTrigger", per_trigger).csv(str(root / "in"))
 
 
 @pytest.fixture

@@ -7,29 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from penstock.errors import PublishFailed
 from penstock.run.open_delivery import OpenDelivery
 from penstock.sink.sqlite import SqliteSink
-from tests.spark.streams import put, run
-from tests.spark.target import Target
+from tests.spark.streams import numbers, put, run
+from tests.spark.target import THREE_FILES, Target, of_three_files
 
 pytestmark = pytest.mark.spark
 
-EXPECTED = Counter([(0,), (1,), (2,)])
+EXPECTED = THREE_FILES
 PAUSE_S = 0.5
 
 
-def numbers(spark: SparkSession, root: Path) -> DataFrame:
-    return spark.readStream.schema("n INT").option("maxFilesPerTrigger", 1).csv(str(root / "in"))
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Target:
-    for number in range(3):
-        put(tmp_path / "in", f"{number}.csv", number)
-    return Target(tmp_path)
+target = pytest.fixture(of_three_files)
 
 
 @pytest.fixture
