@@ -74,6 +74,9 @@ def test_a_piece_ends_before_its_end_whatever_stands_behind() -> None:
     produce(topic, 100)
     assert offsets(piece(topic, 10, 60)) == list(range(10, 60))
     assert offsets(piece(topic, 60, 100)) == list(range(60, 100))
+    produce(topic, 1, ends="commit")
+    produce(topic, 10)
+    assert offsets(piece(topic, 90, 102)) == list(range(90, 101)), "its last offset is a mark's, for which a record behind came"
 
 
 @pytest.mark.parametrize("how", ["commit", "abort"])
