@@ -1,6 +1,6 @@
 """For every layer: fast layers run first, Spark starts fast, and in CI a skipped test is a failed one.
 
-Of the cases of a test that starts Spark a run draws the half; all run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
+Of the cases of a test that starts Spark a run draws a third; all run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
 """
 
 import os
@@ -19,7 +19,7 @@ START_SPARK = {"spark", "crash"}
 HANGS_AFTER_S = {"unit": 120, "architecture": 120}
 """Where a test takes milliseconds, a hang shall not cost the ten minutes that the other layers are given."""
 
-WITH_SPARK_ONE_IN = 2
+WITH_SPARK_ONE_IN = 3
 
 IN_CI = os.environ.get("CI") == "true"
 

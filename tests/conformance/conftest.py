@@ -1,6 +1,6 @@
 """Directories in memory: this layer forces thousands of files to the disk, and kills processes but never the machine.
 
-Of each sink's crashes a run draws a third; all run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
+Of each sink's crashes a run draws a quarter; all run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
 """
 
 import os
@@ -14,7 +14,7 @@ from tests.drawing import keep_some
 from penstock.testing.conformance import CrashContract
 
 MEMORY = Path("/dev/shm")
-CRASHES_ONE_IN = 3
+CRASHES_ONE_IN = 4
 
 
 @pytest.hookimpl(tryfirst=True)

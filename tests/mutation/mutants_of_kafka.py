@@ -19,6 +19,8 @@ OF_OWN_ROWS = "tests/spark/test_stage_own_rows.py"
 TOPICS = "src/penstock/sink/kafka/topics.py"
 BROKER = "src/penstock/source/kafka/broker.py"
 OF_LEADERS = "tests/unit/test_kafka_leaders.py"
+COLUMNAR = "src/penstock/sink/kafka/columnar.py"
+OF_PRODUCERS = "tests/unit/test_kafka_producers.py"
 
 MUTANTS_OF_KAFKA = (
     Mutant(
@@ -156,5 +158,29 @@ MUTANTS_OF_KAFKA = (
         find="        if self._keyed or self._wanted.target.shared or verification",
         replace="        if bool(marks) or verification",
         tests=("tests/conformance/test_kafka_conformance.py::TestKafka::test_damage_is_found[foreign]",),
+    ),
+    Mutant(
+        bug=17,
+        name="the-record-for-which-there-was-no-room-is-passed-over",
+        file=COLUMNAR,
+        find="messages = messages[first:].copy()",
+        replace="messages = messages[first + 1 :].copy()",
+        tests=(f"{OF_PRODUCERS}::test_more_than_the_client_has_room_for_arrives_in_order",),
+    ),
+    Mutant(
+        bug=17,
+        name="rows-of-a-slice-are-taken-from-its-beginning",
+        file=COLUMNAR,
+        find="[column.offset : column.offset + len(column) + 1]",
+        replace="[: len(column) + 1]",
+        tests=(f"{OF_PRODUCERS}::test_values_and_keys_arrive_as_they_are",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-key-that-is-null-is-sent-as-the-empty-one",
+        file=COLUMNAR,
+        find="        places[column.is_null().to_numpy(zero_copy_only=False)] = 0",
+        replace="        pass",
+        tests=(f"{OF_PRODUCERS}::test_values_and_keys_arrive_as_they_are",),
     ),
 )

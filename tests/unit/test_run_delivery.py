@@ -23,10 +23,11 @@ class Rows:
     """Stands for a batch whose plan cannot even be asked for its columns."""
 
     def __init__(self, raised: BaseException) -> None:
-        self._raised = raised
+        self._raised, self.seen = raised, False
 
     @property
     def schema(self) -> Mapping[str, str]:
+        self.seen = True
         raise self._raised
 
 
@@ -72,10 +73,14 @@ def test_a_delivery_that_failed_goes_on_failing(delivery: Delivery) -> None:
     """Bug 5: Spark is free to call it again; only a new start knows what was decided."""
     first = ZeroDivisionError("the first")
     told(delivery, first)
-    error = told(delivery, SystemExit(0), 1)
+    rows = Rows(SystemExit(0))
+    with pytest.raises(Undelivered) as caught:
+        delivery(rows, 1)  # type: ignore[arg-type]
+    error = carried_in(str(caught.value))
     assert error is not None
     assert "the first" in error.message
     assert delivery.failure is first
+    assert not rows.seen
 
 
 def test_a_batch_dropped_on_request_is_no_error(delivery: Delivery) -> None:

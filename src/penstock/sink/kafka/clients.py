@@ -8,6 +8,9 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from penstock.kafka.refusal import Heard, require_let_in
+from penstock.sink.kafka.columnar import ColumnarProducer
+from penstock.sink.kafka.librdkafka import librdkafka
+from penstock.sink.kafka.onebyone import OneByOneProducer
 
 _log = logging.getLogger("penstock.kafka")
 _log.addHandler(logging.NullHandler())  # else what the client retries by itself appears on the terminal
@@ -31,7 +34,8 @@ class Clients:
     def __init__(self, bootstrap: str, options: Mapping[str, str]) -> None:
         self.place, self._heard = f"Kafka at {bootstrap}", Heard()
         self.given: Mapping[str, str] = {**options, "bootstrap.servers": bootstrap}
-        self._given = {"log_level": _ERRORS, **self.given, "logger": _log, "error_cb": self._heard}
+        self._given: Mapping[str, str | int] = {"log_level": _ERRORS, **self.given}
+        self._told: dict[str, Any] = {"logger": _log, "error_cb": self._heard}
         self._admin: AdminClient | None = None
 
     def heard(self) -> KafkaError | None:
@@ -45,9 +49,19 @@ class Clients:
 
         `settings`: keys of the client, dots as underscores.
         """
+        return Producer({**self._producing(settings), **self._told})
+
+    def transactional_producer(self, **settings: str | int) -> ColumnarProducer | OneByOneProducer:
+        """As `producer`, one that takes rows as they are; that which is the fastest here."""
+        library = librdkafka()
+        if library is None:
+            return OneByOneProducer({**self._producing(settings), **self._told})
+        return ColumnarProducer(library, self._producing(settings), heard=self._heard)
+
+    def _producing(self, settings: Mapping[str, str | int]) -> dict[str, Any]:
         named = {key.replace("_", "."): value for key, value in settings.items()}
         fixed = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
-        return Producer({**_PRODUCING, **self._given, **fixed, **named})
+        return {**_PRODUCING, **self._given, **fixed, **named}
 
     def consumer(self, **settings: str) -> Consumer:
         """A new one that sees what was committed, and leaves no trace."""
@@ -61,7 +75,7 @@ class Clients:
             "fetch.wait.max.ms": 10,
             "client.rack": "",  # from leaders only: a follower near by may not have the newest marker yet
         }
-        return Consumer({**self._given, **fixed, **settings})
+        return Consumer({**self._given, **fixed, **settings, **self._told})
 
     @property
     def admin(self) -> AdminClient:
@@ -71,7 +85,7 @@ class Clients:
         """
         admin = self._admin
         if admin is None:
-            admin = AdminClient({**self._given})
+            admin = AdminClient({**self._given, **self._told})
             require_let_in(admin, self._heard.recently)
             self._admin = admin
         return admin

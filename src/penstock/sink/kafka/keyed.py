@@ -1,13 +1,18 @@
 """Records without transactions: each has a name that it has for ever, by which whoever reads them tells repetitions apart."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import count, islice, zip_longest
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from penstock.model import Publication
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.records import Record
+from penstock.sink.kafka.records import Header, Record, records_of
 from penstock.sink.kafka.trouble import told
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 HEADER = "penstock-id"
 
@@ -34,17 +39,22 @@ class KeyedProducer:
         """Nothing has to be."""
         self.is_open = True
 
-    def send(self, records: Iterable[Record]) -> None:
-        """Hand over records; what becomes of them, `settle` tells."""
-        for topic, value, key, partition, headers in records:
-            while True:
-                try:
-                    self._producer.produce(topic, value, key, partition, headers=headers, on_delivery=self._delivered)
-                except BufferError:
-                    self._producer.poll(_FULL_S)
-                else:
-                    self._producer.poll(0)
-                    break
+    def send(self, rows: "pa.RecordBatch", *, topic: str, names: Iterable[bytes] = ()) -> None:
+        """Hand over a record for each row, with its name in a header; what becomes of them, `settle` tells."""
+        for record, name in zip_longest(records_of(rows, topic=topic), islice(names, rows.num_rows)):
+            self._hand_over(*(record if name is None else _named(record, name)))
+
+    def _hand_over(
+        self, topic: str, value: bytes | None, key: bytes | None, partition: int, headers: list[Header] | None
+    ) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, headers=headers, on_delivery=self._delivered)
+            except BufferError:
+                self._producer.poll(_FULL_S)
+            else:
+                self._producer.poll(0)
+                return
 
     def settle(self) -> None:
         """Return when everything was acknowledged. Raises OutcomeUnknown, PublishFailed."""
@@ -67,7 +77,11 @@ class KeyedProducer:
             self._failed.append(error)
 
 
-def named(record: Record, publication: Publication, *, lane: int, ordinal: int) -> Record:
-    """The record with its name in a header: pipeline, sink, position of the batch, lane, and the row's number in its share."""
-    name = f"{publication.pipeline}={publication.sink}={publication.position:012d}={lane}={ordinal}"
-    return (*record[:4], [*(record[4] or ()), (HEADER, name.encode())])
+def names_of(publication: Publication, *, lane: int, first: int) -> Iterator[bytes]:
+    """Of a share's records from the `first` on: pipeline, sink, position of the batch, lane, and the number in the share."""
+    begin = f"{publication.pipeline}={publication.sink}={publication.position:012d}={lane}="
+    return (f"{begin}{number}".encode() for number in count(first))
+
+
+def _named(record: Record, name: bytes) -> Record:
+    return (*record[:4], [*(record[4] or ()), (HEADER, name)])

@@ -9,9 +9,8 @@ from penstock.errors import PublishFailed, StagedDataLost
 from penstock.faults import FaultPoint
 from penstock.model import PipelineName, Position, Publication, Published, SinkName, Totals
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.keyed import KeyedProducer, named
-from penstock.sink.kafka.marks import LaneMark, Part, encode_mark, mark_key, newest_mark, require_closed, transactional_id
-from penstock.sink.kafka.records import records_of
+from penstock.sink.kafka.keyed import KeyedProducer, names_of
+from penstock.sink.kafka.marks import LaneMark, Part, mark_row, newest_mark, require_closed, transactional_id
 from penstock.sink.kafka.sending import Transactions
 from penstock.sink.kafka.target import Wanted
 from penstock.sink.kafka.trouble import Overtaken, cut_off, told
@@ -165,13 +164,10 @@ class Lane:
         return bool(self._sent_bytes + chunk.nbytes > self._limits.transaction_bytes)
 
     def _send(self, chunk: "pa.RecordBatch", publication: Publication, number: int) -> None:
-        transactions, records = self._open_transactions(), records_of(chunk, topic=self._target.topic)
         self._sent_bytes += chunk.nbytes
-        if self._limits.keyed:
-            numbered = enumerate(records, number)
-            records = (named(record, publication, lane=self.number, ordinal=ordinal) for ordinal, record in numbered)
+        names = names_of(publication, lane=self.number, first=number)
         with ROWS.around(error=cut_off, lost=cut_off):
-            transactions.send(records)
+            self._open_transactions().send(chunk, topic=self._target.topic, names=names)
 
     def _end_part(self, publication: Publication, number: int) -> None:
         part = Part(position=publication.position, digest=publication.totals.digest, rows=number)
@@ -183,8 +179,7 @@ class Lane:
         transactions.settle()
         with told(self._clients, outlived=transactions.outlived), MARK.around(error=cut_off, lost=cut_off):
             transactions.begin()
-            key = mark_key(self._pipeline, self._sink)
-            transactions.send([(self._target.markers, encode_mark(mark), key, self.number, None)])
+            transactions.send(mark_row(mark, self._pipeline, self._sink, lane=self.number), topic=self._target.markers)
         self._mark = mark
 
     def _commit(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -11,6 +12,7 @@ from penstock.codec.document import decode, encode_document
 from penstock.codec.fields import integer, items, mapping, optional, record, require_fields, text
 from penstock.errors import LedgerMismatch, PublishFailed, Refused, Retryable
 from penstock.model import Json, PipelineName, Position, Publication, SinkName
+from penstock.sink.kafka.target import KEY, PARTITION, VALUE
 from penstock.sink.kafka.topics import ANSWER_S, await_settled, first, settled
 from penstock.sink.kafka.trouble import is_of_group
 from penstock.sink.table.marker import TableMarker
@@ -95,6 +97,12 @@ def encode_mark(mark: LaneMark) -> bytes:
     if mark.part is not None:
         part = {"position": mark.part.position, "digest": f"{mark.part.digest:016x}", "rows": mark.part.rows}
     return encode_document(FORMAT, VERSION, {**mark_fields(mark.mark), "lane": mark.lane, "part": part, "topics": topics})
+
+
+def mark_row(mark: LaneMark, pipeline: PipelineName, sink: SinkName, *, lane: int) -> "pa.RecordBatch":
+    """The record that keeps it, as a row: in the partition of its lane."""
+    columns = {VALUE: [encode_mark(mark)], KEY: [mark_key(pipeline, sink)], PARTITION: pa.array([lane], pa.int32())}
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def decode_mark(data: bytes, *, pipeline: PipelineName, sink: SinkName) -> LaneMark:

@@ -3,20 +3,22 @@
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 
 from penstock.faults import FaultPoint
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.records import Record
 from penstock.sink.kafka.trouble import cut_off, told
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 INIT = FaultPoint("kafka.init", "A lane fences its older producers, and ends what they left open.")
 COMMIT = FaultPoint("kafka.commit", "A transaction with rows and marker is committed.")
 
 _ANSWER_S = 30.0
 _ABORT_S = 5.0
-_FULL_S = 0.1
 
 
 def try_transactions(clients: Clients, name: str, *, timeout_ms: int) -> None:
@@ -33,7 +35,7 @@ class Transactions:
         self._began_s: float | None = None
         self._is_committing = False
         with told(self._clients), INIT.around(error=cut_off, lost=cut_off):
-            self._producer: Producer = clients.producer(
+            self._producer = clients.transactional_producer(
                 transactional_id=name, transaction_timeout_ms=timeout_ms, message_max_bytes=max_record_bytes
             )
             self._producer.init_transactions(_ANSWER_S)
@@ -62,20 +64,9 @@ class Transactions:
             self._producer.begin_transaction()
             self._began_s = time.monotonic()
 
-    def send(self, records: Iterable[Record]) -> None:
-        """Hand over records; what becomes of them, `commit` tells."""
-        produce = self._producer.produce  # by place: a call with names takes the client twice as long
-        for topic, value, key, partition, headers in records:
-            while True:
-                try:
-                    if headers is None:
-                        produce(topic, value, key, partition)
-                    else:
-                        produce(topic, value, key, partition, headers=headers)
-                except BufferError:
-                    self._producer.poll(_FULL_S)
-                else:
-                    break
+    def send(self, rows: "pa.RecordBatch", *, topic: str, names: Iterable[bytes] = ()) -> None:  # noqa: ARG002 - as KeyedProducer
+        """Hand over a record for each row; what becomes of them, `commit` tells. They need no names."""
+        self._producer.send(rows, topic=topic)
 
     def settle(self) -> None:
         """Nothing: rows and marker become visible together."""

@@ -1,0 +1,181 @@
+"""A producer that takes the rows of an Arrow batch as they lie in memory: one call of the client for many records.
+
+A loop over records in Python holds Python's lock all the while, for which Spark's callbacks and other lanes wait.
+"""
+
+import logging
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError
+from numpy.typing import NDArray
+
+from penstock.sink.kafka import librdkafka as c
+from penstock.sink.kafka.librdkafka import Librdkafka
+from penstock.sink.kafka.target import HEADERS, KEY, PARTITION, TOPIC, VALUE
+
+_FULL_MS: Final = 10
+_LEVELS: Final = (50, 50, 50, 40, 30, 20, 20, 10)
+"""Of `logging`, by syslog's."""
+_32_BITS: Final = 0xFFFFFFFF
+_EMPTY: Final = np.zeros(1, "u1")
+"""Where a value of no bytes is: at no address it would be NULL."""
+
+_log = logging.getLogger("penstock.kafka")
+
+
+class ColumnarProducer:
+    """One producer with transactions, used by one thread at a time, as the client's own `Producer` is. Raises KafkaException."""
+
+    def __init__(self, library: Librdkafka, settings: Mapping[str, str | int], *, heard: Callable[[KafkaError], None]) -> None:
+        self._library, self._heard = library, heard
+        self._client = library.producer(settings)
+        self._queue = library.queue_get_main(self._client)
+        library.set_log_queue(self._client, self._queue)
+        self._topics: dict[str, int] = {}
+        self.close = weakref.finalize(self, _end, library, self._client, self._queue, self._topics)
+
+    def init_transactions(self, timeout_s: float) -> None:
+        """As the client's."""
+        self._require(self._library.init_transactions(self._client, int(timeout_s * 1000)))
+
+    def begin_transaction(self) -> None:
+        """As the client's."""
+        self._require(self._library.begin_transaction(self._client))
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        """As the client's: fails where any record did."""
+        self._require(self._library.commit_transaction(self._client, int(timeout_s * 1000)))
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        """As the client's."""
+        self._require(self._library.abort_transaction(self._client, int(timeout_s * 1000)))
+
+    def send(self, rows: "pa.RecordBatch", *, topic: str) -> None:
+        """Hand over a record for each row, to `topic` where it names none; in their order, of each partition."""
+        for named, partition, group in _groups(rows, topic):
+            if HEADERS in group.schema.names:
+                self._send_with_headers(group, self._topic(named), partition)
+            else:
+                self._send(group, self._topic(named), partition)
+
+    def _send(self, rows: "pa.RecordBatch", topic: int, partition: int) -> None:
+        messages = np.zeros(rows.num_rows, c.MESSAGE)
+        messages["payload"], messages["len"] = _placed(rows.column(VALUE))
+        if KEY in rows.schema.names:
+            messages["key"], messages["key_len"] = _placed(rows.column(KEY))
+        while len(messages):
+            taken = self._library.produce_batch(topic, partition, c.COPY, messages.ctypes.data, len(messages))
+            if taken == len(messages):
+                return
+            codes = messages["err"]
+            first = int(np.flatnonzero(codes)[0])
+            self._make_room(int(codes[first]))
+            messages = messages[first:].copy()  # behind the first for which there was no room the client takes none
+
+    def _send_with_headers(self, rows: "pa.RecordBatch", topic: int, partition: int) -> None:
+        parts, counts, _alive = _described(rows, topic, partition)
+        at = parts.ctypes.data
+        for size in counts.tolist():
+            while error := self._library.produceva(self._client, at, size):
+                self._make_room(self._library.error_code(error), error)
+            at += size * c.PART.itemsize
+
+    def _make_room(self, code: int, error: int | None = None) -> None:
+        """Wait a moment if there is none. Raises KafkaException for any other reason."""
+        if code != KafkaError._QUEUE_FULL:
+            self._library.require(error)
+            raise self._library.refused(code)
+        if error is not None:
+            self._library.error_destroy(error)
+        self._listen(_FULL_MS)
+
+    def _topic(self, name: str) -> int:
+        if name not in self._topics:
+            self._topics[name] = self._library.topic_new(self._client, name.encode(), None)
+        return self._topics[name]
+
+    def _require(self, error: int | None) -> None:
+        self._listen(0)
+        self._library.require(error)
+
+    def _listen(self, wait_ms: int) -> None:
+        """To what it tells beside all questions."""
+        while event := self._library.queue_poll(self._queue, wait_ms):
+            self._told(event)
+            self._library.event_destroy(event)
+            wait_ms = 0
+
+    def _told(self, event: int) -> None:
+        library = self._library
+        if library.event_type(event) == c.ERROR:
+            said = library.event_error_string(event).decode(errors="replace")
+            self._heard(KafkaError(library.event_error(event), said))
+        else:
+            level, sentence = library.logged(event)
+            _log.log(_LEVELS[level], "%s", sentence)
+
+
+def _end(library: Librdkafka, client: int, queue: int, topics: Mapping[str, int]) -> None:
+    """What was not committed is left to the broker."""
+    for topic in topics.values():
+        library.topic_destroy(topic)
+    library.queue_destroy(queue)
+    library.destroy(client)
+
+
+def _groups(rows: "pa.RecordBatch", topic: str) -> "Iterator[tuple[str, int, pa.RecordBatch]]":
+    """Rows with their topic and partition: those of a call, in their order."""
+    for named, of_topic in _by(rows, TOPIC, other=topic):
+        for partition, group in _by(of_topic, PARTITION, other=c.ANY_PARTITION):
+            yield named, partition, group
+
+
+def _by(rows: "pa.RecordBatch", name: str, *, other: Any) -> "Iterator[tuple[Any, pa.RecordBatch]]":
+    if name not in rows.schema.names:
+        yield other, rows
+        return
+    column = rows.column(name)
+    for value in pc.unique(column):
+        yield value.as_py(), rows.filter(pc.equal(column, value))
+
+
+def _placed(column: "pa.Array") -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """The address and the size of each value; of NULL, zero."""
+    _, ends, data = column.buffers()
+    is_wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
+    found = np.frombuffer(ends, "i8" if is_wide else "i4")[column.offset : column.offset + len(column) + 1].astype("u8")
+    places = found[:-1] + np.uint64(data.address if data is not None and data.address else _EMPTY.ctypes.data)
+    if column.null_count:
+        places[column.is_null().to_numpy(zero_copy_only=False)] = 0
+    return places, np.diff(found)
+
+
+def _described(rows: "pa.RecordBatch", topic: int, partition: int) -> tuple[NDArray[np.void], NDArray[np.int64], object]:
+    """All that is said of the records, one behind the other; how many things are said of each; and what has to stay in memory."""
+    column = rows.column(HEADERS)
+    headers, in_each = column.flatten(), pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    fixed: list[tuple[int, Any, Any]] = [
+        (c.OF_TOPIC, topic, 0),
+        (c.OF_PARTITION, partition & 0xFFFFFFFF, 0),
+        (c.OF_FLAGS, c.COPY, 0),
+    ]
+    fixed += [(c.OF_VALUE, *_placed(rows.column(VALUE)))]
+    fixed += [(c.OF_KEY, *_placed(rows.column(KEY)))] if KEY in rows.schema.names else []
+    counts = in_each.astype("i8") + len(fixed)
+    begins = np.cumsum(counts) - counts
+    parts = np.zeros(int(counts.sum()), c.PART)
+    for at, (kind, first, second) in enumerate(fixed):
+        parts["type"][begins + at], parts["first"][begins + at], parts["second"][begins + at] = kind, first, second
+    names = pc.binary_join_element_wise(headers.field(0), "", "\0")
+    of_headers = np.ones(len(parts), bool)
+    for at in range(len(fixed)):
+        of_headers[begins + at] = False
+    parts["type"][of_headers] = c.OF_HEADER
+    parts["first"][of_headers], _ = _placed(names)
+    parts["second"][of_headers], parts["third"][of_headers] = _placed(headers.field(1))
+    return parts, counts, (rows, headers, names)

@@ -1,0 +1,136 @@
+"""librdkafka by its own interface in C, in the library that the client of Python brings: for what the client has no call.
+
+Nothing but functions and structures of rdkafka.h that are public, and have been the same since librdkafka 1.4. Each call lets go
+of Python's lock, and none calls back.
+"""
+
+import ctypes
+import sys
+from collections.abc import Mapping
+from ctypes import c_char_p, c_int, c_int32, c_size_t, c_void_p
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from confluent_kafka import KafkaError, KafkaException, cimpl
+
+MESSAGE: Final = np.dtype(
+    [
+        *(("err", "i4"), ("rkt", "u8"), ("partition", "i4"), ("payload", "u8"), ("len", "u8"), ("key", "u8"), ("key_len", "u8")),
+        *(("offset", "i8"), ("_private", "u8")),
+    ],
+    align=True,
+)
+"""`rd_kafka_message_t`, of which producing reads the payload and the key, and writes `err`."""
+PART: Final = np.dtype([("type", "i4"), ("first", "u8"), ("second", "u8"), ("third", "u8"), ("_rest", "V40")], align=True)
+"""`rd_kafka_vu_t`, one thing that is said of a record: a number; or the address and the size of a value or a key; or the
+addresses of a header's name and its value, and the value's size."""
+OF_TOPIC, OF_PARTITION, OF_VALUE, OF_KEY, OF_FLAGS, OF_HEADER = 2, 3, 4, 5, 7, 9
+"""What a `PART` says."""
+COPY: Final = 2
+"""The client copies what it is given."""
+ANY_PARTITION: Final = -1
+LOGS_AND_ERRORS: Final = 0x4 | 0x8
+ERROR: Final = 0x8
+"""Kinds of events: what a client tells beside all questions."""
+
+_PRODUCER: Final = 0
+_SAID_BYTES: Final = 512
+_FUNCTIONS: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
+    "conf_new": (c_void_p, ()),
+    "conf_destroy": (None, (c_void_p,)),
+    "conf_set": (c_int, (c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)),
+    "conf_set_events": (None, (c_void_p, c_int)),
+    "new": (c_void_p, (c_int, c_void_p, c_char_p, c_size_t)),
+    "destroy": (None, (c_void_p,)),
+    "topic_new": (c_void_p, (c_void_p, c_char_p, c_void_p)),
+    "topic_destroy": (None, (c_void_p,)),
+    "produce_batch": (c_int, (c_void_p, c_int32, c_int, c_void_p, c_int)),
+    "produceva": (c_void_p, (c_void_p, c_void_p, c_size_t)),
+    "init_transactions": (c_void_p, (c_void_p, c_int)),
+    "begin_transaction": (c_void_p, (c_void_p,)),
+    "commit_transaction": (c_void_p, (c_void_p, c_int)),
+    "abort_transaction": (c_void_p, (c_void_p, c_int)),
+    "err2str": (c_char_p, (c_int,)),
+    "error_code": (c_int, (c_void_p,)),
+    "error_string": (c_char_p, (c_void_p,)),
+    "error_is_fatal": (c_int, (c_void_p,)),
+    "error_is_retriable": (c_int, (c_void_p,)),
+    "error_txn_requires_abort": (c_int, (c_void_p,)),
+    "error_destroy": (None, (c_void_p,)),
+    "queue_get_main": (c_void_p, (c_void_p,)),
+    "queue_poll": (c_void_p, (c_void_p, c_int)),
+    "queue_destroy": (None, (c_void_p,)),
+    "set_log_queue": (c_int, (c_void_p, c_void_p)),
+    "event_type": (c_int, (c_void_p,)),
+    "event_error": (c_int, (c_void_p,)),
+    "event_error_string": (c_char_p, (c_void_p,)),
+    "event_log": (c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
+    "event_destroy": (None, (c_void_p,)),
+}
+
+
+class Librdkafka:
+    """Its functions by their names without `rd_kafka_`. Raises AttributeError, OSError where the client does not show them."""
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(cimpl.__file__)  # what it was linked with is looked through, too
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(library, f"rd_kafka_{name}")
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+
+    def __getattr__(self, name: str) -> Any:
+        """For who checks types: all of them are set."""
+        raise AttributeError(name)
+
+    def producer(self, settings: Mapping[str, str | int]) -> int:
+        """A new one, which logs and tells errors as events. Raises KafkaException as the client of Python does."""
+        said = ctypes.create_string_buffer(_SAID_BYTES)
+        conf = self.conf_new()
+        for key, value in {**settings, "log.queue": "true"}.items():
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            if self.conf_set(conf, key.encode(), text.encode(), said, _SAID_BYTES):
+                self.conf_destroy(conf)
+                raise KafkaException(KafkaError(KafkaError._INVALID_ARG, said.value.decode(errors="replace")))
+        self.conf_set_events(conf, LOGS_AND_ERRORS)
+        made = self.new(_PRODUCER, conf, said, _SAID_BYTES)
+        if not made:
+            self.conf_destroy(conf)
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, said.value.decode(errors="replace")))
+        return int(made)
+
+    def require(self, error: int | None) -> None:
+        """Raise KafkaException for an `rd_kafka_error_t`, which is freed."""
+        if not error:
+            return
+        raised = KafkaError(
+            self.error_code(error),
+            self.error_string(error).decode(errors="replace"),
+            fatal=bool(self.error_is_fatal(error)),
+            retriable=bool(self.error_is_retriable(error)),
+            txn_requires_abort=bool(self.error_txn_requires_abort(error)),
+        )
+        self.error_destroy(error)
+        raise KafkaException(raised)
+
+    def logged(self, event: int) -> tuple[int, str]:
+        """The level, as in syslog, and the sentence of an event that is to be logged."""
+        said, about, level = c_char_p(), c_char_p(), c_int()
+        self.event_log(event, ctypes.byref(about), ctypes.byref(said), ctypes.byref(level))
+        return level.value, (said.value or b"").decode(errors="replace")
+
+    def refused(self, code: int) -> KafkaException:
+        """For an `rd_kafka_resp_err_t`."""
+        return KafkaException(KafkaError(code, self.err2str(code).decode(errors="replace")))
+
+
+@cache
+def librdkafka() -> Librdkafka | None:
+    """None where it cannot be called so: a client that was built otherwise, or a machine of another kind."""
+    if sys.byteorder != "little" or ctypes.sizeof(c_void_p) != MESSAGE["payload"].itemsize:
+        return None
+    try:
+        return Librdkafka()
+    except (AttributeError, OSError):
+        return None
