@@ -2,7 +2,9 @@
 
 import gc
 import logging
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.columnar import ColumnarProducer
 from penstock.sink.kafka.librdkafka import librdkafka
 from penstock.sink.kafka.onebyone import OneByOneProducer
+from penstock.sink.kafka.sending import Transactions
 
 WAYS = ("columnar", "one by one")
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -142,6 +145,18 @@ def test_headers_arrive_as_they_are(topic: str, *, with_keys: bool) -> None:
     assert {one.partition() for one in got} == {1}
 
 
+@pytest.mark.usefixtures("way")
+def test_rows_without_a_header_arrive_as_they_come_from_a_file(topic: str) -> None:
+    """Where a column of no values has no buffers."""
+    rows = pa.RecordBatch.from_pydict({"value": ["a", None], "headers": pa.array([[], None], HEADERS)})
+    file = pa.BufferOutputStream()
+    with pa.ipc.new_stream(file, rows.schema) as writer:
+        writer.write_batch(rows)
+    with pa.ipc.open_stream(file.getvalue()) as reader:
+        got = sent(reader.read_next_batch(), topic)
+    assert sorted(((one.value(), one.headers()) for one in got), key=repr) == [(None, None), (b"a", None)]
+
+
 @pytest.mark.parametrize("with_headers", [True, False])
 @pytest.mark.usefixtures("way")
 def test_more_than_the_client_has_room_for_arrives_in_order(topic: str, *, with_headers: bool) -> None:
@@ -234,25 +249,98 @@ def test_a_question_that_nobody_answers_can_be_asked_again() -> None:
     assert caught.value.args[0].retriable()
 
 
-def test_what_a_client_says_beside_all_questions_is_heard_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> "Iterator[Callable[[], str]]":
     logger = logging.getLogger("penstock.kafka")
+    logger.addHandler(caplog.handler)
+    with caplog.at_level(logging.DEBUG, "penstock.kafka"):
+        yield lambda: "\n".join(line.getMessage() for line in caplog.records)
+    logger.removeHandler(caplog.handler)
+
+
+def test_what_a_client_says_beside_all_questions_is_heard_and_logged(logged: "Callable[[], str]") -> None:
     clients = Clients(NOWHERE, {"log_level": "7", "debug": "broker"})
     made = clients.transactional_producer(transactional_id="a")
-    logger.addHandler(caplog.handler)
-    try:
-        with caplog.at_level(logging.DEBUG, "penstock.kafka"), pytest.raises(KafkaException):
-            made.init_transactions(1)
-    finally:
-        logger.removeHandler(caplog.handler)
+    with pytest.raises(KafkaException):
+        made.init_transactions(1)
+    with pytest.raises(KafkaException):
+        made.begin_transaction()
     said = clients.heard()
     assert said is not None
     assert said.code() == KafkaError._TRANSPORT
     assert NOWHERE in said.str()
-    assert any(NOWHERE in line.getMessage() for line in caplog.records)
+    assert NOWHERE in logged()
+
+
+@pytest.mark.usefixtures("way")
+def test_what_a_client_logs_while_it_commits_is_not_printed(
+    topic: str, logged: "Callable[[], str]", capfd: pytest.CaptureFixture[str]
+) -> None:
+    clients = Clients(server("kafka").bootstrap, {"log_level": "7", "debug": "eos"})
+    made = clients.transactional_producer(transactional_id=unique("made"))
+    made.init_transactions(30)
+    made.begin_transaction()
+    made.send(pa.RecordBatch.from_pydict({"value": ["a"]}), topic=topic)
+    made.commit_transaction(30)
+    made.begin_transaction()
+    assert "commit" in logged().lower()
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("key", ["plugin.library.paths", "sasl.oauthbearer.metadata.authentication.type"])
+def test_what_the_client_of_python_does_itself_is_left_to_it(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "OneByOneProducer", lambda given: given)
+    assert Clients(NOWHERE, {key: "a"}).transactional_producer(transactional_id="a")[key] == "a"
+
+
+def test_an_older_client_is_handed_them_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would free the headers of a record that it refuses twice."""
+    librdkafka.cache_clear()
+    monkeypatch.setattr("penstock.sink.kafka.librdkafka.libversion", lambda: ("2.12.1", 0x020C01FF))
+    assert librdkafka() is None
+    librdkafka.cache_clear()
+
+
+@pytest.mark.parametrize("with_headers", [True, False])
+@pytest.mark.usefixtures("way")
+def test_a_partition_that_is_gone_is_an_error(topic: str, *, with_headers: bool) -> None:
+    """Whether the producer knows the topic already or not."""
+    rows: dict[str, Any] = {"value": ["a"], "partition": pa.array([99], pa.int32())}
+    rows |= {"headers": pa.array([[{"key": "h", "value": b"1"}]], HEADERS)} if with_headers else {}
+    unknown = open_one()
+    unknown.send(pa.RecordBatch.from_pydict(rows), topic=topic)
+    with pytest.raises(KafkaException):
+        unknown.commit_transaction(30)
+    known = open_one()
+    known.send(pa.RecordBatch.from_pydict({"value": ["a"]}), topic=topic)
+    known.commit_transaction(30)
+    known.begin_transaction()
+    with pytest.raises(KafkaException) as caught:
+        known.send(pa.RecordBatch.from_pydict(rows), topic=topic)
+    assert code_of(caught) == KafkaError._UNKNOWN_PARTITION
+    assert [one.value() for one in records(server("kafka").bootstrap, topic)] == [b"a"]
+
+
+def test_a_process_ends_while_a_thread_of_it_waits_for_a_broker() -> None:
+    """As Spark's callbacks do, in threads that nobody waits for."""
+    script = f"""
+import threading
+from penstock.sink.kafka.clients import Clients
+made = Clients({NOWHERE!r}, {{}}).transactional_producer(transactional_id="a")
+begun = threading.Event()
+def wait():
+    begun.set()
+    made.init_transactions(30)
+threading.Thread(target=wait, daemon=True).start()
+begun.wait()
+threading.Event().wait(0.2)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.fixture
-def threads() -> Iterator[Any]:
+def threads() -> "Callable[[], int]":
     def count() -> int:
         gc.collect()
         with open("/proc/self/status", encoding="ascii") as status:
@@ -262,10 +350,24 @@ def threads() -> Iterator[Any]:
 
 
 @pytest.mark.usefixtures("way")
-def test_a_producer_ends_with_whoever_holds_it(topic: str, threads: Any) -> None:
+def test_a_producer_ends_with_whoever_holds_it(topic: str, threads: "Callable[[], int]") -> None:
     before = threads()
     made = open_one()
     made.send(pa.RecordBatch.from_pydict({"value": ["a"]}), topic=topic)
     assert threads() > before
+    made.let_go()
     del made
+    assert threads() == before
+
+
+@pytest.mark.usefixtures("way")
+def test_an_error_that_is_kept_keeps_no_client_that_was_dropped(threads: "Callable[[], int]") -> None:
+    before = threads()
+    clients = Clients(NOWHERE, {})
+    made = Transactions.__new__(Transactions)
+    made._producer, made._began_s, made._is_committing = clients.transactional_producer(transactional_id="a"), None, False
+    with pytest.raises(KafkaException) as kept:
+        made._producer.init_transactions(0.1)
+    made.drop()
+    assert kept.value.args
     assert threads() == before

@@ -27,6 +27,9 @@ _PRODUCING = {
 }
 """Figures of the client that a user may change. The partitioner is that of Java's clients: a key's partition is the same."""
 
+_OF_PYTHON = ("sasl.oauthbearer.metadata.authentication.type", "plugin.library.paths")
+"""Options that the client of Python carries out itself, in part."""
+
 
 class Clients:
     """Makes them. `place` names the cluster for people, without credentials; `given` is what the user said of it."""
@@ -53,7 +56,7 @@ class Clients:
 
     def transactional_producer(self, **settings: str | int) -> ColumnarProducer | OneByOneProducer:
         """As `producer`, one that takes rows as they are; that which is the fastest here."""
-        library = librdkafka()
+        library = None if any(key in self.given for key in _OF_PYTHON) else librdkafka()
         if library is None:
             return OneByOneProducer({**self._producing(settings), **self._told})
         return ColumnarProducer(library, self._producing(settings), heard=self._heard)

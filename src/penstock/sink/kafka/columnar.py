@@ -5,7 +5,7 @@ A loop over records in Python holds Python's lock all the while, for which Spark
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -34,10 +34,11 @@ class ColumnarProducer:
     def __init__(self, library: Librdkafka, settings: Mapping[str, str | int], *, heard: Callable[[KafkaError], None]) -> None:
         self._library, self._heard = library, heard
         self._client = library.producer(settings)
-        self._queue = library.queue_get_main(self._client)
-        library.set_log_queue(self._client, self._queue)
+        self._errors, self._logs = library.queue_get_main(self._client), library.queue_new(self._client)
+        library.set_log_queue(self._client, self._logs)  # the other one is emptied by calls that wait, too
         self._topics: dict[str, int] = {}
-        self.close = weakref.finalize(self, _end, library, self._client, self._queue, self._topics)
+        self._ending = weakref.finalize(self, _end, library, self._client, (self._errors, self._logs), self._topics)
+        self._ending.atexit = False  # when another thread may still be in a call
 
     def init_transactions(self, timeout_s: float) -> None:
         """As the client's."""
@@ -55,8 +56,12 @@ class ColumnarProducer:
         """As the client's."""
         self._require(self._library.abort_transaction(self._client, int(timeout_s * 1000)))
 
+    def let_go(self) -> None:
+        """End it: the traceback of an error that it raised may hold it for long. What was not committed is left to the broker."""
+        self._ending()
+
     def send(self, rows: "pa.RecordBatch", *, topic: str) -> None:
-        """Hand over a record for each row, to `topic` where it names none; in their order, of each partition."""
+        """Hand over a record for each row, to `topic` where there is no such column; in their order, of each partition."""
         for named, partition, group in _groups(rows, topic):
             if HEADERS in group.schema.names:
                 self._send_with_headers(group, self._topic(named), partition)
@@ -96,7 +101,7 @@ class ColumnarProducer:
 
     def _topic(self, name: str) -> int:
         if name not in self._topics:
-            self._topics[name] = self._library.topic_new(self._client, name.encode(), None)
+            self._topics[name] = self._library.topic(self._client, name)
         return self._topics[name]
 
     def _require(self, error: int | None) -> None:
@@ -105,9 +110,15 @@ class ColumnarProducer:
 
     def _listen(self, wait_ms: int) -> None:
         """To what it tells beside all questions."""
-        while event := self._library.queue_poll(self._queue, wait_ms):
-            self._told(event)
-            self._library.event_destroy(event)
+        self._serve(self._errors, wait_ms)
+        self._serve(self._logs, 0)
+
+    def _serve(self, queue: int, wait_ms: int) -> None:
+        while event := self._library.queue_poll(queue, wait_ms):
+            try:
+                self._told(event)
+            finally:
+                self._library.event_destroy(event)
             wait_ms = 0
 
     def _told(self, event: int) -> None:
@@ -120,16 +131,16 @@ class ColumnarProducer:
             _log.log(_LEVELS[level], "%s", sentence)
 
 
-def _end(library: Librdkafka, client: int, queue: int, topics: Mapping[str, int]) -> None:
-    """What was not committed is left to the broker."""
+def _end(library: Librdkafka, client: int, queues: Sequence[int], topics: Mapping[str, int]) -> None:
     for topic in topics.values():
         library.topic_destroy(topic)
-    library.queue_destroy(queue)
+    for queue in queues:
+        library.queue_destroy(queue)
     library.destroy(client)
 
 
 def _groups(rows: "pa.RecordBatch", topic: str) -> "Iterator[tuple[str, int, pa.RecordBatch]]":
-    """Rows with their topic and partition: those of a call, in their order."""
+    """Rows with their topic and partition: those of a call, in their order. None names NULL, which no task admits."""
     for named, of_topic in _by(rows, TOPIC, other=topic):
         for partition, group in _by(of_topic, PARTITION, other=c.ANY_PARTITION):
             yield named, partition, group
@@ -146,6 +157,8 @@ def _by(rows: "pa.RecordBatch", name: str, *, other: Any) -> "Iterator[tuple[Any
 
 def _placed(column: "pa.Array") -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """The address and the size of each value; of NULL, zero."""
+    if not len(column):  # whose buffers may be missing
+        return np.zeros(0, "u8"), np.zeros(0, "u8")
     _, ends, data = column.buffers()
     is_wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     found = np.frombuffer(ends, "i8" if is_wide else "i4")[column.offset : column.offset + len(column) + 1].astype("u8")
@@ -161,7 +174,7 @@ def _described(rows: "pa.RecordBatch", topic: int, partition: int) -> tuple[NDAr
     headers, in_each = column.flatten(), pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     fixed: list[tuple[int, Any, Any]] = [
         (c.OF_TOPIC, topic, 0),
-        (c.OF_PARTITION, partition & 0xFFFFFFFF, 0),
+        (c.OF_PARTITION, partition & _32_BITS, 0),
         (c.OF_FLAGS, c.COPY, 0),
     ]
     fixed += [(c.OF_VALUE, *_placed(rows.column(VALUE)))]
@@ -171,7 +184,8 @@ def _described(rows: "pa.RecordBatch", topic: int, partition: int) -> tuple[NDAr
     parts = np.zeros(int(counts.sum()), c.PART)
     for at, (kind, first, second) in enumerate(fixed):
         parts["type"][begins + at], parts["first"][begins + at], parts["second"][begins + at] = kind, first, second
-    names = pc.binary_join_element_wise(headers.field(0), "", "\0")
+    ends = [pa.scalar(end, headers.field(0).type) for end in ("", "\0")]
+    names = pc.binary_join_element_wise(headers.field(0), *ends)
     of_headers = np.ones(len(parts), bool)
     for at in range(len(fixed)):
         of_headers[begins + at] = False

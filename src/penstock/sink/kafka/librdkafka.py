@@ -1,6 +1,6 @@
 """librdkafka by its own interface in C, in the library that the client of Python brings: for what the client has no call.
 
-Nothing but functions and structures of rdkafka.h that are public, and have been the same since librdkafka 1.4. Each call lets go
+Nothing but functions and structures that rdkafka.h makes public, which have been the same since librdkafka 1.5. Each call lets go
 of Python's lock, and none calls back.
 """
 
@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
-from confluent_kafka import KafkaError, KafkaException, cimpl
+from confluent_kafka import KafkaError, KafkaException, cimpl, libversion
 
 MESSAGE: Final = np.dtype(
     [
@@ -30,16 +30,18 @@ OF_TOPIC, OF_PARTITION, OF_VALUE, OF_KEY, OF_FLAGS, OF_HEADER = 2, 3, 4, 5, 7, 9
 COPY: Final = 2
 """The client copies what it is given."""
 ANY_PARTITION: Final = -1
-LOGS_AND_ERRORS: Final = 0x4 | 0x8
-ERROR: Final = 0x8
+LOG, ERROR = 0x4, 0x8
 """Kinds of events: what a client tells beside all questions."""
 
 _PRODUCER: Final = 0
 _SAID_BYTES: Final = 512
+_OLDEST: Final = 0x020C02FF
+"""Older ones free headers twice where they refuse a record (confluentinc/librdkafka#4627)."""
 _FUNCTIONS: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "conf_new": (c_void_p, ()),
     "conf_destroy": (None, (c_void_p,)),
     "conf_set": (c_int, (c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)),
+    "conf_set_log_cb": (None, (c_void_p, c_void_p)),
     "conf_set_events": (None, (c_void_p, c_int)),
     "new": (c_void_p, (c_int, c_void_p, c_char_p, c_size_t)),
     "destroy": (None, (c_void_p,)),
@@ -58,6 +60,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "error_is_retriable": (c_int, (c_void_p,)),
     "error_txn_requires_abort": (c_int, (c_void_p,)),
     "error_destroy": (None, (c_void_p,)),
+    "queue_new": (c_void_p, (c_void_p,)),
     "queue_get_main": (c_void_p, (c_void_p,)),
     "queue_poll": (c_void_p, (c_void_p, c_int)),
     "queue_destroy": (None, (c_void_p,)),
@@ -93,7 +96,8 @@ class Librdkafka:
             if self.conf_set(conf, key.encode(), text.encode(), said, _SAID_BYTES):
                 self.conf_destroy(conf)
                 raise KafkaException(KafkaError(KafkaError._INVALID_ARG, said.value.decode(errors="replace")))
-        self.conf_set_events(conf, LOGS_AND_ERRORS)
+        self.conf_set_log_cb(conf, None)  # which prints, where a call serves events itself
+        self.conf_set_events(conf, LOG | ERROR)
         made = self.new(_PRODUCER, conf, said, _SAID_BYTES)
         if not made:
             self.conf_destroy(conf)
@@ -120,6 +124,13 @@ class Librdkafka:
         self.event_log(event, ctypes.byref(about), ctypes.byref(said), ctypes.byref(level))
         return level.value, (said.value or b"").decode(errors="replace")
 
+    def topic(self, client: int, name: str) -> int:
+        """For one call of `topic_destroy`. Raises KafkaException."""
+        made = self.topic_new(client, name.encode(), None)
+        if not made:
+            raise self.refused(KafkaError._INVALID_ARG)
+        return int(made)
+
     def refused(self, code: int) -> KafkaException:
         """For an `rd_kafka_resp_err_t`."""
         return KafkaException(KafkaError(code, self.err2str(code).decode(errors="replace")))
@@ -127,8 +138,8 @@ class Librdkafka:
 
 @cache
 def librdkafka() -> Librdkafka | None:
-    """None where it cannot be called so: a client that was built otherwise, or a machine of another kind."""
-    if sys.byteorder != "little" or ctypes.sizeof(c_void_p) != MESSAGE["payload"].itemsize:
+    """None where it cannot be called so: an older client, one that was built otherwise, or a machine of another kind."""
+    if libversion()[1] < _OLDEST or sys.byteorder != "little" or ctypes.sizeof(c_void_p) != MESSAGE["payload"].itemsize:
         return None
     try:
         return Librdkafka()

@@ -15,6 +15,9 @@ _FULL_S: Final = 0.1
 class OneByOneProducer(Producer):  # type: ignore[misc]  # it has no types
     """The client's own."""
 
+    def let_go(self) -> None:
+        """It ends when nobody holds it; to close it would abort a transaction."""
+
     def send(self, rows: "pa.RecordBatch", *, topic: str) -> None:
         """As `ColumnarProducer.send`."""
         produce = self.produce  # by place: a call with names takes the client twice as long

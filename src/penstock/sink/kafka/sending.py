@@ -86,4 +86,5 @@ class Transactions:
         if self._began_s is not None and not self._is_committing:
             with suppress(KafkaException):
                 self._producer.abort_transaction(_ABORT_S)
+        self._producer.let_go()
         del self._producer
