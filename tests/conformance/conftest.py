@@ -1,6 +1,7 @@
 """Directories in memory: this layer forces thousands of files to the disk, and kills processes but never the machine.
 
-Of each sink's crashes a run draws a quarter; all run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
+Of each sink's crashes a run draws a quarter, and the half of the cases of what each contract says of a sink, as it may be set up.
+All run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
 """
 
 import os
@@ -12,9 +13,11 @@ import pytest
 from tests.drawing import keep_some
 
 from penstock.testing.conformance import CrashContract
+from penstock.testing.conformance.staging import Examined
 
 MEMORY = Path("/dev/shm")
 CRASHES_ONE_IN = 4
+CASES_ONE_IN = 2
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -23,11 +26,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if _of_crashes(item) is not None:
             item.add_marker(pytest.mark.campaign)
     keep_some(config, items, one_in=CRASHES_ONE_IN, of=_of_crashes)
+    keep_some(config, items, one_in=CASES_ONE_IN, of=_of_contract)
 
 
 def _of_crashes(item: pytest.Item) -> type | None:
     cls = getattr(item, "cls", None)
     return cls if isinstance(cls, type) and issubclass(cls, CrashContract) else None
+
+
+def _of_contract(item: pytest.Item) -> tuple[Path, str] | None:
+    """The sentence of a contract that it tests for the sink of its file."""
+    cls = getattr(item, "cls", None)
+    if not isinstance(cls, type) or not issubclass(cls, Examined) or issubclass(cls, CrashContract):
+        return None
+    return item.path, getattr(item, "originalname", item.name)
 
 
 @pytest.fixture
