@@ -52,8 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _test_with_spark(item: pytest.Item) -> tuple[Path, str] | None:
-    """The test that it is a case of, unless the file draws by itself, as campaigns do."""
-    if layer_of(item.path) not in START_SPARK or not hasattr(item, "callspec") or item.get_closest_marker("campaign"):
+    """The test that it is a case of."""
+    if layer_of(item.path) not in START_SPARK or not hasattr(item, "callspec"):
         return None
     return item.path, getattr(item, "originalname", item.name)
 
