@@ -183,4 +183,12 @@ MUTANTS_OF_KAFKA = (
         replace="        pass",
         tests=(f"{OF_PRODUCERS}::test_values_and_keys_arrive_as_they_are",),
     ),
+    Mutant(
+        bug=5,
+        name="nobody-looks-at-the-answer-to-a-commit",
+        file=COLUMNAR,
+        find="self._require(self._library.commit_transaction(self._client, int(timeout_s * 1000)))",
+        replace="self._library.commit_transaction(self._client, int(timeout_s * 1000))",
+        tests=(f"{OF_PRODUCERS}::test_a_record_that_the_broker_refuses_fails_the_commit",),
+    ),
 )

@@ -2,15 +2,17 @@
 
 import itertools
 import json
+import threading
 from collections import Counter
 from typing import Any
 
 from tests.conformance.topic_rig import HEADERS, KafkaRig, as_rows
 from tests.servers.fixtures import server, unique
-from tests.servers.kafka import records
+from tests.servers.kafka import is_open, records
 from tests.unit.table_target import spark_schema
 
 from penstock import faults
+from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka.target import TopicTarget
 from penstock.testing.conformance import Bench
 from penstock.testing.conformance.rows import Row
@@ -57,6 +59,25 @@ class TopicBench(Bench):
     def content(self) -> "Counter[str]":
         """Values, however often each is there and in whatever order."""
         return Counter(row["value"] for row in self.rig.read_back())
+
+    def await_open(self, *, is_so):
+        """A broker does what it has acknowledged a little later; one that was killed has its logs to read first."""
+        for _ in range(3_000):
+            if is_open(self.rig.bootstrap, self.rig.topic) is is_so:
+                return
+            threading.Event().wait(0.02)
+        raise AssertionError(f"expected {is_so}, found {self._open()}")
+
+    def await_ended(self) -> bool:
+        """Whether the broker ended what was open there: one that was killed forgets it at times, and no coordinator knows it."""
+        for _ in range(900):
+            if all(one.transactional_id is None for one in self._open()):
+                return not is_open(self.rig.bootstrap, self.rig.topic)
+            threading.Event().wait(0.1)
+        raise AssertionError(f"expected none that a coordinator knows, found {self._open()}")
+
+    def _open(self):
+        return open_transactions({"bootstrap.servers": self.rig.bootstrap}, [self.rig.topic])
 
     def markers(self):
         """Their records, oldest first, as far as they were not compacted."""

@@ -290,7 +290,8 @@ def test_what_a_client_logs_while_it_commits_is_not_printed(
 @pytest.mark.parametrize("key", ["plugin.library.paths", "sasl.oauthbearer.metadata.authentication.type"])
 def test_what_the_client_of_python_does_itself_is_left_to_it(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "OneByOneProducer", lambda given: given)
-    assert Clients(NOWHERE, {key: "a"}).transactional_producer(transactional_id="a")[key] == "a"
+    made: Any = Clients(NOWHERE, {key: "a"}).transactional_producer(transactional_id="a")
+    assert made[key] == "a"
 
 
 def test_an_older_client_is_handed_them_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,6 @@ from tests.unit.table_target import spark_schema
 
 from penstock import faults
 from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable
-from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka import marks
 from penstock.sink.kafka.shape import Shape
 from penstock.sink.kafka.trouble import Overtaken
@@ -61,23 +60,13 @@ def test_what_failed_before_the_commit_holds_no_reader_up(topic):
     publication = place.decided_but_not_published(sink, range(10), batch_id=0)
 
     def fails(_):
-        await_open(place, is_so=True)
+        place.await_open(is_so=True)
         raise Retryable("The marker failed.", remedy="Try again.")
 
     lane_of(sink)._keep = fails
     with pytest.raises(Retryable):
         sink.publish(publication)
-    await_open(place, is_so=False)
-
-
-def await_open(place, *, is_so):
-    """A broker does what it has acknowledged a little later; one that was killed has its logs to read first."""
-    bootstrap = place.rig.bootstrap
-    for _ in range(3_000):
-        if is_open(bootstrap, place.rig.topic) is is_so:
-            return
-        threading.Event().wait(0.02)
-    raise AssertionError(f"expected {is_so}, found {open_transactions({'bootstrap.servers': bootstrap}, [place.rig.topic])}")
+    place.await_open(is_so=False)
 
 
 def test_after_a_lost_answer_the_producer_is_dropped_and_the_marker_decides(topic):
@@ -217,8 +206,9 @@ def test_a_broker_that_is_killed_at_any_moment(topic):
             running.kill()
             running.start()
             publishing.result()
+        assert not place.await_ended() or place.content() == values(*expected)
     place.put(sink, range(10, 20), batch_id=KILLS + 1)
-    await_open(place, is_so=False)
+    place.await_open(is_so=False)
     assert place.content() == values(*expected, range(10, 20))
     assert place.verify(sink).ok
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError
 from confluent_kafka.admin import AdminClient
 
 from penstock.kafka.refusal import Heard, require_let_in
@@ -47,18 +47,18 @@ class Clients:
             self._admin.poll(0)
         return self._heard.recently()
 
-    def producer(self, **settings: str | int) -> Producer:
+    def producer(self, **settings: str | int) -> OneByOneProducer:
         """A new one, whose every record is acknowledged by all replicas in sync, once and in order.
 
         `settings`: keys of the client, dots as underscores.
         """
-        return Producer({**self._producing(settings), **self._told})
+        return OneByOneProducer({**self._producing(settings), **self._told})
 
     def transactional_producer(self, **settings: str | int) -> ColumnarProducer | OneByOneProducer:
         """As `producer`, one that takes rows as they are; that which is the fastest here."""
         library = None if any(key in self.given for key in _OF_PYTHON) else librdkafka()
         if library is None:
-            return OneByOneProducer({**self._producing(settings), **self._told})
+            return self.producer(**settings)
         return ColumnarProducer(library, self._producing(settings), heard=self._heard)
 
     def _producing(self, settings: Mapping[str, str | int]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from penstock.sink.kafka import librdkafka as c
 from penstock.sink.kafka.librdkafka import Librdkafka
+from penstock.sink.kafka.records import BY_KEY
 from penstock.sink.kafka.target import HEADERS, KEY, PARTITION, TOPIC, VALUE
 
 _FULL_MS: Final = 10
@@ -140,9 +141,9 @@ def _end(library: Librdkafka, client: int, queues: Sequence[int], topics: Mappin
 
 
 def _groups(rows: "pa.RecordBatch", topic: str) -> "Iterator[tuple[str, int, pa.RecordBatch]]":
-    """Rows with their topic and partition: those of a call, in their order. None names NULL, which no task admits."""
+    """Rows with their topic and partition: those of a call, in their order."""
     for named, of_topic in _by(rows, TOPIC, other=topic):
-        for partition, group in _by(of_topic, PARTITION, other=c.ANY_PARTITION):
+        for partition, group in _by(of_topic, PARTITION, other=BY_KEY):
             yield named, partition, group
 
 
@@ -151,6 +152,7 @@ def _by(rows: "pa.RecordBatch", name: str, *, other: Any) -> "Iterator[tuple[Any
         yield other, rows
         return
     column = rows.column(name)
+    assert not column.null_count, "no task admits a NULL there"
     for value in pc.unique(column):
         yield value.as_py(), rows.filter(pc.equal(column, value))
 
@@ -186,9 +188,7 @@ def _described(rows: "pa.RecordBatch", topic: int, partition: int) -> tuple[NDAr
         parts["type"][begins + at], parts["first"][begins + at], parts["second"][begins + at] = kind, first, second
     ends = [pa.scalar(end, headers.field(0).type) for end in ("", "\0")]
     names = pc.binary_join_element_wise(headers.field(0), *ends)
-    of_headers = np.ones(len(parts), bool)
-    for at in range(len(fixed)):
-        of_headers[begins + at] = False
+    of_headers = parts["type"] == 0  # where nothing is said yet
     parts["type"][of_headers] = c.OF_HEADER
     parts["first"][of_headers], _ = _placed(names)
     parts["second"][of_headers], parts["third"][of_headers] = _placed(headers.field(1))

@@ -4,19 +4,17 @@ from collections.abc import Iterable, Iterator
 from itertools import count, islice, zip_longest
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from penstock.model import Publication
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.records import Header, Record, records_of
+from penstock.sink.kafka.records import Record, records_of
 from penstock.sink.kafka.trouble import told
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 HEADER = "penstock-id"
-
-_FULL_S = 0.1
 
 
 class KeyedProducer:
@@ -29,7 +27,7 @@ class KeyedProducer:
         self.is_open = False
         self._failed: list[KafkaError] = []
         with told(self._clients):
-            self._producer: Producer = clients.producer(message_max_bytes=max_record_bytes)
+            self._producer = clients.producer(message_max_bytes=max_record_bytes)
 
     def outlived(self) -> bool:
         """Never."""
@@ -42,19 +40,8 @@ class KeyedProducer:
     def send(self, rows: "pa.RecordBatch", *, topic: str, names: Iterable[bytes] = ()) -> None:
         """Hand over a record for each row, with its name in a header; what becomes of them, `settle` tells."""
         for record, name in zip_longest(records_of(rows, topic=topic), islice(names, rows.num_rows)):
-            self._hand_over(*(record if name is None else _named(record, name)))
-
-    def _hand_over(
-        self, topic: str, value: bytes | None, key: bytes | None, partition: int, headers: list[Header] | None
-    ) -> None:
-        while True:
-            try:
-                self._producer.produce(topic, value, key, partition, headers=headers, on_delivery=self._delivered)
-            except BufferError:
-                self._producer.poll(_FULL_S)
-            else:
-                self._producer.poll(0)
-                return
+            self._producer.hand_over(record if name is None else _named(record, name), on_delivery=self._delivered)
+            self._producer.poll(0)
 
     def settle(self) -> None:
         """Return when everything was acknowledged. Raises OutcomeUnknown, PublishFailed."""

@@ -29,7 +29,6 @@ OF_TOPIC, OF_PARTITION, OF_VALUE, OF_KEY, OF_FLAGS, OF_HEADER = 2, 3, 4, 5, 7, 9
 """What a `PART` says."""
 COPY: Final = 2
 """The client copies what it is given."""
-ANY_PARTITION: Final = -1
 LOG, ERROR = 0x4, 0x8
 """Kinds of events: what a client tells beside all questions."""
 
@@ -91,14 +90,13 @@ class Librdkafka:
         """A new one, which logs and tells errors as events. Raises KafkaException as the client of Python does."""
         said = ctypes.create_string_buffer(_SAID_BYTES)
         conf = self.conf_new()
-        for key, value in {**settings, "log.queue": "true"}.items():
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            if self.conf_set(conf, key.encode(), text.encode(), said, _SAID_BYTES):
-                self.conf_destroy(conf)
-                raise KafkaException(KafkaError(KafkaError._INVALID_ARG, said.value.decode(errors="replace")))
         self.conf_set_log_cb(conf, None)  # which prints, where a call serves events itself
         self.conf_set_events(conf, LOG | ERROR)
-        made = self.new(_PRODUCER, conf, said, _SAID_BYTES)
+        refused = any(
+            self.conf_set(conf, key.encode(), _text(value).encode(), said, _SAID_BYTES)
+            for key, value in {**settings, "log.queue": True}.items()
+        )
+        made = None if refused else self.new(_PRODUCER, conf, said, _SAID_BYTES)
         if not made:
             self.conf_destroy(conf)
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, said.value.decode(errors="replace")))
@@ -134,6 +132,10 @@ class Librdkafka:
     def refused(self, code: int) -> KafkaException:
         """For an `rd_kafka_resp_err_t`."""
         return KafkaException(KafkaError(code, self.err2str(code).decode(errors="replace")))
+
+
+def _text(value: str | int) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @cache

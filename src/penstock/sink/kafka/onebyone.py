@@ -1,10 +1,10 @@
 """A producer that hands the client each row as a record of its own, where there is no `ColumnarProducer`: slower, not weaker."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Producer
 
-from penstock.sink.kafka.records import records_of
+from penstock.sink.kafka.records import Record, records_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,15 +20,18 @@ class OneByOneProducer(Producer):  # type: ignore[misc]  # it has no types
 
     def send(self, rows: "pa.RecordBatch", *, topic: str) -> None:
         """As `ColumnarProducer.send`."""
-        produce = self.produce  # by place: a call with names takes the client twice as long
-        for named, value, key, partition, headers in records_of(rows, topic=topic):
-            while True:
-                try:
-                    if headers is None:
-                        produce(named, value, key, partition)
-                    else:
-                        produce(named, value, key, partition, headers=headers)
-                except BufferError:
-                    self.poll(_FULL_S)
-                else:
-                    break
+        for record in records_of(rows, topic=topic):
+            self.hand_over(record)
+
+    def hand_over(self, record: Record, **more: Any) -> None:
+        """One record, as soon as there is room for it. `more`: of the client's `produce`."""
+        *placed, headers = record  # by place: a call with names takes the client twice as long
+        if headers is not None:
+            more["headers"] = headers
+        while True:
+            try:
+                self.produce(*placed, **more)
+            except BufferError:
+                self.poll(_FULL_S)
+            else:
+                return
