@@ -21,7 +21,8 @@ Places: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 SEED = np.uint64(42)
-CHUNK_ROWS = 1 << 16
+CHUNK_ROWS = 1 << 14
+"""At once: so many words stay in a core's cache."""
 
 _P1, _P2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
 _P3, _P4 = np.uint64(0x165667B19E3779F9), np.uint64(0x85EBCA77C2B2AE63)

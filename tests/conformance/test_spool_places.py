@@ -21,6 +21,7 @@ from penstock.sink.spool.writer import SpoolWriter
 from penstock.sink.sqlite import SqliteSink
 from penstock.testing.conformance import PIPELINE as BENCH_PIPELINE
 from penstock.testing.conformance import Bench, CrashContract, SinkContract, StagingLossContract
+from penstock.testing.conformance.bench import travelled
 from penstock.testing.entries import opened_entry
 
 PIPELINE, SINK = PipelineName("flights"), SinkName("warehouse")
@@ -70,7 +71,7 @@ def write(writer: SpoolWriter, *batches: pa.RecordBatch) -> None:
 
 
 def stage(spool: Spool, *batches: pa.RecordBatch, of: Attempt | None = None) -> Staged:
-    writer = spool.stager().open(of or attempt(), SCHEMA)
+    writer = travelled(spool.stager()).open(of or attempt(), SCHEMA)
     write(writer, *batches)
     [piece] = writer.finish()
     return piece

@@ -11,6 +11,7 @@ SQLITE_SINK = "src/penstock/sink/sqlite/sink.py"
 TABLE = "src/penstock/sink/table/publication.py"
 
 OF_FIRST_BATCH = "tests/conformance/test_first_batch_crashes.py::test_the_first_batch_survives"
+OF_HELD = "tests/unit/test_spool_held.py"
 OF_MEMORY = "tests/conformance/test_memory_conformance.py::TestMemory"
 OF_PARQUET = "tests/conformance/test_parquet_conformance.py::TestParquet"
 OF_PARQUET_PUBLISHING = "tests/unit/test_parquet_publish.py"
@@ -194,6 +195,22 @@ MUTANTS_OF_SINKS = (
         os.unlink(self._file.name)
 ''',
         tests=(f"{OF_SPOOL}::test_an_abandoned_attempt_is_left_to_the_sweep",),
+    ),
+    Mutant(
+        bug=17,
+        name="only-the-last-rows-of-a-piece-are-held",
+        file="src/penstock/sink/spool/writer.py",
+        find="self._in_memory.append(conform)",
+        replace="self._in_memory[:] = [conform]",
+        tests=(f"{OF_HELD}::test_what_was_staged_here_is_not_read_back",),
+    ),
+    Mutant(
+        bug=17,
+        name="the-newest-rows-that-are-held-are-given-for-every-piece",
+        file="src/penstock/sink/spool/held.py",
+        find="return self._rows.get(piece.name)",
+        replace="return next(reversed(self._rows.values()), None)",
+        tests=(f"{OF_HELD}::test_held_and_other_pieces_come_in_their_frozen_order",),
     ),
     Mutant(
         bug=14,

@@ -2,13 +2,18 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StagedDataLost
+from penstock.model import BatchId, Generation, PipelineName, SinkName
+from penstock.sink.memory import MemorySink
+from penstock.stage.batch import stage_batch
 from penstock.stage.path import DRIVER_ROWS, BatchSize, StagePath
 from tests.spark.lake import SMALL, Lake, content
 
+PIPELINE = PipelineName("paths")
 ROUTE = "element_at(array('a', 'b', 'c'), CAST(pmod(hash(`id`), 3) AS INT) + 1)"
 BY_TEXT = "CAST(`r0` AS STRING)"
 ODD_NAMES = ["id", "a.b", "c d", "`tick`", "h", "r0", "c0", "__penstock_hash", "päße", "x=y/z"]
@@ -46,6 +51,29 @@ def test_both_paths_deliver_the_same_rows(spark: SparkSession, tmp_path: Path, p
         assert content(shown) == content(rows)
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.parametrize("small_input", [True, False], ids=["whole", "projected"])
+@pytest.mark.parametrize("previous", [None, SMALL], ids=["distributed", "driver"])
+def test_what_the_driver_staged_is_not_read_back(
+    spark: SparkSession, tmp_path: Path, previous: BatchSize | None, *, small_input: bool
+) -> None:
+    """The file is there for the next process. What tasks staged is only there."""
+    sink = MemorySink(name=SinkName("kept"), spool=str(tmp_path / "spool"))
+    sink.prepare(pipeline=PIPELINE, schema=None)
+    rows = odd_rows(spark, 10_000).selectExpr("id", "sha2(CAST(id AS STRING), 512) AS noise")
+    staged = stage_batch(
+        rows, sinks=[sink], generation=Generation(1), batch_id=BatchId(0), previous=previous, small_input=small_input
+    )
+    assert all(piece.inline is None for piece in staged.pieces)
+    for file in (tmp_path / "spool").rglob("*.arrow"):
+        file.unlink()
+    if previous is None:
+        with pytest.raises(StagedDataLost):
+            list(sink._spool.read(staged.pieces, pipeline=PIPELINE))
+        return
+    found = pa.Table.from_batches(sink._spool.read(staged.pieces, pipeline=PIPELINE))
+    assert found.to_pylist() == [row.asDict() for row in rows.collect()]
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])

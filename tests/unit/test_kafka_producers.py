@@ -305,13 +305,12 @@ def test_an_older_client_is_handed_them_one_by_one(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("with_headers", [True, False])
 @pytest.mark.usefixtures("way")
 def test_a_partition_that_is_gone_is_an_error(topic: str, *, with_headers: bool) -> None:
-    """Whether the producer knows the topic already or not."""
+    """Of `send` where the producer knows the topic, which a new one may have heard of already; else of the commit."""
     rows: dict[str, Any] = {"value": ["a"], "partition": pa.array([99], pa.int32())}
     rows |= {"headers": pa.array([[{"key": "h", "value": b"1"}]], HEADERS)} if with_headers else {}
     unknown = open_one()
-    unknown.send(pa.RecordBatch.from_pydict(rows), topic=topic)
     with pytest.raises(KafkaException):
-        unknown.commit_transaction(30)
+        _sent_and_committed(unknown, pa.RecordBatch.from_pydict(rows), topic)
     known = open_one()
     known.send(pa.RecordBatch.from_pydict({"value": ["a"]}), topic=topic)
     known.commit_transaction(30)
@@ -320,6 +319,11 @@ def test_a_partition_that_is_gone_is_an_error(topic: str, *, with_headers: bool)
         known.send(pa.RecordBatch.from_pydict(rows), topic=topic)
     assert code_of(caught) == KafkaError._UNKNOWN_PARTITION
     assert [one.value() for one in records(server("kafka").bootstrap, topic)] == [b"a"]
+
+
+def _sent_and_committed(producer: Any, rows: "pa.RecordBatch", topic: str) -> None:
+    producer.send(rows, topic=topic)
+    producer.commit_transaction(30)
 
 
 def test_a_process_ends_while_a_thread_of_it_waits_for_a_broker() -> None:

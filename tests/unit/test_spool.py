@@ -16,6 +16,7 @@ from penstock.errors import Failed, FormatTooNew, Retryable, StagedDataLost, Sta
 from penstock.model import Attempt, BatchId, Generation, Nonce, PipelineName, SinkName, SweepCut, new_nonce
 from penstock.rowhash import digest, row_hashes
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool
+from penstock.testing.conformance.bench import travelled
 
 PIPELINE, SINK = PipelineName("flights"), SinkName("warehouse")
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -38,7 +39,7 @@ def spool_in(directory, limit=0, **options):
 
 
 def stage(spool, *batches, of=None, schema=SCHEMA):
-    writer = spool.stager().open(of or attempt(), schema)
+    writer = travelled(spool.stager()).open(of or attempt(), schema)
     try:
         for batch in batches:
             writer.write(batch, hashes=row_hashes(batch), accounts=None)

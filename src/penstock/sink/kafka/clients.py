@@ -21,6 +21,7 @@ _ERRORS = 3
 _PRODUCING = {
     "linger.ms": 20,
     "batch.size": 1_000_000,
+    "batch.num.messages": 2_000,  # what the client goes through anew at each answer stays in a core's cache
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 262_144,
     "partitioner": "murmur2_random",

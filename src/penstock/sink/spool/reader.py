@@ -2,7 +2,7 @@
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import BinaryIO
 
@@ -34,6 +34,13 @@ def read_piece(piece: Staged, place: Place, *, copy: BinaryIO | None = None) -> 
             file.seek(0)
         decode_document(file.readline().rstrip(b"\n"), kind=FORMAT, newest=VERSION, where=f"Spool piece {piece.name}")
         yield from _batches(piece, file, place)
+
+
+def read_held(piece: Staged, rows: "Sequence[pa.RecordBatch]", place: Place) -> Iterator["pa.RecordBatch"]:
+    """The same rows, which are in memory still. Raises Retryable."""
+    with _told(piece, place), READ.around(error=OSError, lost=OSError):
+        pass
+    yield from rows
 
 
 def copy_piece(piece: Staged, place: Place, write: Callable[[bytes], None]) -> None:

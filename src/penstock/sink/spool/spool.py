@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.diskreason import trouble_of
@@ -15,8 +16,9 @@ from penstock.model import Attempt, Entry, PipelineName, SinkName, Staged, Sweep
 from penstock.protocols import Signature
 from penstock.sink.side_by_side import side_by_side
 from penstock.sink.spool.copies import AT_ONCE, copied
+from penstock.sink.spool.held import Held
 from penstock.sink.spool.place import Claimed, Place, Spooled, claim
-from penstock.sink.spool.reader import read_piece
+from penstock.sink.spool.reader import read_held, read_piece
 from penstock.sink.spool.root import SpoolRoot, root_at
 from penstock.sink.spool.signing import sign, signatures_in
 from penstock.sink.spool.writer import INLINE_LIMIT_BYTES, RowCheck, SpoolStager
@@ -49,7 +51,7 @@ class Spool:
         self._named_s = 0.0
         self._signed: Set[str] = frozenset()
         self._is_stuck = False
-        self._fetched = threading.local()
+        self._fetched, self._held = threading.local(), Held()
 
     def prepare(self, pipeline: PipelineName) -> None:
         """Create the sink's place if it is missing. Raises Failed, Retryable. Once per generation, before anything else."""
@@ -69,13 +71,15 @@ class Spool:
         self._name_again(claimed)
 
     def stager(self, check: RowCheck | None = None) -> SpoolStager:
-        """The recipe for the tasks. `check` raises StageFailed for rows that the sink could not publish."""
+        """The recipe for the tasks. `check` raises StageFailed for rows that the sink could not publish.
+
+        Used here without being pickled, it keeps the rows of the newest pieces in memory for `read`.
+        """
         claimed, limit = self._prepared(), self.inline_limit_bytes
         if time.monotonic() - self._named_s > REFRESH_S:
             self._name_again(claimed)
-        if check is None:
-            return SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit)
-        return SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit, check=check)
+        stager = SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit, held=self._held)
+        return stager if check is None else replace(stager, check=check)
 
     def read(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> Generator["pa.RecordBatch", None, None]:
         """The rows of `pieces` in their frozen order. Raises StagedDataLost, Retryable, Failed, FormatTooNew.
@@ -84,15 +88,18 @@ class Spool:
         """
         place, copies = self._place(pipeline), getattr(self._fetched, "copies", None)
         for piece in pieces:
+            if (rows := self._held.rows_of(piece)) is not None:
+                yield from read_held(piece, rows, place)
+                continue
             if piece.inline is not None or not place.is_remote:
                 yield from read_piece(piece, place)
                 continue
-            with copied([piece], place) if copies is None else nullcontext(copies) as here:
+            with nullcontext(copies) if copies is not None and copies.has(piece) else copied([piece], place) as here:
                 yield from read_piece(piece, place, copy=here.open(piece))
 
     def lies_remote(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> bool:
         """Whether some of `pieces` must be fetched from a store."""
-        return self._place(pipeline).is_remote and any(piece.inline is None for piece in pieces)
+        return self._place(pipeline).is_remote and bool(self._in_files(pieces))
 
     @contextmanager
     def fetched(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> Iterator[None]:
@@ -100,11 +107,11 @@ class Spool:
 
         For callers that others wait for while they read. Costs nothing where no piece lies in a store. Raises as `read`.
         """
-        spilled, place = [piece for piece in pieces if piece.inline is None], self._place(pipeline)
-        if not spilled or not place.is_remote:
+        place, to_fetch = self._place(pipeline), self._in_files(pieces)
+        if not to_fetch or not place.is_remote:
             yield
             return
-        with copied(spilled, place) as copies:
+        with copied(to_fetch, place) as copies:
             self._fetched.copies = copies
             try:
                 yield
@@ -118,6 +125,7 @@ class Spool:
         """
         place, is_stuck = self._place(pipeline), threading.Event()
         spilled = [piece for piece in pieces if piece.inline is None]
+        self._held.let_go(spilled)
         try:
             side_by_side(lambda piece: _discard(piece, place, is_stuck), spilled, at_once=AT_ONCE)
         except (Retryable, Failed) as trouble:
@@ -139,6 +147,10 @@ class Spool:
         place = self._place(pipeline)
         for spooled, attempt in _of_attempts(place):
             yield Waiting(name=f"{place.where}/{spooled.name}", attempt=attempt, size_bytes=spooled.size_bytes)
+
+    def _in_files(self, pieces: Iterable[Staged]) -> Sequence[Staged]:
+        """Those whose rows are nowhere else on this machine."""
+        return [piece for piece in pieces if piece.inline is None and self._held.rows_of(piece) is None]
 
     def _place(self, pipeline: PipelineName) -> Place:
         return self.root.place_of(pipeline, self._sink)

@@ -15,6 +15,7 @@ from penstock.errors import StageFailed
 from penstock.faults import FaultPoint
 from penstock.model import ONLY_ACCOUNT, Attempt, Json, SinkName, Staged, Totals
 from penstock.rowhash import digest
+from penstock.sink.spool.held import Held
 from penstock.sink.spool.place import Claimed, PieceFile
 
 WRITE = FaultPoint("spool.write", "A task writes bytes of a spool piece.", tears=True)
@@ -39,7 +40,8 @@ def _accept(rows: "pa.RecordBatch") -> None:
 class SpoolStager:
     """The recipe for spool writers. `check` refuses, before anything is decided, what the sink could never publish.
 
-    `note`: what the sink wants to find again in `ref` of every piece, frozen with it by the decision.
+    `note`: what the sink wants to find again in `ref` of every piece, frozen with it by the decision. `held`: where its rows stay
+    in memory, too; None in a task.
     """
 
     sink: SinkName
@@ -47,6 +49,7 @@ class SpoolStager:
     check: RowCheck = _accept
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
     note: Mapping[str, Json] = field(default_factory=dict)
+    held: Held | None = None
 
     def open(self, attempt: Attempt, schema: "pa.Schema") -> "SpoolWriter":
         """A writer for the rows of `attempt`."""
@@ -64,6 +67,7 @@ class SpoolWriter:
         self._stager, self._attempt, self._schema = stager, attempt, schema
         self._name = attempt.token + SUFFIX
         self._rows, self._digest = 0, 0
+        self._in_memory: list[pa.RecordBatch] = []
         self._target: _Target | None = None
         self._stream: Any = None
 
@@ -73,8 +77,11 @@ class SpoolWriter:
         if rows.num_rows == 0:
             return
         self._stager.check(rows)
+        conform = self._conform(rows)
         with self._told():
-            self._open_stream().write_batch(self._conform(rows))
+            self._open_stream().write_batch(conform)
+        if self._stager.held is not None:
+            self._in_memory.append(conform)
         self._rows += rows.num_rows
         self._digest += digest(hashes)
 
@@ -85,6 +92,8 @@ class SpoolWriter:
         with self._told():
             self._stream.close()
             inline = self._target.finish()
+        if inline is None and self._stager.held is not None:
+            self._stager.held.hold(self._name, self._in_memory)
         size_bytes = self._target.size_bytes
         return [
             Staged(
