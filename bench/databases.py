@@ -21,6 +21,7 @@ from bench.servers import those_there
 from bench.session import COLUMNS, WIDE, numbers, stream, write_checkpoints_in_process
 from bench.table import Table, median, ratio
 from bench.target import NAMED, SEVEN, TYPES, Target, new_target
+from bench.turns import in_turns
 
 NAMES = {"postgres": "PostgreSQL", "mysql": "MariaDB", "cassandra": "Cassandra"}
 ROUNDS = 3
@@ -100,11 +101,10 @@ class _Input:
 def _compared(spark: SparkSession, source: _Input, kind: str, ways: "Mapping[str, Way]") -> Table:
     expected = source.fingerprint(source.expected(spark))
     taken: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(ROUNDS):
-        for name, way in ways.items():
-            target = new_target(kind, keyed=source.keyed, wide=source.wide)
-            taken[name] += _batches_ms(spark, source, way(target, source.root.parent / "home"))
-            assert source.fingerprint(target.found(spark, source.columns)) == expected, name
+    for name, way in in_turns(ways, ROUNDS):
+        target = new_target(kind, keyed=source.keyed, wide=source.wide)
+        taken[name] += _batches_ms(spark, source, way(target, source.root.parent / "home"))
+        assert source.fingerprint(target.found(spark, source.columns)) == expected, name
     ours = median(taken["Penstock"])
     shown = [
         [name, f"{median(times):.0f}", f"{source.rows / median(times) * 1000:,.0f}", ratio(median(times) / ours)]

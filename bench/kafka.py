@@ -21,6 +21,7 @@ from bench.kafka_waiting import latencies, stalls
 from bench.servers import those_there
 from bench.session import write_checkpoints_in_process
 from bench.table import Table, median, ratio
+from bench.turns import in_turns
 from penstock.source.open import open_source
 from penstock.spec.source import Source
 
@@ -83,12 +84,11 @@ def _compared(spark: SparkSession, source: _Input, ways: "Mapping[str, Way]") ->
     source.write()
     expected = _fingerprint(spark.read.parquet(str(source.root)))
     taken: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(ROUNDS):
-        for name, way in ways.items():
-            topic = server("kafka").topic(f"bench{next(_topics)}", PARTITIONS)
-            taken[name] += _batches_ms(spark, source, way(topic, source.root.parent / "home"))
-            assert _fingerprint(_found(spark, topic)) == expected, name
-            server("kafka").remove(topic)
+    for name, way in in_turns(ways, ROUNDS):
+        topic = server("kafka").topic(f"bench{next(_topics)}", PARTITIONS)
+        taken[name] += _batches_ms(spark, source, way(topic, source.root.parent / "home"))
+        assert _fingerprint(_found(spark, topic)) == expected, name
+        server("kafka").remove(topic)
     return _table(source, "into", "writer", taken, note="Spark's own sink is at-least-once.")
 
 
@@ -155,9 +155,8 @@ def _reading(spark: SparkSession, source: _Input) -> Table:
     _produce(source, topic)
     expected = _fingerprint(spark.read.parquet(str(source.root)))
     taken: dict[str, list[float]] = {name: [] for name in READERS.values()}
-    for _ in range(ROUNDS):
-        for reader, name in READERS.items():
-            taken[name] += _reading_ms(spark, source, topic, reader, expected)
+    for reader, name in in_turns(READERS, ROUNDS):
+        taken[name] += _reading_ms(spark, source, topic, reader, expected)
     server("kafka").remove(topic)
     return _table(source, "out of", "reader", taken, note="Each batch is counted and hashed, and compared.")
 
