@@ -18,6 +18,15 @@ class PublishContract(Examined):
         shown = [bench.deliver(sink, bench.rows(range(at, at + 130)), bench.rows([at + 500]), batch_id=at) for at in (0, 1000)]
         bench.require_shown(*shown)
 
+    def test_what_the_driver_staged_itself_is_shown_value_by_value(self, bench: Bench) -> None:
+        """It may still have it in memory; the next process has not."""
+        sink, rows = bench.sink(), [bench.rows(range(at, at + 130)) for at in (0, 1000)]
+        shown = [bench.decide((rows[at], bench.stage_here(sink, rows[at], batch_id=at)), batch_id=at) for at in (0, 1)]
+        publish(sink, shown[0].publication)
+        publish(bench.sink(), shown[1].publication)
+        bench.require_shown(*shown)
+        assert bench.verify(sink).ok
+
     def test_publishing_again_changes_nothing(self, bench: Bench) -> None:
         """By the same object and by another, the answer is `already`."""
         sink, rows = bench.sink(), bench.rows(range(100))
