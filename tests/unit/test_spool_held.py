@@ -26,28 +26,45 @@ def stage_here(spool, *batches):
     return piece
 
 
-def remove_files(directory):
-    for name in files(directory):
-        if name.endswith(".arrow"):
-            (directory / name).unlink()
+def pieces_in(directory):
+    return [directory / name for name in files(directory) if name.endswith(".arrow")]
+
+
+def damage(directory):
+    """Other bytes, as many as before."""
+    for file in pieces_in(directory):
+        file.write_bytes(bytes(file.stat().st_size))
 
 
 def test_what_was_staged_here_is_not_read_back(tmp_path):
     spool = spool_in(tmp_path)
     piece = stage_here(spool, rows(10), rows(0), rows(20, 10))
     assert piece.inline is None
-    [before] = [read(spool_in(tmp_path), [piece])]
-    remove_files(tmp_path)
+    before = read(spool_in(tmp_path), [piece])
+    damage(tmp_path)
     assert read(spool, [piece]) == before == [rows(10), rows(20, 10)]
     assert read(spool, [piece]) == before
     with pytest.raises(StagedDataLost):
         read(spool_in(tmp_path), [piece])
 
 
+@pytest.mark.parametrize(("size", "found"), [(None, "it is missing"), (0, "it has 0 bytes"), (1 << 20, "it has 1048576 bytes")])
+def test_a_file_that_is_gone_was_published_by_somebody_else(tmp_path, size, found):
+    """Then the marker is looked at again; a sink that nothing fences would show the rows once more."""
+    spool = spool_in(tmp_path)
+    piece = stage_here(spool, rows(10))
+    [file] = pieces_in(tmp_path)
+    file.unlink()
+    if size is not None:
+        file.write_bytes(bytes(size))
+    with pytest.raises(StagedDataLost, match=found):
+        read(spool, [piece])
+
+
 def test_what_a_task_staged_is_read_from_its_file(tmp_path):
     spool = spool_in(tmp_path)
     pieces = stage(spool, rows(10))
-    remove_files(tmp_path)
+    damage(tmp_path)
     with pytest.raises(StagedDataLost):
         read(spool, pieces)
 
@@ -95,6 +112,14 @@ def test_no_more_is_held_than_is_published_and_staged(tmp_path):
     gc.collect()
     assert [one() is not None for one in alive] == [False, False, True, True]
     assert [batch.to_pylist() for batch in read(spool, pieces)] == expected
+
+
+def test_a_piece_that_is_too_large_is_not_held(tmp_path, monkeypatch):
+    """Where a transform makes many rows of few, memory is what is short."""
+    spool, batch = spool_in(tmp_path), rows(10)
+    monkeypatch.setattr("penstock.sink.spool.held._MOST_BYTES", batch.nbytes)
+    fits, _ = stage_here(spool, batch), stage_here(spool, batch, rows(1))
+    assert list(spool.stager().held._rows) == [fits.name]
 
 
 def test_inline_rows_are_in_the_decision(tmp_path):

@@ -79,7 +79,7 @@ class ConsoleSink(SpooledSink):
 
     def stager(self) -> "ConsoleStager":
         """The spool's, for the first rows."""
-        return ConsoleStager(spool=self._spool.stager(), rows=self._rows)
+        return ConsoleStager(spool=replace(self._spool.stager(), held=None), rows=self._rows)  # of a large batch it shows little
 
     def publish(self, publication: Publication) -> Published:
         """Print the batch, unless this object did. Raises StagedDataLost."""

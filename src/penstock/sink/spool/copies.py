@@ -27,10 +27,6 @@ class Copies:
     file: IO[bytes]
     starts: dict[str, int]
 
-    def has(self, piece: Staged) -> bool:
-        """Whether it was fetched."""
-        return piece.name in self.starts
-
     def open(self, piece: Staged) -> BinaryIO:
         """The copy of a piece. Raises KeyError."""
         start = self.starts[piece.name]

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 _MOST: Final = 2
 """Pieces: one that is published while the next batch is staged."""
+_MOST_BYTES: Final = 64 << 20
+"""Of a piece: four times what a batch has that the driver is expected to stage."""
 
 
 class Held:
@@ -28,7 +30,9 @@ class Held:
         return type(None), ()
 
     def hold(self, name: str, rows: "Sequence[pa.RecordBatch]") -> None:
-        """All rows of a piece whose file is durable. The oldest piece may go for it."""
+        """All rows of a piece whose file is durable, unless they are too large. The oldest piece may go for it."""
+        if sum(batch.nbytes for batch in rows) > _MOST_BYTES:
+            return
         with self._lock:
             self._rows[name] = rows
             while len(self._rows) > _MOST:

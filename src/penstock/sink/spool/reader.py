@@ -4,7 +4,6 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -38,8 +37,12 @@ def read_piece(piece: Staged, place: Place, *, copy: BinaryIO | None = None) -> 
 
 
 def read_held(piece: Staged, rows: "Sequence[pa.RecordBatch]", place: Place) -> Iterator["pa.RecordBatch"]:
-    """The same rows, which are in memory still. Raises Retryable."""
-    with _told(piece, place), _open(replace(piece, inline=b""), place):  # as one that needs no file
+    """The same rows, which are in memory still, if the file is still there. Raises StagedDataLost, Retryable.
+
+    It is gone when another driver has published it: for sinks that nothing fences that is the last chance to notice.
+    """
+    with _told(piece, place), _open(piece, place) as file:
+        _require_size(piece, file.seek(0, io.SEEK_END), place)
         yield from rows
 
 
@@ -75,17 +78,26 @@ def _open(piece: Staged, place: Place) -> BinaryIO:
 
 def _verified(piece: Staged, file: BinaryIO, place: Place) -> Iterator[bytes]:
     """The bytes of `file`, never more than were staged; those that are others are told after the last one."""
-    found, size_bytes, expected = hashlib.sha256(), 0, int(str(piece.ref["size_bytes"]))
+    found, size_bytes = hashlib.sha256(), 0
     while chunk := file.read(_CHUNK_BYTES):
         found.update(chunk)
         size_bytes += len(chunk)
-        if size_bytes > expected:
+        if size_bytes > _size_bytes(piece):
             break
         yield chunk
-    if size_bytes != expected:
-        raise _lost(piece, place, f"it has {size_bytes} bytes{' or more' * (size_bytes > expected)}, expected {expected}")
+    _require_size(piece, size_bytes, place)
     if found.hexdigest() != piece.ref["sha256"]:
         raise _lost(piece, place, f"its checksum is {found.hexdigest()}, expected {piece.ref['sha256']}")
+
+
+def _size_bytes(piece: Staged) -> int:
+    return int(str(piece.ref["size_bytes"]))
+
+
+def _require_size(piece: Staged, size_bytes: int, place: Place) -> None:
+    expected = _size_bytes(piece)
+    if size_bytes != expected:
+        raise _lost(piece, place, f"it has {size_bytes} bytes{' or more' * (size_bytes > expected)}, expected {expected}")
 
 
 def _batches(piece: Staged, file: BinaryIO, place: Place) -> Iterator["pa.RecordBatch"]:

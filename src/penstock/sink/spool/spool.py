@@ -73,12 +73,13 @@ class Spool:
     def stager(self, check: RowCheck | None = None) -> SpoolStager:
         """The recipe for the tasks. `check` raises StageFailed for rows that the sink could not publish.
 
-        Used here without being pickled, it keeps the rows of the newest pieces in memory for `read`.
+        Used here without being pickled, it keeps the rows of the newest pieces in memory for `read`, unless they lie in a store.
         """
         claimed, limit = self._prepared(), self.inline_limit_bytes
         if time.monotonic() - self._named_s > REFRESH_S:
             self._name_again(claimed)
-        stager = SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit, held=self._held)
+        held = None if claimed.place.is_remote else self._held  # whether it is there still would take a request
+        stager = SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit, held=held)
         return stager if check is None else replace(stager, check=check)
 
     def read(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> Generator["pa.RecordBatch", None, None]:
@@ -94,12 +95,12 @@ class Spool:
             if piece.inline is not None or not place.is_remote:
                 yield from read_piece(piece, place)
                 continue
-            with nullcontext(copies) if copies is not None and copies.has(piece) else copied([piece], place) as here:
+            with copied([piece], place) if copies is None else nullcontext(copies) as here:
                 yield from read_piece(piece, place, copy=here.open(piece))
 
     def lies_remote(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> bool:
         """Whether some of `pieces` must be fetched from a store."""
-        return self._place(pipeline).is_remote and bool(self._in_files(pieces))
+        return self._place(pipeline).is_remote and any(piece.inline is None for piece in pieces)
 
     @contextmanager
     def fetched(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> Iterator[None]:
@@ -107,11 +108,11 @@ class Spool:
 
         For callers that others wait for while they read. Costs nothing where no piece lies in a store. Raises as `read`.
         """
-        place, to_fetch = self._place(pipeline), self._in_files(pieces)
-        if not to_fetch or not place.is_remote:
+        spilled, place = [piece for piece in pieces if piece.inline is None], self._place(pipeline)
+        if not spilled or not place.is_remote:
             yield
             return
-        with copied(to_fetch, place) as copies:
+        with copied(spilled, place) as copies:
             self._fetched.copies = copies
             try:
                 yield
@@ -147,10 +148,6 @@ class Spool:
         place = self._place(pipeline)
         for spooled, attempt in _of_attempts(place):
             yield Waiting(name=f"{place.where}/{spooled.name}", attempt=attempt, size_bytes=spooled.size_bytes)
-
-    def _in_files(self, pieces: Iterable[Staged]) -> Sequence[Staged]:
-        """Those whose rows are nowhere else on this machine."""
-        return [piece for piece in pieces if piece.inline is None and self._held.rows_of(piece) is None]
 
     def _place(self, pipeline: PipelineName) -> Place:
         return self.root.place_of(pipeline, self._sink)
