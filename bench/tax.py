@@ -18,6 +18,7 @@ import penstock
 from bench.content import of_directories
 from bench.session import counted
 from bench.table import Table, median, ratio
+from bench.turns import in_turns
 
 ACCOUNTS = ("account0", "account1", "account2")
 SIZES = (1_000, 10_000, 100_000)
@@ -30,10 +31,10 @@ def measure(spark: SparkSession, scratch: Path) -> list[Table]:
     """The tax by batch size, and what is added to a micro-batch over noop."""
     rows, added = [], []
     for size in SIZES:
-        ours, plain, noop = _in_turns(spark, scratch, size, (_penstock, _plain, None))
+        ours, plain, noop = _medians(spark, scratch, size, (_penstock, _plain, None))
         rows.append([f"{size:,}", f"{ours:.0f}", f"{plain:.0f}", f"{100 * (ours / plain - 1):+.1f} %", ratio(plain / ours)])
         added.append([f"{size:,} rows", f"{ours:.0f}", f"{noop:.0f}", f"{ours - noop:+.0f}"])
-    ours, noop = _in_turns(spark, scratch, 1_000, (_penstock, None), empty=True)
+    ours, noop = _medians(spark, scratch, 1_000, (_penstock, None), empty=True)
     added.append(["empty (1,000 rows read, none left)", f"{ours:.0f}", f"{noop:.0f}", f"{ours - noop:+.0f}"])
     return [
         Table(
@@ -48,12 +49,11 @@ def measure(spark: SparkSession, scratch: Path) -> list[Table]:
     ]
 
 
-def _in_turns(spark: SparkSession, scratch: Path, size: int, ways: "Sequence[Way | None]", *, empty: bool = False) -> list[float]:
+def _medians(spark: SparkSession, scratch: Path, size: int, ways: "Sequence[Way | None]", *, empty: bool = False) -> list[float]:
     """The median batch of each way: the machine's weather changes, and hits all of them alike."""
     taken: list[list[float]] = [[] for _ in ways]
-    for _ in range(ROUNDS):
-        for way, times in zip(ways, taken, strict=True):
-            times.extend(_batches_ms(spark, scratch, size, way, empty=empty))
+    for number, way in in_turns(dict(enumerate(ways)), ROUNDS):
+        taken[number].extend(_batches_ms(spark, scratch, size, way, empty=empty))
     return [median(times) for times in taken]
 
 

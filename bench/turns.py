@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-Way = TypeVar("Way")
+Name, Way = TypeVar("Name"), TypeVar("Way")
 
 
-def in_turns(ways: Mapping[str, Way], rounds: int) -> Iterator[tuple[str, Way]]:
+def in_turns(ways: Mapping[Name, Way], rounds: int) -> Iterator[tuple[Name, Way]]:
     """Each of them once a round, in each round another one first: who follows a fast writer finds a busy disk."""
     every = list(ways.items())
     for turn in range(rounds):

@@ -8,11 +8,17 @@ hdfs://namenode:8020/prefix
 Everything is taken literally, as Hadoop does: `%20` is three characters of a key.
 """
 
+import re
 from dataclasses import dataclass
 
 from penstock.errors import Usage
+from penstock.secret import outlined
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 
 _KINDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az", "wasbs": "az", "hdfs": "hdfs"}
+_NAMENODE = re.compile(r"[^:@]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?")
+"""What else stands between the slashes is likely a key or a password."""
 _EXAMPLES = {
     "s3": "s3://bucket/prefix",
     "gs": "gs://bucket/prefix",
@@ -55,6 +61,15 @@ class BlobUrl:
         return key[len(self.prefix) + 1 :] if self.prefix else key
 
 
+def scheme_of(place: str) -> str:
+    """What stands before the first colon of `place` in lower case, where a URL has its scheme; empty for a path.
+
+    `dbfs:/x` and `C:/x` have one. A name with a colon in it is a path behind `./`, or behind any other directory.
+    """
+    found = _SCHEME.match(place)
+    return found[1].lower() if found else ""
+
+
 def is_blob(url: str) -> bool:
     """Whether `url` is one of these."""
     return url.partition("://")[0].lower() in _KINDS and "://" in url
@@ -65,18 +80,20 @@ def parse(url: str) -> BlobUrl:
     scheme, _, rest = url.partition("://")
     kind = _KINDS.get(scheme.lower())
     if kind is None:
-        raise Usage(f"{_shown(url)} is no URL of a store.", remedy=f"Write one of {', '.join(_EXAMPLES.values())}.")
+        raise Usage(f"{outlined(url)} is no URL of a store.", remedy=f"Write one of {', '.join(_EXAMPLES.values())}.")
     authority, _, path = rest.partition("/")
     bucket, at, host = authority.partition("@")
     prefix = path.strip("/")
     if kind == "hdfs":
-        return _checked(BlobUrl(kind=kind, bucket="", host=authority, prefix=prefix), url, fine=bool(authority) and not at)
+        found = BlobUrl(kind=kind, bucket="", host=authority, prefix=prefix)
+        return _checked(found, url, fine=_NAMENODE.fullmatch(authority) is not None)
     if kind == "az":
         if "?" in url:
             raise Usage(f"{_shown(url.partition('?')[0])} is followed by a query.", remedy="Give a SAS as the option sas_token.")
         found = BlobUrl(kind=kind, bucket=bucket, host=_azure_host(host), prefix=prefix)
-        return _checked(found, url, fine=bool(bucket and found.host))
-    return _checked(BlobUrl(kind=kind, bucket=authority, host="", prefix=prefix), url, fine=bool(authority) and not at)
+        return _checked(found, url, fine=bool(bucket and found.host) and ":" not in bucket + host)
+    found = BlobUrl(kind=kind, bucket=authority, host="", prefix=prefix)
+    return _checked(found, url, fine=bool(authority) and not at and ":" not in authority)
 
 
 def hadoop_url(url: str) -> str:
@@ -105,4 +122,4 @@ def _checked(found: BlobUrl, url: str, *, fine: bool) -> BlobUrl:
 def _shown(url: str) -> str:
     """`url` without what may be a key before the host."""
     scheme, _, rest = url.partition("://")
-    return f"{scheme}://…" if ":" in rest.partition("@")[0] and "@" in rest else url
+    return f"{scheme}://…" if ":" in rest else url

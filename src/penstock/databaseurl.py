@@ -1,15 +1,41 @@
 """What the URLs of databases have in common after the question mark: known parameters, and how TLS is spoken."""
 
+import re
 import ssl
 from collections.abc import Mapping, Sequence
-from urllib.parse import parse_qsl
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from penstock.errors import Usage
 
 TLS_PARAMETERS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_mode")
 DISTRUSTED = "Name the authority of its certificate by ?ssl_ca=/path/to/ca.pem in the URL, and the host as the certificate does."
 """What to do about a certificate that is not trusted."""
+ESCAPES = "Write @ as %40, / as %2F, ? as %3F, # as %23 and % as %25 in user and password."
+_USER_INFO_AND_HOST = re.compile(r"[^/?#]*")
 _TLS_MODES = ("required", "verify_ca", "verify_identity")
+
+
+def unescaped() -> Usage:
+    """Of a URL in which a part of a password stands where something else is expected. Nothing of it may be shown."""
+    return Usage("The user or the password in `url` holds a sign that ends it.", remedy=ESCAPES)
+
+
+def split_url(url: str) -> tuple[SplitResult, int | None] | None:
+    """A URL and its port, None where it is none. An `@` in user or password is a part of them: the last one ends them.
+
+    Raises Usage for an `@` behind the host: there a `/`, `?` or `#` in the password was taken for the end of the host.
+    """
+    _, colon, rest = url.partition("://")
+    if not colon:
+        return None
+    host = _USER_INFO_AND_HOST.match(rest)
+    if host is not None and "@" in rest[host.end() :]:
+        raise unescaped()
+    try:
+        parts = urlsplit(url)
+        return parts, None if "," in parts.netloc.rpartition("@")[2] else parts.port
+    except ValueError:  # whose text shows what it does not like
+        return None
 
 
 def parameters_of(query: str, known: Sequence[str]) -> dict[str, str]:

@@ -16,11 +16,18 @@ PenstockError
 `PositionTaken` is an answer of the ledger to the coordinator, never shown to people.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 
 class PenstockError(Exception):
-    """Something that Penstock says to people: one sentence what happened (expected, found), one what to do (`remedy`)."""
+    """Something that Penstock says to people: one sentence what happened (expected, found), one what to do (`remedy`).
+
+    `by_sink`: where publishing failed, the error of each sink that failed, as `as_fields` gives it.
+    """
 
     exit_code = 1
+    by_sink: "Mapping[str, Mapping[str, object]]" = MappingProxyType({})
 
     def __init__(self, message: str, *, remedy: str) -> None:
         super().__init__(message)
@@ -29,6 +36,10 @@ class PenstockError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.remedy}"
+
+    def as_fields(self) -> "dict[str, object]":
+        """For `--json`; without `by_sink`."""
+        return {"kind": type(self).__name__, "message": self.message, "remedy": self.remedy, "exit_code": self.exit_code}
 
     def __reduce__(self) -> "tuple[object, ...]":
         return (_rebuild, (type(self), self.message, self.remedy))
@@ -87,7 +98,7 @@ class BatchForgotten(Refused):
 
 
 class LedgerMismatch(Refused):
-    """The ledger belongs to another pipeline, or is damaged, or a spool is another ledger's."""
+    """The ledger belongs to another pipeline, or is damaged, or a spool or a sink's marker is another ledger's."""
 
 
 class StoreIgnoresConditions(Refused):

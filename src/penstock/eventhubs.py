@@ -4,13 +4,14 @@ https://learn.microsoft.com/azure/event-hubs/azure-event-hubs-kafka-overview: SA
 literal `$ConnectionString` and the password the whole string. The emulator speaks SASL without TLS on port 9092.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from penstock.errors import Usage
-from penstock.secret import Secret, remember
+from penstock.secret import Secret, outlined, remember
 
+_ENDPOINT = re.compile(r"(?i:sb)://([A-Za-z0-9.-]+)(:\d+)?/?")
 _USER = "$ConnectionString"
 _NEEDED = ("Endpoint", "SharedAccessKeyName", "SharedAccessKey")
 _KNOWN = (*_NEEDED, "EntityPath", "UseDevelopmentEmulator")
@@ -91,14 +92,13 @@ def _parts(connection_string: str) -> Mapping[str, str]:
     for part in filter(None, connection_string.strip().split(";")):
         name, equals, value = part.partition("=")
         if not equals or name.strip().lower() not in names:
-            told = name.strip() if equals else "a part without `=`"
-            raise Usage(f"A connection string of Event Hubs has the parts {', '.join(_KNOWN)}; found {told}.", remedy=_COPY)
+            raise Usage(f"A connection string of Event Hubs has the parts {', '.join(_KNOWN)} only.", remedy=_COPY)
         found[names[name.strip().lower()]] = value.strip()
     return found
 
 
 def _host(endpoint: str) -> str:
-    parts = urlsplit(endpoint)
-    if parts.scheme != "sb" or not parts.hostname:
-        raise Usage(f"Endpoint should be sb://NAMESPACE.servicebus.windows.net/, found {endpoint!r:.80}.", remedy=_COPY)
-    return parts.hostname
+    found = _ENDPOINT.fullmatch(endpoint)
+    if found is None:
+        raise Usage(f"Endpoint should be sb://NAMESPACE.servicebus.windows.net/, found {outlined(endpoint)}.", remedy=_COPY)
+    return found[1].lower()

@@ -22,6 +22,7 @@ AccountName = NewType("AccountName", str)
 QueryId = NewType("QueryId", str)
 BatchId = NewType("BatchId", int)
 Generation = NewType("Generation", int)
+LedgerId = NewType("LedgerId", str)
 Position = NewType("Position", int)
 Nonce = NewType("Nonce", str)
 
@@ -35,6 +36,25 @@ ONLY_ACCOUNT = AccountName("")
 def new_nonce() -> Nonce:
     """A fresh name for one try at something: 64 random bits in hexadecimal."""
     return Nonce(secrets.token_hex(8))
+
+
+def new_ledger_id() -> LedgerId:
+    """A fresh identity for a ledger that begins: 128 random bits in hexadecimal."""
+    return LedgerId(secrets.token_hex(16))
+
+
+class RowDigest(str, Enum):
+    """How the 64-bit hash of a row is computed. Fixed when a ledger begins: digests of two kinds cannot be compared.
+
+    `XXHASH64` is Spark's function over all columns, which skips NULLs; `XXHASH64_NULLS` covers which values are NULL, too.
+    """
+
+    XXHASH64 = "xxhash64"
+    XXHASH64_NULLS = "xxhash64+nulls"
+
+
+NEWEST_ROW_DIGEST = RowDigest.XXHASH64_NULLS
+"""What a ledger that begins now is given."""
 
 
 class Guarantee(str, Enum):
@@ -216,9 +236,13 @@ class Summary:
     `query_id` and `next_batch_id` say which batch may be decided next (None: nothing was decided or adopted yet).
     `decided_at` is the position of the newest decision; up to `published_at` the writer of this entry knew every decision to be
     published in every sink; `adopted_at` is the position of the newest `Adopted`.
-    `totals` count every decided row ever, by sink and account.
+    `totals` count every decided row ever, by sink and account. `ledger_id` is who the ledger is: of two ledgers of one pipeline
+    name, at most one may move a sink's marker. It is given to a ledger's first entry, and to an older Penstock's ledger (None) by
+    the next opening. `row_digest` is the kind of every digest in the ledger.
     """
 
+    ledger_id: LedgerId | None = None
+    row_digest: RowDigest = RowDigest.XXHASH64
     query_id: QueryId | None = None
     next_batch_id: BatchId | None = None
     decided_at: Position | None = None
@@ -244,7 +268,9 @@ class Entry:
 class Publication:
     """One sink's share of a decision, as the coordinator hands it to the sink; identical at every repetition.
 
-    `position` grows with every decision of a pipeline, whatever its query id: it is what markers remember.
+    `position` grows with every decision of a pipeline, whatever its query id: it is what markers remember. `ledger_id` is the
+    ledger that decided it: a marker of another one refuses the publication. It is None only for publications that are compared,
+    of a ledger that no newer Penstock has opened.
     """
 
     pipeline: PipelineName
@@ -254,39 +280,13 @@ class Publication:
     batch: Batch
     staged: tuple[Staged, ...]
     schema: str
+    ledger_id: LedgerId | None
+    row_digest: RowDigest = RowDigest.XXHASH64
 
     @property
     def totals(self) -> Totals:
         """What the sink must show more after this publication."""
         return sum((piece.totals for piece in self.staged), Totals())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkedFile:
-    """One file of a publication, as its manifest tells of it; `name` is relative to the account's root."""
-
-    name: str
-    rows: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marker:
-    """High-water mark of one account of a sink: every publication up to `position` was shown there.
-
-    It tells "published, and removed since by maintenance" from "lost": a publication at or below `position` is never written
-    again. Positions are compared, nothing else; the rest tells readers of the publication. `files` is its manifest: all that it
-    added to the account, None where an older Penstock wrote the mark.
-    """
-
-    pipeline: PipelineName
-    sink: SinkName
-    account: AccountName
-    position: Position
-    generation: Generation
-    query_id: QueryId
-    batch_id: BatchId
-    files: tuple[MarkedFile, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,10 +302,12 @@ class SweepCut:
     """What may be collected: staging of attempts that can never be decided any more.
 
     An attempt is dead if its generation is older than `generation`, or its batch is not newer than `batch_id` (the last
-    decided one), and its token is not in `kept` (the attempts the newest decision names). No clock is asked.
+    decided one), and its token is not in `kept` (the attempts the newest decision names). No clock is asked. That is so for what
+    the ledger `ledger_id` counts: staging that belongs to another one is left alone.
     """
 
     pipeline: PipelineName
+    ledger_id: LedgerId | None
     generation: Generation
     batch_id: BatchId | None
     kept: frozenset[str]
@@ -386,11 +388,13 @@ class AccountReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkReport:
-    """A sink's content against the ledger. `unread`: what was published was compared, and no row was read."""
+    """A sink's content against the ledger `as_of` a position. `unread`: what was published was compared, and no row was read."""
 
     accounts: Mapping[AccountName, AccountReport]
     problems: tuple[Problem, ...]
     unread: bool = False
+    as_of: Position | None = None
+    """The oldest one of all accounts; None for a sink that keeps nothing to compare."""
 
     @property
     def ok(self) -> bool:

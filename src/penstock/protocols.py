@@ -14,18 +14,21 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from penstock.highwatermark import HighWaterMark
 from penstock.model import (
     AccountName,
     Attempt,
     Entry,
     Finding,
     Generation,
+    LedgerId,
     Nonce,
     PipelineName,
     Position,
     Publication,
     Published,
     RequestEstimate,
+    RowDigest,
     SinkKind,
     SinkName,
     SinkReport,
@@ -129,6 +132,23 @@ class Stager(Protocol):
         ...
 
 
+class SinkDecisions(Protocol):
+    """What the ledger decided for one sink. It is asked, not given: a driver decides and publishes while `Sink.verify` looks."""
+
+    @property
+    def published_at(self) -> Position:
+        """Every decision up to here was published when the verification began: less is loss. 0 if there was none."""
+        ...
+
+    def totals(self, position: Position) -> Mapping[AccountName, Totals]:
+        """All that was ever decided for the sink up to `position`, by account. After the ledger's end nothing is added."""
+        ...
+
+    def publications(self, position: Position | None = None) -> Iterator[Publication]:
+        """The retained publications up to `position` (None: up to the ledger's end as it is now), newest first."""
+        ...
+
+
 class Sink(Protocol):
     """One place that a pipeline delivers to."""
 
@@ -189,10 +209,12 @@ class Sink(Protocol):
         """Collect staging that is dead by `cut` and name what was (or would be) collected. Never called in an error path."""
         ...
 
-    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
-        """Compare the target's content with what was decided, reading every row, without Spark.
+    def verify(self, decisions: SinkDecisions) -> SinkReport:
+        """Compare the target's content with what was decided, reading every row, without Spark, beside a running driver.
 
-        `expected` counts all batches ever; `known` gives the retained publications, newest first, to name files and batches.
+        The content is compared as of one position, which the report names: that of the place's own marker, but never before
+        `decisions.published_at`. What is newer is neither loss nor foreign. Raises Retryable where the target changed too much
+        under the look to tell.
         """
         ...
 
@@ -244,12 +266,34 @@ class Rider(Protocol):
 
 
 @runtime_checkable
-class Remembering(Protocol):
-    """A sink whose places remember, apart from the ledger, that something was published there."""
+class HashesRows(Protocol):
+    """A sink that computes hashes of rows itself, to compare its content with the ledger's digests."""
 
-    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
-        """Up to where the marker of `account` says that it shows everything, None if there is no such marker. Changes nothing;
-        called before `prepare`, or after it, once per account and start.
+    def use_row_digest(self, row_digest: RowDigest) -> None:
+        """Take the kind of hash that the pipeline's ledger has. Called before `prepare`, `publish` and `verify`."""
+        ...
+
+
+@runtime_checkable
+class ClaimsPlaces(Protocol):
+    """A sink whose places are claimed for one ledger before anything is staged for them: another one does not sweep it then."""
+
+    def claim(self, ledger_id: LedgerId) -> None:
+        """Note in every place that it belongs to `ledger_id`, durably, unless that is there already. Called once per generation,
+        after `prepare`, before its first batch is staged; never by a run that has nothing to deliver.
+
+        Of several ledgers that claim a place at the same moment one succeeds. Raises LedgerMismatch for a place of another one.
+        """
+        ...
+
+
+@runtime_checkable
+class HasMarker(Protocol):
+    """A sink whose places hold a marker, which says apart from the ledger what was published there, and by which ledger."""
+
+    def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
+        """What the marker of `account` says, None if there is no such marker. Changes nothing; called before `prepare`, or after
+        it, once per account and start.
         """
         ...
 

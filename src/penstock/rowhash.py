@@ -1,40 +1,45 @@
-"""Spark's `xxhash64` over whole rows, vectorised, without Spark: what `verify` recomputes content digests with.
+"""Row hashes, vectorised, without Spark: the content digests of tasks, of the driver, and of `verify`.
 
-`row_hashes(rows)` equals `xxhash64(*columns)` of Spark 4 bit for bit: seed 42, folded over the columns from left to right, nulls
-leave the seed unchanged, -0.0 counts as 0.0 and every NaN as one. Spark refuses to hash maps; here and in the staging pass a map
-is hashed as `map_entries(map)`, the array of its key-value structs in stored order.
+`row_hashes(rows, kind)` equals the value of `penstock.stage.rowhash_sql` for the same rows bit for bit. Both kinds are Spark's
+`xxhash64`: seed 42, folded over the columns from left to right; nulls leave the seed unchanged, -0.0 counts as 0.0 and every NaN
+as one. A map is hashed as `map_entries(map)`, the array of its key-value structs in stored order.
+
+`RowDigest.XXHASH64_NULLS` folds in words besides that say where nulls are, so that a value never counts alike in two places:
+
+- after the columns, and after the fields of a struct that is not null: the exclusive or of `presence_words` of those that are not
+  null. The words depend on names only: a column that is null everywhere does not count, wherever it is added.
+- after the elements of an array, or the entries of a map: `NULL_ELEMENT` + the index of each element, or value, that is null,
+  then the number of elements, as an integer of 32 bits.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.model import DIGEST_MODULUS
+from penstock.model import DIGEST_MODULUS, NEWEST_ROW_DIGEST, RowDigest
+from penstock.valuehash import Places, Words, at_least, hash_int, hash_long, kernel_of
 
-Words: TypeAlias = npt.NDArray[np.uint64]
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-Places: TypeAlias = npt.NDArray[np.int64]
-Mask: TypeAlias = npt.NDArray[np.bool_]
+Valid: TypeAlias = npt.NDArray[np.bool_]
 
 SEED = np.uint64(42)
 CHUNK_ROWS = 1 << 14
 """At once: so many words stay in a core's cache."""
 
-_P1, _P2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
-_P3, _P4 = np.uint64(0x165667B19E3779F9), np.uint64(0x85EBCA77C2B2AE63)
-_P5 = np.uint64(0x27D4EB2F165667C5)
-_INT_BASE, _LONG_BASE = _P5 + np.uint64(4), _P5 + np.uint64(8)
-_LANE_BASES = (np.uint64(0x60EA27EEADC0B5D6), _P2, np.uint64(0), np.uint64(0x61C8864E7A143579))
-_MAX_LONG_DIGITS = 18
+NULL_ELEMENT = 0x50656E73746F636B
+"""Far from what values are, so that the index of a null is not taken for a value."""
+
+_SKIPPED, _COVERED = RowDigest.XXHASH64, RowDigest.XXHASH64_NULLS
 
 
-def row_hashes(rows: "pa.RecordBatch | pa.Table") -> "pa.UInt64Array":
+def row_hashes(rows: "pa.RecordBatch | pa.Table", kind: RowDigest = NEWEST_ROW_DIGEST) -> "pa.UInt64Array":
     """The 64-bit hash of each row, columns from left to right. Raises TypeError for an Arrow type that Spark has not."""
-    chunks = [_batch_hashes(part) for part in _parts(rows)]
+    chunks = [_batch_hashes(part, kind) for part in _parts(rows)]
     return pa.array(np.concatenate(chunks) if chunks else np.empty(0, np.uint64), pa.uint64())
 
 
@@ -44,284 +49,132 @@ def digest(hashes: "pa.UInt64Array | pa.ChunkedArray | Words") -> int:
     return int(np.add.reduce(words, dtype=np.uint64)) % DIGEST_MODULUS
 
 
+@lru_cache(maxsize=256)
+def presence_words(names: tuple[str, ...]) -> tuple[int, ...]:
+    """A word of 63 bits for each of the names of columns, or of the fields of a struct: what stands for "it is not null".
+
+    Names that differ in case only are one name, of which the second, third and so on have words of their own.
+    """
+    lowered = [name.lower() for name in names]
+    return tuple(_word(name, lowered[:place].count(name)) for place, name in enumerate(lowered))
+
+
+def _word(name: str, before: int) -> int:
+    hashed = hashlib.sha256(f"{before} {name}".encode("utf-8", "surrogatepass"))
+    return int.from_bytes(hashed.digest()[:8], "big") >> 1
+
+
 def _parts(rows: "pa.RecordBatch | pa.Table") -> "list[pa.RecordBatch]":
     if isinstance(rows, pa.Table):
         return list(rows.to_batches(max_chunksize=CHUNK_ROWS))
     return [rows.slice(start, CHUNK_ROWS) for start in range(0, rows.num_rows, CHUNK_ROWS)]
 
 
-def _batch_hashes(rows: "pa.RecordBatch") -> Words:
-    hashes = np.full(rows.num_rows, SEED, np.uint64)
-    for column in rows.columns:
-        hashes = _fold(column, hashes)
-    return hashes
+def _batch_hashes(rows: "pa.RecordBatch", kind: RowDigest) -> Words:
+    seeds = np.full(rows.num_rows, SEED, np.uint64)
+    return _fold_all(rows.columns, tuple(rows.schema.names), seeds, kind)
 
 
-def _fold(column: "pa.Array", seeds: Words) -> Words:
-    """The hash of each value of `column` with its row's seed; a null keeps the seed."""
+def _fold_all(columns: "Sequence[pa.Array]", names: tuple[str, ...], seeds: Words, kind: RowDigest) -> Words:
+    """The columns of a row, or the fields of a struct, and then which of them are there."""
+    if kind is _SKIPPED:
+        for column in columns:
+            seeds = _fold(column, seeds, kind)[0]
+        return seeds
+    everywhere, somewhere = 0, None
+    for column, word in zip(columns, presence_words(names), strict=True):
+        seeds, valid = _fold(column, seeds, kind)
+        if valid is None:
+            everywhere ^= word
+        else:
+            words = valid * np.uint64(word)
+            somewhere = words if somewhere is None else np.bitwise_xor(somewhere, words, out=somewhere)
+    present = np.array([everywhere], np.uint64)
+    return hash_long(present if somewhere is None else somewhere ^ present, seeds)
+
+
+def _fold(column: "pa.Array", seeds: Words, kind: RowDigest) -> tuple[Words, Valid | None]:
+    """The hash of each value of `column` with its row's seed, where a null keeps the seed; and which are valid, None if all."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_null(column.type):
-        return seeds
-    hashed = _kernel(column.type)(column, seeds)
+        return seeds, np.zeros(len(column), np.bool_)
+    hashed = _hashed(column, seeds, kind)
     if column.null_count == 0:
-        return hashed
-    return np.where(np.asarray(column.is_valid()), hashed, seeds)
+        return hashed, None
+    valid: Valid = np.asarray(column.is_valid())
+    return np.where(valid, hashed, seeds), valid
 
 
-def _kernel(kind: "pa.DataType") -> "Callable[[Any, Words], Words]":
-    for is_kind, kernel in _KERNELS:
-        if is_kind(kind):
-            return kernel
-    raise TypeError(f"Spark has no type for Arrow's {kind}, so its hash is not defined")
+def _hashed(column: "pa.Array", seeds: Words, kind: RowDigest) -> Words:
+    if pa.types.is_struct(column.type):
+        names = tuple(field.name for field in column.type)
+        return _fold_all([column.field(place) for place in range(len(names))], names, seeds, kind)
+    if pa.types.is_map(column.type):
+        return _fold_map(column, seeds, kind)
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type):
+        return _fold_list(column, seeds, kind)
+    return kernel_of(column.type)(column, seeds)
 
 
-# --- numbers of fixed width
+# --- lists and maps
 
 
-def _rotate(words: Words, bits: int) -> Words:
-    high = words << np.uint64(bits)
-    words >>= np.uint64(64 - bits)
-    high |= words
-    return high
+def _fold_list(column: "pa.ListArray", seeds: Words, kind: RowDigest) -> Words:
+    return _fold_elements(column, [column.values], seeds, kind)
 
 
-def _finish(words: Words) -> Words:
-    words ^= words >> np.uint64(33)
-    words *= _P2
-    words ^= words >> np.uint64(29)
-    words *= _P3
-    words ^= words >> np.uint64(32)
-    return words
+def _fold_map(column: "pa.MapArray", seeds: Words, kind: RowDigest) -> Words:
+    """Key and value of each entry in turn. Keys are never null, so the values say where nulls are."""
+    items = pa.Array.from_buffers(
+        pa.list_(column.type.item_field),
+        len(column),
+        column.buffers()[:2],
+        null_count=column.null_count,
+        offset=column.offset,
+        children=[column.items],
+    )
+    return _fold_elements(items, [column.keys, column.items], seeds, kind)
 
 
-def _mix_long(state: Words, values: Words) -> Words:
-    state ^= _rotate(values * _P2, 31) * _P1
-    state = _rotate(state, 27)
-    state *= _P1
-    state += _P4
-    return state
+def _fold_elements(column: "pa.ListArray", parts: "Sequence[pa.Array]", seeds: Words, kind: RowDigest) -> Words:
+    """Fold the elements of each row's list in turn: first elements of all rows together, then second ones, and so on.
 
-
-def _mix_int(state: Words, values: Words) -> Words:
-    state ^= values * _P1
-    state = _rotate(state, 23)
-    state *= _P2
-    state += _P3
-    return state
-
-
-def _hash_long(values: Words, seeds: Words) -> Words:
-    return _finish(_mix_long(seeds + _LONG_BASE, values))
-
-
-def _hash_int(values: npt.NDArray[np.uint32], seeds: Words) -> Words:
-    return _finish(_mix_int(seeds + _INT_BASE, values.astype(np.uint64)))
-
-
-def _values(column: "pa.Array", kind: type[np.generic]) -> npt.NDArray[Any]:
-    """The values of a column of fixed width as they lie in memory; what stands at nulls is arbitrary."""
-    _, data = column.buffers()
-    if data is None:
-        return np.zeros(len(column), kind)
-    return np.frombuffer(data, kind)[column.offset : column.offset + len(column)]
-
-
-def _fold_long(column: "pa.Array", seeds: Words) -> Words:
-    return _hash_long(_values(column, np.uint64), seeds)
-
-
-def _fold_int(column: "pa.Array", seeds: Words) -> Words:
-    return _hash_int(_values(column, np.uint32), seeds)
-
-
-def _fold_small(column: "pa.Array", seeds: Words) -> Words:
-    kind = np.int8 if column.type.bit_width == 8 else np.int16
-    return _hash_int(_values(column, kind).astype(np.int32).view(np.uint32), seeds)
-
-
-def _fold_boolean(column: "pa.Array", seeds: Words) -> Words:
-    return _hash_int(np.asarray(column.fill_null(fill_value=False)).astype(np.uint32), seeds)
-
-
-def _fold_float(column: "pa.Array", seeds: Words) -> Words:
-    values = _values(column, np.float32)
-    bits = np.where(values == 0, np.float32(0), values).view(np.uint32)
-    return _hash_int(np.where(np.isnan(values), np.uint32(0x7FC00000), bits), seeds)
-
-
-def _fold_double(column: "pa.Array", seeds: Words) -> Words:
-    values = _values(column, np.float64)
-    bits = np.where(values == 0, np.float64(0), values).view(np.uint64)
-    return _hash_long(np.where(np.isnan(values), np.uint64(0x7FF8000000000000), bits), seeds)
-
-
-def _fold_timestamp(column: "pa.Array", seeds: Words) -> Words:
-    unit = column.type.unit
-    if unit != "us":
-        column = column.cast(pa.timestamp("us", tz=column.type.tz))
-    return _fold_long(column, seeds)
-
-
-def _fold_duration(column: "pa.Array", seeds: Words) -> Words:
-    return _fold_long(column if column.type.unit == "us" else column.cast(pa.duration("us")), seeds)
-
-
-def _fold_time(column: "pa.Array", seeds: Words) -> Words:
-    return _fold_long(column if column.type == pa.time64("ns") else column.cast(pa.time64("ns")), seeds)
-
-
-_INTERVAL = np.dtype([("months", "<u4"), ("days", "<u4"), ("nanoseconds", "<i8")])
-
-
-def _fold_interval(column: "pa.Array", seeds: Words) -> Words:
-    values = np.frombuffer(column.buffers()[1], _INTERVAL)[column.offset : column.offset + len(column)]
-    microseconds = (values["nanoseconds"] // 1000).view(np.uint64)
-    return _hash_int(values["months"], _hash_int(values["days"], _hash_long(microseconds, seeds)))
-
-
-# --- decimals
-
-
-def _fold_decimal(column: "pa.Array", seeds: Words) -> Words:
-    if column.type.bit_width != 128:
-        column = column.cast(pa.decimal128(column.type.precision, column.type.scale))
-    halves = np.frombuffer(column.buffers()[1], np.uint64).reshape(-1, 2)[column.offset : column.offset + len(column)]
-    if column.type.precision <= _MAX_LONG_DIGITS:
-        return _hash_long(halves[:, 0], seeds)
-    return _fold_big(halves, seeds)
-
-
-def _fold_big(halves: npt.NDArray[np.uint64], seeds: Words) -> Words:
-    """Hash the shortest two's complement of each 128-bit number, most significant byte first, as Java writes it."""
-    big_endian = halves[:, ::-1].astype(">u8").view(np.uint8)
-    signs = np.where(big_endian[:, :1] & 0x80, np.uint8(0xFF), np.uint8(0))
-    first = np.argmax(np.concatenate([big_endian != signs, np.ones_like(signs, np.bool_)], axis=1), axis=1)
-    first = np.minimum(first, 15)
-    rows = np.arange(len(halves))
-    needs_sign = ((big_endian[rows, first] ^ signs[:, 0]) & 0x80) != 0
-    first = np.where(needs_sign, first - 1, first).astype(np.int64)
-    return _hash_bytes(big_endian.reshape(-1), rows * 16 + first, 16 - first, seeds)
-
-
-# --- bytes of any length
-
-
-def _fold_bytes(column: "pa.Array", seeds: Words) -> Words:
-    _, offsets, data = column.buffers()
-    kind = np.int64 if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type) else np.int32
-    if offsets is None or data is None:
-        data = pa.py_buffer(b"")
-    ends = np.frombuffer(offsets, kind)[column.offset : column.offset + len(column) + 1].astype(np.int64)
-    lengths = np.diff(ends)
-    if column.null_count:
-        lengths = np.where(np.asarray(column.is_valid()), lengths, 0)
-    return _hash_bytes(np.frombuffer(data, np.uint8), ends[:-1], lengths, seeds)
-
-
-def _fold_fixed_bytes(column: "pa.Array", seeds: Words) -> Words:
-    return _fold_bytes(column.cast(pa.binary()), seeds)
-
-
-def _hash_bytes(data: Bytes, starts: Places, lengths: Places, seeds: Words) -> Words:
-    """XXH64 of `data[start : start + length]` for each row: one step at a time, for all rows that are long enough."""
-    order = np.argsort(-lengths, kind="stable") if len(lengths) and int(lengths.max()) >= 8 else None
-    if order is not None:
-        starts, lengths, seeds = starts[order], lengths[order], seeds[order]
-    state = seeds + _P5
-    _stripes(data, starts, lengths, seeds, state)
-    state += lengths.astype(np.uint64)
-    places = starts + (lengths & -32)
-    _whole_words(data, places, starts + lengths, state)
-    places = starts + (lengths & -8)
-    _half_words(data, places, lengths, state)
-    _single_bytes(data, places + (lengths & 4), starts + lengths, state)
-    hashed = _finish(state)
-    if order is None:
-        return hashed
-    unsorted = np.empty_like(hashed)
-    unsorted[order] = hashed
-    return unsorted
-
-
-def _words_at(data: Bytes, kind: str, places: Places) -> Words:
-    width = int(kind[-1])
-    anywhere = np.ndarray(shape=(len(data) - width + 1,), dtype=kind, buffer=data, strides=(1,))
-    return anywhere[places].astype(np.uint64)
-
-
-def _at_least(lengths: Places, length: int) -> int:
-    """How many of `lengths`, which fall, reach `length`."""
-    return len(lengths) - int(np.searchsorted(lengths[::-1], length, side="left"))
-
-
-def _stripes(data: Bytes, starts: Places, lengths: Places, seeds: Words, state: Words) -> None:
-    count = _at_least(lengths, 32) if len(lengths) and int(lengths[0]) >= 32 else 0
-    if count == 0:
-        return
-    lanes = [seeds[:count] + base for base in _LANE_BASES]
-    for stripe in range(int(lengths[0]) // 32):
-        active = _at_least(lengths[:count], 32 * (stripe + 1))
-        for lane in range(4):
-            words = _words_at(data, "<u8", starts[:active] + (32 * stripe + 8 * lane))
-            lanes[lane][:active] = _rotate(lanes[lane][:active] + words * _P2, 31) * _P1
-    merged: Words = np.zeros(count, np.uint64)
-    for state_of_lane, bits in zip(lanes, (1, 7, 12, 18), strict=True):
-        merged += _rotate(state_of_lane.copy(), bits)
-    for state_of_lane in lanes:
-        merged ^= _rotate(state_of_lane * _P2, 31) * _P1
-        merged *= _P1
-        merged += _P4
-    state[:count] = merged
-
-
-def _whole_words(data: Bytes, places: Places, ends: Places, state: Words) -> None:
-    for word in range(3):
-        active = np.flatnonzero(places + 8 * (word + 1) <= ends)
-        if len(active) == 0:
-            return
-        state[active] = _mix_long(state[active], _words_at(data, "<u8", places[active] + 8 * word))
-
-
-def _half_words(data: Bytes, places: Places, lengths: Places, state: Words) -> None:
-    active = np.flatnonzero(lengths & 4)
-    if len(active):
-        state[active] = _mix_int(state[active], _words_at(data, "<u4", places[active]))
-
-
-def _single_bytes(data: Bytes, places: Places, ends: Places, state: Words) -> None:
-    for step in range(3):
-        active = np.flatnonzero(places + step < ends)
-        if len(active) == 0:
-            return
-        mixed = state[active] ^ (data[places[active] + step].astype(np.uint64) * _P5)
-        state[active] = _rotate(mixed, 11) * _P1
-
-
-# --- nested types
-
-
-def _fold_struct(column: "pa.StructArray", seeds: Words) -> Words:
-    for child in range(column.type.num_fields):
-        seeds = _fold(column.field(child), seeds)
-    return seeds
-
-
-def _fold_list(column: "pa.ListArray", seeds: Words) -> Words:
-    """Fold the elements of each row's list in turn: first elements of all rows together, then second ones, and so on."""
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(column), 0)).astype(np.int64)
+    `parts` of an element lie at the same places; the last may be null.
+    """
+    lengths: Places = np.asarray(pc.fill_null(pc.list_value_length(column), 0)).astype(np.int64)
     order = np.argsort(-lengths, kind="stable")
-    starts = _list_starts(column)[order]
-    lengths, folded = lengths[order], seeds[order]
-    for step in range(int(lengths[0]) if len(lengths) else 0):
-        active = _at_least(lengths, step + 1)
-        elements = column.values.take(pa.array(starts[:active] + step))
-        folded[:active] = _fold(elements, folded[:active])
+    starts, falling, folded = _list_starts(column), lengths[order], seeds[order]
+    for step in range(int(falling[0]) if len(falling) else 0):
+        active = at_least(falling, step + 1)
+        places = pa.array(starts[order[:active]] + step)
+        for part in parts:
+            folded[:active] = _fold(part.take(places), folded[:active], kind)[0]
     unsorted = np.empty_like(folded)
     unsorted[order] = folded
-    return unsorted
+    return unsorted if kind is _SKIPPED else _fold_marks(parts[-1], starts, lengths, unsorted)
+
+
+def _fold_marks(elements: "pa.Array", starts: Places, lengths: Places, folded: Words) -> Words:
+    """Fold in where `elements` are null, and then how many there are."""
+    if len(starts):
+        low = int(starts[0])
+        own = elements.slice(low, int(starts[-1] + lengths[-1]) - low)
+        if own.null_count:
+            _fold_nulls(np.flatnonzero(np.asarray(own.is_null())), starts - low, lengths, folded)
+    return hash_int(lengths.astype(np.uint32), folded)
+
+
+def _fold_nulls(nulls: Places, starts: Places, lengths: Places, folded: Words) -> None:
+    """`nulls` are the places of null elements, rising: the first one of every list is folded in, then the second, and so on."""
+    first = np.searchsorted(nulls, starts)
+    counts = np.searchsorted(nulls, starts + lengths) - first
+    for step in range(int(counts.max())):
+        rows = np.flatnonzero(counts > step)
+        places = nulls[first[rows] + step] - starts[rows]
+        folded[rows] = hash_long(places.astype(np.uint64) + np.uint64(NULL_ELEMENT), folded[rows])
 
 
 def _list_starts(column: "pa.ListArray") -> Places:
@@ -330,38 +183,3 @@ def _list_starts(column: "pa.ListArray") -> Places:
         return starts * int(column.type.list_size)
     offsets: Places = np.asarray(column.offsets, dtype=np.int64)[: len(column)]
     return offsets
-
-
-def _fold_map(column: "pa.MapArray", seeds: Words) -> Words:
-    kind = pa.struct([column.type.key_field, column.type.item_field])
-    as_list = pa.Array.from_buffers(
-        pa.list_(pa.field("entries", kind, nullable=False)),
-        len(column),
-        column.buffers()[:2],
-        null_count=column.null_count,
-        offset=column.offset,
-        children=[pa.StructArray.from_arrays([column.keys, column.items], fields=list(kind))],
-    )
-    return _fold_list(as_list, seeds)
-
-
-_types = pa.types
-_KERNELS: "tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, Words], Words]], ...]" = (
-    (_types.is_int64, _fold_long),
-    (lambda kind: _types.is_int32(kind) or _types.is_date32(kind), _fold_int),
-    (lambda kind: _types.is_int8(kind) or _types.is_int16(kind), _fold_small),
-    (lambda kind: _types.is_string(kind) or _types.is_binary(kind), _fold_bytes),
-    (lambda kind: _types.is_large_string(kind) or _types.is_large_binary(kind), _fold_bytes),
-    (_types.is_float64, _fold_double),
-    (_types.is_float32, _fold_float),
-    (_types.is_boolean, _fold_boolean),
-    (_types.is_timestamp, _fold_timestamp),
-    (_types.is_decimal, _fold_decimal),
-    (_types.is_struct, _fold_struct),
-    (_types.is_map, _fold_map),
-    (lambda kind: _types.is_list(kind) or _types.is_large_list(kind) or _types.is_fixed_size_list(kind), _fold_list),
-    (_types.is_duration, _fold_duration),
-    (_types.is_time, _fold_time),
-    (_types.is_interval, _fold_interval),
-    (_types.is_fixed_size_binary, _fold_fixed_bytes),
-)

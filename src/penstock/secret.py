@@ -10,13 +10,19 @@ from collections.abc import Mapping
 MASK = "***"
 
 _URL_PASSWORD = re.compile(r"(://[^:/@\s]*:)(.*)@")
+_WHOLE_URL_PASSWORD = re.compile(r"\s*[a-zA-Z][a-zA-Z0-9+.-]*" + _URL_PASSWORD.pattern, re.DOTALL)
+"""Of a text that is a URL and nothing else: a line break in it does not end the password."""
+_BARE_PASSWORD = re.compile(r"(?<![^\s'\"=(/])([^\s:/@'\"]+:)(?!/)(\S*)@")
+"""Of `user:password@host` without a scheme, as somebody writes who forgets it."""
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?=://)")
 _QUERY = re.compile(r"([?&])([^=&#\s]+)=([^&#\s]*)")
 _ASSIGNED = re.compile(r"(?i)\b(password|passwd|pwd|accountkey|sharedaccesskey|secret|token)=([^;&\s]+)")
 _SECRET_NAME = re.compile(
     r"(?i)pass(word|wd|phrase)?$|pwd$|secret|token|credential|(access|account|shared|private|api|keystore)[._-]?key|key[._-]pem$|jaas\.config$"
 )
 _HARMLESS_QUERY = frozenset({"application_name", "cache", "connect_timeout", "endpoint", "mode", "region", "ssl_mode", "sslmode"})
-_SHORTEST_SCRUBBED = 6
+SHORTEST_SCRUBBED = 6
+"""Shorter secrets are left in texts: they are parts of many words."""
 
 _known: set[str] = set()
 
@@ -38,7 +44,10 @@ class Secret(Interpolated):
 
 def redact(url: str) -> str:
     """`url` without its password, query values and `password=…` parts; user, host and path stay readable."""
-    text = _URL_PASSWORD.sub(rf"\g<1>{MASK}@", url)
+    whole = _WHOLE_URL_PASSWORD.match(url)
+    text = f"{url[: whole.start(2)]}{MASK}{url[whole.end(2) :]}" if whole else url
+    text = _URL_PASSWORD.sub(rf"\g<1>{MASK}@", text)
+    text = _BARE_PASSWORD.sub(rf"\g<1>{MASK}@", text)
     text = _QUERY.sub(_redact_query, text)
     return _ASSIGNED.sub(rf"\g<1>={MASK}", text)
 
@@ -47,9 +56,20 @@ def _redact_query(found: re.Match[str]) -> str:
     return found[0] if found[2].lower() in _HARMLESS_QUERY else f"{found[1]}{found[2]}={MASK}"
 
 
+def outlined(url: str) -> str:
+    """What may be shown of a text that is no URL which anybody could take apart: a password may begin and end anywhere."""
+    found = _SCHEME.match(url)
+    return f"{found[0]}://…" if found else "a text without scheme://"
+
+
 def looks_secret(name: str) -> bool:
     """Whether an option of this name holds a credential, and not where one is kept."""
     return _SECRET_NAME.search(name) is not None and not name.lower().endswith("_file")
+
+
+def holds_secret(name: str, text: str) -> bool:
+    """Whether the option `name` with the value `text` must not be shown: by its name, its origin, or a part of it."""
+    return isinstance(text, Secret) or looks_secret(name) or redact(text) != text
 
 
 def shown_text(text: str, *, name: str = "") -> str:
@@ -59,9 +79,9 @@ def shown_text(text: str, *, name: str = "") -> str:
 
 def remember(text: str) -> None:
     """Have `scrub` hide `text` (a secret, or a URL whose password is one) in this process from now on."""
-    found = _URL_PASSWORD.search(text)
+    found = _WHOLE_URL_PASSWORD.match(text) or _URL_PASSWORD.search(text)
     secrets = [text] if isinstance(text, Secret) and "://" not in text else [found[2]] if found else []
-    _known.update(secret for secret in secrets if len(secret) >= _SHORTEST_SCRUBBED)
+    _known.update(secret for secret in secrets if len(secret) >= SHORTEST_SCRUBBED)
 
 
 def remember_options(options: Mapping[str, object]) -> None:

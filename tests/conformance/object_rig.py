@@ -11,7 +11,7 @@ from tests.servers.server import Outside, Place
 from penstock.model import AccountName, SinkName
 from penstock.sink.parquet import ParquetSink, object_account
 from penstock.sink.parquet.hive import PartitionColumn
-from penstock.testing.conformance import Row, SinkRig
+from penstock.testing.conformance import SWAPPED, Row, SinkRig, swapped
 from penstock.testing.conformance.rig import PIPELINE
 
 KINDS = {"place": pa.string(), "flag": pa.bool_()}
@@ -62,6 +62,8 @@ class ObjectRig(SinkRig):
 
     def damage(self, kind: str) -> None:
         name, key = next(self.files())
+        if kind == "swapped":
+            name, key = next((name, key) for name, key in self.files() if SWAPPED in self._rows(name, key)["id"].to_pylist())
         outside = self.outside[name]
         if kind == "lost":
             outside.delete(key)
@@ -69,10 +71,15 @@ class ObjectRig(SinkRig):
             outside.put(key.replace("part-", "copied-"), outside.get(key))
         elif kind == "foreign":
             outside.put(key.replace("part-", "foreign-"), _parquet(pa.table({"x": [1]})))
+        elif kind == "swapped":
+            outside.put(key, _parquet(swapped_in(self._rows(name, key))))
         else:
-            rows = pq.ParquetFile(io.BytesIO(outside.get(key))).read()
+            rows = self._rows(name, key)
             column = rows.schema.get_field_index("number")
             outside.put(key, _parquet(rows.set_column(column, "number", pa.array([7] * len(rows), pa.int64()))))
+
+    def _rows(self, name: str, key: str) -> "pa.Table":
+        return pq.ParquetFile(io.BytesIO(self.outside[name].get(key))).read()
 
     def lose_staging(self) -> None:
         for outside in self.outside.values():
@@ -83,6 +90,12 @@ class InlineRig(ObjectRig):
     """As small batches go."""
 
     inline_limit_bytes = 1 << 20
+
+
+def swapped_in(rows: "pa.Table") -> "pa.Table":
+    """The rows with that one's value in another column, as `rows.swapped` moves it; the partition columns are not here."""
+    changed = [swapped(row) if row["id"] == SWAPPED else row for row in rows.to_pylist()]
+    return pa.Table.from_pylist(changed, schema=rows.schema)
 
 
 def _parquet(rows: "pa.Table") -> bytes:

@@ -12,6 +12,7 @@ from penstock.model import new_nonce
 from penstock.sink.own import to_json_lines
 from penstock.sparkschema import arrow_schema
 from penstock.testing import OwnSinkRig, Row
+from penstock.testing.conformance import SWAPPED
 
 
 class MarkApart(Lines):
@@ -54,6 +55,16 @@ class WithoutTransaction(Lines):
     def transaction(self):
         with closing(sqlite3.connect(self.path, timeout=30, isolation_level=None)) as connection:
             yield connection
+
+
+class Idempotent(MarkApart):
+    """Rows are committed before the mark; a batch that is written again takes the place of what it wrote before."""
+
+    idempotent = True
+
+    def write_rows(self, transaction, batch):
+        transaction.execute("DELETE FROM line WHERE batch = ?", [batch.key])
+        super().write_rows(transaction, batch)
 
 
 class NotIdempotent(MarkApart):
@@ -107,6 +118,8 @@ class LinesRig(OwnSinkRig):
             "doubled": f"INSERT INTO line SELECT * FROM line WHERE rowid = {newest}",
             "changed": f"UPDATE line SET line = json_set(line, '$.name', 'other') WHERE rowid = {newest}",
             "foreign": f"INSERT INTO line SELECT batch, json_set(line, '$.id', -1) FROM line WHERE rowid = {newest}",
+            "swapped": "UPDATE line SET line = json_set(line, '$.number', NULL, '$.price', '0.00') "
+            f"WHERE json_extract(line, '$.id') = {SWAPPED}",
         }[kind]
         with closing(sqlite3.connect(self.directory / "lines.db")) as connection, connection:
             assert connection.execute(statement).rowcount == 1
@@ -126,6 +139,10 @@ class AlwaysCommittingRig(LinesRig):
 
 class WithoutTransactionRig(LinesRig):
     sink_type = WithoutTransaction
+
+
+class IdempotentRig(LinesRig):
+    sink_type = Idempotent
 
 
 class NotIdempotentRig(LinesRig):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from penstock.model import SinkName
 from penstock.sink.table.sink import Filling
-from penstock.testing.conformance import Row, SinkRig, make_rows
+from penstock.testing.conformance import SWAPPED, Row, SinkRig, make_rows
 
 
 class TableRig(SinkRig):
@@ -18,6 +18,8 @@ class TableRig(SinkRig):
     key: tuple[str, ...] = ()
     inline_limit_bytes = 100_000
     quoted: str
+    swapped_into = "price"
+    """A column that is NULL where `number` is 0."""
 
     @property
     def newest(self) -> str:
@@ -48,6 +50,7 @@ class TableRig(SinkRig):
             "doubled": f"INSERT INTO {self.quoted} SELECT * FROM {self.quoted} WHERE {one}",
             "changed": f"UPDATE {self.quoted} SET name = 'other' WHERE {one}",
             "foreign": f"INSERT INTO {self.quoted} (id, place) VALUES (-1, 'foreign')",
+            "swapped": f"UPDATE {self.quoted} SET number = NULL, {self.swapped_into} = 0 WHERE id = {SWAPPED}",
         }[kind]
         assert self.execute(statement) == 1
 

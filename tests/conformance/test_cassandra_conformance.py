@@ -21,7 +21,17 @@ from tests.servers.fixtures import server, unique
 from penstock.model import SinkName
 from penstock.sink.cassandra.sink import CassandraSink
 from penstock.sink.table.sink import Filling
-from penstock.testing.conformance import CrashContract, Row, SinkContract, StagingLossContract, make_rows, require_equal
+from penstock.testing.conformance import (
+    SWAPPED,
+    CrashContract,
+    IdentityContract,
+    Row,
+    SinkContract,
+    StagingLossContract,
+    VerifyBesideDriverContract,
+    make_rows,
+    require_equal,
+)
 from penstock.testing.conformance.processes import end, start
 from penstock.testing.conformance.publishing import PublishContract
 from penstock.testing.conformance.story import live, rows_of, verify
@@ -64,14 +74,16 @@ class CassandraRig(TableRig):
         return [as_written(row._asdict()) for row in session.execute(f'SELECT * FROM "{self.table}"')]
 
     def damage(self, kind: str) -> None:
-        newest = max(self.read_back(), key=lambda row: row["id"])
+        rows = list(self.read_back())
+        victim = next(row for row in rows if row["id"] == SWAPPED) if kind == "swapped" else max(rows, key=lambda row: row["id"])
         where = " AND ".join(f'"{name}" = %({name})s' for name in self.key)
         statement = {
             "lost": f'DELETE FROM "{self.table}" WHERE {where}',
             "changed": f"UPDATE \"{self.table}\" SET name = 'other' WHERE {where}",
             "foreign": f"INSERT INTO \"{self.table}\" (id, place) VALUES (-1, 'foreign')",
+            "swapped": f'UPDATE "{self.table}" SET number = NULL, price = 0 WHERE {where}',
         }[kind]
-        session_of(self.url).execute(statement, dict(newest))
+        session_of(self.url).execute(statement, dict(victim))
 
     def execute(self, statement: str) -> int:
         """Cassandra does not say how many rows that was about."""
@@ -125,20 +137,26 @@ def rig_on_server(rig: type[CassandraRig], directory: Path) -> CassandraRig:
     return rig(directory / "rig", keyspace(), unique("t"))
 
 
-class TestCassandra(SinkContract):
-    damages = ("lost", "changed", "foreign")
+class TestCassandra(SinkContract, IdentityContract):
+    damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_on_server(UpsertRig, tmp_path)
 
 
-class TestCassandraAppending(PublishContract):
+class TestCassandraAppending(PublishContract, IdentityContract):
     """What differs from an upsert: nothing is read before it is written."""
 
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_on_server(CassandraRig, tmp_path)
+
+
+class TestCassandraBesideDriver(VerifyBesideDriverContract):
+    @pytest.fixture(params=[UpsertRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_on_server(request.param, tmp_path)
 
 
 class TestCassandraStagingLost(StagingLossContract):

@@ -12,7 +12,7 @@ from tests.servers.server import Outside, Place
 from penstock.blob.counting import requests_to
 from penstock.checkpoint.explanation import explain
 from penstock.checkpoint.files import Files, open_files
-from penstock.checkpoint.input_check import as_found, require_unchanged
+from penstock.checkpoint.input_check import require_unchanged
 from penstock.checkpoint.input_look import InputLook
 from penstock.checkpoint.inspection import inspect_checkpoint, inspect_files
 from penstock.checkpoint.source_log import InputFile
@@ -192,8 +192,9 @@ def test_input_files_beside_the_checkpoint_are_looked_at(account: tuple[Place, O
     assert [one.is_gone for one in seen] == [False, False, False, True]
     known = [one.modified_ms for one in seen[:3] if one.modified_ms is not None]
     assert len(known) == (3 if place.url.startswith("hdfs:") else 0)
+    planned = [InputFile(file.path, one.modified_ms or 1) for file, one in zip(files[:3], seen[:3], strict=True)] + files[3:]
     with pytest.raises(InputChanged, match=r"/in/none\.csv is gone\."):
-        require_unchanged(BatchId(3), as_found({SourceName("s"): files}, look=look), look=look)
+        require_unchanged(BatchId(3), {SourceName("s"): planned}, look=look)
     require_unchanged(BatchId(3), {SourceName("s"): files})
 
 

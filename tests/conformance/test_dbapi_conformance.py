@@ -17,7 +17,15 @@ from tests.servers.fixtures import server, unique
 from tests.unit.table_target import spark_schema
 
 from penstock.sink.dbapi.sink import DbapiSink
-from penstock.testing.conformance import CrashContract, Row, SinkContract, StagingLossContract, make_rows
+from penstock.testing.conformance import (
+    CrashContract,
+    HomesContract,
+    Row,
+    SinkContract,
+    StagingLossContract,
+    VerifyBesideDriverContract,
+    make_rows,
+)
 
 TABLE = 'a "table" of 100% :x ? -- `order`'
 
@@ -42,6 +50,7 @@ class FileRig(DriverRig):
 
     quoted = '"a ""table"" of 100% :x ? -- `order`"'
     schema = spark_schema(id="long", place="string", name="string", number="long", amount="double", flag="boolean", raw="binary")
+    swapped_into = "amount"
 
     def rows(self, ids: Iterable[int]) -> list[Row]:
         names = ("id", "place", "name", "number", "amount", "flag", "raw")
@@ -197,18 +206,24 @@ def rig_beside(rig, directory: Path):
     return rig(directory / "rig")
 
 
-class TestDbapi(SinkContract):
+class TestDbapi(SinkContract, HomesContract):
     @pytest.fixture(params=[AdbcRig, PostgresRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_beside(request.param, tmp_path)
 
 
 class TestDbapiByKey(SinkContract):
-    damages = ("lost", "changed", "foreign")
+    damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_beside(AbsentMysqlRig, tmp_path)
+
+
+class TestDbapiBesideDriver(VerifyBesideDriverContract):
+    @pytest.fixture(params=[SqliteRig, PostgresRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_beside(request.param, tmp_path)
 
 
 class TestDbapiStagingLost(StagingLossContract):

@@ -24,7 +24,14 @@ from penstock.sink.duckdb.database import lock_of
 from penstock.sink.duckdb.sink import DuckdbSink
 from penstock.sink.duckdb.storage import restored
 from penstock.sparkschema import arrow_schema
-from penstock.testing.conformance import CrashContract, Row, SinkContract, StagingLossContract
+from penstock.testing.conformance import (
+    CrashContract,
+    HomesContract,
+    Row,
+    SinkContract,
+    StagingLossContract,
+    VerifyBesideDriverContract,
+)
 
 TABLE = 'a "table" of -- order'
 QUOTED = '"a ""table"" of -- order"'
@@ -104,16 +111,22 @@ class ReplaceRig(Replacing, DuckdbRig):
     pass
 
 
-class TestDuckdb(SinkContract):
+class TestDuckdb(SinkContract, HomesContract):
     @pytest.fixture(params=[DuckdbRig, SpooledRig, ReplaceRig], ids=named)
     def rig(self, request, tmp_path):
         return request.param(tmp_path)
 
 
 class TestDuckdbByKey(SinkContract):
-    damages = ("lost", "changed", "foreign")
+    damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture(params=[UpsertRig, InsertIfAbsentRig], ids=named)
+    def rig(self, request, tmp_path):
+        return request.param(tmp_path)
+
+
+class TestDuckdbBesideDriver(VerifyBesideDriverContract):
+    @pytest.fixture(params=[SpooledRig], ids=named)
     def rig(self, request, tmp_path):
         return request.param(tmp_path)
 

@@ -23,6 +23,8 @@ STEPS = [
     (RidingRig, "ledger.sqlite_insert", 2),
     (RidingRig, "ledger.sqlite_commit", 2),
     (FewFilesRig, "parquet.marker.read", 1),
+    (FewFilesRig, "claim.write", 1),
+    (FewFilesRig, "claim.place", 1),
 ]
 """The ledger's second entry is the first decision."""
 

@@ -19,7 +19,14 @@ from tests.conformance.topic_rig import (
 )
 from tests.seed import SEED
 
-from penstock.testing.conformance import CrashContract, SinkContract, StagingLossContract, require_equal
+from penstock.testing.conformance import (
+    CrashContract,
+    IdentityContract,
+    SinkContract,
+    StagingLossContract,
+    VerifyBesideDriverContract,
+    require_equal,
+)
 from penstock.testing.conformance.processes import end, start
 from penstock.testing.conformance.publishing import PublishContract
 from penstock.testing.conformance.racing import RaceContract
@@ -28,7 +35,7 @@ from penstock.testing.conformance.story import live, rows_of, verify
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
 
 
-class TestKafka(SinkContract):
+class TestKafka(SinkContract, IdentityContract):
     """A record cannot be changed."""
 
     damages = ("lost", "doubled", "foreign")
@@ -44,7 +51,7 @@ class TestKafkaInline(PublishContract):
         return rig_on_server(KafkaRig, tmp_path)
 
 
-class TestKafkaLanes(SinkContract):
+class TestKafkaLanes(SinkContract, IdentityContract):
     damages = ("lost", "doubled", "foreign")
 
     @pytest.fixture
@@ -52,10 +59,16 @@ class TestKafkaLanes(SinkContract):
         return rig_on_server(LanesRig, tmp_path)
 
 
-class TestKafkaParts(PublishContract, RaceContract):
+class TestKafkaParts(PublishContract, RaceContract, IdentityContract):
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_on_server(PartsRig, tmp_path)
+
+
+class TestKafkaBesideDriver(VerifyBesideDriverContract):
+    @pytest.fixture(params=[LanesRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_on_server(request.param, tmp_path)
 
 
 class TestKafkaStagingLost(StagingLossContract):

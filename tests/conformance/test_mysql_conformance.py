@@ -23,7 +23,16 @@ from tests.servers.fixtures import server, unique
 
 from penstock.ledger.mysql import MysqlLedger
 from penstock.sink.mysql.sink import MysqlSink
-from penstock.testing.conformance import PIPELINE, CrashContract, Row, SinkContract, StagingLossContract, make_rows
+from penstock.testing.conformance import (
+    PIPELINE,
+    CrashContract,
+    HomesContract,
+    Row,
+    SinkContract,
+    StagingLossContract,
+    VerifyBesideDriverContract,
+    make_rows,
+)
 
 TABLE = 'a `table` of 100% -- "order"'
 QUOTED = '`a ``table`` of 100% -- "order"`'
@@ -125,14 +134,14 @@ def rig_on_server(rig, directory):
     return rig(directory / "rig", url.replace(" % ", "%20%25%20"))
 
 
-class TestMysql(SinkContract):
+class TestMysql(SinkContract, HomesContract):
     @pytest.fixture(params=[MysqlRig, SpooledRig, ReplaceRig, RidingRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
 
 class TestMysqlByKey(SinkContract):
-    damages = ("lost", "changed", "foreign")
+    damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture(params=[UpsertRig, InsertIfAbsentRig], ids=named)
     def rig(self, request, tmp_path):
@@ -147,6 +156,12 @@ class TestMysqlMerge(SinkContract):
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_on_server(MergeRig, tmp_path)
+
+
+class TestMysqlBesideDriver(VerifyBesideDriverContract):
+    @pytest.fixture(params=[UpsertRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_on_server(request.param, tmp_path)
 
 
 class TestMysqlStagingLost(StagingLossContract):

@@ -13,7 +13,7 @@ from tests.servers.fixtures import server, unique
 from penstock.model import Position, SinkName
 from penstock.sink.parquet import ParquetSink, object_account
 from penstock.sink.parquet.object.layout import mark_key, own_folder
-from penstock.testing.conformance import CrashContract, SinkContract
+from penstock.testing.conformance import CrashContract, HomesContract, SinkContract, VerifyBesideDriverContract
 from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.rig import PIPELINE
 from penstock.testing.conformance.rows import require_equal
@@ -48,7 +48,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:
     return rig_on(kind, RIGS[way], tmp_path)
 
 
-class TestObjects(SinkContract):
+class TestObjects(SinkContract, HomesContract):
     pass
 
 
@@ -105,6 +105,14 @@ def test_a_mark_that_was_left_aside_is_collected(tmp_path: Path) -> None:
     live(rig, [1])
     assert len(rig.leftovers()) == 1
     assert newer in rig.leftovers()[0]
+
+
+class TestObjectsBesideDriver(VerifyBesideDriverContract):
+    batches = 3  # of several files each, which every look reads
+
+    @pytest.fixture(params=["s3", "az"])
+    def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:
+        return rig_on(request.param, ObjectRig, tmp_path)
 
 
 class TestUploadsKilled(CrashContract):

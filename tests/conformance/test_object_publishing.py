@@ -9,7 +9,7 @@ from tests.servers.proxy import before
 from tests.servers.server import Outside, Place
 from tests.unit.parquet_target import PIPELINE, SCHEMA, SINK, decide, rows, stage
 
-from penstock.errors import ContentConflict, LedgerMismatch, Retryable, StagedDataLost
+from penstock.errors import ContentConflict, LedgerMismatch, Refused, Retryable, StagedDataLost
 from penstock.model import AccountName, Publication
 from penstock.sink.parquet import ParquetSink, object_account
 
@@ -152,7 +152,7 @@ def test_what_travels_for_one_account_is_not_taken_for_published_in_another(acco
     swapped = ParquetSink(name=SINK, pipeline=PIPELINE, accounts={other: object_account(place.url, options=place.options)})
     sink_of(account).publish(publication)
     theirs = replace(publication, staged=tuple(replace(piece, account=other) for piece in publication.staged))
-    with pytest.raises(LedgerMismatch):
+    with pytest.raises(Refused, match=r"belongs to account .*, expected account 'other'"):
         swapped.publish(theirs)
 
 

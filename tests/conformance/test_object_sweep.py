@@ -13,6 +13,7 @@ from penstock.sink.parquet import object_account
 from penstock.sink.parquet.allowance import Allowance
 from penstock.sink.parquet.layout import file_name, owner_of
 from penstock.sink.parquet.object.area import ObjectArea
+from penstock.testing.conformance.rig import LEDGER_ID
 
 ENDED_BY_US = ("gs", "hdfs", "s3")
 SINK, FLIGHTS, SHOPS = SinkName("lake"), PipelineName("flights"), PipelineName("shops")
@@ -45,7 +46,9 @@ def upload(
 
 def cut(pipeline: PipelineName, *, generation: int, batch_id: int | None = None, kept: Sequence[str] = ()) -> SweepCut:
     decided = None if batch_id is None else BatchId(batch_id)
-    return SweepCut(pipeline=pipeline, generation=Generation(generation), batch_id=decided, kept=frozenset(kept))
+    return SweepCut(
+        pipeline=pipeline, ledger_id=LEDGER_ID, generation=Generation(generation), batch_id=decided, kept=frozenset(kept)
+    )
 
 
 @pytest.mark.parametrize("kind", ENDED_BY_US)

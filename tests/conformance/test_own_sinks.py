@@ -1,19 +1,43 @@
 """A user-written sink passes the suite as a user runs it, and the suite finds what is wrong with one."""
 
+from dataclasses import replace
+
 import pytest
 from tests.conformance import own_sinks
-from tests.conformance.own_sinks import LinesRig
+from tests.conformance.own_sinks import IdempotentRig, LinesRig
 
-from penstock.errors import PublishFailed
+from penstock import faults
+from penstock.errors import LedgerMismatch, PublishFailed, Retryable
 from penstock.faults import FaultKind, points
+from penstock.model import LedgerId, Position
 from penstock.testing import OwnSinkContract
-from penstock.testing.conformance import Bench
+from penstock.testing.conformance import DAMAGES, PIPELINE, Bench
 
 
 class TestLines(OwnSinkContract):
     """Rows and mark in one transaction; the page docs/howto/own_sink.md has an idempotent one."""
 
     rig_type = LinesRig
+    damages = DAMAGES
+
+
+def test_a_crash_between_rows_and_mark_leaves_the_target_to_the_ledger_that_wrote_the_rows(tmp_path):
+    """Another ledger counts other positions, so that its rows would come beside those that are there."""
+    rig, bench = IdempotentRig(tmp_path), Bench(IdempotentRig(tmp_path))
+    sink, rows = bench.sink(), bench.rows(range(50))
+    shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
+    faults.arm("own.mark=error@1")
+    with pytest.raises(Retryable):
+        sink.publish(shown.publication)
+    faults.arm("")
+    assert rig.make().high_water_mark("", pipeline=PIPELINE).ledger_id == shown.publication.ledger_id
+    other = replace(shown.publication, ledger_id=LedgerId("b" * 32), position=Position(7))
+    with pytest.raises(LedgerMismatch):
+        bench.sink().publish(other)
+    bench.require_shown(shown)
+    assert not bench.sink().publish(shown.publication).already
+    bench.require_shown(shown)
+    bench.close()
 
 
 CRASHING = [

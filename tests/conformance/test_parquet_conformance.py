@@ -8,11 +8,20 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.conformance.object_rig import swapped_in
 
 from penstock.model import AccountName, SinkName
 from penstock.sink.parquet import ParquetSink, directory_account
 from penstock.sink.parquet.hive import PartitionColumn
-from penstock.testing.conformance import CrashContract, Row, SinkContract, SinkRig
+from penstock.testing.conformance import (
+    SWAPPED,
+    CrashContract,
+    HomesContract,
+    Row,
+    SinkContract,
+    SinkRig,
+    VerifyBesideDriverContract,
+)
 from penstock.testing.conformance.rig import PIPELINE
 
 ACCOUNTS = ("EWR", "JFK", "LGA")
@@ -63,17 +72,19 @@ class ParquetRig(SinkRig):
     def leftovers(self) -> list[str]:
         """Everything below the staging directories but identities and marks."""
         staging = self.directory / "lake" / ".penstock-staging"
-        found = [path for path in staging.rglob("*") if path.is_file() and path.suffix != ".id"]
+        found = [path for path in staging.rglob("*") if path.is_file() and path.suffix != ".id" and path.name != ".owner.json"]
         return sorted(str(path) for path in found if not re.fullmatch(r"marker-\d{20}\.json", path.name))
 
     def damage(self, kind: str) -> None:
-        victim = self.files()[0]
+        victim = self.files()[0] if kind != "swapped" else next(path for path in self.files() if SWAPPED in _ids(path))
         if kind == "lost":
             victim.unlink()
         elif kind == "doubled":
             shutil.copy(victim, victim.with_name("part-copied.parquet"))
         elif kind == "foreign":
             pq.write_table(pa.table({"x": [1]}), victim.with_name("foreign.parquet"))
+        elif kind == "swapped":
+            pq.write_table(swapped_in(pq.ParquetFile(victim).read()), victim)
         else:
             rows = pq.ParquetFile(victim).read()
             column = rows.schema.get_field_index("number")
@@ -84,6 +95,11 @@ class ParquetRig(SinkRig):
         staged = sorted(self.directory.rglob("*.staged"))
         assert staged
         staged[-1].unlink()
+
+
+def _ids(path: Path) -> list[int]:
+    ids: list[int] = pq.ParquetFile(path).read(["id"])["id"].to_pylist()
+    return ids
 
 
 class FewFilesRig(ParquetRig):
@@ -113,7 +129,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> ParquetRig:
     return RIGS[request.param](tmp_path)
 
 
-class TestParquet(SinkContract):
+class TestParquet(SinkContract, HomesContract):
     pass
 
 
@@ -127,6 +143,14 @@ class Linked:
     @pytest.fixture
     def rig(self, tmp_path: Path) -> LinkedRig:
         return LinkedRig(tmp_path)
+
+
+class TestParquetBesideDriver(VerifyBesideDriverContract):
+    batches = 15  # of several files each, which every look reads
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path) -> FewFilesRig:
+        return FewFilesRig(tmp_path)
 
 
 class TestParquetKilled(Renamed, CrashContract):

@@ -19,7 +19,16 @@ from tests.servers.fixtures import server, unique
 
 from penstock.ledger.postgres import PostgresLedger
 from penstock.sink.postgres.sink import PostgresSink
-from penstock.testing.conformance import PIPELINE, CrashContract, Row, SinkContract, StagingLossContract, make_rows
+from penstock.testing.conformance import (
+    PIPELINE,
+    CrashContract,
+    HomesContract,
+    Row,
+    SinkContract,
+    StagingLossContract,
+    VerifyBesideDriverContract,
+    make_rows,
+)
 
 SCHEMA, TABLE = "a schema%", 'a "table" of 100% -- order'
 QUOTED = '"a schema%"."a ""table"" of 100% -- order"'
@@ -104,14 +113,14 @@ def rig_on_server(rig, directory):
     return rig(directory / "rig", url)
 
 
-class TestPostgres(SinkContract):
+class TestPostgres(SinkContract, HomesContract):
     @pytest.fixture(params=[PostgresRig, SpooledRig, ReplaceRig, RidingRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
 
 class TestPostgresByKey(SinkContract):
-    damages = ("lost", "changed", "foreign")
+    damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture(params=[UpsertRig, InsertIfAbsentRig], ids=named)
     def rig(self, request, tmp_path):
@@ -126,6 +135,12 @@ class TestPostgresMerge(SinkContract):
     @pytest.fixture
     def rig(self, tmp_path):
         return rig_on_server(MergeRig, tmp_path)
+
+
+class TestPostgresBesideDriver(VerifyBesideDriverContract):
+    @pytest.fixture(params=[SpooledRig, RidingRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_on_server(request.param, tmp_path)
 
 
 class TestPostgresStagingLost(StagingLossContract):

@@ -17,7 +17,15 @@ from tests.conformance.table_rig import (
 from tests.servers.fixtures import server, unique
 
 from penstock.sink.redshift.sink import RedshiftSink
-from penstock.testing.conformance import CrashContract, Row, SinkContract, StagingLossContract, make_rows
+from penstock.testing.conformance import (
+    CrashContract,
+    HomesContract,
+    Row,
+    SinkContract,
+    StagingLossContract,
+    VerifyBesideDriverContract,
+    make_rows,
+)
 
 SCHEMA, TABLE = "a schema%", 'a "table" of 100% -- order'
 QUOTED = '"a schema%"."a ""table"" of 100% -- order"'
@@ -103,16 +111,22 @@ def rig_on_server(rig, directory):
     return rig(directory / "rig", url, running.direct(name))
 
 
-class TestRedshift(SinkContract):
+class TestRedshift(SinkContract, HomesContract):
     @pytest.fixture(params=[RedshiftRig, SpooledRig, ReplaceRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 
 
 class TestRedshiftByKey(SinkContract):
-    damages = ("lost", "changed", "foreign")
+    damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture(params=[UpsertRig, InsertIfAbsentRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_on_server(request.param, tmp_path)
+
+
+class TestRedshiftBesideDriver(VerifyBesideDriverContract):
+    @pytest.fixture(params=[SpooledRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)
 

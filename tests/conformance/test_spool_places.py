@@ -22,6 +22,7 @@ from penstock.sink.sqlite import SqliteSink
 from penstock.testing.conformance import PIPELINE as BENCH_PIPELINE
 from penstock.testing.conformance import Bench, CrashContract, SinkContract, StagingLossContract
 from penstock.testing.conformance.bench import travelled
+from penstock.testing.conformance.rig import LEDGER_ID
 from penstock.testing.entries import opened_entry
 
 PIPELINE, SINK = PipelineName("flights"), SinkName("warehouse")
@@ -104,7 +105,9 @@ def test_the_sweep_takes_pieces_of_dead_attempts_of_its_own_pipeline_only(kept: 
     running = stage(spool, batch, of=attempt(generation=2))
     dead = stage(spool, batch, of=attempt(generation=1))
     other = stage(kept.spool(pipeline=PipelineName("other")), batch, of=attempt(generation=1))
-    cut = SweepCut(pipeline=PIPELINE, generation=Generation(2), batch_id=None, kept=frozenset({decided.attempt}))
+    cut = SweepCut(
+        pipeline=PIPELINE, ledger_id=LEDGER_ID, generation=Generation(2), batch_id=None, kept=frozenset({decided.attempt})
+    )
     all_names = kept.names()
     named = spool.sweep(cut, dry_run=True)
     assert kept.names() == all_names
@@ -122,7 +125,7 @@ def test_an_upload_that_a_task_began_is_ended_by_the_sweep(kept: Kept) -> None:
     assert upload.parts()
     writer.abandon()
     assert kept.names() == []
-    cut = SweepCut(pipeline=PIPELINE, generation=Generation(2), batch_id=None, kept=frozenset())
+    cut = SweepCut(pipeline=PIPELINE, ledger_id=LEDGER_ID, generation=Generation(2), batch_id=None, kept=frozenset())
     waiting = list(spool.waiting(PIPELINE))
     named = spool.sweep(cut, dry_run=False)
     assert [one.name for one in waiting] == named
@@ -143,7 +146,7 @@ def test_spools_with_one_staging_directory_keep_out_of_each_other() -> None:
     batches = [rows(int(1.5 * one.root.store().part_bytes)), rows(1)]
     writer = one.stager().open(attempt(), SCHEMA)
     write(writer, batches[0])
-    cut = SweepCut(pipeline=PIPELINE, generation=Generation(2), batch_id=None, kept=frozenset())
+    cut = SweepCut(pipeline=PIPELINE, ledger_id=LEDGER_ID, generation=Generation(2), batch_id=None, kept=frozenset())
     assert other.sweep(cut, dry_run=False) == []
     assert len(list(one.waiting(PIPELINE))) == 1
     write(writer, batches[1])
@@ -279,7 +282,9 @@ def test_pieces_that_the_store_does_not_let_go_keep_no_batch_back(tmp_path: Path
         assert "penstock sweep" in told
         assert len(kept.names()) == 3
         proxy.arm("", lambda *_: False, times=0)
-        cut = SweepCut(pipeline=BENCH_PIPELINE, generation=Generation(1), batch_id=BatchId(2), kept=frozenset())
+        cut = SweepCut(
+            pipeline=BENCH_PIPELINE, ledger_id=LEDGER_ID, generation=Generation(1), batch_id=BatchId(2), kept=frozenset()
+        )
         assert len(sink.sweep(cut, dry_run=False)) == 3
         assert kept.names() == []
         bench.close()

@@ -22,7 +22,15 @@ from penstock.ledger.sqlite import SqliteLedger
 from penstock.sink.sqlite import SqliteSink
 from penstock.sink.sqlite.storage import restored
 from penstock.sparkschema import arrow_schema
-from penstock.testing.conformance import PIPELINE, CrashContract, Row, SinkContract, StagingLossContract
+from penstock.testing.conformance import (
+    PIPELINE,
+    CrashContract,
+    HomesContract,
+    Row,
+    SinkContract,
+    StagingLossContract,
+    VerifyBesideDriverContract,
+)
 
 TABLE = 'a "table" of -- order'
 QUOTED = '"a ""table"" of -- order"'
@@ -99,16 +107,22 @@ class RidingRig(SpooledRig):
         return SqliteLedger(self.database, pipeline=PIPELINE)
 
 
-class TestSqlite(SinkContract):
+class TestSqlite(SinkContract, HomesContract):
     @pytest.fixture(params=[SqliteRig, SpooledRig, ReplaceRig, RidingRig], ids=named)
     def rig(self, request, tmp_path):
         return request.param(tmp_path)
 
 
 class TestSqliteByKey(SinkContract):
-    damages = ("lost", "changed", "foreign")
+    damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture(params=[UpsertRig, InsertIfAbsentRig], ids=named)
+    def rig(self, request, tmp_path):
+        return request.param(tmp_path)
+
+
+class TestSqliteBesideDriver(VerifyBesideDriverContract):
+    @pytest.fixture(params=[SpooledRig, UpsertRig, RidingRig], ids=named)
     def rig(self, request, tmp_path):
         return request.param(tmp_path)
 

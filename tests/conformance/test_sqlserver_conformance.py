@@ -23,7 +23,15 @@ from tests.servers import tsql
 from tests.servers.tsql_in_sqlite import restored
 
 from penstock.sink.sqlserver.sink import SqlserverSink
-from penstock.testing.conformance import CrashContract, Row, SinkContract, StagingLossContract, make_rows
+from penstock.testing.conformance import (
+    CrashContract,
+    HomesContract,
+    Row,
+    SinkContract,
+    StagingLossContract,
+    VerifyBesideDriverContract,
+    make_rows,
+)
 
 TABLE = '"a schema%"."a ""table"" of 100% ] -- order"'
 
@@ -94,16 +102,22 @@ def nothing_out_of_order(tmp_path):
     assert [path.read_text() for path in tmp_path.glob("**/*.violations")] == []
 
 
-class TestSqlserver(SinkContract):
+class TestSqlserver(SinkContract, HomesContract):
     @pytest.fixture(params=[SqlserverRig, SpooledRig, ReplaceRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_below(request.param, tmp_path)
 
 
 class TestSqlserverByKey(SinkContract):
-    damages = ("lost", "changed", "foreign")
+    damages = ("lost", "changed", "foreign", "swapped")
 
     @pytest.fixture(params=[UpsertRig, InsertIfAbsentRig], ids=named)
+    def rig(self, request, tmp_path):
+        return rig_below(request.param, tmp_path)
+
+
+class TestSqlserverBesideDriver(VerifyBesideDriverContract):
+    @pytest.fixture(params=[SpooledRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_below(request.param, tmp_path)
 

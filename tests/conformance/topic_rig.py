@@ -91,7 +91,9 @@ class ForgottenSpoolRig(ForgottenSpool, KafkaRig):
 
 
 class LanesRig(SpooledRig):
-    """Two lanes into three partitions: each partition shows a lane's share at once, one after the other."""
+    """Two lanes into three partitions. Transactions of both are open in a partition at once, and readers of what is
+    committed stop at the first record of the older one: what the other one has committed behind that appears later, row by row.
+    """
 
     schema = spark_schema(key="string", value="binary", headers=HEADERS, partition="integer")
     partitions = 3
@@ -102,7 +104,7 @@ class LanesRig(SpooledRig):
         return {**super().row(number), "partition": number % self.partitions}
 
     def unit_of(self, row: Row) -> object:
-        return row["partition"]
+        return row["partition"], row["value"], row["key"]
 
     def read_back(self) -> Iterable[Row]:
         found = records(self.bootstrap, self.topic)

@@ -41,6 +41,7 @@ TASK_POINTS = (
 PARQUET_POINTS = (
     *("parquet.prepare", "parquet.publish.directory", "parquet.publish.sync", "parquet.marker.read", "parquet.marker.write"),
     *("parquet.marker.sync", "parquet.marker.place", "parquet.marker.seal", "parquet.marker.forget"),
+    *("claim.write", "claim.place"),
 )
 SQLITE_POINTS = ("sqlite.prepare", "sqlite.begin", "sqlite.move", "sqlite.mark", "sqlite.commit")
 SQLITE_LEDGER_POINTS = ("ledger.sqlite_insert", "ledger.sqlite_commit")
@@ -90,6 +91,7 @@ VARIANTS: Mapping[str, Variant] = {
             **dict.fromkeys(("sqlite.begin", "sqlite.move", "sqlite.mark", "sqlite.commit", "spool.write", "spool.read"), (1, 2)),
             **dict.fromkeys(("parquet.marker.read", "parquet.marker.write", "parquet.marker.place"), (1, 5)),
             **dict.fromkeys(("parquet.publish.sync", "parquet.stage.write"), (1, 4)),
+            **dict.fromkeys(("claim.write", "claim.place"), (1, 2)),
             "rename.move": (1, 4, 30),
         },
     ),
@@ -141,7 +143,7 @@ VARIANTS: Mapping[str, Variant] = {
     "stores": Variant(
         points=(
             *("object.prepare", "object.stage.begin", "object.stage.part", "object.publish.complete", "object.publish.look"),
-            *("object.mark.read", "object.mark.write"),
+            *("claim.put", "object.mark.read", "object.mark.write"),
         ),
         at={
             **dict.fromkeys(("object.stage.begin", "object.stage.part"), (1, 4)),

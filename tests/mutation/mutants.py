@@ -6,7 +6,9 @@ it. One whose text is not found any more is planted anew in the line that carrie
 
 from tests.mutation.mutants_of_cassandra import MUTANTS_OF_CASSANDRA
 from tests.mutation.mutants_of_commit import MUTANTS_OF_COMMIT
+from tests.mutation.mutants_of_doors import MUTANTS_OF_DOORS
 from tests.mutation.mutants_of_duckdb import MUTANTS_OF_DUCKDB
+from tests.mutation.mutants_of_identity import MUTANTS_OF_IDENTITY
 from tests.mutation.mutants_of_kafka import MUTANTS_OF_KAFKA
 from tests.mutation.mutants_of_kafka_source import MUTANTS_OF_KAFKA_SOURCE
 from tests.mutation.mutants_of_kit import MUTANTS_OF_KIT
@@ -14,14 +16,17 @@ from tests.mutation.mutants_of_ledger import MUTANTS_OF_LEDGER
 from tests.mutation.mutants_of_mysql import MUTANTS_OF_MYSQL
 from tests.mutation.mutants_of_postgres import MUTANTS_OF_POSTGRES
 from tests.mutation.mutants_of_registry import MUTANTS_OF_REGISTRY
+from tests.mutation.mutants_of_secrets import MUTANTS_OF_SECRETS
 from tests.mutation.mutants_of_sinks import MUTANTS_OF_SINKS
 from tests.mutation.mutants_of_stores import MUTANTS_OF_STORES
+from tests.mutation.mutants_of_verify import MUTANTS_OF_VERIFY
 from tests.mutation.mutants_of_warehouses import MUTANTS_OF_WAREHOUSES
 
 _KINDS = (
+    MUTANTS_OF_IDENTITY,
     *(MUTANTS_OF_COMMIT, MUTANTS_OF_DUCKDB, MUTANTS_OF_LEDGER, MUTANTS_OF_MYSQL, MUTANTS_OF_POSTGRES, MUTANTS_OF_SINKS),
     *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_SOURCE, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
-    MUTANTS_OF_REGISTRY,
+    *(MUTANTS_OF_REGISTRY, MUTANTS_OF_DOORS, MUTANTS_OF_SECRETS, MUTANTS_OF_VERIFY),
 )
 
 MUTANTS = tuple(sorted((mutant for kind in _KINDS for mutant in kind), key=lambda mutant: mutant.bug))

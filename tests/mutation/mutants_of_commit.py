@@ -15,7 +15,44 @@ OF_DELIVERY = "tests/unit/test_run_delivery.py"
 OF_IDENTITY = "tests/unit/test_commit_identity.py"
 OF_LOG_LEDGER = "tests/unit/test_ledger_log.py"
 
+PRESENCE = "src/penstock/run/presence.py"
+SUMMARY = "src/penstock/commit/summary.py"
+
+OF_PRESENCE = "tests/unit/test_presence.py"
+
 MUTANTS_OF_COMMIT = (
+    Mutant(
+        bug=31,
+        name="a-marker-of-another-ledger-is-compared-by-its-position-only",
+        file=PRESENCE,
+        find="            _require_same_ledger(mark, tail, ledger.location, place=place)\n",
+        replace="",
+        tests=(f"{OF_PRESENCE}::test_a_marker_that_names_another_ledger_is_refused",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-marker-without-identity-is-anybodys",
+        file=PRESENCE,
+        find="            _require_same_batch(mark, entry_at(mark.position), ledger.location, place=place)\n",
+        replace="",
+        tests=(f"{OF_PRESENCE}::test_a_marker_that_names_no_ledger_belongs_to_the_one_that_decided_its_batch",),
+    ),
+    Mutant(
+        bug=31,
+        name="places-are-claimed-when-they-are-published-into-and-not-before",
+        file=COORDINATOR,
+        find="        self._claim_places()\n        staged",
+        replace="        staged",
+        tests=("tests/unit/test_parquet_ownership.py::test_another_ledger_sweeps_nothing_of_an_account",),
+    ),
+    Mutant(
+        bug=31,
+        name="every-opening-gives-the-ledger-another-identity",
+        file=SUMMARY,
+        find="    return before if before.ledger_id is not None else replace(before, ledger_id=new_ledger_id())",
+        replace="    return replace(before, ledger_id=new_ledger_id())",
+        tests=(f"{OF_PRESENCE}::test_a_ledger_gets_its_identity_at_its_beginning_and_keeps_it",),
+    ),
     Mutant(
         bug=1,
         name="a-decided-batch-counts-as-new",
@@ -156,10 +193,10 @@ MUTANTS_OF_COMMIT = (
     Mutant(
         bug=6,
         name="the-next-batch-does-not-wait-for-a-sink-that-failed",
-        file=COORDINATOR,
+        file="src/penstock/commit/failures.py",
         find="""\
-        if errors:
-            raise errors[0]
+    if failures:
+        raise _unpublished(batch_id, failures)
 """,
         replace="",
     ),
@@ -220,7 +257,7 @@ MUTANTS_OF_COMMIT = (
         bug=1,
         name="what-another-driver-publishes-meanwhile-is-taken-for-a-loss",
         file="src/penstock/run/presence.py",
-        find="                end = _end(ledger)  # a run",
+        find="                tail = ledger.tail()  # a run",
         replace="                pass  # a run",
         tests=("tests/unit/test_presence.py",),
     ),
@@ -233,6 +270,8 @@ MUTANTS_OF_COMMIT = (
         try:
             taken = append_once(self._ledger, entry, within=within, retrying=self._retrying)
         except Retryable:
+            from penstock.commit.publication import dead_staging
+
             cut = replace(dead_staging(self._open_tail(), None), generation=Generation(entry.generation + 1))
             for sink in self._sinks:
                 sink.sweep(cut, dry_run=False)
@@ -252,16 +291,15 @@ MUTANTS_OF_COMMIT = (
         bug=13,
         name="a-batch-that-could-not-be-published-is-aborted",
         file=COORDINATOR,
-        find="""\
-        if errors:
-            raise errors[0]
-""",
+        find="        return all_published(decision_in(entry).batch.batch_id, answers)\n",
         replace="""\
-        if errors:
+        if any(isinstance(answer, PenstockError) for answer in answers.values()):
+            from penstock.commit.publication import dead_staging
+
             cut = replace(dead_staging(entry, None), generation=Generation(entry.generation + 1))
             for sink in sinks:
                 sink.sweep(cut, dry_run=False)
-            raise errors[0]
+        return all_published(decision_in(entry).batch.batch_id, answers)
 """,
     ),
     Mutant(
@@ -321,5 +359,21 @@ MUTANTS_OF_COMMIT = (
         find="        if self._parts.checkpoint.has_state():\n            aside = delivered",
         replace="        if not self._parts.checkpoint.has_state():\n            aside = delivered",
         tests=("tests/spark/test_delivery_stateful.py::test_deduplication_survives_a_replay_whose_state_was_lost",),
+    ),
+    Mutant(
+        bug=41,
+        name="only-the-first-sink-that-fails-is-told",
+        file="src/penstock/commit/failures.py",
+        find="    if others:\n",
+        replace="    if not first:\n",
+        tests=("tests/unit/test_commit_failures.py::test_both_sinks_are_named_with_their_errors",),
+    ),
+    Mutant(
+        bug=41,
+        name="the-error-of-several-sinks-has-the-class-of-any-of-them",
+        file="src/penstock/several.py",
+        find="    return next((at for at, holds in enumerate(order) if holds), len(order))",
+        replace="    return -next((at for at, holds in enumerate(order) if holds), len(order))",
+        tests=("tests/unit/test_commit_failures.py::test_the_class_is_that_of_the_error_to_act_on_first",),
     ),
 )

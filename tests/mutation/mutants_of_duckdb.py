@@ -5,9 +5,11 @@ from tests.mutation.mutant import Mutant
 DATABASE = "src/penstock/sink/duckdb/database.py"
 MOVE = "src/penstock/sink/duckdb/move.py"
 PREPARATION = "src/penstock/sink/duckdb/preparation.py"
+PUBLICATION = "src/penstock/sink/table/publication.py"
 SINK = "src/penstock/sink/duckdb/sink.py"
 STATEMENTS = "src/penstock/sink/duckdb/statements.py"
 
+OF_DECIDED = "tests/unit/test_decided_columns.py"
 OF_SINK = "tests/unit/test_duckdb_sink.py"
 OF_SERVED = "tests/unit/test_served_table.py"
 
@@ -51,5 +53,53 @@ MUTANTS_OF_DUCKDB = (
         find="    _rehearse(connection, rows, target)\n    content",
         replace="    content",
         tests=(f"{OF_SINK}::test_a_table_that_does_not_fit[no key]",),
+    ),
+    Mutant(
+        bug=35,
+        name="a-column-that-may-be-null-is-demanded-of-a-decided-batch",
+        file="src/penstock/sink/table/columns.py",
+        find="if column.not_null and not column.fills_itself",
+        replace="if not column.fills_itself",
+        tests=(f"{OF_DECIDED}::test_a_start_works_or_says_how[mysql-rows_and_table_gain_a_column-outstanding]",),
+    ),
+    Mutant(
+        bug=35,
+        name="a-decided-batch-is-written-as-the-sink-is-configured-now",
+        file=PUBLICATION,
+        find='    if "write" not in ref:\n',
+        replace="    if True:\n",
+        tests=(f"{OF_DECIDED}::test_an_update_stays_one_when_the_sink_only_inserts_by_now[sqlite]",),
+    ),
+    Mutant(
+        bug=35,
+        name="the-key-of-a-decision-is-the-one-that-is-configured-now",
+        file=PUBLICATION,
+        find="write=write, key=key, merge",
+        replace="write=write, merge",
+        tests=(f"{OF_DECIDED}::test_the_key_of_the_decision_counts[sqlite]",),
+    ),
+    Mutant(
+        bug=35,
+        name="an-empty-batch-clears-a-table-that-was-appended-to",
+        file=PUBLICATION,
+        find="    return marker.write if same_run else target.write\n",
+        replace="    return target.write\n",
+        tests=(f"{OF_DECIDED}::test_an_empty_batch_clears_no_table_that_was_appended_to[sqlite]",),
+    ),
+    Mutant(
+        bug=35,
+        name="rows-may-lose-a-column-that-the-table-was-filled-with",
+        file="src/penstock/sink/table/preparation.py",
+        find="    if not left_out or",
+        replace="    if True or",
+        tests=(f"{OF_DECIDED}::test_a_start_works_or_says_how[duckdb-rows_lose_a_column-published]",),
+    ),
+    Mutant(
+        bug=35,
+        name="a-table-of-sqlite-is-not-looked-at-before-a-decided-batch",
+        file="src/penstock/sink/sqlite/sink.py",
+        find="                require_decided_fit(cursor, publication.schema, target)\n",
+        replace="",
+        tests=(f"{OF_DECIDED}::test_a_start_works_or_says_how[sqlite-a_column_is_renamed_in_rows_and_table-outstanding]",),
     ),
 )

@@ -7,6 +7,9 @@ MARKS = "src/penstock/sink/kafka/marks.py"
 SENDING = "src/penstock/sink/kafka/sending.py"
 SINK = "src/penstock/sink/kafka/sink.py"
 
+CONFORMANCE = "tests/conformance/test_kafka_conformance.py"
+OF_LEDGERS = "tests/unit/test_kafka_ledgers.py"
+OF_OWN_SINKS = "tests/conformance/test_own_sinks.py"
 OF_PUBLISHING = "tests/unit/test_kafka_publish.py"
 OF_REFUSALS = "tests/unit/test_kafka_refusals.py"
 
@@ -107,7 +110,7 @@ MUTANTS_OF_KAFKA = (
         bug=7,
         name="the-marker-is-read-while-a-transaction-hides-a-newer-one",
         file=LANE,
-        find="        require_closed(self._clients.admin, self._target.markers, self.number)\n",
+        find="        require_closed(self._clients, self._target.markers, self.number)\n",
         replace="",
         tests=(f"{OF_PUBLISHING}::test_a_marker_that_a_transaction_of_others_may_hide_is_not_read",),
     ),
@@ -190,5 +193,77 @@ MUTANTS_OF_KAFKA = (
         find="self._require(self._library.commit_transaction(self._client, int(timeout_s * 1000)))",
         replace="self._library.commit_transaction(self._client, int(timeout_s * 1000))",
         tests=(f"{OF_PRODUCERS}::test_a_record_that_the_broker_refuses_fails_the_commit",),
+    ),
+    Mutant(
+        bug=6,
+        name="a-transaction-that-was-forgotten-is-waited-for-again-and-again",
+        file="src/penstock/sink/kafka/hanging.py",
+        find="    if hanging is not None:",
+        replace="    if False:",
+        tests=(f"{OF_LEDGERS}::test_a_start_names_the_transaction_that_no_broker_ends_and_the_command_that_does",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-mark-does-not-carry-the-ledger",
+        file="src/penstock/sink/table/publication.py",
+        find="        ledger_id=publication.ledger_id,\n",
+        replace="",
+        tests=(f"{CONFORMANCE}::TestKafka::test_a_longer_ledger_of_the_same_name_delivers_nothing_twice",),
+    ),
+    Mutant(
+        bug=31,
+        name="each-lane-has-a-ledger-of-its-own",
+        file="src/penstock/sink/kafka/sink.py",
+        find="        if lanes > 1 or self._keyed:",
+        replace="        if self._keyed:",
+        tests=(f"{OF_LEDGERS}::test_who_has_published_one_lane_has_all_of_them",),
+    ),
+    Mutant(
+        bug=31,
+        name="without-transactions-rows-come-before-the-ledger",
+        file="src/penstock/sink/kafka/sink.py",
+        find="        if lanes > 1 or self._keyed:",
+        replace="        if lanes > 1:",
+        tests=(f"{OF_LEDGERS}::test_two_ledgers_of_one_name_do_not_both_deliver_by_a_keyed_sink",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-part-of-a-batch-is-nobody's",
+        file="src/penstock/sink/kafka/lane.py",
+        find="self._opened().of_ledger(publication.ledger_id), part=part",
+        replace="self._opened(), part=part",
+        tests=(f"{OF_LEDGERS}::test_a_part_of_a_batch_carries_it_too",),
+    ),
+    Mutant(
+        bug=16,
+        name="a-keyed-driver-that-was-stopped-writes-its-older-marker",
+        file="src/penstock/sink/kafka/lane.py",
+        find="            self._require_unmoved()\n",
+        replace="            pass\n",
+        tests=(f"{OF_LEDGERS}::test_a_keyed_driver_that_was_stopped_puts_no_older_marker_over_a_newer_one",),
+    ),
+    Mutant(
+        bug=16,
+        name="a-keyed-driver-trusts-the-marker-that-it-read-first",
+        file="src/penstock/sink/kafka/lane.py",
+        find="            elif self._limits.keyed:",
+        replace="            elif False:",
+        tests=(f"{OF_LEDGERS}::test_a_keyed_driver_reads_the_marker_before_each_batch",),
+    ),
+    Mutant(
+        bug=31,
+        name="an-idempotent-sink-of-ones-own-writes-rows-before-its-ledger-is-known",
+        file="src/penstock/sink/own/sink.py",
+        find="            if self.idempotent:",
+        replace="            if False:",
+        tests=(f"{OF_OWN_SINKS}::test_a_crash_between_rows_and_mark_leaves_the_target_to_the_ledger_that_wrote_the_rows",),
+    ),
+    Mutant(
+        bug=31,
+        name="rows-of-cassandra-are-written-before-its-marker-has-the-ledger",
+        file="src/penstock/sink/cassandra/marks.py",
+        find="        claim = (1 if publication.ledger_id is None else FORMAT_VERSION, publication.ledger_id)",
+        replace="        claim = (1, None)",
+        tests=("tests/unit/test_cassandra_ledgers.py::test_the_marker_takes_the_ledger_before_the_first_row_is_written",),
     ),
 )

@@ -19,7 +19,7 @@ MUTANTS_OF_KIT = (
         bug=11,
         name="what-any-database-keeps-is-not-tried",
         file="src/penstock/sink/dbapi/attempts.py",
-        find='        return None if back == self._before + totals_of(iter([batch])) else "it came back changed"',
+        find='        return None if back == self._before + _totals(iter([batch])) else "it came back changed"',
         replace="        return None",
         tests=(f"{OF_DBAPI}_trial.py::test_a_table_that_cuts_values_in_silence",),
     ),

@@ -7,12 +7,14 @@ SERVED_LEDGER = "src/penstock/ledger/served.py"
 LEDGER_STATEMENTS = "src/penstock/ledger/postgres_statements.py"
 MARKS = "src/penstock/sink/table/marks.py"
 MOVE = "src/penstock/sink/postgres/move.py"
+SHAPE = "src/penstock/sink/postgres/shape.py"
 SINK = "src/penstock/sink/postgres/sink.py"
 STATEMENTS = "src/penstock/sink/postgres/statements.py"
 TABLE_STATEMENTS = "src/penstock/sink/postgres/table_statements.py"
 
 OF_LEDGER = "tests/conformance/test_ledger_conformance.py"
 OF_SERVED_LEDGER = "tests/unit/test_ledger_served.py"
+OF_MEMBERS = "tests/unit/test_postgres_members.py"
 OF_MERGE = "tests/unit/test_served_merge.py"
 OF_PUBLISHING = "tests/unit/test_postgres_publish.py"
 OF_RIDING = "tests/unit/test_served_ride.py"
@@ -93,7 +95,7 @@ MUTANTS_OF_POSTGRES = (
         bug=17,
         name="a-column-that-was-altered-is-not-looked-at-again",
         file=SINK,
-        find="        require_fit(shape, schema, self._target)\n",
+        find="        require_fit(shape, schema, target, decided=True)\n",
         replace="",
         tests=(f"{OF_PUBLISHING}::test_a_column_that_was_altered_since_would_change_values_and_is_refused",),
     ),
@@ -210,5 +212,69 @@ MUTANTS_OF_POSTGRES = (
         find="        if marker.write == MERGE:\n",
         replace='        if marker.write == "none":\n',
         tests=(f"{OF_MERGE}::test_verify_compares_the_marker_with_the_ledger_and_leaves_the_rows_to_their_owner[postgres]",),
+    ),
+    Mutant(
+        bug=32,
+        name="an-unlogged-partition-takes-rows",
+        file="src/penstock/sink/postgres/members.py",
+        find='        if member.kind == "table" and not member.logged:\n',
+        replace="        if False:\n",
+        tests=(f"{OF_MEMBERS}::test_what_a_member_does_not_keep_is_refused_before_the_start",),
+    ),
+    Mutant(
+        bug=32,
+        name="only-direct-partitions-are-looked-at",
+        file=STATEMENTS,
+        find="    UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN below b ON i.inhparent = b.oid\n",
+        replace="",
+        tests=(f"{OF_MEMBERS}::test_what_a_member_does_not_keep_is_refused_before_the_start",),
+    ),
+    Mutant(
+        bug=32,
+        name="partitions-in-other-databases-take-rows",
+        file="src/penstock/sink/postgres/members.py",
+        find='        if member.kind not in {"table", "partitioned table"}:\n',
+        replace="        if False:\n",
+        tests=(f"{OF_MEMBERS}::test_what_a_member_does_not_keep_is_refused_before_the_start",),
+    ),
+    Mutant(
+        bug=32,
+        name="a-partition-attached-meanwhile-is-not-looked-at",
+        file=SINK,
+        find="        if shape.is_partitioned:\n            self._require_lasting_partitions(connection)\n",
+        replace="",
+        tests=(f"{OF_MEMBERS}::test_a_partition_that_is_attached_while_rows_are_written_is_looked_at_too",),
+    ),
+    Mutant(
+        bug=32,
+        name="a-partition-may-refuse-what-the-table-takes",
+        file="src/penstock/sink/postgres/preparation.py",
+        find="    if shape.is_partitioned and target.merge is None:",
+        replace="    if False:",
+        tests=(f"{OF_MEMBERS}::test_what_a_member_does_not_keep_is_refused_before_the_start",),
+    ),
+    Mutant(
+        bug=32,
+        name="a-key-is-looked-up-in-tables-that-inherit",
+        file=SHAPE,
+        find="    if shape.has_members:\n",
+        replace="    if False:\n",
+        tests=(f"{OF_MEMBERS}::test_no_key_is_unique_across_tables_that_inherit",),
+    ),
+    Mutant(
+        bug=32,
+        name="rows-that-a-policy-hides-are-not-missed",
+        file=SHAPE,
+        find="    if row is not None and row[0]:\n",
+        replace="    if False:\n",
+        tests=(f"{OF_MEMBERS}::test_what_a_member_does_not_keep_is_refused_before_the_start",),
+    ),
+    Mutant(
+        bug=32,
+        name="a-marker-may-be-unlogged",
+        file="src/penstock/sink/postgres/preparation.py",
+        find="    if shape is not None:\n        require_lasting(shape, table)\n",
+        replace="",
+        tests=(f"{OF_MEMBERS}::test_tables_of_our_own_are_logged_too",),
     ),
 )

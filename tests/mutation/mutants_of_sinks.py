@@ -22,7 +22,57 @@ OF_SQLITE_PUBLISHING = "tests/unit/test_sqlite_publish.py"
 
 OF_READERS = "tests/unit/test_read.py"
 
+OF_OWNERSHIP = "tests/unit/test_parquet_ownership.py"
+
 MUTANTS_OF_SINKS = (
+    Mutant(
+        bug=31,
+        name="an-account-of-another-ledger-is-anybodys",
+        file="src/penstock/sink/parquet/ownership.py",
+        find="    if found.ledger_id != owner.ledger_id:",
+        replace="    if False:",
+        tests=(f"{OF_OWNERSHIP}::test_of_two_homes_that_start_at_the_same_moment_one_delivers",),
+    ),
+    Mutant(
+        bug=31,
+        name="the-last-one-that-claims-an-account-has-it",
+        file="src/penstock/sink/parquet/directory/owner.py",
+        find="        place_or_leave(unplaced, target)",
+        replace="        unplaced.replace(target)",
+        tests=(f"{OF_OWNERSHIP}::test_of_many_that_claim_an_account_at_once_one_is_noted_whole",),
+    ),
+    Mutant(
+        bug=31,
+        name="staging-of-another-ledger-is-swept",
+        file="src/penstock/sink/parquet/directory/area.py",
+        find="            if is_anothers(self.claimed_by(), cut):\n                return []\n",
+        replace="",
+        tests=(f"{OF_OWNERSHIP}::test_another_ledger_sweeps_nothing_of_an_account",),
+    ),
+    Mutant(
+        bug=31,
+        name="uploads-of-another-ledger-are-ended",
+        file="src/penstock/sink/parquet/object/area.py",
+        find="        if is_anothers(self.claimed_by(), cut):\n            return []\n",
+        replace="",
+        tests=(f"{OF_OWNERSHIP}::test_another_ledger_sweeps_nothing_of_an_account",),
+    ),
+    Mutant(
+        bug=37,
+        name="a-new-name-delivers-into-the-place-of-another-sink",
+        file="src/penstock/sink/parquet/ownership.py",
+        find="    if found is None or (found.pipeline, found.sink, found.account) == (pipeline, sink, account):",
+        replace="    if True:",
+        tests=(f"{OF_OWNERSHIP}::test_where_the_ledger_is_lost_the_remedy_delivers_every_row_once",),
+    ),
+    Mutant(
+        bug=37,
+        name="files-of-another-sink-say-nothing",
+        file="src/penstock/sink/parquet/continuity.py",
+        find="    if other is not None:",
+        replace="    if False:",
+        tests=(f"{OF_OWNERSHIP}::test_a_place_that_another_sink_or_pipeline_filled_is_refused",),
+    ),
     Mutant(
         bug=19,
         name="readers-miss-the-batch-they-read-as-of",
@@ -104,8 +154,8 @@ MUTANTS_OF_SINKS = (
         bug=9,
         name="an-account-takes-the-same-position-twice",
         file=PARQUET,
-        find="if marker is None or marker.position < self.publication.position:",
-        replace="if marker is None or marker.position <= self.publication.position:",
+        find="        if marker.position < self.publication.position:",
+        replace="        if marker.position <= self.publication.position:",
         tests=(f"{OF_PARQUET}::test_maintenance_is_respected",),
     ),
     Mutant(
@@ -211,6 +261,18 @@ MUTANTS_OF_SINKS = (
         find="return self._rows.get(piece.name)",
         replace="return next(reversed(self._rows.values()), None)",
         tests=(f"{OF_HELD}::test_held_and_other_pieces_come_in_their_frozen_order",),
+    ),
+    Mutant(
+        bug=7,
+        name="rows-that-are-held-are-shown-though-another-driver-removed-their-file",
+        file="src/penstock/sink/spool/reader.py",
+        find="""\
+    with _told(piece, place), _open(piece, place) as file:
+        _require_size(piece, file.seek(0, io.SEEK_END), place)
+        yield from rows
+""",
+        replace="    yield from rows\n",
+        tests=(f"{OF_HELD}::test_a_file_that_is_gone_was_published_by_somebody_else",),
     ),
     Mutant(
         bug=14,
@@ -335,5 +397,37 @@ MUTANTS_OF_SINKS = (
         find="        return self.has_quarantine and sink.name == NAME\n",
         replace="        return sink.name == NAME\n",
         tests=("tests/unit/test_run_delivery.py::test_a_sink_that_is_only_called_quarantine_gets_every_row",),
+    ),
+    Mutant(
+        bug=42,
+        name="what-stands-behind-the-host-is-not-looked-at",
+        file="src/penstock/databaseurl.py",
+        find='    if host is not None and "@" in rest[host.end() :]:\n',
+        replace="    if False:\n",
+        tests=("tests/unit/test_malformed_urls.py::test_no_part_of_a_password_is_shown_whatever_is_malformed",),
+    ),
+    Mutant(
+        bug=42,
+        name="what-libpq-takes-for-a-host-is-one",
+        file="src/penstock/postgres/database.py",
+        find="        _require_plain(url, parts)\n",
+        replace="",
+        tests=("tests/unit/test_malformed_urls.py::test_no_part_of_a_password_is_shown_whatever_is_malformed",),
+    ),
+    Mutant(
+        bug=42,
+        name="a-key-before-a-slash-is-a-bucket",
+        file="src/penstock/bloburl.py",
+        find='and not at and ":" not in authority)',
+        replace="and not at)",
+        tests=("tests/unit/test_malformed_urls.py::test_no_part_of_a_password_is_shown_whatever_is_malformed",),
+    ),
+    Mutant(
+        bug=42,
+        name="a-place-without-a-scheme-is-a-directory-whatever-is-in-it",
+        file="src/penstock/spec/place.py",
+        find="    if _LET_IN.match(value):\n",
+        replace="    if False:\n",
+        tests=("tests/unit/test_malformed_urls.py::test_no_part_of_a_password_is_shown_whatever_is_malformed",),
     ),
 )

@@ -77,6 +77,9 @@ class HdfsOutside:
     def put(self, key: str, data: bytes) -> None:
         self._ask("PUT", f"{self.root}/{key}", "CREATE", data, overwrite="true")
 
+    def set_modified(self, key: str, unix_ms: str) -> None:
+        self._ask("PUT", f"{self.root}/{key}", "SETTIMES", modificationtime=unix_ms)
+
     def delete(self, key: str) -> None:
         self._ask("DELETE", f"{self.root}/{key}", "DELETE")
 

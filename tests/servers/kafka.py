@@ -278,7 +278,10 @@ def running(directory: Path, **settings: str) -> Iterator[KafkaServer]:
 
 
 def records(bootstrap: str, topic: str, *, isolation: str = "read_committed") -> list[Any]:
-    """Every record that such a reader sees now, partition by partition in its order."""
+    """Every record that such a reader sees now, partition by partition in its order.
+
+    Up to a partition's end as the client first finds it: a part of what is committed right then may come behind that.
+    """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     settings = {"group.id": "look", "isolation.level": isolation, "enable.auto.commit": False, "enable.partition.eof": True}
@@ -293,9 +296,9 @@ def records(bootstrap: str, topic: str, *, isolation: str = "read_committed") ->
         while ahead:
             for message in consumer.consume(1000, 0.02):
                 error = message.error()
-                if error is None:
+                if error is None and message.partition() in ahead:
                     found[message.partition()].append(message)
-                elif error.code() == KafkaError._PARTITION_EOF:  # of any other, the client asks again
+                elif error is not None and error.code() == KafkaError._PARTITION_EOF:  # of any other, the client asks again
                     ahead.discard(message.partition())
         return [message for partition in partitions for message in found[partition]]
     finally:

@@ -33,7 +33,7 @@ from tests.servers.tsql_in_sqlite import (
 )
 
 DIALOGUES = Path(__file__).parents[1] / "unit" / "dialogues"
-DEADLOCK, LOCKED, SNAPSHOT, DUPLICATE, UNKNOWN = 1205, 1222, 3960, 2627, 102
+DEADLOCK, LOCKED, SNAPSHOT, DUPLICATE, REPEATED, UNKNOWN = 1205, 1222, 3960, 2627, 2705, 102
 
 _CATALOG = """
 CREATE TABLE IF NOT EXISTS "double.table" (place TEXT PRIMARY KEY, kind TEXT);
@@ -179,8 +179,8 @@ class Session:
             return [(1 if self._sqlite.in_transaction else 0,)], 1
         if "sys." in text or "HAS_PERMS_BY_NAME" in text:
             return self._catalog(text, values or {})
-        if text.startswith("CREATE TABLE"):
-            return self._create(text, values)
+        if text.startswith(("CREATE TABLE", "ALTER TABLE")):
+            return self._create(text, values) if text.startswith("CREATE") else self._alter(text)
         return self._statement(text, values)
 
     def _set(self, text: str) -> tuple[list[tuple[Any, ...]], int]:
@@ -236,14 +236,32 @@ class Session:
             self._note(name, columns, key)
         return [], -1
 
+    def _alter(self, text: str) -> tuple[list[tuple[Any, ...]], int]:
+        found = re.fullmatch(rf"ALTER TABLE ({NAME}\.{NAME}) ADD (.*)", text)
+        assert found is not None, text
+        column = COLUMN.fullmatch(found[2])
+        assert column is not None, text
+        name, *rest = described(column)
+        try:
+            self._sqlite.execute(f"ALTER TABLE {plain(found[1])} ADD COLUMN {plain(name)}")
+        except sqlite3.OperationalError as cause:
+            if "duplicate column" not in str(cause):
+                raise
+            raise self._error(REPEATED, f"Column names in each table must be unique: {name}.", pytds.ProgrammingError) from cause
+        self._note_columns(unquoted(plain(found[1])), [(name, *rest)])
+        return [], -1
+
     def _note(self, name: str, columns: Sequence[tuple[Any, ...]], key: Sequence[str]) -> None:
         place = unquoted(plain(name))
         self._sqlite.execute('INSERT INTO "double.table" VALUES (?, ?)', (place, "USER_TABLE"))
+        self._note_columns(place, columns)
+        uniques = [(place, 1, unquoted(plain(column))) for column in key]
+        self._sqlite.executemany('INSERT INTO "double.unique" VALUES (?, ?, ?)', uniques)
+
+    def _note_columns(self, place: str, columns: Sequence[tuple[Any, ...]]) -> None:
         fields = "place, name, type, length, precision, scale, collation, nullable"
         rows = [(place, unquoted(plain(column)), *rest) for column, *rest in columns]
         self._sqlite.executemany(f'INSERT INTO "double.column" ({fields}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)', rows)
-        uniques = [(place, 1, unquoted(plain(column))) for column in key]
-        self._sqlite.executemany('INSERT INTO "double.unique" VALUES (?, ?, ?)', uniques)
 
     def _statement(self, text: str, values: "Mapping[str, Any] | None") -> tuple[list[tuple[Any, ...]], int]:
         self._watch(text)

@@ -8,24 +8,27 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.model import (
+    NEWEST_ROW_DIGEST,
     AccountName,
     Batch,
     BatchId,
     Generation,
+    LedgerId,
     PipelineName,
     Position,
     Publication,
     QueryId,
     SinkName,
     Staged,
-    Totals,
 )
 from penstock.sink.parquet import ParquetSink, directory_account
 from penstock.sparkname import quoted
 from penstock.stage.batch import StagedRows, stage_batch
 from penstock.stage.path import BatchSize
+from penstock.testing.conformance.bench import DecidedBatches
 
 PIPELINE = PipelineName("numbers")
+LEDGER_ID = LedgerId("5e" * 16)
 SMALL = BatchSize(rows=100, size_bytes=10_000, row_bytes=100)
 ONE_GENERATION = Generation(1)
 
@@ -49,12 +52,14 @@ class Lake:
     def stage(
         self, rows: DataFrame, *, batch_id: int = 0, previous: BatchSize | None = None, small_input: bool = False
     ) -> StagedRows:
+        self.sink.use_row_digest(NEWEST_ROW_DIGEST)
         self.sink.prepare(pipeline=PIPELINE, schema=rows.schema.json())
         return stage_batch(
             rows,
             sinks=[self.sink],
             generation=ONE_GENERATION,
             batch_id=BatchId(batch_id),
+            row_digest=NEWEST_ROW_DIGEST,
             previous=previous,
             small_input=small_input,
         )
@@ -68,6 +73,7 @@ class Lake:
             batch=Batch(query_id=QueryId("query"), batch_id=BatchId(batch_id), offsets=()),
             staged=tuple(staged),
             schema=rows.schema.json(),
+            ledger_id=LEDGER_ID,
         )
         self.sink.publish(publication)
         return publication
@@ -76,10 +82,7 @@ class Lake:
         """Stage, publish and verify `rows`."""
         staged = self.stage(rows, previous=previous, small_input=small_input)
         publication = self.publish(staged.pieces, rows)
-        totals: dict[AccountName, Totals] = {}
-        for piece in staged.pieces:
-            totals[piece.account] = totals.get(piece.account, Totals()) + piece.totals
-        report = self.sink.verify(expected=totals, known=iter([publication]))
+        report = self.sink.verify(DecidedBatches([publication]))
         assert report.ok, report
         return staged
 

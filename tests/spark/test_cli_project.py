@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -100,20 +101,46 @@ def test_the_rate_project_stops_after_as_many_batches_as_it_is_told(tmp_path: Pa
     assert all(account["rows_found"] for account in verified["sinks"]["lake"]["accounts"].values())
 
 
-def test_a_stop_signal_ends_a_run_well(tmp_path: Path) -> None:
+def test_verify_status_and_doctor_beside_a_run_and_a_stop_signal_that_ends_it_well(tmp_path: Path) -> None:
     project = made(tmp_path, "rate")
     command = [sys.executable, "-m", "penstock", "run", "pipeline.yaml", *FEW_CORES]
     with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
         assert running.stdout is not None
         lines = [running.stdout.readline()]
+        positions = [look_beside_a_run(project) for _ in range(5)]
+        require_that_a_lost_row_is_found(project)
         running.send_signal(signal.SIGTERM)
         lines += running.stdout.readlines()
         assert running.wait(timeout=120) == 0
+    assert positions == sorted(positions)
+    assert positions[-1] > positions[0]
     *batches, summary = [json.loads(line) for line in lines]
     assert summary["batches"] == len(batches) >= 1
     (verified,) = penstock(project, "verify")
     assert verified["ok"]
     assert verified["sinks"]["warehouse"]["rows_found"] == summary["rows_in"]
+
+
+def look_beside_a_run(project: Path) -> int:
+    """None of the commands sees anything wrong; as of which position `verify` has compared."""
+    (status,) = penstock(project, "status")
+    assert status["health"] in {"ok", "replay"}, status
+    penstock(project, "doctor")
+    (verified,) = penstock(project, "verify")
+    assert verified["ok"], verified
+    return max(int(sink["as_of"]["position"]) for sink in verified["sinks"].values())
+
+
+def require_that_a_lost_row_is_found(project: Path) -> None:
+    with closing(sqlite3.connect(project / "warehouse.db", timeout=60)) as connection:
+        row = connection.execute("SELECT * FROM ticks WHERE value = 5").fetchone()
+        with connection:
+            connection.execute("DELETE FROM ticks WHERE value = 5")
+        (damaged,) = penstock(project, "verify", code=5)
+        assert damaged["sinks"]["lake"]["ok"]
+        assert "lacks 1 of the rows" in damaged["sinks"]["warehouse"]["problems"][0]["message"]
+        with connection:
+            connection.execute(f"INSERT INTO ticks VALUES ({', '.join('?' * len(row))})", row)
 
 
 def test_more_than_can_be_given_is_refused(tmp_path: Path) -> None:

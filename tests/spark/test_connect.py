@@ -20,6 +20,7 @@ from tests.servers.fixtures import server
 from tests.servers.server import free_port
 from tests.spark.connect import ConnectServer, ended
 from tests.spark.kafka_query import Seen, aborted, new_topic, produced
+from tests.spark.test_doors import CASES
 from tests.spark.test_kafka_own_reader import recreate
 
 PAGES = ROOT / "docs" / "howto"
@@ -118,6 +119,17 @@ def test_what_is_wrong_is_told_before_the_server_plans_a_batch(connect: ConnectS
     told = connect.penstock("penstock run kafka.yaml")
     assert_told(told, 3, r"Topic '.*' was deleted and created again")
     assert_told(connect.penstock("penstock run kafka.yaml --batches 1"), 2, "cannot be told to stop after 1 batches")
+
+
+def test_a_drop_in_is_refused_by_the_client_for_what_a_pipeline_file_is(connect: ConnectServer) -> None:
+    """The table of doors once more: here the query is read from the client's messages and the server's plan."""
+    told = connect.run("tests.spark.connect_doors", str(free_port()))
+    assert told.code == 0, told
+    found = json.loads(told.out.splitlines()[-1])
+    for name, case in CASES.items():
+        kind, message, left = found[name]
+        assert (kind, left) == (case.refused.__name__, ["in", "lake"]), (name, message)
+        assert re.search(case.says, message), (name, message)
 
 
 def test_an_error_at_the_server_is_one_sentence(connect: ConnectServer, pipeline: Callable[[str], None], tmp_path: Path) -> None:

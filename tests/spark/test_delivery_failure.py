@@ -93,24 +93,29 @@ def test_a_delivery_that_failed_refuses_every_further_batch(spark: SparkSession,
     assert target.files() == []
 
 
-def test_a_planned_file_that_is_gone_stops_the_pipeline_before_anything_is_decided(
-    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("rest", "says"), [(None, r"3\.csv is gone"), ("3\n", r"3\.csv was modified at")], ids=["gone", "cut short"]
+)
+def test_a_planned_file_that_changes_before_its_replay_stops_before_anything_is_staged(
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch, rest: str | None, says: str
 ) -> None:
-    """Spark passes over it without an error: rows would be lost unseen."""
+    """Spark passes over a file that is gone, and reads another as it is now: rows would be lost unseen."""
 
     def die(*_: object, **__: object) -> None:
         raise SystemExit(1)
 
     target.deliver(numbers(spark, target.root))
-    file = put(target.root / "in", "3.csv", 3)
+    file = put(target.root / "in", "3.csv", 3, 4)
     monkeypatch.setattr("penstock.run.open_delivery.stage_batch", die)
     with pytest.raises(BatchFailed):
         target.deliver(numbers(spark, target.root))
-    monkeypatch.undo()
     kept = file.rename(target.root / "kept.csv")
-    with pytest.raises(InputChanged, match=r"3\.csv is gone"):
+    if rest is not None:
+        file.write_text(rest)
+    with pytest.raises(InputChanged, match=says):  # staging would raise another error
         target.deliver(numbers(spark, target.root))
+    monkeypatch.undo()
     assert target.rows() == EXPECTED
     kept.rename(file)
     target.deliver(numbers(spark, target.root))
-    assert target.rows() == target.accounts() == EXPECTED + Counter([(3,)])
+    assert target.rows() == target.accounts() == EXPECTED + Counter([(3,), (4,)])

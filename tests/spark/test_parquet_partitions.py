@@ -12,7 +12,7 @@ from tests.spark.lake import SMALL, Lake, content
 
 TEXTS = [
     text
-    for text in (*HOSTILE, "a._COPYING_", "{x}[y]^", "é" * 120, "+1", "2024-01-01")
+    for text in (*HOSTILE, "a._COPYING_", "{x}[y]^", "é" * 120, "+1", "2024-01-01", "Null", "nan")
     if text not in {"", "__HIVE_DEFAULT_PARTITION__"}
 ]
 each_path = pytest.mark.parametrize("previous", [None, SMALL], ids=["distributed", "driver"])

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import Retryable, StageFailed, Usage
 from penstock.faults import arm
+from penstock.model import NEWEST_ROW_DIGEST
 from penstock.stage.path import BatchSize
 from tests.spark.lake import SMALL, Lake
 
@@ -93,7 +94,13 @@ def test_columns_that_cannot_be_staged(spark: SparkSession, tmp_path: Path) -> N
         ("SELECT parse_json('1') AS v", "has the Spark type variant"),
     ):
         with pytest.raises((Usage, StageFailed), match=told):
-            stage_batch(spark.sql(sql), sinks=[Lake(tmp_path).sink], generation=ONE_GENERATION, batch_id=BatchId(0))
+            stage_batch(
+                spark.sql(sql),
+                sinks=[Lake(tmp_path).sink],
+                generation=ONE_GENERATION,
+                batch_id=BatchId(0),
+                row_digest=NEWEST_ROW_DIGEST,
+            )
 
 
 def test_a_full_buffer_of_the_driver_is_no_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import PenstockError, StagedDataLost
-from penstock.model import BatchId, Generation, PipelineName, SinkName
+from penstock.model import NEWEST_ROW_DIGEST, BatchId, Generation, PipelineName, SinkName
 from penstock.sink.memory import MemorySink
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import DRIVER_ROWS, BatchSize, StagePath
@@ -63,7 +63,13 @@ def test_what_the_driver_staged_is_not_read_back(
     sink.prepare(pipeline=PIPELINE, schema=None)
     rows = odd_rows(spark, 10_000).selectExpr("id", "sha2(CAST(id AS STRING), 512) AS noise")
     staged = stage_batch(
-        rows, sinks=[sink], generation=Generation(1), batch_id=BatchId(0), previous=previous, small_input=small_input
+        rows,
+        sinks=[sink],
+        generation=Generation(1),
+        batch_id=BatchId(0),
+        row_digest=NEWEST_ROW_DIGEST,
+        previous=previous,
+        small_input=small_input,
     )
     assert all(piece.inline is None for piece in staged.pieces)
     for file in (tmp_path / "spool").rglob("*.arrow"):
@@ -183,7 +189,7 @@ def test_one_pass_feeds_all_sinks(spark: SparkSession, tmp_path: Path) -> None:
     for lake in lakes:
         lake.sink.prepare(pipeline=lake.sink._pipeline, schema=rows.schema.json())
     sinks = [lake.sink for lake in lakes]
-    staged = stage_batch(rows, sinks=sinks, generation=Generation(1), batch_id=BatchId(0))
+    staged = stage_batch(rows, sinks=sinks, generation=Generation(1), batch_id=BatchId(0), row_digest=NEWEST_ROW_DIGEST)
     assert counted.value == 1000
     assert staged.rows_in == 1000
     assert len(staged.pieces) == 2 * (3 + 3 + 1)

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import PenstockError
+from penstock.model import RowDigest
 from penstock.rowhash import row_hashes
 from penstock.stage.rowhash_sql import rowhash_sql
 
@@ -50,29 +51,71 @@ def random_rows(spark: SparkSession, rows: int = 3000) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def hashed(spark: SparkSession) -> pa.Table:
-    """All columns, the row's hash `h`, and one hash for each column alone."""
+    """All columns, and for each kind the row's hash `h`, and one hash for each column alone."""
     rows = random_rows(spark)
     schema = rows.schema
-    alone = [f"{rowhash_sql(type(schema)([field]))} AS `h {field.name}`" for field in schema.fields]
-    projected = rows.selectExpr("*", f"{rowhash_sql(schema)} AS h", *alone)
+    hashes = [
+        f"{rowhash_sql(hashed, kind)} AS `{name} {kind.value}`"
+        for kind in RowDigest
+        for name, hashed in [("h", schema), *((f"h {field.name}", type(schema)([field])) for field in schema.fields)]
+    ]
+    projected = rows.selectExpr("*", *hashes)
     return pa.Table.from_batches(projected._collect_as_arrow())  # toArrow() casts, and fails on nulls inside of nulls
 
 
+@pytest.mark.parametrize("kind", RowDigest)
 @pytest.mark.parametrize("name", list(TYPES))
-def test_each_type_alone(hashed: pa.Table, name: str) -> None:
-    found = np.asarray(row_hashes(hashed.select([name])))
-    expected = np.asarray(hashed[f"h {name}"]).view(np.uint64)
+def test_each_type_alone(hashed: pa.Table, name: str, kind: RowDigest) -> None:
+    found = np.asarray(row_hashes(hashed.select([name]), kind))
+    expected = np.asarray(hashed[f"h {name} {kind.value}"]).view(np.uint64)
     assert (found == expected).all()
     assert len(hashed) == 3000
 
 
-def test_the_whole_row(hashed: pa.Table) -> None:
-    found = row_hashes(hashed.select(list(TYPES)))
-    assert (np.asarray(found) == np.asarray(hashed["h"]).view(np.uint64)).all()
+@pytest.mark.parametrize("kind", RowDigest)
+def test_the_whole_row(hashed: pa.Table, kind: RowDigest) -> None:
+    found = row_hashes(hashed.select(list(TYPES)), kind)
+    assert (np.asarray(found) == np.asarray(hashed[f"h {kind.value}"]).view(np.uint64)).all()
 
 
-def test_hashes_tell_rows_apart(hashed: pa.Table) -> None:
-    assert len(set(hashed["h"].to_pylist())) == len(hashed)
+@pytest.mark.parametrize("kind", RowDigest)
+def test_hashes_tell_rows_apart(hashed: pa.Table, kind: RowDigest) -> None:
+    assert len(set(hashed[f"h {kind.value}"].to_pylist())) == len(hashed)
+
+
+def test_rows_that_differ_in_where_nulls_are_hash_apart_in_spark(spark: SparkSession) -> None:
+    values = [
+        (1, None, None, None, None),
+        (None, 1, None, None, None),
+        (None, None, [], None, None),
+        (None, None, [None], None, None),
+        (None, None, [None, 1], None, None),
+        (None, None, [1, None], None, None),
+        (None, None, [1], None, None),
+        (None, None, [1, 0], None, None),
+        (None, None, None, (None, None), None),
+        (None, None, None, (1, None), None),
+        (None, None, None, (None, 1), None),
+        (None, None, None, None, {}),
+        (None, None, None, None, {"": None}),
+        (None, None, None, None, None),
+    ]
+    rows = spark.createDataFrame(values, "a INT, b INT, c ARRAY<INT>, d STRUCT<x: INT, y: INT>, e MAP<STRING, INT>")
+    hashes = {kind: [row[0] for row in rows.selectExpr(rowhash_sql(rows.schema, kind)).collect()] for kind in RowDigest}
+    assert len(set(hashes[RowDigest.XXHASH64_NULLS])) == len(values)
+    assert len(set(hashes[RowDigest.XXHASH64])) < len(values)
+
+
+@pytest.mark.parametrize("columns", [30, 126, 1500])
+def test_wide_rows(spark: SparkSession, columns: int) -> None:
+    rows = spark.range(20).selectExpr(
+        *(f"IF(pmod(xxhash64(id, {at}), 3) = 0, NULL, id + {at}) AS c{at}" for at in range(columns))
+    )
+    found = pa.Table.from_batches(
+        rows.selectExpr("*", f"{rowhash_sql(rows.schema, RowDigest.XXHASH64_NULLS)} AS h")._collect_as_arrow()
+    )
+    expected = row_hashes(found.drop(["h"]), RowDigest.XXHASH64_NULLS)
+    assert (np.asarray(found["h"]).view(np.uint64) == np.asarray(expected)).all()
 
 
 @pytest.mark.parametrize(
@@ -86,4 +129,4 @@ def test_hashes_tell_rows_apart(hashed: pa.Table) -> None:
 )
 def test_types_that_cannot_be_verified_are_refused(spark: SparkSession, sql: str, told: str) -> None:
     with pytest.raises(PenstockError, match=told):
-        rowhash_sql(spark.sql(f"SELECT {sql} AS v").schema)
+        rowhash_sql(spark.sql(f"SELECT {sql} AS v").schema, RowDigest.XXHASH64_NULLS)

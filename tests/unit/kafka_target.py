@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from typing import Any
 
+from confluent_kafka import Producer
 from tests.conformance.topic_rig import HEADERS, KafkaRig, as_rows
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import is_open, records
@@ -89,6 +90,17 @@ def values(*attempts):
     return Counter(f"value {number}" for ids in attempts for number in ids)
 
 
+def begun(place):
+    """The producer of a transaction in the topic of markers that was not ended yet."""
+    producer = Producer({"bootstrap.servers": place.rig.bootstrap, "transactional.id": place.rig.topic, "log_level": 0})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(f"{place.rig.topic}.markers", key=b"nobody", value=b"aborted", partition=0)
+    assert producer.flush(60) == 0
+    assert is_open(place.rig.bootstrap, f"{place.rig.topic}.markers")
+    return producer
+
+
 def topics(tmp_path):
     """A fixture: makes topics, and closes what was made of them in the end."""
     made, numbers = [], itertools.count()
@@ -109,4 +121,4 @@ def _text(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-__all__ = ["HEADERS", "TopicTarget", "topics", "values"]
+__all__ = ["HEADERS", "TopicTarget", "begun", "topics", "values"]

@@ -11,7 +11,7 @@ from tests.unit.parquet_target import ARROW, QUERY, SCHEMA
 from penstock import Pipeline
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import Delivered, StagedBatch
-from penstock.model import Attempt, Batch, BatchId, Generation, OffsetRange, QueryId, SourceName, new_nonce
+from penstock.model import Attempt, Batch, BatchId, Generation, OffsetRange, QueryId, RowDigest, SourceName, new_nonce
 from penstock.protocols import SCHEMA_KEY
 from penstock.rowhash import row_hashes
 from penstock.run.operations import acting
@@ -44,6 +44,13 @@ class Lake:
         self.file.write_text(FILE.replace("LEDGER", ledger).replace("ACCOUNTS", accounts))
         self.pipeline = Pipeline.from_file(self.file)
 
+    def replace(self, text: str, instead: str) -> None:
+        """Change the pipeline file."""
+        before = self.file.read_text()
+        assert text in before
+        self.file.write_text(before.replace(text, instead))
+        self.pipeline = Pipeline.from_file(self.file)
+
     def ids(self, batches: int) -> list[int]:
         """Of the first so many batches."""
         return list(range(batches * ROWS))
@@ -72,8 +79,15 @@ class Lake:
         )
         attempt = Attempt(generation=generation, batch_id=batch_id, partition=0, task_attempt=0, nonce=new_nonce())
         writer = parts.sinks[0].stager().open(attempt, rows.schema)
-        writer.write(rows, hashes=row_hashes(rows), accounts=pa.array([ACCOUNTS[row % 2] for row in ids]))
+        writer.write(
+            rows, hashes=row_hashes(rows, self._row_digest(parts)), accounts=pa.array([ACCOUNTS[row % 2] for row in ids])
+        )
         return StagedBatch(pieces=tuple(writer.finish()), rows_in=len(rows), schema=schema)
+
+    def _row_digest(self, parts: Parts) -> RowDigest:
+        tail = parts.ledger.tail()
+        assert tail is not None
+        return tail.summary.row_digest
 
     def obstacle(self, account: str, number: int) -> Path:
         """A file that keeps batch `number` from being published in `account`, until it is removed."""

@@ -15,6 +15,7 @@ from penstock.model import (
     Batch,
     BatchId,
     Generation,
+    LedgerId,
     PipelineName,
     Position,
     Publication,
@@ -28,6 +29,7 @@ from penstock.rowhash import row_hashes
 from penstock.sink.parquet import ParquetSink, directory_account
 
 PIPELINE, SINK = PipelineName("flights"), SinkName("lake")
+LEDGER_ID = LedgerId("5e" * 16)
 QUERY = QueryId("5f0c9f0e-0000-4000-8000-000000000001")
 SCHEMA = (
     '{"type":"struct","fields":[{"name":"id","type":"long","nullable":false,"metadata":{}},'
@@ -100,6 +102,7 @@ def decide(staged: Sequence[Staged], *, position: int = 2, batch_id: int = 0, sc
         batch=Batch(query_id=QUERY, batch_id=BatchId(batch_id), offsets=()),
         staged=tuple(staged),
         schema=schema,
+        ledger_id=LEDGER_ID,
     )
 
 

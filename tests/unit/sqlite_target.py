@@ -17,8 +17,8 @@ class TableRig(SinkRig):
         self.options = options
         self.path = directory / "data.db"
 
-    def make(self):
-        options = {"busy_timeout_s": 0.05, **self.options}
+    def make(self, **changed):
+        options = {"busy_timeout_s": 0.05, **self.options, **changed}
         return SqliteSink(name=SINK, path=self.path, table=self.table, spool=str(self.directory / "spool"), **options)
 
     def read_back(self):

@@ -33,6 +33,12 @@ class TableRig(SinkRig):
         spool = str(self.directory / "spool")
         return SqlserverSink(name=SINK, spool=spool, connect=partial(tsql.connect, self.directory), **settings)
 
+    def make_markers_older(self):
+        """As before the column `ledger_id`."""
+        with self.session() as connection:
+            connection.execute('ALTER TABLE "dbo.penstock_marker" DROP COLUMN ledger_id')
+            connection.execute("DELETE FROM \"double.column\" WHERE place = 'dbo.penstock_marker' AND name = 'ledger_id'")
+
     def define(self, *statements):
         session = tsql.Session(self.path)
         for statement in statements:

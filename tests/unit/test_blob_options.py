@@ -30,10 +30,10 @@ SAS_OF_OTHER = "BlobEndpoint=https://other.blob.core.windows.net/;SharedAccessSi
     ("kind", "options", "said", "remedy"),
     [
         ("s3", {"regoin": "us-east-1"}, "s3://bucket/table has no option 'regoin'.", "Did you mean region?"),
-        ("s3", {"endpoint": "127.0.0.1:9000"}, "'127.0.0.1:9000', expected a URL.", "Write http://HOST:PORT"),
-        ("az", {"endpoint": "host/account"}, "'host/account', expected a URL.", "Write http://HOST:PORT"),
-        ("gs", {"endpoint": "host:1"}, "'host:1', expected a URL.", "Write http://HOST:PORT"),
-        ("hdfs", {"webhdfs": "http://a:1,b:1"}, "'http://a:1,b:1', expected a URL.", "Write http://HOST:PORT"),
+        ("s3", {"endpoint": "127.0.0.1:9000"}, "a text without scheme://, expected a URL without", "Write http://HOST:PORT"),
+        ("az", {"endpoint": "host/account"}, "a text without scheme://, expected a URL without", "Write http://HOST:PORT"),
+        ("gs", {"endpoint": "host:1"}, "a text without scheme://, expected a URL without", "Write http://HOST:PORT"),
+        ("hdfs", {"webhdfs": "http://a:1,b:1"}, "http://…, expected a URL without", "Write http://HOST:PORT"),
         (
             "az",
             {"connection_string": "AccountName=other;AccountKey=a2V5"},

@@ -24,6 +24,7 @@ from penstock.sink.cassandra import sink as module
 from penstock.sink.cassandra.database import Patience
 from penstock.sink.cassandra.marks import CassandraMarks
 from penstock.sink.cassandra.repeated import repeated_in, without
+from penstock.sink.cassandra.target import target_of
 from penstock.sparkschema import arrow_schema
 
 target = pytest.fixture(targets)
@@ -191,7 +192,7 @@ def test_superseded_rows_are_found_in_any_order_and_amount():
         pa.RecordBatch.from_arrays([pa.array(column) for column in zip(*rows[at : at + 90], strict=True)], schema=schema)
         for at in range(0, 1000, 90)
     ]
-    found = repeated_in(lambda: iter(batches), ("id",))
+    found = repeated_in(lambda: iter(batches), target_of(table="t", write="upsert", key=("id",), partition_by=()))
     kept = {row["id"]: row["number"] for batch in without(iter(batches), found) for row in batch.to_pylist()}
     assert kept == dict(rows)
     assert (found.rows, found.totals.rows) == (1000, 1000 - len(kept))

@@ -1,11 +1,13 @@
 """Input files that are not what Spark planned the batch with."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.input_check import as_found, require_unchanged
+from penstock.checkpoint.input_check import require_unchanged
+from penstock.checkpoint.input_look import InputLook, Seen
 from penstock.checkpoint.source_log import InputFile
 from penstock.errors import InputChanged
 from penstock.model import BatchId, SourceName
@@ -58,14 +60,21 @@ def test_other_stores_are_not_looked_at() -> None:
     require_unchanged(BatchId(3), {S: [InputFile("s3a://bucket/a.csv", 1), InputFile("hdfs://name/b.csv", 1)]})
 
 
-def test_files_that_were_mended_before_the_run_are_taken_as_they_are(files: list[Path]) -> None:
-    inputs = {S: (*map(listed, files), InputFile("s3a://bucket/a.csv", 1))}
-    os.utime(files[2], ns=(0, 1_700_000_000_124_000_000))
-    files[1].unlink()
+def test_a_file_that_was_cut_short_is_delivered_again_once_the_remedy_is_carried_out(files: list[Path]) -> None:
+    """The remedy for a file that was mended: its time says that the change is meant."""
+    inputs = {S: [listed(path) for path in files]}
+    files[1].write_text("")
+    with pytest.raises(InputChanged, match=r"with space\.csv was modified at") as raised:
+        require_unchanged(BatchId(3), inputs)
+    command = raised.value.remedy.rpartition(": ")[2].removesuffix(".")
+    assert command.startswith("touch -d @1700000000.123 ")
+    subprocess.run(command, shell=True, check=True)  # as a person would
+    require_unchanged(BatchId(3), inputs)
 
-    found = as_found(inputs)
 
-    assert [file.modified_ms for file in found[S]] == [1_700_000_000_123, 1_700_000_000_123, 1_700_000_000_124, 1]
+def test_the_remedy_for_a_file_on_hdfs_names_its_time() -> None:
+    look = InputLook()
+    look.at = lambda files: [Seen(size_bytes=1, modified_ms=7)] * len(files)  # type: ignore[method-assign]
     with pytest.raises(InputChanged) as raised:
-        require_unchanged(BatchId(3), found)
-    assert raised.value.message == f"Input of batch 3 was changed under source s: {files[1]} is gone."
+        require_unchanged(BatchId(3), {S: [InputFile("hdfs://name:8020/in/a.csv", 1_700_000_000_123)]}, look=look)
+    assert raised.value.remedy.endswith("expected: 1700000000123 ms, by the operation SETTIMES of WebHDFS.")

@@ -1,7 +1,6 @@
 """What the verbs print for people and for programs, from values made here."""
 
 import json
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -19,20 +18,14 @@ from penstock.cli.operate import Recovery as RecoveryDone
 from penstock.cli.operate import Swept, _adoption_text, _recovery_text, _swept_text
 from penstock.cli.progress import JsonLines, Terminal, batch_line, summary_text
 from penstock.cli.table import Fitting
-from penstock.cli.verify import _text as verify_text
-from penstock.cli.verify import verdict
 from penstock.model import (
-    AccountName,
-    AccountReport,
     BatchId,
     Finding,
     Guarantee,
-    Problem,
     Published,
     QueryId,
     RequestEstimate,
     SinkName,
-    SinkReport,
     SourceName,
     Totals,
 )
@@ -41,7 +34,6 @@ from penstock.run.adoption import Adoption
 from penstock.run.check import CheckReport
 from penstock.run.costs import Costs
 from penstock.run.explain import Explanation
-from penstock.run.operations import Verification
 
 LAKE, WAREHOUSE = SinkName("lake"), SinkName("warehouse")
 
@@ -151,91 +143,6 @@ def test_a_run_on_a_terminal_ends_with_its_totals(capsys: pytest.CaptureFixture[
     out = capsys.readouterr().out
     assert "batch    7" in out
     assert "stopped after 1 batch with 1,500 rows" in out
-
-
-def report(*, found_rows: int, problems: tuple[Problem, ...] = ()) -> SinkReport:
-    expected = Totals(rows=10, digest=2**64 - 1)
-    found = Totals(rows=found_rows, digest=expected.digest if found_rows == 10 else 5)
-    good = Totals(rows=4, digest=3)
-    return SinkReport(
-        accounts={
-            AccountName("EWR"): AccountReport(expected=expected, found=found),
-            AccountName("JFK"): AccountReport(expected=good, found=good),
-        },
-        problems=problems,
-    )
-
-
-def test_verify_in_the_shape_of_the_interface() -> None:
-    lost = Problem(message="The file is missing.", account=AccountName("EWR"), file="month=1/x.parquet", batch_id=BatchId(3))
-    found = verdict(Verification(sinks={LAKE: report(found_rows=9, problems=(lost,))}))
-    assert json.loads(jsontext.line(found)) == {
-        "ok": False,
-        "sinks": {
-            "lake": {
-                "ok": False,
-                "rows_expected": 14,
-                "rows_found": 13,
-                "digest_expected": "0000000000000002",
-                "digest_found": "0000000000000008",
-                "accounts": {
-                    "EWR": {
-                        "ok": False,
-                        "rows_expected": 10,
-                        "rows_found": 9,
-                        "digest_expected": "ffffffffffffffff",
-                        "digest_found": "0000000000000005",
-                    },
-                    "JFK": {
-                        "ok": True,
-                        "rows_expected": 4,
-                        "rows_found": 4,
-                        "digest_expected": "0000000000000003",
-                        "digest_found": "0000000000000003",
-                    },
-                },
-                "problems": [{"message": "The file is missing.", "account": "EWR", "file": "month=1/x.parquet", "batch_id": 3}],
-                "unread": False,
-            }
-        },
-    }
-    text = printed(verify_text(found))
-    assert "lake: The file is missing. (account EWR file month=1/x.parquet batch 3)" in text
-    assert text[-2] == "The sinks do not hold what the ledger says."
-    assert text[-1].startswith("Put back what is missing")
-
-
-def test_verify_of_a_batch_that_is_not_published_yet_asks_for_no_backup() -> None:
-    waits = Problem(message="x.parquet is missing.", account=AccountName("EWR"), file="x.parquet", batch_id=BatchId(3))
-    lost = replace(waits, batch_id=BatchId(2))
-    decided = "Batch 3 is decided and not published everywhere: "
-    recover = f"{decided}unless a driver runs, `penstock recover` publishes it; then verify again."
-    alone = verdict(Verification(sinks={LAKE: report(found_rows=9, problems=(waits,))}))
-    text = printed(verify_text(alone, unsettled=3))
-    assert text[-3:] == [
-        "lake: x.parquet is missing. (account EWR file x.parquet batch 3)",
-        "The sinks do not hold what the ledger says.",
-        recover,
-    ]
-    both = printed(verify_text(verdict(Verification(sinks={LAKE: report(found_rows=9, problems=(waits, lost))})), unsettled=3))
-    assert both[-2] == recover
-    assert both[-1].startswith("Put back what is missing")
-    assert printed(verify_text(alone, unsettled=4))[-1].startswith("Put back what is missing")
-
-
-def test_verify_of_a_good_result() -> None:
-    text = printed(verify_text(verdict(Verification(sinks={LAKE: report(found_rows=10)}))))
-    assert text[-1] == "Every row of the ledger is in its place once, and nothing else is."
-    assert not any("DIFFERENT" in line for line in text)
-
-
-def test_verify_says_whose_rows_it_did_not_read() -> None:
-    unread = replace(report(found_rows=10), unread=True)
-    found = verdict(Verification(sinks={LAKE: unread}))
-    text = printed(verify_text(found))
-    assert text[-1] == "Of lake only what was published was compared: which rows are there your SQL knows."
-    assert any("not read" in line for line in text)
-    assert found.sinks[LAKE].unread
 
 
 def test_check_shows_claims_findings_and_the_conclusion() -> None:

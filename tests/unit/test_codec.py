@@ -10,21 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.codec import decode_document, decode_entry, decode_marker, encode_document, encode_entry, encode_marker
 from penstock.errors import FormatTooNew, LedgerMismatch
-from penstock.model import (
-    DIGEST_MODULUS,
-    Adopted,
-    Batch,
-    Decided,
-    Decision,
-    Entry,
-    MarkedFile,
-    Marker,
-    OffsetRange,
-    Opened,
-    Staged,
-    Summary,
-    Totals,
-)
+from penstock.highwatermark import MarkedFile, Marker
+from penstock.model import DIGEST_MODULUS, Adopted, Batch, Decided, Decision, Entry, OffsetRange, Opened, Staged, Summary, Totals
 from penstock.testing.entries import decided_entry, opened_entry
 
 text = st.text(st.characters(), max_size=12)  # surrogates and NUL too: offsets and names are whatever a source says
@@ -210,8 +197,8 @@ def test_damage_is_refused_with_the_place(data: bytes) -> None:
 
 
 def test_a_newer_version_is_told_apart_from_damage_whatever_its_fields_are() -> None:
-    data = json.dumps({"format": "penstock.entry", "version": 4, "all": "new"}).encode()
-    with pytest.raises(FormatTooNew, match=r"version 4 of format penstock\.entry, but this Penstock reads versions up to 3"):
+    data = json.dumps({"format": "penstock.entry", "version": 5, "all": "new"}).encode()
+    with pytest.raises(FormatTooNew, match=r"version 5 of format penstock\.entry, but this Penstock reads versions up to 4"):
         decode_entry(data)
 
 

@@ -5,14 +5,16 @@ import os
 import resource
 import subprocess
 import sys
+from contextlib import closing
 
 import duckdb
 import pyarrow as pa
 import pytest
 from tests.unit.duckdb_target import TableRig, targets
-from tests.unit.table_target import spark_schema
+from tests.unit.table_target import TableBench, spark_schema
 
 from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable, StageFailed, Usage
+from penstock.model import RowDigest
 from penstock.rowhash import row_hashes
 from penstock.sink.duckdb.database import Database
 from penstock.sink.duckdb.storage import restored, stored
@@ -55,7 +57,7 @@ def test_every_value_comes_back_as_it_was(name):
         connection.execute("CREATE TABLE t AS SELECT * FROM incoming")
         (found,) = connection.execute("SELECT * FROM t").to_arrow_reader(1000)
     back = pa.RecordBatch.from_arrays([restored(found.column(0), COLUMNS[name].type)], names=["x"])
-    assert list(row_hashes(back)) == list(row_hashes(rows))
+    assert list(row_hashes(back, RowDigest.XXHASH64_NULLS)) == list(row_hashes(rows, RowDigest.XXHASH64_NULLS))
     assert back.column(0).null_count == rows.column(0).null_count
 
 
@@ -200,7 +202,7 @@ def test_nothing_is_made_before_the_rows_are_known(target):
     table = target()
     sink = table.rig.make()
     sink.prepare(pipeline=PIPELINE, schema=None)
-    assert sink.remembers("", pipeline=PIPELINE) is None
+    assert sink.high_water_mark("", pipeline=PIPELINE) is None
     assert not table.rig.path.exists()
 
 
@@ -209,11 +211,11 @@ def test_nothing_is_made_before_the_rows_are_known(target):
 BY_ID = {"write": "upsert", "key": ["id"]}
 UNFIT = {
     "view": ("CREATE VIEW t AS SELECT 1::BIGINT AS id, '' AS name", {}, "is a view"),
-    "type": ("CREATE TABLE t (id INTEGER, name VARCHAR)", {}, "column 'id' of type BIGINT, table 't' has id INTEGER"),
-    "missing": ("CREATE TABLE t (id BIGINT)", {}, "column 'name' of type VARCHAR"),
+    "type": ("CREATE TABLE t (id INTEGER, name VARCHAR)", {}, "Column 'id' of table 't' is INTEGER, .* expected BIGINT"),
+    "missing": ("CREATE TABLE t (id BIGINT)", {}, "missing in the table: name"),
     "no key": ("CREATE TABLE t (id BIGINT, name VARCHAR)", BY_ID, r"cannot be written .* conflict target"),
     "generated": ("CREATE TABLE t (id BIGINT, name VARCHAR AS ('x'))", {}, r"cannot be written .* generated column"),
-    "required": ("CREATE TABLE t (id BIGINT, name VARCHAR, more BIGINT NOT NULL)", {}, "'more', which allows no NULL"),
+    "required": ("CREATE TABLE t (id BIGINT, name VARCHAR, more BIGINT NOT NULL)", {}, "without a default: more"),
 }
 
 
@@ -264,3 +266,21 @@ def test_a_null_where_none_may_be(target):
 def test_a_memory_database_is_refused(tmp_path):
     with pytest.raises(Usage, match="lost at exit"):
         TableRig(tmp_path).make(path=":memory:")
+
+
+@pytest.mark.parametrize("sign", ["#", "%41", "&b=c", " "])
+def test_signs_of_urls_in_a_path_are_signs_of_the_path(tmp_path, sign):
+    folder = tmp_path / f"a{sign}b"
+    folder.mkdir()
+    with closing(TableBench(TableRig(folder))) as table:
+        sink = table.sink()
+        table.put(sink, [(1, "a")], batch_id=0)
+        assert table.verify(sink).ok
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+def test_a_path_that_duckdb_cuts_at_a_question_mark_is_refused(tmp_path):
+    """The database would be in one place, and its log in another."""
+    with pytest.raises(Usage, match=r"has a \? in its name, at which DuckDB cuts the path of its log"):
+        Database(str(tmp_path / "a?b" / "c.duckdb"))
+    Database(str(tmp_path / "c?d.duckdb"))

@@ -45,9 +45,9 @@ def test_spark_logs_in_as_librdkafka_does() -> None:
     [
         ("", "Endpoint and SharedAccessKeyName and SharedAccessKey missing"),
         (NAMESPACE.replace("SharedAccessKeyName=send;", ""), "SharedAccessKeyName missing"),
-        (NAMESPACE.replace("sb://", "https://"), "found 'https://shop.servicebus.windows.net/'"),
-        (f"{NAMESPACE};Colour=red", "found Colour"),
-        (f"{NAMESPACE};{KEY[:-1]}", "found a part without `=`"),
+        (NAMESPACE.replace("sb://", "https://"), "found https://…"),
+        (f"{NAMESPACE};Colour=red", "UseDevelopmentEmulator only"),
+        (f"{NAMESPACE};{KEY[:-1]}", "UseDevelopmentEmulator only"),
         (f'{NAMESPACE};EntityPath=a"b', "no quotes"),
     ],
 )

@@ -7,22 +7,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, TopicPartition
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 from tests.seed import SEED
 from tests.servers import cutting
 from tests.servers.fixtures import server
-from tests.servers.kafka import ends_transaction, is_open
-from tests.unit.kafka_target import topics, values
+from tests.servers.kafka import ends_transaction
+from tests.unit.kafka_target import begun, topics, values
 from tests.unit.table_target import spark_schema
 
 from penstock import faults
 from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable
-from penstock.sink.kafka import marks
+from penstock.sink.kafka import marks, verification
 from penstock.sink.kafka.shape import Shape
 from penstock.sink.kafka.trouble import Overtaken
 from penstock.testing.conformance import PIPELINE
-from penstock.testing.conformance.bench import publish
+from penstock.testing.conformance.bench import DecidedBatches, publish
 
 topic = pytest.fixture(topics)
 
@@ -320,17 +320,6 @@ def aborted(place, *, times):
         begun(place).abort_transaction(60)
 
 
-def begun(place):
-    """One that was not ended yet."""
-    producer = Producer({"bootstrap.servers": place.rig.bootstrap, "transactional.id": place.rig.topic, "log_level": 0})
-    producer.init_transactions(60)
-    producer.begin_transaction()
-    producer.produce(f"{place.rig.topic}.markers", key=b"nobody", value=b"aborted", partition=0)
-    assert producer.flush(60) == 0
-    assert is_open(place.rig.bootstrap, f"{place.rig.topic}.markers")
-    return producer
-
-
 def test_a_marker_that_a_transaction_of_others_may_hide_is_not_read(topic, monkeypatch):
     """Readers stop before it, and what this sink has committed since is behind it."""
     monkeypatch.setattr(marks, "_CLOSED_S", 0.5)
@@ -341,7 +330,7 @@ def test_a_marker_that_a_transaction_of_others_may_hide_is_not_read(topic, monke
     faults.arm("kafka.commit=lost")
     with pytest.raises(OutcomeUnknown):
         sink.publish(publication)
-    with pytest.raises(Retryable, match="A transaction of somebody else is open"):
+    with pytest.raises(Retryable, match=f"Transaction '{place.rig.topic}' of somebody else is open .* end it 60 seconds after"):
         sink.publish(publication)
     foreign.abort_transaction(60)
     assert sink.publish(publication).already
@@ -354,7 +343,7 @@ def test_a_topic_of_markers_that_is_gone_is_never_taken_for_an_empty_one(topic):
     shown = place.put(sink, range(10), batch_id=0)
     sink.close()
     place.rig.running.remove(f"{place.rig.topic}.markers")
-    assert place.rig.make().remembers("", pipeline=PIPELINE) is None
+    assert place.rig.make().high_water_mark("", pipeline=PIPELINE) is None
     recovering = place.rig.make()
     recovering.prepare(pipeline=PIPELINE, schema=None)
     with pytest.raises(Refused, match="was deleted since batch 0 was staged"):
@@ -388,3 +377,25 @@ def test_two_sinks_cannot_share_their_markers(topic):
     other = topic(topic=place.rig.topic)
     with pytest.raises(Refused, match="holds markers of"):
         other.rig.make(name="another").prepare(pipeline=PIPELINE, schema=other.rig.schema)
+
+
+def test_a_batch_that_is_published_while_verify_looks_at_the_topics_is_no_difference(topic, monkeypatch):
+    """It looks at the markers first, and takes rows that came since for foreign unless it looks again."""
+    place = topic()
+    sink = place.sink()
+    place.put(sink, range(10), batch_id=0)
+    late = place.decided_but_not_published(sink, range(10, 15), batch_id=1)
+    published, written = [], verification.written
+
+    def look(admin, name, partitions):
+        if name == place.rig.topic and not published:
+            published.append(sink.publish(late))
+        return written(admin, name, partitions)
+
+    monkeypatch.setattr(verification, "written", look)
+    decisions = DecidedBatches([shown.publication for shown in place.decided])
+    decisions.published_at = place.decided[0].publication.position
+    report = place.rig.make().verify(decisions)
+    assert published
+    assert report.ok, report
+    assert report.as_of == late.position

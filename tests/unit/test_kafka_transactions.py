@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from tests.servers.fixtures import server, unique
+from tests.servers.kafka import await_settled, records
 
 from penstock.errors import Failed, Usage
 from penstock.kafka import transactions
@@ -59,6 +60,19 @@ def test_an_open_one_is_told_with_its_owner_and_where_readers_stop(topic: str) -
     assert (found[0].offset, found[1].offset) == (stable_end(topic), 0) == (4, 0)
     assert found[1].timeout_ms == 60_000
     assert not found[1].hangs
+
+
+def test_readers_see_a_part_of_a_committed_transaction_while_an_older_one_is_open_in_its_partition(topic: str) -> None:
+    """So with several lanes a reader may see a lane's rows of a partition in two steps (docs/howto/kafka.md)."""
+    with lingering(topic, records=1) as (_, first):
+        with lingering(topic, records=2) as (_, second):
+            first.produce(topic, b"late", partition=0)
+            assert first.flush(60) == 0
+            first.commit_transaction(60)
+            assert [message.value() for message in records(server("kafka").bootstrap, topic)] == [b"0"]
+            second.commit_transaction(60)
+        await_settled(server("kafka").bootstrap, topic, 2)
+    assert [message.value() for message in records(server("kafka").bootstrap, topic)] == [b"0", b"0", b"1", b"late"]
 
 
 def test_one_is_ended_and_its_owner_fenced(topic: str) -> None:

@@ -213,3 +213,28 @@ def test_the_self_test_leaves_no_table_and_a_killed_one_is_collected_later(ledge
         other.execute(f"CREATE TABLE {sqlite_proof.PREFIX}0123456789abcdef (name)")
     ledger.prune(below=Position(1))
     assert tables() == [("penstock_ledger",)]
+
+
+@pytest.mark.parametrize("name", ["led ger?mode=ro.db", "led#ger.db", "led%41ger.db"])
+def test_signs_of_urls_in_a_path_are_signs_of_the_path(tmp_path: Path, name: str) -> None:
+    with closing(SqliteLedger(tmp_path / name, pipeline=PIPELINE)) as ledger:
+        ledger.prove()
+        ledger.append(opened_entry())
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_file_that_was_emptied_is_told_as_that_and_the_remedy_goes_on(ledger: SqliteLedger, path: Path) -> None:
+    [first] = islice(chain(), 1)
+    ledger.append(first)
+    with closing(sqlite3.connect(path)) as whole, closing(sqlite3.connect(path.with_name("backup"))) as backup:
+        whole.backup(backup)
+    path.write_bytes(b"")
+    for act in (SqliteLedger.tail, SqliteLedger.prove):
+        with closing(SqliteLedger(path, pipeline=PIPELINE)) as later, pytest.raises(LedgerMismatch, match="was emptied") as told:
+            act(later)
+        assert f"Remove {path.name}-wal and {path.name}-shm, and restore {path.name}" in told.value.remedy
+    ledger.close()
+    for beside in ("-wal", "-shm"):
+        path.with_name(path.name + beside).unlink(missing_ok=True)
+    path.with_name("backup").replace(path)
+    assert ledger.tail() == first

@@ -11,7 +11,7 @@ from tests.unit.table_target import TableBench
 from penstock import faults
 from penstock.errors import OutcomeUnknown
 from penstock.model import SinkName
-from penstock.run.check import UNPROVED
+from penstock.run.demands import UNPROVED
 from penstock.sink.redshift.sink import RedshiftSink
 from penstock.sink.sqlserver.sink import SqlserverSink
 from penstock.testing.conformance import SinkRig, make_rows

@@ -7,6 +7,7 @@ from penstock.errors import LedgerMismatch, Usage
 from penstock.model import ONLY_ACCOUNT, QueryId, SinkName, Totals
 from penstock.sink import memory
 from penstock.testing.conformance import Bench, SinkRig, require_equal
+from penstock.testing.conformance.bench import DecidedBatches
 
 NAME = SinkName("notes")
 
@@ -87,11 +88,18 @@ def test_another_ledger_is_told_how_to_start_anew(rig):
     require_equal(rig.read_back(), ids(9))
 
 
-def test_what_ended_with_another_process_is_told(rig):
-    sink = rig.make()
-    report = sink.verify(expected={ONLY_ACCOUNT: Totals(rows=1, digest=1)}, known=iter(()))
-    assert not report.ok
-    assert "a process that has ended" in report.problems[0].message
+def test_rows_in_the_memory_of_another_process_are_not_compared(rig):
+    report = rig.make().verify(DecidedBatches([], totals={ONLY_ACCOUNT: Totals(rows=1, digest=1)}))
+    assert (report.accounts, report.problems, report.as_of) == ({}, (), None)
+
+
+def test_rows_that_another_object_of_this_process_published_are_compared(rig):
+    bench = Bench(rig)
+    shown = bench.deliver(bench.sink(), ids(1, 2), batch_id=0)
+    report = rig.make().verify(DecidedBatches([shown.publication]))
+    assert report.ok
+    assert report.as_of == shown.publication.position
+    assert report.accounts[ONLY_ACCOUNT].found.rows == 2
 
 
 def test_it_says_for_how_long(rig):

@@ -56,7 +56,12 @@ def test_names_that_are_none(target, table):
     ("ddl", "options", "error", "said"),
     [
         ("CREATE TABLE t (id bigint)", {}, Refused, "missing in the table: name"),
-        ("CREATE TABLE t (id bigint, name text, more int)", {}, Refused, "only in the table and without a default: more"),
+        (
+            "CREATE TABLE t (id bigint, name text, more int NOT NULL)",
+            {},
+            Refused,
+            "only in the table and without a default: more",
+        ),
         ("CREATE TABLE t (id int, name text)", {}, Refused, "Column 'id' of table 't' is int, which does not keep"),
         ("CREATE TABLE t (id bigint unsigned, name text)", {}, Refused, "Column 'id' of table 't' is bigint.* unsigned"),
         ("CREATE TABLE t (id double, name text)", {}, Refused, "Column 'id' of table 't' is double"),

@@ -1,10 +1,13 @@
 """Partition directories: every value comes back as it was, or is refused."""
 
 import datetime as dt
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
+from pyarrow import dataset, parquet
 
 from penstock.errors import StageFailed, Usage
 from penstock.sink.parquet.hive import NULL, PartitionColumn, escape, is_lost_as_directory, partition_columns, unescape
@@ -22,6 +25,20 @@ def test_texts_come_back(text: str) -> None:
     assert not set(directory.removeprefix("place=")) & set("/=\0\n\r\t\\:*?\"#'[{^")
     if not is_lost_as_directory(text):
         assert HERE.value_in(directory.removeprefix("place=")) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["null", "NULL", "Null", "nULL", "nan", "NaN", "none", "nulls", "null ", "%6Eull", "true", "a\x9b\u202e"]
+)
+def test_duckdb_and_pyarrow_read_the_same_text(tmp_path: Path, text: str) -> None:
+    for number, value in enumerate((text, "plain", None)):
+        (tmp_path / HERE.directory(value)).mkdir()
+        parquet.write_table(pa.table({"id": [number]}), tmp_path / HERE.directory(value) / "part.parquet")
+    found = duckdb.sql(f"SELECT id, place FROM read_parquet('{tmp_path}/*/*.parquet', hive_partitioning = true) ORDER BY id")
+    assert found.fetchall() == [(0, text), (1, "plain"), (2, None)]
+    read = dataset.dataset(tmp_path, partitioning="hive").to_table().sort_by("id")
+    assert read.column("place").to_pylist() == [text, "plain", None]
+    assert HERE.value_in(HERE.directory(text).removeprefix("place=")) == text
 
 
 def test_escapes_as_spark_does() -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.unit.parquet_target import PIPELINE, SINK, Target, decide, rows, stage
+from tests.unit.parquet_target import LEDGER_ID, PIPELINE, SINK, Target, decide, rows, stage
 
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Retryable, StagedDataLost
 from penstock.faults import arm
-from penstock.model import AccountName, BatchId, Generation, MarkedFile, Position, Publication, QueryId, SweepCut
+from penstock.highwatermark import MarkedFile
+from penstock.model import AccountName, BatchId, Generation, Position, Publication, QueryId, SweepCut
 from penstock.sink.parquet import ParquetSink, directory_account
 
 
@@ -81,7 +82,9 @@ def test_a_marker_rises_and_those_of_long_ago_go(target: Target, monkeypatch: py
         sink.publish(decided(sink, batch_id * 10, position=position, batch_id=batch_id))
     assert markers(target) == ["marker-00000000000000000003.json"] * 2 + ["marker-00000000000000000007.json"] * 2
     for account in ("a", "b"):
-        assert sink.remembers(AccountName(account), pipeline=PIPELINE) == 7
+        mark = sink.high_water_mark(AccountName(account), pipeline=PIPELINE)
+        assert mark is not None
+        assert mark.position == 7
 
 
 def test_a_mark_is_the_manifest_of_its_publication(target: Target) -> None:
@@ -270,7 +273,7 @@ def test_a_torn_mark_counts_for_nothing_and_is_swept(target: Target) -> None:
     area = next(target.directory.rglob("pieces")).parent
     torn = area / "marker-00000000000000000002.json.0123456789abcdef"
     torn.write_bytes(b'{"format')
-    cut = SweepCut(pipeline=PIPELINE, generation=Generation(1), batch_id=BatchId(0), kept=frozenset())
+    cut = SweepCut(pipeline=PIPELINE, ledger_id=LEDGER_ID, generation=Generation(1), batch_id=BatchId(0), kept=frozenset())
     assert str(torn) not in sink.sweep(replace(cut, batch_id=None), dry_run=False)
     assert not sink.publish(publication).already
     assert sink.sweep(cut, dry_run=False) == [str(torn)]

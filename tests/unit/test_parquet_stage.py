@@ -203,3 +203,17 @@ def test_a_full_disk_is_told_plainly() -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert reason(full) == "the disk is full"
     assert "the next start publishes it" in publishing_failed("Publishing x", full).remedy
+
+
+@pytest.mark.parametrize("column", ["place", "nested"])
+def test_texts_that_are_no_utf8_are_refused(tmp_path: Path, column: str) -> None:
+    """Spark makes them of any bytes, and readers of Parquet fail on them, or show other letters."""
+    damaged = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
+    texts = damaged if column == "place" else pa.array(["a"])
+    nested = pa.ListArray.from_arrays([0, 1], damaged if column == "nested" else pa.array(["a"]))
+    batch = pa.record_batch({"id": pa.array([1]), "place": texts, "nested": nested})
+    writer = Target(tmp_path).sink().stager().open(attempt(), batch.schema.with_metadata({SCHEMA_KEY: SCHEMA.encode()}))
+    with pytest.raises(StageFailed, match=f"damaged values in column '{column}'") as refused:
+        writer.write(batch, hashes=pa.array([1], pa.uint64()), accounts=None)
+    assert "decode(column, 'UTF-8')" in refused.value.remedy
+    assert Target(tmp_path).staged() == []

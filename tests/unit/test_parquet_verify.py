@@ -15,6 +15,7 @@ from tests.unit.parquet_target import ARROW, SCHEMA, Target, decide, expected, r
 from penstock.model import Generation, Problem, Publication, SinkReport
 from penstock.protocols import SCHEMA_KEY
 from penstock.sink.parquet import ParquetSink
+from penstock.testing.conformance.bench import DecidedBatches
 
 
 @pytest.fixture
@@ -33,8 +34,7 @@ def deliver(sink: ParquetSink, batches: int = 3) -> list[Publication]:
 
 
 def verify(sink: ParquetSink, decided: Sequence[Publication], *, retained: int | None = None) -> SinkReport:
-    known = list(reversed(decided))[:retained]
-    return sink.verify(expected=expected(*decided), known=iter(known))
+    return sink.verify(DecidedBatches(decided[-(retained or len(decided)) :], totals=expected(*decided)))
 
 
 def file_of(target: Target, publication: Publication, account: str = "a") -> Path:
@@ -205,7 +205,7 @@ def test_beyond_what_the_ledger_retains_sums_tell(target: Target) -> None:
 def test_content_of_another_pipeline_is_told(target: Target) -> None:
     sink = target.sink()
     decided = deliver(sink)
-    report = sink.verify(expected={}, known=iter([]))
+    report = sink.verify(DecidedBatches([]))
     assert not report.ok
     assert len(report.problems) == sum(len(publication.staged) for publication in decided)
 

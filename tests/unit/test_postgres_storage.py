@@ -12,7 +12,7 @@ from tests.servers.fixtures import server
 from tests.unit.test_sqlite_storage import COLUMNS as SHARED
 
 from penstock.errors import StageFailed
-from penstock.model import SinkName
+from penstock.model import RowDigest, SinkName
 from penstock.postgres.database import Database
 from penstock.rowhash import row_hashes
 from penstock.sink.postgres.admission import Admission
@@ -88,7 +88,7 @@ def require_same(found, column):
     whole = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
     assert [repr(value) for value in plain(whole)] == [repr(value) for value in plain(column)]
     schema = pa.schema([pa.field("c", column.type)])
-    hashes = [row_hashes(pa.RecordBatch.from_arrays([one], schema=schema)) for one in (whole, column)]
+    hashes = [row_hashes(pa.RecordBatch.from_arrays([one], schema=schema), RowDigest.XXHASH64_NULLS) for one in (whole, column)]
     assert hashes[0].equals(hashes[1])
 
 

@@ -47,7 +47,12 @@ def test_names_that_are_none(target, table):
     ("ddl", "options", "error", "said"),
     [
         ("CREATE TABLE t (id bigint)", {}, Refused, "missing in the table: name"),
-        ("CREATE TABLE t (id bigint, name text, more int)", {}, Refused, "only in the table and without a default: more"),
+        (
+            "CREATE TABLE t (id bigint, name text, more int NOT NULL)",
+            {},
+            Refused,
+            "only in the table and without a default: more",
+        ),
         ("CREATE TABLE t (id integer, name text)", {}, Refused, "Column 'id' of table 't' is integer"),
         ("CREATE TABLE t (id double precision, name text)", {}, Refused, "Column 'id' of table 't' is double precision"),
         ("CREATE TABLE t (id bigint, name char(9))", {}, Refused, r"Column 'name' of table 't' is character\(9\)"),

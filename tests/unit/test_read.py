@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,9 @@ from penstock.cli.app import main
 from penstock.commit.publication import decided_entry
 from penstock.errors import BatchForgotten, Failed, PublishFailed, Refused, Retryable, Usage
 from penstock.ledger.open import open_ledger
-from penstock.model import Adopted, BatchId, Entry, PipelineName, Position
-from penstock.run.operations import acting
+from penstock.model import Adopted, BatchId, Entry, PipelineName, Position, QueryId, SinkName
+from penstock.observe.status import CheckpointPosition, status
+from penstock.run.operations import acting, reading
 from penstock.run.parts import coordinator_of, opened_by_this_process, prepare
 from penstock.run.reading import Reading
 
@@ -55,6 +58,44 @@ def test_verify_tells_a_batch_that_an_account_does_not_show_yet_from_one_that_wa
     assert (harmed.ok, harmed.unsettled) == (False, None)
     stuck_in_b(lake, 2)
     assert lake.pipeline.verify().unsettled == 2
+
+
+def test_verify_leaves_out_a_batch_that_an_account_does_not_show_yet(lake: Lake) -> None:
+    lake.run([0, 1])
+    stuck_in_b(lake, 2).unlink()
+    found = lake.pipeline.verify()
+    assert (found.ok, found.unsettled) == (True, 2)
+    report = found.sinks[SinkName("lake")]
+    assert report.as_of is not None
+    assert found.batches[report.as_of] == 1
+    assert {account: one.found.rows for account, one in report.accounts.items()} == {"a": 6, "b": 4}
+    lake.listed("a")[-1].unlink()  # of batch 2, which account a shows
+    assert [problem.batch_id for problem in lake.pipeline.verify().sinks[SinkName("lake")].problems] == [2]
+
+
+def test_status_beside_a_driver_that_moves_on_between_two_looks_is_no_conflict(lake: Lake) -> None:
+    """The checkpoint is read after one look at the ledger and before another one."""
+    lake.run([0, 1])
+    with reading(lake.pipeline.plan) as ledger:
+        before = ledger.tail()
+        old = CheckpointPosition(query_id=QueryId(QUERY), planned=BatchId(2), committed=BatchId(1))
+        lake.run([2, 3, 4])
+        seen = partial(status, pipeline="shop", ledger=ledger)
+        assert seen(checkpoint=old, before=before).health == "ok"
+        assert seen(checkpoint=old, before=ledger.tail()).health == "conflict"
+        older = replace(old, planned=BatchId(0), committed=None)
+        assert seen(checkpoint=older, before=before).health == "conflict"
+
+
+def test_verify_after_an_adoption_says_since_when_every_record_is_there_once(lake: Lake) -> None:
+    lake.run([0, 1])
+    assert lake.pipeline.verify().adopted_at is None
+    assert lake.pipeline.adopt(reason="a test", yes=True).done
+    lake.run([0, 1], query=OTHER_QUERY)
+    found = lake.pipeline.verify()
+    assert found.ok
+    assert sorted(lake.pipeline.read().arrow().column("id").to_pylist()) == sorted(lake.ids(2) * 2)
+    assert found.adopted_at is not None
 
 
 def test_a_batch_that_one_account_does_not_show_yet_is_seen_in_none(lake: Lake) -> None:

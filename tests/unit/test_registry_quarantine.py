@@ -8,7 +8,7 @@ from tests.unit.test_registry_client import decode_pass, decoded, failed, place,
 
 from penstock.badrecords import NAME, SCHEMA, SCHEMA_CHECKED, UNKNOWN
 from penstock.errors import Refused, Retryable, StageFailed
-from penstock.model import BatchId, Generation, OffsetRange, PipelineName, SourceName
+from penstock.model import NEWEST_ROW_DIGEST, BatchId, Generation, OffsetRange, PipelineName, SourceName
 from penstock.registry.place import RegistryPlace
 from penstock.registry.quarantined import QuarantinePass, unpacked
 from penstock.registry.wire import framed
@@ -146,7 +146,7 @@ def test_what_is_found_is_staged_for_the_quarantine(orders, tmp_path):
     sink.prepare(pipeline=PipelineName("orders"), schema=SCHEMA)
     bad = BadRecords(rows=found(given, with_headers(records(b"plain", good, b"other"))), offsets=3)
     quarantining = Quarantining(Quarantine(url="./bad"), {}, {SourceName("orders"): given.decode})
-    made = {"sinks": (sink,), "generation": Generation(1), "batch_id": BatchId(0)}
+    made = {"sinks": (sink,), "generation": Generation(1), "batch_id": BatchId(0), "row_digest": NEWEST_ROW_DIGEST}
     aside = put_aside(bad, quarantining, **made)
     assert [(piece.sink, piece.totals.rows) for piece in aside.pieces] == [(NAME, 2)]
     aside.require_still_bad()

@@ -147,13 +147,15 @@ def test_a_decision_tells_its_own_staging_and_the_publication_before_it() -> Non
     assert [(row.stage_requests, row.publish_requests) for row in rows] == [(14, None), (13, 3), (12, None), (11, 3), (10, 3)]
 
 
-def test_where_nobody_bills_nothing_is_told_and_the_first_version_is_written() -> None:
+def test_where_nobody_bills_no_count_is_written() -> None:
     bench = Bench()
     coordinator = bench.opened()
     for number in range(2):
         bench.deliver(coordinator, number)
     assert requests_in(bench) == [(None, None)] * 2
-    assert all(b'"version":1' in (bench.store.get(key) or b"") for key in bench.store.keys("entries/"))
+    decided = [entry for key in bench.store.keys("entries/") if b'"decided"' in (entry := bench.store.get(key) or b"")]
+    assert len(decided) == 2
+    assert all(b'"stage_requests":null' in entry and b'"previous_publish_requests":null' in entry for entry in decided)
 
 
 class BilledStore(MemoryStore):

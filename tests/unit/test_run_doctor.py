@@ -15,7 +15,7 @@ from penstock.cli.app import main
 from penstock.commit.outcome import StagedBatch
 from penstock.errors import PenstockError, PublishFailed
 from penstock.faults import arm
-from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
+from penstock.model import NEWEST_ROW_DIGEST, Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
 from penstock.protocols import SCHEMA_KEY
 from penstock.rowhash import row_hashes
 from penstock.run.operations import acting
@@ -38,6 +38,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "trouble.md"
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("penstock.run.doctor._sleep", lambda _: None)
     Path("flights.yaml").write_text(FILE)
     yield
     arm("")
@@ -119,6 +120,25 @@ def test_an_outstanding_decision_wants_a_hand(capsys: pytest.CaptureFixture[str]
     assert "Nothing is pending." in said(capsys, code=0)
 
 
+def test_what_a_running_driver_publishes_while_it_is_looked_at_wants_no_hand(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(last_fails=True)
+    monkeypatch.setattr("penstock.run.doctor._sleep", lambda _: Pipeline.from_file("flights.yaml").recover())
+    (account,) = doctor(capsys, code=0)["accounts"]
+    assert (account["state"], account["mark"]) == ("published", 3)
+
+
+def test_an_account_that_another_ledger_filled_is_not_published(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    Path("flights.yaml").write_text(f"{FILE}ledger: ./another\n")
+    with acting(Pipeline.from_file("flights.yaml").plan) as parts:
+        coordinator_of(parts).open(opened_by_this_process(parts))
+    assert doctor(capsys, code=1)["accounts"][0]["state"] == "foreign"
+    told = " ".join(said(capsys, code=1).split())
+    assert "Another ledger of pipeline 'flights' filled lake only: put that ledger in the place of" in told
+
+
 def test_an_account_that_is_not_mounted_any_more_is_no_published_one(capsys: pytest.CaptureFixture[str]) -> None:
     run(last_fails=True)
     Pipeline.from_file("flights.yaml").recover()
@@ -141,7 +161,7 @@ def test_spool_files_of_a_database_are_told(capsys: pytest.CaptureFixture[str]) 
         schema = many.schema.with_metadata({SCHEMA_KEY: SCHEMA.encode()})
         for generation in (0, 1):
             writer = sink.stager().open(attempt(generation=generation), schema)
-            writer.write(many.cast(schema), hashes=row_hashes(many), accounts=None)
+            writer.write(many.cast(schema), hashes=row_hashes(many, NEWEST_ROW_DIGEST), accounts=None)
             writer.finish()
     (account,) = doctor(capsys, code=0)["accounts"]
     assert heaps(account) == [(0, None), (1, 0), (1, 0)]

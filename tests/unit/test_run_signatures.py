@@ -18,6 +18,7 @@ from penstock.errors import LedgerMismatch, PublishFailed
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.model import (
+    NEWEST_ROW_DIGEST,
     Attempt,
     Batch,
     BatchId,
@@ -81,7 +82,7 @@ def decide_and_fail_to_publish(plan: DeliveryPlan) -> None:
         def stage(generation: Generation) -> StagedBatch:
             attempt = Attempt(generation=generation, batch_id=BatchId(0), partition=0, task_attempt=0, nonce=new_nonce())
             writer = parts.sinks[0].stager().open(attempt, rows.schema)
-            writer.write(rows, hashes=row_hashes(rows), accounts=None)
+            writer.write(rows, hashes=row_hashes(rows, NEWEST_ROW_DIGEST), accounts=None)
             pieces = tuple(writer.finish())
             assert pieces[0].inline is None
             return StagedBatch(pieces=pieces, rows_in=2, schema=SCHEMA)

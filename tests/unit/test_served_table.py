@@ -109,11 +109,11 @@ def test_replace_shows_the_last_batch_and_an_empty_one_shows_nothing(target):
 
 def test_presence_is_remembered_and_nothing_else_is_read(target):
     table = target()
-    assert table.rig.make().remembers("", pipeline=PIPELINE) is None
+    assert table.rig.make().high_water_mark("", pipeline=PIPELINE) is None
     sink = table.sink()
     shown = table.put(sink, [(1, "a")], batch_id=0)
-    assert sink.remembers("", pipeline=PIPELINE) == shown.publication.position
-    assert sink.remembers("other", pipeline=PIPELINE) is None
+    assert sink.high_water_mark("", pipeline=PIPELINE).position == shown.publication.position
+    assert sink.high_water_mark("other", pipeline=PIPELINE) is None
 
 
 def test_check_says_what_will_happen(target):

@@ -88,9 +88,9 @@ def test_azure_has_another_scheme_in_spark(url: str, spark: str) -> None:
         ({"ledger": {"url": "postgresql://h/db", "options": {"sslmode": "require"}}}, "hold sslmode, expected schema alone"),
         (
             {"ledger": "postgresql://ann:geheim@h"},
-            "should be a PostgreSQL URL with a database, found the text 'postgresql://ann:***@h'",
+            "should be a PostgreSQL URL with a database, found postgresql://…",
         ),
-        ({"ledger": "mysql://ann:geheim@h"}, "should be a MySQL URL with a database, found the text 'mysql://ann:***@h'"),
+        ({"ledger": "mysql://ann:geheim@h"}, "should be a MySQL URL with a database, found mysql://…"),
         (
             {"ledger": {"url": "mysql://h/db", "options": {"schema": "x"}}},
             "ledger.options are given, but the place is in no store",
@@ -101,7 +101,7 @@ def test_azure_has_another_scheme_in_spark(url: str, spark: str) -> None:
         ({"spool": "ftp://x/y"}, "is at ftp://, which is not supported"),
         ({"spool": "s3://b/x/spool", "ledger": "s3://b/x"}, "overlaps with ledger"),
         ({"checkpoint": 5}, "checkpoint should be a URL, found the number 5"),
-        ({"checkpoint": "dbfs://x/y"}, "is at dbfs://, which is not supported"),
+        ({"checkpoint": "dbfs://x/y"}, "begins with dbfs:, which is no directory"),
         ({"checkpoint": "s3://"}, "is no URL of a place at s3://"),
         ({"checkpoint": "s3a://b/x", "ledger": "s3://b/x/ledger"}, "overlaps with checkpoint"),
     ],

@@ -8,6 +8,10 @@ from penstock.errors import Usage
 from penstock.model import Guarantee
 from penstock.spec import Parquet, PipelineSettings, PythonSink, Sqlite, load
 
+BOMB = "\n".join(
+    ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12))]
+)
+MERGED = "\n".join(["a0: &a0 {}", *(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}" for n in range(1, 12))])
 FILE = """\
 pipeline: flights
 home: ./state/flights
@@ -165,3 +169,30 @@ def test_keys_are_always_text(loaded: Loader, keyword: str) -> None:
     settings = loaded(FILE.replace("EWR: file", f"{keyword}: file"))
     assert isinstance(settings.sinks["lake"], Parquet)
     assert keyword in settings.sinks["lake"].accounts
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", [BOMB, MERGED])
+def test_aliases_that_multiply_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "f.yaml").write_text(text)
+    with pytest.raises(Usage, match=r"f\.yaml:\d+: the file stands for more than 50,000 values") as refused:
+        load(tmp_path / "f.yaml")
+    assert "aliases" in refused.value.remedy
+
+
+@pytest.mark.timeout(20)
+def test_lists_inside_of_lists_without_end_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "f.yaml").write_text("pipeline: " + "[" * 600)
+    with pytest.raises(Usage, match="nested too deeply"):
+        load(tmp_path / "f.yaml")
+    with pytest.raises(Usage, match="nested too deeply"):
+        load(tmp_path / "f.yaml", ["pipeline=" + "[" * 600])
+
+
+def test_aliases_of_a_usual_size_are_read(tmp_path: Path) -> None:
+    accounts = ", ".join(f"a{number}: *one" for number in range(1000))
+    (tmp_path / "f.yaml").write_text(
+        f"pipeline: p\nhome: h\nsources: {{s: {{format: rate}}}}\n"
+        f"sinks: {{lake: {{type: memory}}}}\nspark: {{conf: {{one: &one 5, {accounts}}}}}\n"
+    )
+    assert len(load(tmp_path / "f.yaml").spark.conf) == 1001

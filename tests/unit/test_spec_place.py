@@ -1,10 +1,17 @@
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from penstock import Delivery
 from penstock.errors import Usage
-from penstock.spec import Account, DeliverySettings, Memory, Sqlite
+from penstock.sink.spool.root import root_at
+from penstock.spec import Account, DeliverySettings, Memory, Parquet, Sqlite
+from penstock.spec.merge import Merge
 from penstock.spec.place import local_path, same_or_nested
+from penstock.spec.quarantine import Quarantine
+from penstock.spec.source import Source
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +87,69 @@ def test_places_are_compared_behind_symbolic_links(tmp_path: Path) -> None:
     assert same_or_nested(f"file://{tmp_path}/link/x", f"file://{tmp_path}/real")
     assert not same_or_nested(f"file://{tmp_path}/real-too", f"file://{tmp_path}/real")
     assert local_path("s3://bucket/x") is None
+
+
+UNKNOWN = (
+    "dbfs:/x",
+    "dbfs://x",
+    "DBFS:/x",
+    "wasb:/x",
+    "abc:x",
+    "localhost:9000/x",
+    "C:\\x",
+    "C:/x",
+    "s3:/bucket/x",
+    "s3a:x",
+    "hdfs:/x",
+    "az:x",
+)
+"""What would be a directory of that name below the working directory."""
+PLACES: Mapping[str, Callable[[str], object]] = {
+    "account": lambda place: Parquet(accounts={"all": place}),
+    "account as a path": lambda place: Parquet(accounts={"all": Path(place)}),
+    "home": lambda place: Delivery("p", home=place, sinks={"m": Memory()}),
+    "checkpoint": lambda place: Delivery("p", home="home", checkpoint=place, sinks={"m": Memory()}),
+    "ledger": lambda place: Delivery("p", home="home", ledger=place, sinks={"m": Memory()}),
+    "spool": lambda place: Delivery("p", home="home", spool=place, sinks={"m": Memory()}),
+    "quarantine": lambda place: Quarantine(url=place),
+    "table of SQLite": lambda place: Sqlite(url=f"sqlite:///{place}", table="t"),
+    "ledger in SQLite": lambda place: Delivery("p", home="home", ledger=f"sqlite:///{place}", sinks={"m": Memory()}),
+    "file of SQL": lambda place: Merge(file=place),
+    "spool of a sink of one's own": root_at,
+}
+
+
+@pytest.mark.parametrize("place", UNKNOWN)
+@pytest.mark.parametrize("kind", PLACES)
+def test_a_place_that_is_not_understood_is_no_directory(kind: str, place: str, tmp_path: Path) -> None:
+    """It was written to `./dbfs:/x`, in silence."""
+    with pytest.raises(Usage) as caught:
+        PLACES[kind](place)
+    assert caught.value.remedy
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_remedy_for_a_mounted_file_system_is_a_place() -> None:
+    with pytest.raises(Usage, match=r"begins with dbfs:, which is no directory and no store .* Write /dbfs/data/x,"):
+        Account(url="dbfs:/data/x")
+    assert Account(url="/dbfs/data/x").directory == Path("/dbfs/data/x")
+
+
+@pytest.mark.parametrize("name", ["./a:b", "sub/a:b", "./dbfs:/x", "./C:\\x", "2024:01"])
+def test_a_name_with_a_colon_is_written_behind_a_directory(name: str, tmp_path: Path) -> None:
+    assert Account(url=name).directory == Path(os.path.normpath(tmp_path / name))
+    assert root_at(name).url == str((tmp_path / name).absolute())
+    assert Source(format="text", path=name).path == os.path.normpath(tmp_path / name)
+
+
+@pytest.mark.parametrize("path", ["s3a://bucket/in", "dbfs:/in", "hdfs:/in", "viewfs://cluster/in", "maprfs:///in", "own://x/in"])
+def test_a_source_takes_every_url_of_spark(path: str) -> None:
+    """Where Spark has no file system for it, it says so itself."""
+    assert Source(format="text", path=path).path == path
+    assert local_path(path) is None
+
+
+@pytest.mark.parametrize("path", ["abc:/in", "C:\\in", "localhost:9000/in", "s3a:bucket/in"])
+def test_a_path_of_a_source_that_is_not_understood_is_refused(path: str) -> None:
+    with pytest.raises(Usage, match=r"Source: path begins with (abc|c|localhost|s3a):, which is no directory"):
+        Source(format="text", path=path)

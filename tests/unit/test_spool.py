@@ -17,6 +17,7 @@ from penstock.model import Attempt, BatchId, Generation, Nonce, PipelineName, Si
 from penstock.rowhash import digest, row_hashes
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool
 from penstock.testing.conformance.bench import travelled
+from penstock.testing.conformance.rig import LEDGER_ID
 
 PIPELINE, SINK = PipelineName("flights"), SinkName("warehouse")
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -39,7 +40,12 @@ def spool_in(directory, limit=0, **options):
 
 
 def stage(spool, *batches, of=None, schema=SCHEMA):
-    writer = travelled(spool.stager()).open(of or attempt(), schema)
+    """As a task does."""
+    return staged_by(travelled(spool.stager()), *batches, of=of, schema=schema)
+
+
+def staged_by(stager, *batches, of=None, schema=SCHEMA):
+    writer = stager.open(of or attempt(), schema)
     try:
         for batch in batches:
             writer.write(batch, hashes=row_hashes(batch), accounts=None)
@@ -265,7 +271,9 @@ def test_the_sweep_takes_dead_attempts_of_its_own_sink_only(tmp_path, armed):
     other.prepare(PIPELINE)
     stage(other, rows(5), of=attempt(batch_id=3, generation=1))
     (tmp_path / "spool/flights/warehouse/notes.txt").write_text("mine")
-    cut = SweepCut(pipeline=PIPELINE, generation=Generation(2), batch_id=BatchId(2), kept=frozenset({kept.attempt}))
+    cut = SweepCut(
+        pipeline=PIPELINE, ledger_id=LEDGER_ID, generation=Generation(2), batch_id=BatchId(2), kept=frozenset({kept.attempt})
+    )
     before = files(tmp_path)
     named = spool.sweep(cut, dry_run=True)
     assert files(tmp_path) == before
@@ -279,7 +287,7 @@ def test_the_sweep_takes_dead_attempts_of_its_own_sink_only(tmp_path, armed):
 
 
 def test_sweeping_a_spool_that_is_not_there_finds_nothing(tmp_path):
-    cut = SweepCut(pipeline=PIPELINE, generation=Generation(2), batch_id=None, kept=frozenset())
+    cut = SweepCut(pipeline=PIPELINE, ledger_id=LEDGER_ID, generation=Generation(2), batch_id=None, kept=frozenset())
     assert Spool(root=str(tmp_path / "none"), sink=SINK).sweep(cut, dry_run=False) == []
 
 
@@ -336,3 +344,11 @@ def test_a_file_and_its_name_are_on_the_disk_before_the_attempt_reports_them(tmp
     [piece] = stage(spool, rows(5))
     directory = tmp_path / "spool/flights/warehouse"
     assert synced == [directory / piece.name, directory]
+
+
+def test_texts_that_are_no_utf8_are_refused_where_a_sink_has_no_check_of_its_own(tmp_path):
+    damaged = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
+    batch = pa.record_batch({"id": pa.array([1]), "text": damaged}, schema=SCHEMA)
+    spool = spool_in(tmp_path)
+    with pytest.raises(StageFailed, match="damaged values in column 'text'"):
+        staged_by(spool.stager(), batch)

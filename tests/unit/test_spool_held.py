@@ -5,7 +5,7 @@ import weakref
 
 import pyarrow as pa
 import pytest
-from tests.unit.test_spool import PIPELINE, SCHEMA, attempt, files, read, row_hashes, rows, spool_in, stage
+from tests.unit.test_spool import PIPELINE, SCHEMA, attempt, files, read, row_hashes, rows, spool_in, stage, staged_by
 
 from penstock import faults
 from penstock.errors import Retryable, StagedDataLost, StageFailed
@@ -15,14 +15,7 @@ from penstock.testing.conformance.bench import travelled
 
 def stage_here(spool, *batches):
     """As a driver does that stages a small batch itself."""
-    writer = spool.stager().open(attempt(), SCHEMA)
-    try:
-        for batch in batches:
-            writer.write(batch, hashes=row_hashes(batch), accounts=None)
-        [piece] = writer.finish()
-    except BaseException:
-        writer.abandon()
-        raise
+    [piece] = staged_by(spool.stager(), *batches)
     return piece
 
 

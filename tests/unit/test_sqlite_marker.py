@@ -62,10 +62,21 @@ def test_a_marker_of_the_future_is_not_guessed(target):
     table = target()
     sink = table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
-    table.sql("UPDATE penstock_marker SET format_version = 2")
+    table.sql("UPDATE penstock_marker SET format_version = 3")
     for act in (lambda: sink.publish(publication), table.sink, lambda: table.verify(sink)):
-        with pytest.raises(FormatTooNew, match="has format 2, this Penstock knows formats up to 1"):
+        with pytest.raises(FormatTooNew, match="has format 3, this Penstock knows formats up to 2"):
             act()
+
+
+def test_a_marker_with_an_identity_is_refused_by_an_older_penstock(target, monkeypatch):
+    """It would take another ledger's positions for its own. Before the first publication a marker has none."""
+    table = target()
+    sink = table.sink()
+    assert table.sql("SELECT format_version, ledger_id FROM penstock_marker") == [(1, None)]
+    table.put(sink, [(1, "a")], batch_id=0)
+    monkeypatch.setattr("penstock.sink.table.marker.FORMAT_VERSION", 1)
+    with pytest.raises(FormatTooNew, match="has format 2, this Penstock knows formats up to 1"):
+        table.sink()
 
 
 def test_a_marker_that_was_removed_is_told(target):

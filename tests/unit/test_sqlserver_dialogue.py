@@ -52,6 +52,30 @@ def test_the_dialogue_is_the_recorded_one(target, way, monkeypatch):
     assert file.read_text(encoding="utf-8") == text
 
 
+def test_the_dialogue_about_an_older_marker_is_the_recorded_one(target, monkeypatch):
+    """The table of markers lacks `ledger_id`: who looks reads it as it is, and who prepares alters it."""
+    if RECORDS:
+        monkeypatch.setattr(tsql, "known", _Everything)
+    table = target()
+    table.put(table.sink(), [(1, "a")], batch_id=0)
+    table.rig.make_markers_older()
+    sink = table.rig.make()
+    acts = {
+        "looking": lambda: sink.high_water_mark("", pipeline=PIPELINE),
+        "getting ready": lambda: sink.prepare(pipeline=PIPELINE, schema=None),
+    }
+    said = ["-- a marker of an older Penstock"]
+    for title, act in acts.items():
+        tsql.WATCH.said.clear()
+        act()
+        said += ["", f"-- {title}", *tsql.WATCH.said]
+    sink.close()
+    file, text = tsql.DIALOGUES / "sqlserver_older_marker.sql", "\n".join(said) + "\n"
+    if RECORDS:
+        file.write_text(text, encoding="utf-8")
+    assert file.read_text(encoding="utf-8") == text
+
+
 def _look(sink):
     return sink.check()
 

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from penstock.codec import decode_document, decode_entry, decode_marker, encode_document, encode_entry, encode_marker
+from penstock.codec import (
+    decode_document,
+    decode_entry,
+    decode_marker,
+    decode_owner,
+    encode_document,
+    encode_entry,
+    encode_marker,
+    encode_owner,
+)
+from penstock.highwatermark import AccountOwner, MarkedFile, Marker
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.model import (
@@ -20,14 +30,14 @@ from penstock.model import (
     Decision,
     Entry,
     Generation,
-    MarkedFile,
-    Marker,
+    LedgerId,
     Nonce,
     OffsetRange,
     Opened,
     PipelineName,
     Position,
     QueryId,
+    RowDigest,
     SinkName,
     SourceName,
     Staged,
@@ -48,6 +58,7 @@ GOLDEN = Path(__file__).with_name("golden")
 FLIGHTS, LAKE, NEWARK = PipelineName("flights"), SinkName("lake"), AccountName("EWR")
 QUERY = QueryId("5f0c9f0e-0000-4000-8000-000000000001")
 TOTALS = Totals(rows=1000, files=1, size_bytes=54_321, digest=0xFEDC_BA98_7654_3210)
+LEDGER_ID = LedgerId("8d969eef6ecad3c29a3a629280e686cf")
 TOKEN = "g2-b7-p0-t3-0123456789abcdef"
 
 DECIDED_BODY = Decided(
@@ -159,6 +170,9 @@ MARKERS = {
     "marker-1": MARKER,
     "marker-2": replace(MARKER, files=(MarkedFile(name=f"origin=EWR/part-{TOKEN}.parquet", rows=1000, size_bytes=54_321),)),
     "marker-2-no-files": replace(MARKER, files=()),
+    "marker-3": replace(
+        MARKER, files=(MarkedFile(name=f"origin=EWR/part-{TOKEN}.parquet", rows=1000, size_bytes=54_321),), ledger_id=LEDGER_ID
+    ),
 }
 OWN_MARK = Mark(
     marker=TableMarker(
@@ -185,6 +199,9 @@ ENTRIES = {
     "entry-3-adopted": entry(replace(ADOPTED_BODY, gaps=GAPS), SUMMARY),
     "entry-1-adopted": entry(ADOPTED_BODY, SUMMARY),
     "entry-1-adopted-any": entry(ADOPTED_ANY_BODY, SUMMARY),
+    "entry-4-opened": entry(OPENED_BODY, replace(SUMMARY, ledger_id=LEDGER_ID)),
+    "entry-4-decided": entry(DECIDED_BODY, replace(SUMMARY, ledger_id=LEDGER_ID, row_digest=RowDigest.XXHASH64_NULLS)),
+    "entry-4-adopted": entry(ADOPTED_BODY, replace(SUMMARY, ledger_id=LEDGER_ID)),
 }
 
 
@@ -204,10 +221,33 @@ def test_a_marker_of_any_version_is_read_and_written_as_ever(name: str) -> None:
     assert encode_marker(MARKERS[name]) == golden(name)
 
 
+def test_whose_an_account_is_is_read_and_written_as_ever() -> None:
+    owner = AccountOwner(pipeline=FLIGHTS, sink=LAKE, account=NEWARK, ledger_id=LEDGER_ID)
+    assert decode_owner(golden("owner-1"), where="It") == owner
+    assert encode_owner(owner) == golden("owner-1")
+
+
 def test_an_own_mark_of_version_1_is_read_and_written_as_ever() -> None:
     text = golden("own-mark-1").decode()
     assert decode_mark(text, pipeline=FLIGHTS, sink=LAKE) == OWN_MARK
     assert encode_mark(OWN_MARK) == text
+
+
+def test_an_own_mark_of_version_2_carries_its_ledger() -> None:
+    mark, text = named(OWN_MARK), golden("own-mark-2").decode()
+    assert decode_mark(text, pipeline=FLIGHTS, sink=LAKE) == mark
+    assert encode_mark(mark) == text
+
+
+def test_a_marker_in_kafka_of_version_2_carries_its_ledger() -> None:
+    topics = {"flights": Beginning(identity="VGhpc0lzQVRvcGljSWQ", offsets=(0, 12))}
+    mark, data = LaneMark(lane=1, mark=named(OWN_MARK), topics=topics), golden("kafka-marker-2")
+    assert decode_lane_mark(data, pipeline=FLIGHTS, sink=LAKE) == mark
+    assert encode_lane_mark(mark) == data
+
+
+def named(mark: Mark) -> Mark:
+    return replace(mark, marker=replace(mark.marker, ledger_id=LedgerId("5e" * 16)))
 
 
 def test_a_marker_in_kafka_of_version_1_is_read_and_written_as_ever() -> None:
@@ -258,5 +298,16 @@ def test_the_log_lays_its_objects_out_as_ever() -> None:
 
 
 def test_every_golden_file_is_looked_at() -> None:
-    names = {*ENTRIES, *MARKERS, "own-mark-1", "kafka-marker-1", "dbapi-trial-1", "ledger-hint-1", "ledger-floor-1"}
+    names = {
+        *ENTRIES,
+        *MARKERS,
+        "owner-1",
+        "own-mark-1",
+        "own-mark-2",
+        "kafka-marker-1",
+        "kafka-marker-2",
+        "dbapi-trial-1",
+        "ledger-hint-1",
+        "ledger-floor-1",
+    }
     assert {path.stem for path in GOLDEN.iterdir()} == names

@@ -1,13 +1,15 @@
 """Options of an account's store, as the pipeline file gives them."""
 
 import difflib
+import re
 from collections.abc import Mapping
 
 from penstock.bloburl import BlobUrl
 from penstock.errors import Usage
-from penstock.secret import redact
+from penstock.secret import outlined
 
 _NUMBERS: Mapping[str, type[int] | type[float]] = {"attempts": int, "timeout_s": float}
+_ADDRESS = re.compile(r"https?://([^\s/@:?#]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/[^\s?#@]*)?")
 _ADDRESSES = frozenset({"endpoint", "webhdfs"})
 
 
@@ -25,9 +27,9 @@ def require_known(options: Mapping[str, str], known: tuple[str, ...], *, place: 
 
 
 def _require_addresses(name: str, given: str, *, place: BlobUrl) -> None:
-    if not all(address.strip().startswith(("http://", "https://")) for address in given.split(",")):
+    if not all(_ADDRESS.fullmatch(address.strip()) for address in given.split(",")):
         raise Usage(
-            f"The option {name!r} of {place} is {redact(given)!r}, expected a URL.",
+            f"The option {name!r} of {place} is {outlined(given)}, expected a URL without user and password.",
             remedy="Write http://HOST:PORT or https://HOST.",
         )
 

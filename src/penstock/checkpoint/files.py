@@ -12,6 +12,7 @@ from penstock.bloburl import is_blob
 from penstock.checkpoint.blob_files import BlobFiles
 from penstock.diskreason import trouble_of
 from penstock.errors import Retryable, Usage
+from penstock.secret import outlined
 
 
 class Files(Protocol):
@@ -120,7 +121,7 @@ def _local(path: str) -> Path:
     if scheme == "file":
         return Path(path.removeprefix("file:").removeprefix("//"))
     raise Usage(
-        f"The checkpoint {path} is on {scheme}://, expected a directory, a file:// URL, or one of s3, az, gs or hdfs.",
+        f"The checkpoint is at {outlined(path)}, expected a directory, a file:// URL, or one of s3, az, gs or hdfs.",
         remedy="Copy the checkpoint to a directory, or mount the store.",
     )
 

@@ -3,12 +3,12 @@
 Spark lists the files of a batch once, and reads them later by name. A file that was removed in between is passed over in silence,
 and one that was changed is read as it is now: seen with Spark 4.3, both at a repeated batch and between planning and reading.
 
-A corrupt file may be mended: what a run finds when it opens is taken as it is, for nothing was decided of it. Only what
-changes after that, while Spark may be reading it, cannot be told apart from a half-read file.
+What tells is the modification time that Spark logs with the name: it logs no size. A file that was cut short by a copy, a full
+disk or a second writer has another one. A corrupt file may be mended: whoever gives it the time that Spark logged says so.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 from penstock.checkpoint.input_look import InputLook, Seen
@@ -18,20 +18,13 @@ from penstock.model import BatchId, SourceName
 
 _SOME = 3
 _UNDECIDED = (
-    "Put back what is gone and let nothing write to these files, then start again: nothing of the batch was decided, and "
-    "the next start takes the files as it finds them."
+    "Put the files back as they were and let nothing write to them, then start again: nothing of the batch was decided. If a "
+    "change is meant, as in a file that was mended, give the file the time that is expected"
 )
 _DELIVERED = (
     "Put the files back as they were, with their modification times, and start again: the batch's rows are delivered, but Spark "
     "needs its input once more for the query's state."
 )
-
-
-def as_found(
-    inputs: Mapping[SourceName, Sequence[InputFile]], *, look: InputLook | None = None
-) -> Mapping[SourceName, tuple[InputFile, ...]]:
-    """`inputs` with the modification times that the files have now; a file that is gone keeps the one it was planned with."""
-    return {name: tuple(map(_as_found, files, (look or InputLook()).at(files))) for name, files in inputs.items()}
 
 
 def require_unchanged(
@@ -41,24 +34,30 @@ def require_unchanged(
     look: InputLook | None = None,
     delivered: bool = False,
 ) -> None:
-    """Raise InputChanged if an input file is gone, or has another modification time than in `inputs`.
+    """Raise InputChanged if an input file is gone, or has another modification time than Spark planned it with.
 
-    Called after a batch was staged and before it is decided: then what was staged is what was planned; and after one that was
-    `delivered` before was computed again for its state, before Spark commits it. Costs one look a file. Files that cannot be
-    seen from here are passed over; without `look` those are all that are not in local or mounted directories.
+    Called before a batch of an earlier run is staged, and after any was staged and before it is decided: then what was staged
+    is what was planned (I4); and after one that was `delivered` before was computed again for its state, before Spark commits
+    it. Costs one look a file. Files that cannot be seen from here are passed over; without `look` those are all that are not
+    in local or mounted directories.
     """
     for name, files in inputs.items():
-        wrong = [change for change in map(_change, files, (look or InputLook()).at(files)) if change is not None]
+        looks = zip(files, (look or InputLook()).at(files), strict=True)
+        wrong = [(file, change) for file, seen in looks if (change := _change(file, seen)) is not None]
         if wrong:
             more = f" and {len(wrong) - _SOME} more" if len(wrong) > _SOME else ""
+            changes = "; ".join(change for _, change in wrong[:_SOME])
             raise InputChanged(
-                f"Input of batch {batch_id} was changed under source {name}: {'; '.join(wrong[:_SOME])}{more}.",
-                remedy=_DELIVERED if delivered else _UNDECIDED,
+                f"Input of batch {batch_id} was changed under source {name}: {changes}{more}.",
+                remedy=_DELIVERED if delivered else f"{_UNDECIDED}: {_as_planned(wrong[0][0])}.",
             )
 
 
-def _as_found(file: InputFile, seen: Seen | None) -> InputFile:
-    return file if seen is None or seen.modified_ms is None else replace(file, modified_ms=seen.modified_ms)
+def _as_planned(file: InputFile) -> str:
+    """What gives `file` the modification time that Spark logged."""
+    if urlsplit(file.path).scheme in {"", "file"}:
+        return f"touch -d @{_stamp(file.modified_ms)} {shlex.quote(_shown(file.path))}"
+    return f"{file.modified_ms} ms, by the operation SETTIMES of WebHDFS"
 
 
 def _change(file: InputFile, seen: Seen | None) -> str | None:

@@ -15,6 +15,7 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.errors import Refused
 from penstock.kafkaoffset import moved
 from penstock.model import BatchId, SourceName, new_nonce
+from penstock.private_files import make_private_directory
 
 Moves = Mapping[SourceName, Mapping[str, Mapping[int, int]]]
 """For each source and topic all of its partitions, and the first offset to read of each."""
@@ -36,7 +37,7 @@ def move_offsets(checkpoint: SparkCheckpoint, names: Sequence[SourceName], moves
     committed = checkpoint.latest_commit_id()
     changed = [planned] if committed == planned else [BatchId(planned - 1), planned]
     kept = root / f"moved-{new_nonce()}"
-    kept.mkdir()
+    make_private_directory(kept)
     keys = {key: moves[name] for name, name_keys in checkpoint.keys(planned, names).items() if name in moves for key in name_keys}
     for batch_id in changed:
         _replace(root / "offsets", batch_id, keys, kept)

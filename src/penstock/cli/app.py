@@ -1,5 +1,6 @@
 """The entry point: verbs, `--version`, and how every error ends."""
 
+import logging
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ import typer
 from penstock.cli import check, checkpoint, crashtest, doctor, files, history, init, operate, quarantine, run, status, verify
 from penstock.cli.show import show_error
 from penstock.errors import PenstockError, Usage
+from penstock.printable import printable
 
 _INTERRUPTED: Final = 128 + signal.SIGINT
 _BROKEN_PIPE: Final = 128 + signal.SIGPIPE
@@ -27,6 +29,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+class SafeFormatter(logging.Formatter):
+    """Messages that no handler takes go to the terminal, without secrets and control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The message, and the traceback of an exception."""
+        from penstock.secret import scrub
+
+        return printable(scrub(super().format(record)))
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - called by typer
@@ -56,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code of interface: 0, 1, 2, 3, 4, 5 or 75."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = words[: words.index("--")] if "--" in words else words
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(SafeFormatter())
     debug, as_json = "--debug" in options, "--json" in options
     rest = [word for word in options if word != "--debug"] + words[len(options) :]
     sys.exit(_run(["--debug", *rest] if debug and rest else rest or ["--help"], debug=debug, as_json=as_json))
@@ -82,7 +96,9 @@ def _ended(error: PenstockError, *, debug: bool, as_json: bool) -> int:
     if debug:
         import traceback
 
-        traceback.print_exc()
+        from penstock.secret import scrub
+
+        sys.stderr.write(printable(scrub(traceback.format_exc())))
     show_error(error, as_json=as_json)
     return error.exit_code
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.opentransaction import OpenTransaction
     from penstock.run.doctor import AccountState, Diagnosis, Heap
 
-_STYLES = {"published": "green", "outstanding": "yellow", "lost": "bold red", "unreachable": "bold red"}
+_STYLES = {"published": "green", "outstanding": "yellow", "lost": "bold red", "foreign": "bold red", "unreachable": "bold red"}
 _DECIDED, _RUNNING, _DEAD = "of the newest decision", "of the running generation", "dead"
 
 
@@ -32,8 +32,8 @@ def doctor(*, file: File, overrides: Overrides = None, end: End = None, as_json:
     """What is staged and not published, which account lacks the newest decision, what a store would delete by itself.
 
     Also which transactions keep readers of Kafka's topics waiting. Only looks, but for `--end`; Spark is not started. Exit code 1
-    if a decision is outstanding, an account is lost or cannot be looked at, or a transaction hangs. A running driver publishes
-    what it decided in the next moment: look again before you do anything.
+    if a decision is outstanding, an account is lost, another ledger's or cannot be looked at, or a transaction hangs. A running
+    driver publishes what it decided in the next moment: look again before you do anything.
     """
     opened = pipeline(file, overrides)
     if end is not None:
@@ -114,6 +114,10 @@ def _advice(found: "Diagnosis", *, pending: bool) -> "Iterator[Text]":
     if gone:
         said = f"Batch {found.batch_id} was published in {', '.join(gone)}, and the mark that says so there is not"
         yield Text(f"{said}: mount it, or restore its newest copy, before the next start.", "red")
+    foreign = [f"{one.sink} {one.account}".rstrip() for one in found.accounts if one.state == "foreign"]
+    if foreign:
+        filled = f"Another ledger of pipeline {found.pipeline!r} filled {', '.join(foreign)}"
+        yield Text(f"{filled}: put that ledger in the place of {found.ledger}; a start with this one is refused.", "red")
     if any(one.dead.pieces for one in found.accounts):
         yield Text("What is dead can never be published: the next start collects it, or `penstock sweep --yes`.")
     for name in dict.fromkeys(one.name for one in found.transactions if one.hangs):

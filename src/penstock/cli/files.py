@@ -9,6 +9,7 @@ import typer
 from penstock.cli.opening import pipeline
 from penstock.cli.options import File, Json, Overrides
 from penstock.cli.show import show
+from penstock.printable import printable
 
 if TYPE_CHECKING:
     from penstock.commit.as_of import AsOf
@@ -48,7 +49,8 @@ def files(
         listing = Listing(pipeline=opened.settings.pipeline, sink=found.sink, as_of=found.as_of, files=found.files)
         show(listing, as_json=True, text=str)
     else:
-        sys.stdout.writelines(f"{url}\n" for url in found.urls())
+        shown = printable if sys.stdout.isatty() else str
+        sys.stdout.writelines(f"{shown(url)}\n" for url in found.urls())
 
 
 def add_to(app: typer.Typer) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.model import DIGEST_MODULUS
+from penstock.printable import printable_json
 
 
 def plain(value: object) -> Any:
@@ -35,7 +36,7 @@ def _structure(value: object) -> Any:
 
 def line(value: object) -> str:
     """`value` as one line of JSON."""
-    return json.dumps(plain(value), ensure_ascii=False, separators=(", ", ": "))
+    return printable_json(json.dumps(plain(value), ensure_ascii=False, separators=(", ", ": ")))
 
 
 def hexadecimal(digest: int) -> str:

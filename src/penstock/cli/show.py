@@ -1,12 +1,12 @@
 """Where output goes: results on stdout as text or JSON, errors on stderr in one style."""
 
-import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.cli import jsontext
 from penstock.errors import PenstockError
+from penstock.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -17,9 +17,10 @@ _WIDTH_ELSEWHERE = 120
 
 def console() -> "Console":
     """A console on stdout; text that is not shown on a terminal is not cut to the width of one."""
-    from rich.console import Console
+    from penstock.cli.safe_console import SafeConsole
 
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else _WIDTH_ELSEWHERE)
+    on_terminal = sys.stdout.isatty()
+    return SafeConsole(highlight=False, soft_wrap=not on_terminal, width=None if on_terminal else _WIDTH_ELSEWHERE)
 
 
 def show(value: Value, *, as_json: bool, text: "Callable[[Value], RenderableType]") -> None:
@@ -37,9 +38,19 @@ def show_error(error: PenstockError, *, as_json: bool) -> None:
 
     message, remedy = scrub(error.message), scrub(error.remedy)
     if as_json:
-        said = {"kind": type(error).__name__, "message": message, "remedy": remedy, "exit_code": error.exit_code}
-        sys.stdout.write(json.dumps({"error": said}, ensure_ascii=False) + "\n")
+        sys.stdout.write(jsontext.line({"error": _as_json(error)}) + "\n")
         sys.stdout.flush()
     bold, red, end = ("\033[1m", "\033[1;31m", "\033[0m") if sys.stderr.isatty() else ("", "", "")
-    sys.stderr.write(f"{red}error:{end} {bold}{message}{end}\n{remedy}\n")
+    sys.stderr.write(f"{red}error:{end} {bold}{printable(message)}{end}\n{printable(remedy)}\n")
     sys.stderr.flush()
+
+
+def _as_json(error: PenstockError) -> dict[str, object]:
+    by_sink = {sink: _scrubbed(fields) for sink, fields in error.by_sink.items()}
+    return {**_scrubbed(error.as_fields()), **({"sinks": by_sink} if by_sink else {})}
+
+
+def _scrubbed(fields: Mapping[str, object]) -> dict[str, object]:
+    from penstock.secret import scrub
+
+    return {name: scrub(value) if isinstance(value, str) else value for name, value in fields.items()}

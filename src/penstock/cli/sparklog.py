@@ -7,6 +7,8 @@ from types import TracebackType
 
 from typing_extensions import Self
 
+from penstock.private_files import make_private_directory, open_private
+
 _STDERR = 2
 
 
@@ -23,16 +25,16 @@ class SparkLog:
 
     def __enter__(self) -> Self:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self.path.parent)
             if self.path.exists():
                 self.path.replace(self.path.with_suffix(".log.1"))
-            file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            file = open_private(self.path, "xb")
         except OSError:
             return self
         sys.stderr.flush()
         self._terminal = os.dup(_STDERR)
-        os.dup2(file, _STDERR)
-        os.close(file)
+        with file:
+            os.dup2(file.fileno(), _STDERR)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:

@@ -8,6 +8,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from penstock.printable import printable
+
 _NUMBERS = frozenset(
     {"rows", "files", "size", "batch", "batches", "position", "generation", "expected", "found", "decided", "stage", "publish"}
     | {"requests", "in decision", "staged"}
@@ -30,7 +32,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
     for column in columns:
         made.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else Text("" if cell is None else str(cell)) for cell in row))
+        made.add_row(*(cell if isinstance(cell, Text) else Text("" if cell is None else printable(str(cell))) for cell in row))
     return made
 
 
@@ -63,5 +65,5 @@ def facts(pairs: Iterable[tuple[str, object]]) -> Table:
     made.add_column(overflow="fold")
     for name, value in pairs:
         if value is not None:
-            made.add_row(name, value if isinstance(value, Text) else Text(str(value)))
+            made.add_row(name, value if isinstance(value, Text) else Text(printable(str(value))))
     return made

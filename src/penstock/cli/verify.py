@@ -1,8 +1,7 @@
 """`penstock verify`: every sink's content against the ledger."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +11,7 @@ from penstock.cli.jsontext import hexadecimal
 from penstock.cli.opening import pipeline
 from penstock.cli.options import File, Json, Overrides
 from penstock.cli.show import show
-from penstock.model import AccountReport, Problem, SinkReport, Totals
+from penstock.model import AccountReport, Problem, RowDigest, SinkReport, Totals
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,6 +22,10 @@ DIFFERENCE = 5
 """Exit code when something was found."""
 
 _PROBLEMS_SHOWN = 50
+_UNSEEN = (
+    "This pipeline began with an older Penstock, and its digests skip NULLs: a value that moved into a NULL column, or an "
+    "empty array in place of NULL, is not seen."
+)
 _REMEDY = "Put back what is missing or was changed, from a backup, and take away what is foreign or twice; then verify again."
 
 
@@ -38,28 +41,57 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedAt:
+    """The position of the ledger that a sink was compared as of, and the batch that was decided there, None if it is unknown."""
+
+    position: int
+    batch_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkVerdict(Compared):
-    """One sink: its sums, its accounts and what is wrong. `unread`: what was published was compared, and no row was read."""
+    """One sink: its sums, its accounts and what is wrong. `unread`: what was published was compared, and no row was read.
+
+    `as_of` is None for a sink that keeps nothing to compare.
+    """
 
     accounts: Mapping[str, Compared]
     problems: tuple[Problem, ...]
     unread: bool
+    as_of: ComparedAt | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What `verify` prints."""
+    """What `verify` prints.
+
+    `unsettled` is the number of a batch that was decided, and that some sink did not show yet. `adopted_at` is the position at
+    which another checkpoint was adopted last: rows decided before it may be there twice. `digest` names how rows are hashed;
+    `unseen` says what digests of that kind cannot see, None for the newest kind.
+    """
 
     ok: bool
     sinks: Mapping[str, SinkVerdict]
+    unsettled: int | None
+    adopted_at: int | None
+    digest: str
+    unseen: str | None
 
 
 def verdict(found: "Verification") -> Verdict:
     """The report of every sink in the shape that programs read."""
-    return Verdict(ok=found.ok, sinks={name: _sink(report) for name, report in found.sinks.items()})
+    return Verdict(
+        ok=found.ok,
+        sinks={name: _sink(report, found) for name, report in found.sinks.items()},
+        unsettled=found.unsettled,
+        adopted_at=found.adopted_at,
+        digest=found.row_digest.value,
+        unseen=_UNSEEN if found.row_digest is RowDigest.XXHASH64 else None,
+    )
 
 
-def _sink(report: SinkReport) -> SinkVerdict:
+def _sink(report: SinkReport, whole: "Verification") -> SinkVerdict:
+    at = report.as_of
     expected = sum((account.expected for account in report.accounts.values()), Totals())
     found = sum((account.found for account in report.accounts.values()), Totals())
     return SinkVerdict(
@@ -71,6 +103,7 @@ def _sink(report: SinkReport) -> SinkVerdict:
         accounts={name: _account(account) for name, account in report.accounts.items()},
         problems=report.problems,
         unread=report.unread,
+        as_of=None if at is None else ComparedAt(position=at, batch_id=whole.batches.get(at)),
     )
 
 
@@ -91,15 +124,17 @@ def verify(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Read every row of every sink and compare with the ledger: loss, duplicates, changes, foreign files. Exit code 5 if any."""
-    report = pipeline(file, overrides).verify(sink)
-    found = verdict(report)
-    show(found, as_json=as_json, text=partial(_text, unsettled=report.unsettled))
+    """Read every row of every sink and compare with the ledger: loss, duplicates, changes, foreign files. Exit code 5 if any.
+
+    Works beside a running driver: each sink is compared as of one position of the ledger, and what is newer is left out.
+    """
+    found = verdict(pipeline(file, overrides).verify(sink))
+    show(found, as_json=as_json, text=_text)
     if not found.ok:
         raise typer.Exit(DIFFERENCE)
 
 
-def _text(found: Verdict, *, unsettled: int | None = None) -> "RenderableType":
+def _text(found: Verdict) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
@@ -112,10 +147,18 @@ def _text(found: Verdict, *, unsettled: int | None = None) -> "RenderableType":
     ]
     problems = [(name, problem) for name, sink in found.sinks.items() for problem in sink.problems]
     parts: list[RenderableType] = [table(("sink", "account", "expected", "found", "content digest", ""), lines), Text()]
+    parts += [Text(line) for line in _compared_at(found)]
     parts += [_problem(name, problem) for name, problem in problems[:_PROBLEMS_SHOWN]]
     if len(problems) > _PROBLEMS_SHOWN:
         parts.append(Text(f"… and {words.counted(len(problems) - _PROBLEMS_SHOWN, 'problem')} more; --json lists all."))
-    parts.append(_conclusion([problem.batch_id for _, problem in problems], ok=found.ok, unsettled=unsettled))
+    parts.append(_conclusion(found))
+    if found.unseen is not None:
+        parts.append(Text(found.unseen))
+    kept_nowhere = [name for name, sink in found.sinks.items() if sink.as_of is None]
+    if kept_nowhere:
+        parts.append(
+            Text(f"Nothing of {', '.join(kept_nowhere)} was compared: its rows are not kept, or only by its driver's process.")
+        )
     unread = [name for name, sink in found.sinks.items() if sink.unread]
     if unread:
         parts.append(Text(f"Of {', '.join(unread)} only what was published was compared: which rows are there your SQL knows."))
@@ -136,18 +179,37 @@ def _mark(*, ok: bool) -> "RenderableType":
     return Text("ok", "green") if ok else Text("DIFFERENT", "bold red")
 
 
-def _conclusion(batches: Sequence[int | None], *, ok: bool, unsettled: int | None) -> "RenderableType":
+def _compared_at(found: Verdict) -> Iterator[str]:
+    """One line for all sinks that were compared as of one position."""
+    names: dict[ComparedAt, list[str]] = {}
+    for name, sink in found.sinks.items():
+        if sink.as_of is not None:
+            names.setdefault(sink.as_of, []).append(name)
+    for at, sinks in names.items():
+        batch = "" if at.batch_id is None else f" (batch {at.batch_id})"
+        yield f"{', '.join(sinks)}: as of position {at.position} of the ledger{batch}."
+    if found.unsettled is not None:
+        yield (
+            f"Batch {found.unsettled} is decided, was not published everywhere, and is left out: a running driver publishes it, "
+            "else `penstock recover` does."
+        )
+
+
+def _conclusion(found: Verdict) -> "RenderableType":
     from rich.text import Text
 
-    if ok:
+    if not found.ok:
+        return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), _REMEDY)
+    compared = [sink for sink in found.sinks.values() if sink.as_of is not None]
+    if not compared:
+        return Text("Nothing was compared: no sink keeps its rows where this command can read them.", "yellow")
+    if found.adopted_at is None:
         return Text("Every row of the ledger is in its place once, and nothing else is.", "green")
-    remedies = []
-    if unsettled is not None and unsettled in batches:
-        decided = f"Batch {unsettled} is decided and not published everywhere: "
-        remedies.append(f"{decided}unless a driver runs, `penstock recover` publishes it; then verify again.")
-    if not remedies or set(batches) != {unsettled}:
-        remedies.append(_REMEDY)
-    return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), "\n".join(remedies))
+    return Text.assemble(
+        ("Every row that the ledger decided is in its place, and nothing else is.\n", "green"),
+        f"Each record is there once since the adoption at position {found.adopted_at}; "
+        "records that were delivered before it may be there twice.",
+    )
 
 
 def _problem(sink: str, problem: Problem) -> "RenderableType":

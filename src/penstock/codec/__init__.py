@@ -9,7 +9,7 @@ above 2^53 do not survive every JSON reader; bytes are base64.
 
 from penstock.codec.document import decode_document, encode_document
 from penstock.codec.entry import decode_entry, encode_entry
-from penstock.codec.marker import decode_marker, encode_marker
+from penstock.codec.marker import decode_marker, decode_owner, encode_marker, encode_owner
 from penstock.codec.message import TaskMessage, decode_message, encode_message
 
 __all__ = [
@@ -18,8 +18,10 @@ __all__ = [
     "decode_entry",
     "decode_marker",
     "decode_message",
+    "decode_owner",
     "encode_document",
     "encode_entry",
     "encode_marker",
     "encode_message",
+    "encode_owner",
 ]

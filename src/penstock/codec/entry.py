@@ -18,12 +18,14 @@ from penstock.model import (
     Entry,
     Generation,
     Json,
+    LedgerId,
     Nonce,
     OffsetRange,
     Opened,
     PipelineName,
     Position,
     QueryId,
+    RowDigest,
     SinkName,
     SinkTotals,
     SourceName,
@@ -33,8 +35,11 @@ from penstock.model import (
 )
 
 FORMAT = "penstock.entry"
-_PLAIN, _COUNTED, _TOPICS = 1, 2, 3
-"""Versions: without and with requests, and with what was read from Kafka. What needs no newer one is written as the first."""
+_PLAIN, _COUNTED, _TOPICS, _NAMED = 1, 2, 3, 4
+"""Versions: without and with requests, with what was read from Kafka, and of a ledger that has an identity.
+
+Older Penstocks wrote what needed no newer one as the first; whatever belongs to a ledger with an identity is written as the last.
+"""
 
 _ENTRY_FIELDS = frozenset({"pipeline", "position", "generation", "nonce", "written_at_ms", "body", "summary"})
 _DECIDED_FIELDS = frozenset({"kind", "decision"})
@@ -49,20 +54,22 @@ _OFFSETS_FIELDS = frozenset({"source", "start", "end", "content"})
 _STAGED_FIELDS = frozenset({"sink", "account", "name", "attempt", "totals", "ref", "inline"})
 _TOTALS_FIELDS = frozenset({"rows", "files", "size_bytes", "digest"})
 _SUMMARY_FIELDS = frozenset({"query_id", "next_batch_id", "decided_at", "published_at", "adopted_at", "totals"})
+_NAMED_FIELDS = _SUMMARY_FIELDS | {"ledger_id", "row_digest"}
 
 
 def encode_entry(entry: Entry) -> bytes:
     """The bytes of a ledger entry."""
+    version = _version_of(entry)
     fields: dict[str, Json] = {
         "pipeline": entry.pipeline,
         "position": entry.position,
         "generation": entry.generation,
         "nonce": entry.nonce,
         "written_at_ms": entry.written_at_ms,
-        "body": _of_body(entry.body),
+        "body": _of_body(entry.body, version),
         "summary": _of_summary(entry.summary),
     }
-    return encode_document(FORMAT, _version_of(entry.body), fields)
+    return encode_document(FORMAT, version, fields)
 
 
 def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
@@ -70,7 +77,10 @@ def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
     return decode(data, kind=FORMAT, where=where, readers=_READERS)
 
 
-def _version_of(body: Body) -> int:
+def _version_of(entry: Entry) -> int:
+    body = entry.body
+    if entry.summary.ledger_id is not None:
+        return _NAMED
     if isinstance(body, Opened):
         return _PLAIN
     if isinstance(body, Adopted):
@@ -84,9 +94,9 @@ def _counts_requests(decision: Decision) -> bool:
     return decision.stage_requests is not None or decision.previous_publish_requests is not None
 
 
-def _of_body(body: Body) -> dict[str, Json]:
+def _of_body(body: Body, version: int) -> dict[str, Json]:
     if isinstance(body, Decided):
-        return {"kind": "decided", "decision": _of_decision(body.decision)}
+        return {"kind": "decided", "decision": _of_decision(body.decision, version)}
     if isinstance(body, Opened):
         return {
             "kind": "opened",
@@ -102,21 +112,20 @@ def _of_body(body: Body) -> dict[str, Json]:
         "next_batch_id": body.next_batch_id,
         "reason": body.reason,
         "operator": body.operator,
-        **({"gaps": of_gaps(body.gaps)} if body.gaps else {}),
+        **({"gaps": of_gaps(body.gaps)} if version >= _TOPICS else {}),
     }
 
 
-def _of_decision(decision: Decision) -> dict[str, Json]:
+def _of_decision(decision: Decision, version: int) -> dict[str, Json]:
     batch = decision.batch
     counted: dict[str, Json] = {
         "stage_requests": decision.stage_requests,
         "previous_publish_requests": decision.previous_publish_requests,
     }
     read: dict[str, Json] = {"topics": of_topics(decision.topics), "gaps": of_gaps(decision.gaps)}
-    reads_topics = decision.topics or decision.gaps
     return {
-        **(counted if reads_topics or _counts_requests(decision) else {}),
-        **(read if reads_topics else {}),
+        **(counted if version >= _COUNTED else {}),
+        **(read if version >= _TOPICS else {}),
         "query_id": batch.query_id,
         "batch_id": batch.batch_id,
         "offsets": [{"source": o.source, "start": o.start, "end": o.end, "content": o.content} for o in batch.offsets],
@@ -151,7 +160,9 @@ def _of_totals(totals: Totals) -> dict[str, Json]:
 
 
 def _of_summary(summary: Summary) -> dict[str, Json]:
+    named: dict[str, Json] = {"ledger_id": summary.ledger_id, "row_digest": summary.row_digest.value}
     return {
+        **(named if summary.ledger_id is not None else {}),
         "query_id": summary.query_id,
         "next_batch_id": summary.next_batch_id,
         "decided_at": summary.decided_at,
@@ -164,7 +175,13 @@ def _of_summary(summary: Summary) -> dict[str, Json]:
     }
 
 
-def _entry(fields: dict[str, Any], *, decision_fields: frozenset[str], adopted_fields: frozenset[str] = _ADOPTED_FIELDS) -> Entry:
+def _entry(
+    fields: dict[str, Any],
+    *,
+    decision_fields: frozenset[str],
+    adopted_fields: frozenset[str] = _ADOPTED_FIELDS,
+    summary_fields: frozenset[str] = _SUMMARY_FIELDS,
+) -> Entry:
     require_fields(fields, _ENTRY_FIELDS)
     return Entry(
         pipeline=PipelineName(text(fields["pipeline"])),
@@ -173,7 +190,7 @@ def _entry(fields: dict[str, Any], *, decision_fields: frozenset[str], adopted_f
         nonce=Nonce(text(fields["nonce"])),
         written_at_ms=integer(fields["written_at_ms"]),
         body=_body(fields["body"], decision_fields, adopted_fields),
-        summary=_summary(fields["summary"]),
+        summary=_summary(record(fields["summary"], summary_fields)),
     )
 
 
@@ -264,9 +281,10 @@ def _totals(value: object) -> Totals:
     )
 
 
-def _summary(value: object) -> Summary:
-    fields = record(value, _SUMMARY_FIELDS)
+def _summary(fields: dict[str, Any]) -> Summary:
     return Summary(
+        ledger_id=LedgerId(text(fields["ledger_id"])) if "ledger_id" in fields else None,
+        row_digest=_row_digest(text(fields["row_digest"])) if "row_digest" in fields else RowDigest.XXHASH64,
         query_id=cast("QueryId | None", optional(text, fields["query_id"])),
         next_batch_id=cast("BatchId | None", optional(integer, fields["next_batch_id"])),
         decided_at=cast("Position | None", optional(integer, fields["decided_at"])),
@@ -274,6 +292,13 @@ def _summary(value: object) -> Summary:
         adopted_at=cast("Position | None", optional(integer, fields["adopted_at"])),
         totals=_sink_totals(fields["totals"]),
     )
+
+
+def _row_digest(name: str) -> RowDigest:
+    try:
+        return RowDigest(name)
+    except ValueError:
+        raise DamagedError(f"expected a kind of digest among {', '.join(RowDigest)}, found {name[:40]!r}") from None
 
 
 def _sink_totals(value: object) -> SinkTotals:
@@ -287,4 +312,7 @@ _READERS = {
     _PLAIN: partial(_entry, decision_fields=_DECISION_FIELDS),
     _COUNTED: partial(_entry, decision_fields=_COUNTED_FIELDS),
     _TOPICS: partial(_entry, decision_fields=_TOPICS_FIELDS, adopted_fields=_ADOPTED_FIELDS | {"gaps"}),
+    _NAMED: partial(
+        _entry, decision_fields=_TOPICS_FIELDS, adopted_fields=_ADOPTED_FIELDS | {"gaps"}, summary_fields=_NAMED_FIELDS
+    ),
 }

@@ -11,11 +11,13 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.commit.append import Sleep, Taken, append_once, fenced_by, patiently
+from penstock.commit.failures import all_published
 from penstock.commit.identity import recognise
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.commit.publication import dead_staging, decision_in, decision_of, publication_of
+from penstock.commit.publication import decision_in, decision_of, publication_of
 from penstock.commit.riding import Riding
-from penstock.commit.summary import after_adoption, after_decision
+from penstock.commit.summary import after_adoption, after_decision, after_opening
+from penstock.commit.sweeping import sweep_sinks
 from penstock.commit.together import Behind, Outstanding, Together, at_once, one_by_one
 from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
 from penstock.model import (
@@ -37,7 +39,7 @@ from penstock.model import (
     Totals,
     new_nonce,
 )
-from penstock.protocols import Ledger, Signing, Sink, Within, requesting, requests_since, requests_so_far
+from penstock.protocols import ClaimsPlaces, Ledger, Sink, Within, requesting, requests_since, requests_so_far
 
 Told = Callable[[Delivered], None]
 
@@ -78,6 +80,7 @@ class Coordinator:
         self._publish_ms: int | None = None
         self._publish_requests: int | None = None
         self._prune_due = False
+        self._claimed = False
         self._spent = True
 
     @property
@@ -172,7 +175,7 @@ class Coordinator:
     def _append_fence(self, opened: Opened) -> Entry:
         for _ in range(self._tries):
             tail = self._checked_tail()
-            entry = self._entry(opened, summary=tail.summary if tail else Summary(), after=tail, new_generation=True)
+            entry = self._entry(opened, summary=after_opening(tail.summary if tail else None), after=tail, new_generation=True)
             if append_once(self._ledger, entry, retrying=self._retrying) is None:
                 return entry
         raise Retryable("Several drivers are opening this pipeline at the same time.", remedy="Start just one of them.")
@@ -223,7 +226,7 @@ class Coordinator:
 
     def _publication(self, entry: Entry, sink: Sink) -> Publication:
         """Its share for `sink`; of a decision that is settled without the accounts that were taken out of the pipeline since."""
-        whole = publication_of(entry, sink.name)
+        whole = publication_of(entry, sink.name, ledger_id=self.summary.ledger_id)
         if not self._is_settled(entry):
             return whole
         return replace(whole, staged=tuple(piece for piece in whole.staged if piece.account in sink.accounts))
@@ -235,6 +238,7 @@ class Coordinator:
         return Delivered(batch=decision.batch, rows_in=decision.rows_in, already=True, sinks=sinks)
 
     def _decide_and_publish(self, batch: Batch, stage: Callable[[Generation], StagedBatch], told: Told) -> None:
+        self._claim_places()
         staged = stage(self._open_tail().generation)
         self._join()
         decision = Decision(
@@ -262,6 +266,14 @@ class Coordinator:
             decide_ms=decided_ms - started_ms,
         )
         self._outstanding.take(self._behind(partial(self._roll_forward, delivered, told, decided_ms, before)))
+
+    def _claim_places(self) -> None:
+        """Before the first batch is staged: another ledger neither publishes there from now on nor sweeps (I2, I10)."""
+        ledger_id = self.summary.ledger_id
+        for sink in self._sinks:
+            if isinstance(sink, ClaimsPlaces) and ledger_id is not None and not self._claimed:
+                self._retrying(sink.claim, ledger_id)
+        self._claimed = True
 
     def _roll_forward(self, delivered: Delivered, told: Told, decided_ms: int, requests_before: int | None) -> None:
         """What follows the newest decision. Only the next decision has to wait for it."""
@@ -291,11 +303,8 @@ class Coordinator:
 
     def _publish(self, entry: Entry, sinks: Sequence[Sink]) -> dict[SinkName, Published]:
         tasks = [partial(self._publish_one, sink, self._publication(entry, sink)) for sink in sinks]
-        outcomes = self._together(tasks)
-        errors = [outcome for outcome in outcomes if isinstance(outcome, PenstockError)]
-        if errors:
-            raise errors[0]
-        return {sink.name: done for sink, done in zip(sinks, outcomes, strict=True) if isinstance(done, Published)}
+        answers = dict(zip((sink.name for sink in sinks), self._together(tasks), strict=True))
+        return all_published(decision_in(entry).batch.batch_id, answers)
 
     def _publish_one(self, sink: Sink, publication: Publication) -> Published:
         try:
@@ -384,15 +393,4 @@ class Coordinator:
         return ()
 
     def _sweep_all(self, *, dry_run: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        tail = self._open_tail()
-        cut = dead_staging(tail, self._newest)
-        swept: list[str] = []
-        warnings: list[str] = []
-        for sink in self._sinks:
-            try:
-                swept += sink.sweep(cut, dry_run=dry_run)
-                if isinstance(sink, Signing) and not dry_run:
-                    sink.sign(tail)  # after the sweep, which may have made the room for it
-            except PenstockError as error:  # garbage that stays is no reason not to deliver
-                warnings.append(f"Sink {sink.name!r} could not be swept: {error}")
-        return tuple(swept), tuple(warnings)
+        return sweep_sinks(self._sinks, self._open_tail(), self._newest, dry_run=dry_run)

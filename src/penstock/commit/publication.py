@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from penstock.model import Adopted, BatchId, Decided, Decision, Entry, Publication, SinkName, SweepCut
+from penstock.model import Adopted, BatchId, Decided, Decision, Entry, LedgerId, Publication, SinkName, SweepCut
 from penstock.protocols import Ledger
 
 
@@ -12,8 +12,8 @@ def decision_in(entry: Entry) -> Decision:
     return entry.body.decision
 
 
-def publication_of(entry: Entry, sink: SinkName) -> Publication:
-    """One sink's share of a decided entry."""
+def publication_of(entry: Entry, sink: SinkName, *, ledger_id: LedgerId | None) -> Publication:
+    """One sink's share of a decided entry, of the ledger `ledger_id`, which it may have got after that entry."""
     decision = decision_in(entry)
     return Publication(
         pipeline=entry.pipeline,
@@ -23,12 +23,16 @@ def publication_of(entry: Entry, sink: SinkName) -> Publication:
         batch=decision.batch,
         staged=decision.of_sink(sink),
         schema=decision.schema,
+        ledger_id=ledger_id,
+        row_digest=entry.summary.row_digest,
     )
 
 
 def publications(entries: Iterator[Entry], sink: SinkName) -> Iterator[Publication]:
     """One sink's share of every decision among `entries`, in their order."""
-    return (publication_of(entry, sink) for entry in entries if isinstance(entry.body, Decided))
+    return (
+        publication_of(entry, sink, ledger_id=entry.summary.ledger_id) for entry in entries if isinstance(entry.body, Decided)
+    )
 
 
 def decided_entry(ledger: Ledger, batch_id: BatchId) -> Entry | None:
@@ -55,6 +59,7 @@ def dead_staging(tail: Entry, newest: Entry | None) -> SweepCut:
     same_generation = newest is not None and newest.generation == tail.generation
     return SweepCut(
         pipeline=tail.pipeline,
+        ledger_id=tail.summary.ledger_id,
         generation=tail.generation,
         batch_id=decision_in(newest).batch.batch_id if newest is not None and same_generation else None,
         kept=frozenset(() if newest is None else (piece.attempt for piece in decision_in(newest).staged)),

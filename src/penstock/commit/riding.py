@@ -15,7 +15,9 @@ class Riding:
 
     def __init__(self, sinks: Sequence[Sink], entry: Entry, *, home: str | None) -> None:
         riders = [sink for sink in sinks if home is not None and isinstance(sink, Rider) and sink.home == home]
-        self._riders: list[tuple[Rider, Publication]] = [(rider, publication_of(entry, rider.name)) for rider in riders]
+        self._riders: list[tuple[Rider, Publication]] = [
+            (rider, publication_of(entry, rider.name, ledger_id=entry.summary.ledger_id)) for rider in riders
+        ]
         self.published: dict[SinkName, Published] = {}
 
     @property

@@ -2,7 +2,29 @@
 
 from dataclasses import replace
 
-from penstock.model import AccountName, Adopted, BatchId, Decision, Position, SinkName, Staged, Summary, Totals
+from penstock.model import (
+    NEWEST_ROW_DIGEST,
+    AccountName,
+    Adopted,
+    BatchId,
+    Decision,
+    Position,
+    SinkName,
+    Staged,
+    Summary,
+    Totals,
+    new_ledger_id,
+)
+
+
+def after_opening(before: Summary | None) -> Summary:
+    """The summary of the entry that opens a generation: it gives an identity to a ledger that begins, or has none yet.
+
+    A ledger that begins gets the newest kind of digest; an older one keeps its own, since its totals are of that kind.
+    """
+    if before is None:
+        return Summary(ledger_id=new_ledger_id(), row_digest=NEWEST_ROW_DIGEST)
+    return before if before.ledger_id is not None else replace(before, ledger_id=new_ledger_id())
 
 
 def after_decision(before: Summary, decision: Decision, *, position: Position) -> Summary:

@@ -15,6 +15,7 @@ from penstock.diskreason import trouble_of
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable, StoreIgnoresConditions
 from penstock.faults import FaultPoint
 from penstock.model import new_nonce
+from penstock.private_files import make_private_directory, open_private
 
 WRITE = FaultPoint("ledger.directory_write", "An object is written to a temporary file.", tears=True)
 SYNC_FILE = FaultPoint("ledger.directory_sync_file", "The temporary file is forced to the disk.")
@@ -111,8 +112,8 @@ class DirectoryStore:
         missing = [parent for parent in (folder, *folder.parents) if not parent.is_dir()]
         inside = [parent for parent in (folder, *folder.parents) if self._root in parent.parents]
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (self._root / _TEMPORARY).mkdir(exist_ok=True)
+            for private in (self._root, folder, self._root / _TEMPORARY):
+                make_private_directory(private)
             for new in {*missing, *inside}:  # another run may have made the inner ones and died before it forced them
                 _sync_folder(new.parent)
         except OSError as error:
@@ -122,7 +123,7 @@ class DirectoryStore:
     def _write(self, data: bytes, *, durably: bool) -> Path:
         path = self._root / _TEMPORARY / new_nonce()
         try:
-            with path.open("xb") as file:
+            with open_private(path, "xb") as file:
                 with WRITE.around(error=_full_disk, lost=_broken_disk):
                     WRITE.write(file, data)
                 file.flush()

@@ -14,6 +14,7 @@ from penstock.ledger.log import LogLedger
 from penstock.ledger.sqlite import SqliteLedger
 from penstock.model import PipelineName
 from penstock.protocols import Ledger
+from penstock.secret import outlined
 
 SUPPORTED = "sqlite:///FILE, postgresql://…, mysql://…, file:///DIRECTORY, the path of a directory or a URL of s3, az, gs or hdfs"
 _SQLITE, _FILE = "sqlite:///", "file:///"
@@ -41,8 +42,7 @@ def open_ledger(place: str, *, pipeline: PipelineName, options: Mapping[str, Any
         return LogLedger(DirectoryStore(Path("/", place.removeprefix(_FILE))), pipeline=pipeline)
     if place and (place.startswith("/") or ":" not in place):
         return LogLedger(DirectoryStore(Path(place)), pipeline=pipeline)
-    shown = place if "@" not in place else place.partition(":")[0] + "://…"
-    raise Usage(f"A ledger cannot be kept at {shown!r}.", remedy=f"In this version, name {SUPPORTED}.")
+    raise Usage(f"A ledger cannot be kept at {outlined(place)}.", remedy=f"In this version, name {SUPPORTED}.")
 
 
 def _in_postgres(url: str, pipeline: PipelineName, options: Mapping[str, Any]) -> Ledger:

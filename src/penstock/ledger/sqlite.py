@@ -19,8 +19,9 @@ from penstock.faults import FaultPoint
 from penstock.ledger.backwards import newest_first, require_tail_kept
 from penstock.ledger.ownership import gap, require_own, require_pipeline
 from penstock.ledger.sqlite_proof import collect_proofs, prove_locks, prove_undamaged, prove_writers
-from penstock.ledger.sqlite_trouble import told, trouble
+from penstock.ledger.sqlite_trouble import require_not_emptied, told, trouble
 from penstock.model import Entry, PipelineName, Position
+from penstock.private_files import create_private, make_private_directory
 from penstock.protocols import Within
 
 INSERT = FaultPoint("ledger.sqlite_insert", "The entry is inserted at its position, in an open transaction.")
@@ -171,15 +172,18 @@ class SqliteLedger:
     def _open_for_writing(self) -> sqlite3.Connection:
         if self._connection is None or not self._writable:
             self._drop()
-            self._make_folder()
-            self._connection = self._connect("rwc")
+            self._create()
+            self._connection = self._connect("rw")
             self._make_writable(self._connection)
             self._writable = True
         return self._connection
 
-    def _make_folder(self) -> None:
+    def _create(self) -> None:
+        """SQLite's own files beside it get the access of this one."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self._path.parent)
+            if not self._path.exists():
+                create_private(self._path)
         except OSError as error:
             found = trouble_of(error)
             raise Failed(
@@ -188,6 +192,7 @@ class SqliteLedger:
             ) from error
 
     def _connect(self, mode: str) -> sqlite3.Connection:
+        require_not_emptied(self._path)
         with told(self.location):
             return sqlite3.connect(
                 self._uri(mode), uri=True, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from penstock.diskreason import FULL, trouble_with_file
 from penstock.errors import Failed, LedgerMismatch, PenstockError, Retryable
@@ -28,6 +29,23 @@ def trouble(error: sqlite3.Error, location: str) -> PenstockError:
     if seen is None:
         return Failed(f"The ledger {location} cannot be used: {text}.", remedy=_OTHER)
     return Failed(f"The ledger {location} cannot be used: {seen.reason} ({text}).", remedy=f"{seen.advice}{_THEN}")
+
+
+def require_not_emptied(path: Path) -> None:
+    """Raise LedgerMismatch for a file without content beside a write-ahead log: SQLite writes to the file before it has one.
+
+    SQLite itself would find an empty database, or say that it is locked.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    try:
+        size, logged = path.stat().st_size, log.stat().st_size
+    except OSError:  # whoever opens the file says what is wrong with it
+        return
+    if size == 0 < logged:
+        raise LedgerMismatch(
+            f"The ledger {path} was emptied: it has 0 bytes, and {log.name} beside it has {logged}.",
+            remedy=f"Remove {log.name} and {path.name}-shm, and restore {path.name} from a backup.",
+        )
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from penstock.databaseurl import TLS_PARAMETERS, parameters_of, seconds_of, tls_of
+from penstock.databaseurl import ESCAPES, TLS_PARAMETERS, parameters_of, seconds_of, split_url, tls_of
 from penstock.errors import Usage
 
 SCHEMES = frozenset({"mysql", "mariadb"})
@@ -35,18 +35,17 @@ class Address:
 
 def address_of(url: str) -> Address:
     """The parts of `url`. Raises Usage."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port or 3306
-    except ValueError:
-        raise _no_url() from None
+    split = split_url(url)
+    if split is None:
+        raise _no_url()
+    parts, port = split
     database = unquote(parts.path[1:])
     if parts.scheme not in SCHEMES or not database or "/" in parts.path[1:]:
         raise _no_url()
     parameters = parameters_of(parts.query, _PARAMETERS)
     return Address(
         host=unquote(parts.hostname or "localhost"),
-        port=port,
+        port=port or 3306,
         database=database,
         user=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
@@ -58,7 +57,7 @@ def address_of(url: str) -> Address:
 
 def _no_url() -> Usage:
     return Usage(
-        "`url` is no URL of a MySQL or MariaDB database.", remedy="Write mysql://user:password@host:3306/database, % as %25."
+        "`url` is no URL of a MySQL or MariaDB database.", remedy=f"Write mysql://user:password@host:3306/database. {ESCAPES}"
     )
 
 

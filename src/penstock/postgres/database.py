@@ -1,6 +1,6 @@
 """One database: a connection that commits durably, and readers of one snapshot each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
@@ -9,6 +9,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 from psycopg.sql import Literal
 
+from penstock.databaseurl import ESCAPES, unescaped
 from penstock.errors import (
     Conflict,
     Failed,
@@ -52,9 +53,8 @@ class Database(HeldToServer):
         try:
             parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
         except psycopg.Error:
-            raise Usage(
-                "`url` is no URL of a PostgreSQL database.", remedy="Write postgresql://user:password@host:5432/database."
-            ) from None
+            raise _no_url() from None
+        _require_plain(url, parts)
         host, port = parts.get("host") or parts.get("hostaddr") or "localhost", parts.get("port") or "5432"
         self.place = f"{host}:{port}/{parts.get('dbname') or parts.get('user') or ''}"
         self.home = home_of(parts)
@@ -145,6 +145,21 @@ class Database(HeldToServer):
     def _open(self) -> Connection:
         # Without prepared statements: a staging table is dropped and made again under the same name.
         return psycopg.connect(self._url, autocommit=True, prepare_threshold=None, **self._settings)  # type: ignore[arg-type]
+
+
+def _no_url() -> Usage:
+    return Usage(
+        "`url` is no URL of a PostgreSQL database.", remedy=f"Write postgresql://user:password@host:5432/database. {ESCAPES}"
+    )
+
+
+def _require_plain(url: str, parts: Mapping[str, str]) -> None:
+    """Raise Usage where libpq took a part of the password for host, port or database: to it the first `@` ends the password."""
+    before, _, path = url.partition("://")[2].partition("?")[0].partition("/")
+    if before.count("@") > 1 or "@" in path or any("@" in parts.get(name, "") for name in ("host", "hostaddr", "port")):
+        raise unescaped()
+    if not all(port.isdecimal() or not port for port in parts.get("port", "").split(",")):
+        raise unescaped()
 
 
 def home_of(parts: dict[str, str]) -> str:

@@ -27,9 +27,9 @@ Both at once: a turn to the server costs a transaction more than either does the
 BEGIN_READ = SQL(f"""
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SELECT set_config('statement_timeout', '0', true), {where_known("transaction_timeout", "0")},
-       set_config('idle_in_transaction_session_timeout', '0', true)
+       set_config('idle_in_transaction_session_timeout', '0', true), set_config('row_security', 'off', true)
 """)
-"""For a reader that counts and hashes a whole table, whatever the role's default."""
+"""For a reader that counts and hashes a whole table, whatever the role's default. Rows that a policy hides are an error."""
 
 SERVER = SQL("""
 SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('server_encoding'),

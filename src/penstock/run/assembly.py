@@ -42,6 +42,7 @@ class DeliveryPlan:
 
     `modules`: where modules of the user's are looked for besides the search path; the directory of a pipeline file. `decoding`:
     how the query decodes its sources; the quarantine must do it by the same schemas. `left`: what `Parts` say of it.
+    `output_mode`: of the query, None before it is known.
     """
 
     settings: DeliverySettings
@@ -49,6 +50,7 @@ class DeliveryPlan:
     modules: Path | None = None
     decoding: "Mapping[SourceName, DecodePass]" = field(default_factory=dict)
     left: Nonce | None = None
+    output_mode: str | None = None
 
     @property
     def pipeline(self) -> PipelineName:
@@ -315,8 +317,7 @@ def _console(name: SinkName, settings: settings_of.Console, plan: DeliveryPlan) 
 def _memory(name: SinkName, settings: settings_of.Memory, plan: DeliveryPlan) -> Sink:  # noqa: ARG001 - one signature for all
     from penstock.sink.memory import MemorySink
 
-    complete = getattr(plan.settings, "output_mode", "append") == "complete"
-    return MemorySink(name=name, spool=spool_of(plan), write="replace" if complete else "append")
+    return MemorySink(name=name, spool=spool_of(plan), write="replace" if plan.output_mode == "complete" else "append")
 
 
 def _user_written(name: SinkName, settings: settings_of.PythonSink, plan: DeliveryPlan) -> Sink:

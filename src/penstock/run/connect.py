@@ -6,25 +6,27 @@ pipeline to the server, which opens it once more with its first batch. Both must
 
 import logging
 import os
+import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import DependencyMissing, Failed, Fenced, LedgerMismatch, Retryable, Usage
 from penstock.model import Nonce, SinkName
 from penstock.observe.history import history
 from penstock.observe.progress import BatchProgress, RunSummary, RunTally, SinkProgress
 from penstock.protocols import Ledger
+from penstock.secret import outlined, scrub
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 REMOTE = "SPARK_REMOTE"
 """Names the server, as Spark knows it: `sc://host:port`."""
+_ADDRESS = re.compile(r"sc://(?P<host>[^\s/@:;?#]+|\[[0-9a-fA-F:.]+\])(:(?P<port>\d{1,5}))?(?=[/;]|$)")
 _PORT = 15002
 _ANSWER_S = 20.0
 _log = logging.getLogger(__name__)
@@ -35,13 +37,13 @@ def is_of_client(thing: object) -> bool:
     return type(thing).__module__.startswith("pyspark.sql.connect")
 
 
-def schema_of(writer: "DataStreamWriter") -> str:
-    """Of the rows that `writer` is to write, as Spark's JSON."""
+def frame_of(writer: "DataStreamWriter") -> DataFrame:
+    """The rows that `writer` is to write."""
     if not is_of_client(writer):
-        return str(writer._df.schema.json())
-    from pyspark.sql.connect.dataframe import DataFrame
+        return writer._df
+    from pyspark.sql.connect.dataframe import DataFrame as ClientDataFrame
 
-    return str(DataFrame(writer._write_stream._child, writer._session).schema.json())  # type: ignore[attr-defined]
+    return ClientDataFrame(writer._write_stream._child, writer._session)  # type: ignore[attr-defined]
 
 
 def require_no_limit(batches: int | None) -> None:
@@ -106,7 +108,7 @@ def connect_session(conf: Mapping[str, str], packages: Sequence[str]) -> SparkSe
     Raises DependencyMissing, Retryable (it does not answer), Failed.
     """
     url = os.environ[REMOTE]
-    _require_listening(url)
+    require_listening(url)
     try:
         spark = SparkSession.builder.getOrCreate()
         fixed = [key for key in conf if not _is_set(spark, key, conf[key])]
@@ -117,7 +119,7 @@ def connect_session(conf: Mapping[str, str], packages: Sequence[str]) -> SparkSe
         ) from missing
     except PySparkException as error:
         raise Failed(
-            f"No session could be had at {_shown(url)}: {str(error).splitlines()[0]}", remedy="The server's log says why."
+            f"No session could be had at {_shown(url)}: {scrub(str(error).splitlines()[0])}", remedy="The server's log says why."
         ) from error
     fixed += ["packages"] if packages else []
     if fixed:
@@ -132,13 +134,13 @@ def _is_set(spark: SparkSession, key: str, value: str) -> bool:
     return True
 
 
-def _require_listening(url: str) -> None:
+def require_listening(url: str) -> None:
     """Spark's client itself would try for ten minutes."""
-    split = urlsplit(url)
-    if split.scheme != "sc" or split.hostname is None:
+    address = _address(url)
+    if address is None:  # which Spark's client knows better
         return
     try:
-        with socket.create_connection((split.hostname, split.port or _PORT), timeout=_ANSWER_S):
+        with socket.create_connection(address, timeout=_ANSWER_S):
             return
     except OSError as error:
         raise Retryable(
@@ -149,5 +151,10 @@ def _require_listening(url: str) -> None:
 
 def _shown(url: str) -> str:
     """Without the token that may stand behind the address."""
-    split = urlsplit(url)
-    return f"{split.scheme}://{split.hostname}:{split.port or _PORT}"
+    address = _address(url)
+    return outlined(url) if address is None else "sc://{}:{}".format(*address)
+
+
+def _address(url: str) -> tuple[str, int] | None:
+    found = _ADDRESS.match(url)
+    return None if found is None else (found["host"].strip("[]"), int(found["port"] or _PORT))

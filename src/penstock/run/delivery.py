@@ -11,11 +11,13 @@ from penstock.carried import carried
 from penstock.errors import PenstockError
 from penstock.model import BatchId, Guarantee, SourceName
 from penstock.run.assembly import DeliveryPlan, assemble
-from penstock.run.connect import is_of_client, require_no_limit, schema_of
+from penstock.run.connect import frame_of, is_of_client, require_no_limit
+from penstock.run.demands import require_batches, require_demanded
 from penstock.run.failure import StopRequested, from_exception
 from penstock.run.open_delivery import Observer, OpenDelivery
 from penstock.run.publisher import Publisher
 from penstock.run.query import Query, start_streaming
+from penstock.run.query_facts import facts_of_batch, facts_of_writer
 from penstock.spec.pipeline import DeliverySettings
 
 if TYPE_CHECKING:
@@ -32,10 +34,10 @@ class Delivery:
     """Exactly-once delivery of one streaming query into the given sinks.
 
     Either `delivery.start(df.writeStream…)`, or pass the object itself to `foreachBatch` with `delivery.checkpoint` as checkpoint
-    location: then it opens, and recovers, with the first batch. `pipeline` names the ledger and outlives every checkpoint; `home`
-    is where ledger, spool and checkpoint are unless told otherwise; these places may be mappings of `url` and `options`, as in a
-    pipeline file. Works on classic and Connect sessions. `publish_behind`: where `start` starts the query of a classic session, a
-    batch is published while Spark computes the next one (docs/howto/throughput.md).
+    location: then it checks the query, opens and recovers with the first batch. `pipeline` names the ledger and outlives every
+    checkpoint; `home` is where ledger, spool and checkpoint are unless told otherwise; these places may be mappings of `url` and
+    `options`, as in a pipeline file. Works on classic and Connect sessions. `publish_behind`: where `start` starts the query of a
+    classic session, a batch is published while Spark computes the next one (docs/howto/throughput.md).
 
     Every exception in a batch, `SystemExit` included, becomes a failed batch; its cause is kept in `failure`.
     """
@@ -82,15 +84,26 @@ class Delivery:
     def start(self, writer: "DataStreamWriter", *, observers: Sequence[Observer] = (), batches: int | None = None) -> Query:
         """Recover, then start the query that `writer` describes; its trigger and output mode are the writer's.
 
-        With `batches` the query is to be stopped after that many new ones; `Query.run_until` does it. On Spark Connect that is
+        Sources, operators, output mode, trigger and options of the query are checked as those of a pipeline file are. With
+        `batches` the query is to be stopped after that many new ones; `Query.run_until` does it. On Spark Connect that is
         refused, and `observers` hear of what was recovered only: the batches are delivered by a process at the server.
-        Raises Refused, Retryable or Failed before Spark starts anything.
+        Raises Refused, Usage, Retryable or Failed before Spark starts anything.
         """
+        facts = facts_of_writer(writer, self._plan.sources)
+        require_demanded(facts, self._plan)
+        require_batches(facts)
+        self._plan = replace(self._plan, output_mode=facts.output_mode)
+        return self.start_checked(writer, observers=observers, batches=batches)
+
+    def start_checked(
+        self, writer: "DataStreamWriter", *, observers: Sequence[Observer] = (), batches: int | None = None
+    ) -> Query:
+        """As `start`, for a query that was checked already: `Pipeline` knows more of it than its writer shows."""
         self._plan = replace(self._plan, left=None)
         if is_of_client(writer):
             require_no_limit(batches)
         behind = self._plan.settings.publish_behind and not is_of_client(writer)
-        opened = self.open(schema=schema_of(writer), observers=observers, batches=batches, behind=behind)
+        opened = self.open(schema=frame_of(writer).schema.json(), observers=observers, batches=batches, behind=behind)
         if is_of_client(writer):
             self._leave_to_server(opened)
         try:
@@ -160,8 +173,18 @@ class Delivery:
     def _deliver(self, rows: DataFrame, batch_id: BatchId) -> None:
         if self.failure is not None:
             raise self.failure
-        opened = self._open or self.open(schema=rows.schema.json())
+        opened = self._open or self._open_in_batch(rows)
         opened.deliver(rows, batch_id)
+
+    def _open_in_batch(self, rows: DataFrame) -> OpenDelivery:
+        """Open a query that was started by others, or by a client of Spark Connect, which checked it and said what it left."""
+        schema = rows.schema.json()
+        if self._plan.left is None:
+            facts = facts_of_batch(rows, self._plan.sources)
+            require_demanded(facts, self._plan)
+            require_batches(facts)
+            self._plan = replace(self._plan, output_mode=facts.output_mode)
+        return self.open(schema=schema)
 
     def __getstate__(self) -> dict[str, object]:
         return {"plan": self._plan}

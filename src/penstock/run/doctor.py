@@ -1,12 +1,16 @@
 """`penstock doctor`: what is staged and not published, which account lacks the newest decision, and what could hurt."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+
+from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
 
 from penstock.blob import expiry_finding, open_store
 from penstock.bloburl import is_blob
 from penstock.commit.publication import dead_staging, decision_in
 from penstock.errors import PenstockError
+from penstock.highwatermark import HighWaterMark
 from penstock.model import (
     AccountName,
     BatchId,
@@ -22,10 +26,13 @@ from penstock.model import (
 )
 from penstock.observe.status import status
 from penstock.opentransaction import OpenTransaction
-from penstock.protocols import Ledger, Remembering, Sink, Telling
+from penstock.protocols import HasMarker, Ledger, Sink, Telling
 from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
 from penstock.run.lingering import transactions_of
 from penstock.run.operations import newest_decision, reading
+
+_LOOKS, _PAUSE_S = 6, 0.4
+_sleep = time.sleep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +50,10 @@ class AccountState:
     """One account of a sink.
 
     `state`: `published` (it shows everything that is decided), `outstanding` (not yet the newest decision), `lost` (it has not
-    the mark of the newest decision, which the ledger knows to be published there), `unknown` (the sink keeps no mark, and nobody
-    noted it), `unreachable` (`trouble` says why). `mark` is the position up to which it shows everything, `batch_id` the batch
-    there. `decided` waits to be published, `running` is of the running generation and may be
-    decided yet, `dead` can never be.
+    the mark of the newest decision, which the ledger knows to be published there), `foreign` (another ledger filled it),
+    `unknown` (the sink keeps no mark, and nobody noted it), `unreachable` (`trouble` says why). `mark` is the position up to
+    which it shows everything, `batch_id` the batch there. `decided` waits to be published, `running` is of the running generation
+    and may be decided yet, `dead` can never be.
     """
 
     sink: SinkName
@@ -99,6 +106,11 @@ class _Case:
     def is_settled(self) -> bool:
         return self.newest is None or (self.tail is not None and self.tail.summary.published_at == self.newest.position)
 
+    def is_anothers(self, mark: HighWaterMark | None) -> bool:
+        """Whether `mark` names a ledger that is not this one. A mark of an older Penstock names none."""
+        own = None if self.tail is None else self.tail.summary.ledger_id
+        return mark is not None and mark.ledger_id not in {None, own}
+
     def pieces(self, sink: SinkName, account: AccountName) -> Sequence[Staged]:
         """What the newest decision holds for an account."""
         decided = () if self.newest is None else decision_in(self.newest).of_sink(sink)
@@ -113,7 +125,7 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
         case = _Case(plan=plan, ledger=ledger, tail=tail, newest=newest)
         known = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=None)
         sinks = sinks_of(plan)
-        states = tuple(state for sink in sinks for state in _states(sink, case))
+        states = _look(sinks, case)
         transactions = transactions_of(plan, sinks=sinks, ledger=ledger)
         return Diagnosis(
             pipeline=plan.pipeline,
@@ -132,6 +144,19 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
             ),
             transactions=transactions.open,
         )
+
+
+def _look(sinks: Sequence[Sink], case: _Case) -> tuple[AccountState, ...]:
+    """All accounts, again for a moment while one is outstanding: a running driver publishes what it decided."""
+    waiting = Retrying(
+        retry=retry_if_result(lambda states: any(state.state == "outstanding" for state in states)),
+        stop=stop_after_attempt(_LOOKS),
+        wait=wait_fixed(_PAUSE_S),
+        sleep=_sleep,
+        retry_error_callback=lambda last: last.outcome.result() if last.outcome else (),
+    )
+    found: tuple[AccountState, ...] = waiting(lambda: tuple(state for sink in sinks for state in _states(sink, case)))
+    return found
 
 
 def _lifecycle(sink: Sink, states: Sequence[AccountState]) -> Iterator[Finding]:
@@ -161,8 +186,9 @@ def _states(sink: Sink, case: _Case) -> Iterator[AccountState]:
 
 
 def _state(sink: Sink, account: AccountName, case: _Case) -> AccountState:
-    mark = sink.remembers(account, pipeline=case.plan.pipeline) if isinstance(sink, Remembering) else None
-    state = _published(sink, account, mark, case)
+    high = sink.high_water_mark(account, pipeline=case.plan.pipeline) if isinstance(sink, HasMarker) else None
+    mark = None if high is None else high.position
+    state = "foreign" if case.is_anothers(high) else _published(sink, account, mark, case)
     waits = case.pieces(sink.name, account) if state == "outstanding" else []
     running, dead = _sorted(_waiting(sink, account, case), case.cut, waits)
     return AccountState(
@@ -180,7 +206,7 @@ def _state(sink: Sink, account: AccountName, case: _Case) -> AccountState:
 def _published(sink: Sink, account: AccountName, mark: Position | None, case: _Case) -> str:
     if case.newest is None or not case.pieces(sink.name, account):
         return "published"
-    if not isinstance(sink, Remembering):
+    if not isinstance(sink, HasMarker):
         return "published" if case.is_settled else "unknown"
     if mark is not None and mark >= case.newest.position:
         return "published"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from penstock.badrecords import NAME
-from penstock.checkpoint.input_check import as_found, require_unchanged
+from penstock.checkpoint.input_check import require_unchanged
 from penstock.checkpoint.planned_input import planned_input
 from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
@@ -66,7 +66,7 @@ class OpenDelivery:
         )
         self._mirrors = Mirrors({} if parts.watch is None else parts.watch.sources)
         self._previous: BatchSize | None = None
-        self._replayed: Mapping[BatchId, Mapping[SourceName, tuple[InputFile, ...]]] = {}
+        self._planned_before: BatchId | None = None
         self._idle, self._drain = threading.Event(), threading.Event()
         self._idle.set()
         self._limit = batches
@@ -92,7 +92,7 @@ class OpenDelivery:
         adoption = self._require_continuation(summary)
         if self._kafka is not None:
             self._kafka.require(summary)
-        self._replayed = self._inputs_of_replay()
+        self._planned_before = self._parts.checkpoint.latest_offsets_id()
         prepare(self._parts, schema=schema)
         self.recovered = self._coordinator.open(opened_by_this_process(self._parts))
         if adoption is not None:
@@ -261,6 +261,8 @@ class OpenDelivery:
         started_ms = now_ms()
         inputs = self._inputs(batch.batch_id)
         look = self._parts.checkpoint.look
+        if batch.batch_id == self._planned_before:
+            self._require_planned_input(batch.batch_id, inputs)
         planned = planned_input(batch, inputs, look=look)
         seen = None if self._kafka is None else self._kafka.before(batch, wait=self._pause)
         aside = self._put_aside(rows, batch, generation)
@@ -269,11 +271,11 @@ class OpenDelivery:
             sinks=self._parts.row_sinks,
             generation=generation,
             batch_id=batch.batch_id,
+            row_digest=self._coordinator.summary.row_digest,
             previous=None if self._parts.checkpoint.has_state() else self._previous,
             small_input=planned is not None and is_small(input_records=planned.records, input_bytes=planned.size_bytes),
         )
-        if self._parts.demanded is Guarantee.EXACTLY_ONCE:
-            require_unchanged(batch.batch_id, self._replayed.get(batch.batch_id) or inputs, look=look)
+        self._require_planned_input(batch.batch_id, inputs)
         if self._kafka is not None and seen is not None:
             seen = self._kafka.after(batch, seen)
         aside.require_still_bad()
@@ -295,7 +297,14 @@ class OpenDelivery:
         if quarantining is None:
             return PutAside()
         bad = self._bad_records(quarantining, rows, batch)
-        return put_aside(bad, quarantining, sinks=self._parts.quarantine, generation=generation, batch_id=batch.batch_id)
+        return put_aside(
+            bad,
+            quarantining,
+            sinks=self._parts.quarantine,
+            generation=generation,
+            batch_id=batch.batch_id,
+            row_digest=self._coordinator.summary.row_digest,
+        )
 
     def _compute_state(self, rows: DataFrame, batch: Batch, put_aside_then: int) -> None:
         """The state must come from the rows that were delivered: Spark passes over a file that is gone since."""
@@ -303,8 +312,7 @@ class OpenDelivery:
         aside, inputs = self._same_aside(rows, batch, put_aside_then), self._inputs(batch_id)
         execute_as_noop(rows)
         aside.require_still_bad()
-        if self._parts.demanded is Guarantee.EXACTLY_ONCE:
-            require_unchanged(batch_id, inputs, look=self._parts.checkpoint.look, delivered=True)
+        self._require_planned_input(batch_id, inputs, delivered=True)
 
     def _same_aside(self, rows: DataFrame, batch: Batch, then: int) -> PutAside:
         """What was put aside, and is staged no more. Raises InputChanged if records can be decoded by now that could not be then:
@@ -329,13 +337,12 @@ class OpenDelivery:
         ranges = with_beginnings(self._parts.checkpoint, batch, self._parts.source_names(batch.batch_id))
         return quarantining.found(rows.sparkSession, ranges, decided=decided)
 
-    def _inputs_of_replay(self) -> "Mapping[BatchId, Mapping[SourceName, tuple[InputFile, ...]]]":
-        """The batch that an earlier run planned and did not see through, with its files as they are now: they may be mended."""
-        checkpoint = self._parts.checkpoint
-        planned = checkpoint.latest_offsets_id()
-        if planned is None or planned == checkpoint.latest_commit_id() or self._parts.demanded is not Guarantee.EXACTLY_ONCE:
-            return {}
-        return {planned: as_found(self._inputs(planned), look=checkpoint.look)}
+    def _require_planned_input(
+        self, batch_id: BatchId, inputs: "Mapping[SourceName, tuple[InputFile, ...]]", *, delivered: bool = False
+    ) -> None:
+        """The time that passed since Spark planned the batch can be that of an outage: files are compared with its plan (I4)."""
+        if self._parts.demanded is Guarantee.EXACTLY_ONCE:
+            require_unchanged(batch_id, inputs, look=self._parts.checkpoint.look, delivered=delivered)
 
     def _inputs(self, batch_id: BatchId) -> "Mapping[SourceName, tuple[InputFile, ...]]":
         return self._parts.checkpoint.input_files(batch_id, self._parts.source_names(batch_id))

@@ -1,19 +1,22 @@
 """What people do to a pipeline from outside its driver, without Spark: status, history, verify, recover, sweep."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from penstock.commit.outcome import Recovered
-from penstock.commit.publication import dead_staging, decision_in, publications
-from penstock.errors import Failed, PenstockError, Usage
-from penstock.model import AccountName, BatchId, Decided, Entry, Publication, SinkName, SinkReport, Totals
+from penstock.commit.publication import dead_staging, decision_in
+from penstock.commit.sink_decisions import LedgerDecisions
+from penstock.commit.verification import verify_sink
+from penstock.errors import Failed, Usage
+from penstock.model import NEWEST_ROW_DIGEST, Adopted, BatchId, Decided, Entry, Position, RowDigest, SinkName, SinkReport
 from penstock.observe.history import HistoryRow, history
 from penstock.observe.status import Status, status, unsettled_batch
-from penstock.protocols import Ledger, Remembering, Sink
+from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_of, sinks_of
 from penstock.run.kafka_lag import input_lag
-from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process, prepare
+from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process, prepare, use_row_digest
 from penstock.run.preflight import position_of
 from penstock.run.signatures import require_own_staging
 
@@ -23,8 +26,15 @@ class Verification:
     """What `penstock verify` found, sink by sink."""
 
     sinks: Mapping[SinkName, SinkReport]
+    batches: Mapping[Position, BatchId] = field(default_factory=dict)
+    """Which batch was decided at each position that a sink was compared as of."""
     unsettled: BatchId | None = None
-    """Decided, and a sink that was looked at does not show all of it yet: it may be all that is missing."""
+    """Decided when the verification began, but a sink did not show all of it when it was looked at: it was not compared."""
+    adopted_at: Position | None = None
+    """Where another checkpoint was adopted last: rows that were decided before it may have been delivered again after it."""
+
+    row_digest: RowDigest = NEWEST_ROW_DIGEST
+    """How rows were hashed: as the ledger has it since it began."""
 
     @property
     def ok(self) -> bool:
@@ -57,11 +67,9 @@ def acting(plan: DeliveryPlan, *, demanded: bool = True) -> Iterator[Parts]:
 def status_of(plan: DeliveryPlan) -> Status:
     """Where the pipeline stands; constant cost."""
     with reading(plan) as ledger:
-        found = status(
-            pipeline=plan.pipeline,
-            ledger=ledger,
-            checkpoint=position_of(checkpoint_of(plan)),
-        )
+        before = ledger.tail()
+        checkpoint = position_of(checkpoint_of(plan))
+        found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=checkpoint, before=before)
         lag = input_lag(plan.settings, ledger, now_ms=now_ms)
         return replace(found, lag=lag.topics, lag_unknown=lag.troubles)
 
@@ -85,38 +93,55 @@ def offsets_of(plan: DeliveryPlan, batch_id: BatchId) -> HistoryRow:
 
 
 def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
-    """Read every row of every sink (or of one) and compare with the ledger. A running pipeline may be ahead of the answer."""
+    """Read every row of every sink (or of one) and compare with the ledger, beside a running driver or not.
+
+    Each sink is compared as of one position of the ledger; what is newer than that is left out.
+    """
     with reading(plan) as ledger:
         chosen = _chosen(sinks_of(plan), sink)
         tail = ledger.tail()
-        newest = None if tail is None or unsettled_batch(tail) is None else newest_decision(ledger, tail)
-        shown, found = True, dict[SinkName, SinkReport]()
+        use_row_digest(chosen, tail)
+        found = dict[SinkName, SinkReport]()
         for each in chosen:
             with closing(each):
-                shown = shown and (newest is None or _shows(each, newest))
-                found[each.name] = _verify(each, ledger, tail)
-        return Verification(sinks=found, unsettled=None if shown else unsettled_batch(tail))
+                found[each.name] = verify_sink(each, LedgerDecisions(ledger, each.name, tail=tail), sleep=time.sleep)
+        return Verification(
+            sinks=found,
+            batches=_batches_at(ledger, [report.as_of for report in found.values()]),
+            unsettled=_left_out(ledger, tail, found),
+            adopted_at=_adopted_at(ledger, tail),
+            row_digest=NEWEST_ROW_DIGEST if tail is None else tail.summary.row_digest,
+        )
 
 
-def _shows(sink: Sink, newest: Entry) -> bool:
-    """Whether the sink's own markers say that it shows the newest decision."""
-    held = {piece.account for piece in decision_in(newest).of_sink(sink.name)}
-    if not isinstance(sink, Remembering) or not held <= set(sink.accounts):
-        return not held
-    try:
-        return all((sink.remembers(account, pipeline=newest.pipeline) or 0) >= newest.position for account in held)
-    except PenstockError:  # what is wrong there is told by the look at the content
-        return False
+def _left_out(ledger: Ledger, tail: Entry | None, found: Mapping[SinkName, SinkReport]) -> BatchId | None:
+    """The newest decision, if it is of a position after that as of which one of its sinks was compared."""
+    newest = None if tail is None or unsettled_batch(tail) is None else newest_decision(ledger, tail)
+    if newest is None:
+        return None
+    decision = decision_in(newest)
+    behind = (
+        report.as_of is not None and report.as_of < newest.position and decision.of_sink(name) for name, report in found.items()
+    )
+    return decision.batch.batch_id if any(behind) else None
 
 
-def _verify(sink: Sink, ledger: Ledger, tail: Entry | None) -> SinkReport:
-    expected: Mapping[AccountName, Totals] = {} if tail is None else tail.summary.totals.get(sink.name, {})
-    return sink.verify(expected=expected, known=_known(ledger, tail, sink.name))
+def _adopted_at(ledger: Ledger, tail: Entry | None) -> Position | None:
+    """Where a checkpoint was adopted last that may have read something again. One that went on behind a gap has not."""
+    newest = None if tail is None else tail.summary.adopted_at
+    if newest is None or ledger.read(newest) is None:
+        return newest
+    adoptions = (entry for entry in ledger.newest_first() if isinstance(entry.body, Adopted) and not entry.body.gaps)
+    return next((entry.position for entry in adoptions), None)
 
 
-def _known(ledger: Ledger, tail: Entry | None, sink: SinkName) -> Iterator[Publication]:
-    entries = (entry for entry in ledger.newest_first() if tail is not None and entry.position <= tail.position)
-    return publications(entries, sink)
+def _batches_at(ledger: Ledger, positions: Sequence[Position | None]) -> Mapping[Position, BatchId]:
+    entries = ((position, ledger.read(position)) for position in set(positions) if position)
+    return {
+        position: decision_in(entry).batch.batch_id
+        for position, entry in entries
+        if entry is not None and isinstance(entry.body, Decided)
+    }
 
 
 def _chosen(sinks: Sequence[Sink], name: SinkName | None) -> Sequence[Sink]:

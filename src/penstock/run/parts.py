@@ -14,8 +14,8 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.together import Behind, at_once, outcome_of
 from penstock.errors import PenstockError
-from penstock.model import BatchId, Guarantee, Nonce, Opened, PipelineName, Published, SourceName
-from penstock.protocols import Ledger, Sink
+from penstock.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, Published, SourceName
+from penstock.protocols import HashesRows, Ledger, Sink
 from penstock.run.presence import require_decided, require_present
 from penstock.run.quarantine import Quarantining
 from penstock.run.signatures import require_own_staging
@@ -76,9 +76,18 @@ def side_by_side(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published
         return list(pool.map(outcome_of, tasks))
 
 
+def use_row_digest(sinks: Sequence[Sink], tail: Entry | None) -> None:
+    """Have `sinks` hash rows as the ledger does whose newest entry is `tail`, or as one does that is still to begin."""
+    row_digest = NEWEST_ROW_DIGEST if tail is None else tail.summary.row_digest
+    for sink in sinks:
+        if isinstance(sink, HashesRows):
+            sink.use_row_digest(row_digest)
+
+
 def prepare(parts: Parts, *, schema: str | None) -> None:
     """Prove ledger and places, then prepare every sink: what comes before any fence. Raises Refused, Usage, Failed, Retryable."""
     parts.ledger.prove()
+    use_row_digest(parts.sinks, parts.ledger.tail())
     markers = require_present(parts.ledger, parts.sinks, pipeline=parts.pipeline)
     require_own_staging(parts.ledger, parts.sinks, pipeline=parts.pipeline)
     for sink in parts.sinks:

@@ -46,7 +46,7 @@ class Pipeline:
     def plan(self) -> DeliveryPlan:
         """What its delivery is configured by. Sources are in the order of the file; `start` takes the order of the plan."""
         sources = tuple(SourceName(name) for name in self.settings.sources)
-        return DeliveryPlan(settings=self.settings, sources=sources, modules=self._modules)
+        return DeliveryPlan(settings=self.settings, sources=sources, modules=self._modules, output_mode=self.settings.output_mode)
 
     def start(
         self, spark: "SparkSession | None" = None, *, observers: "Sequence[Observer]" = (), batches: int | None = None
@@ -61,6 +61,7 @@ class Pipeline:
 
     def session(self) -> "SparkSession":
         """The active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""
+        from penstock.run.redaction import secret_items
         from penstock.run.session import session
         from penstock.source.kafka.options import is_kafka
 
@@ -73,6 +74,9 @@ class Pipeline:
             packages=spark.packages,
             log=Path(self.settings.home) / "spark.log",
             connector="needed" if "spark" in readers else "wanted" if "auto" in readers else "none",
+            secret_options={
+                name: value for source in self.settings.sources.values() for name, value in secret_items(source.options).items()
+            },
         )
 
     def frame(

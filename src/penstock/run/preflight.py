@@ -14,11 +14,8 @@ def position_of(checkpoint: SparkCheckpoint) -> CheckpointPosition | None:
     """Where the checkpoint stands, None if there is none. Raises CheckpointDamaged."""
     if not checkpoint.exists():
         return None
-    position = CheckpointPosition(
-        query_id=checkpoint.query_id(),
-        planned=checkpoint.latest_offsets_id(),
-        committed=checkpoint.latest_commit_id(),
-    )
+    committed = checkpoint.latest_commit_id()  # first: beside a running driver what is read later may be newer
+    position = CheckpointPosition(query_id=checkpoint.query_id(), planned=checkpoint.latest_offsets_id(), committed=committed)
     _require_planned(position, checkpoint)
     return position
 

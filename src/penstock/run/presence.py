@@ -1,18 +1,20 @@
 """Do ledger and places belong together: neither an empty mount point nor an older copy in the stead of either."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import islice
 
 from penstock.commit.publication import decision_in
 from penstock.errors import LedgerMismatch, Refused
-from penstock.model import AccountName, Decision, Entry, PipelineName, Position, SinkName, Summary, Totals
-from penstock.protocols import Ledger, Remembering, Sink
+from penstock.highwatermark import HighWaterMark
+from penstock.model import AccountName, Decided, Decision, Entry, PipelineName, Position, SinkName, Summary, Totals
+from penstock.protocols import HasMarker, Ledger, Sink
 
 _LOOKED_AT = 20
 """Published decisions that are read at most, to find the newest one with rows for every account. Mostly the first has them."""
 
 Place = tuple[SinkName, AccountName]
-Markers = Mapping[Place, Position | None]
+Markers = Mapping[Place, HighWaterMark | None]
 
 
 def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: PipelineName) -> Markers:
@@ -23,56 +25,101 @@ def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
     Costs a few reads of the ledger. Called before anything is prepared, so that nothing is created below a mount point. The
     newest decision is left out: it may not have been published yet.
     """
-    tail, markers = ledger.tail(), dict[Place, Position | None]()
+    tail, markers = ledger.tail(), dict[Place, HighWaterMark | None]()
     if tail is None:
         return {}
     newest = _unsettled(ledger, tail)
     shown: Mapping[Place, Position] | None = None
     for sink in sinks:
         for account, rows in _published(sink, tail.summary, newest):
-            if isinstance(sink, Remembering):
+            if isinstance(sink, HasMarker):
                 shown = _shown(ledger, tail, sinks) if shown is None else shown
-                found = markers[sink.name, account] = sink.remembers(account, pipeline=pipeline)
-                require_trace(found, rows, shown.get((sink.name, account)), sink=sink.name, account=account)
+                found = markers[sink.name, account] = sink.high_water_mark(account, pipeline=pipeline)
+                position = None if found is None else found.position
+                require_trace(position, rows, shown.get((sink.name, account)), sink=sink.name, account=account)
     return markers
 
 
 def require_decided(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: PipelineName, markers: Markers) -> None:
-    """Raise LedgerMismatch for an account that shows more than the ledger holds, which would be delivered there again.
+    """Raise LedgerMismatch for an account that shows what another ledger decided, or more than this one holds (I2).
 
+    A marker of an older Penstock names no ledger: it is this one's if the entry at its position decided the batch that it names.
     Reads the markers that are not among `markers`, which `require_present` gave. Called when all places are prepared, and before
-    this run's own entry lengthens the ledger.
+    this run's own entry lengthens the ledger. Costs a read of the ledger for each position that a marker stands at.
     """
-    end = _end(ledger)
+    tail, entry_at = ledger.tail(), cache(ledger.read)
     for sink in sinks:
-        for account, position in _standing(sink, pipeline, markers):
-            if position > end:
-                end = _end(ledger)  # a run that is still alive may have decided and published since
-            _require_reached(end, position, ledger, sink=sink.name, account=account)
+        for account, mark in _standing(sink, pipeline, markers):
+            if mark.position > _end(tail):
+                tail = ledger.tail()  # a run that is still alive may have decided and published since
+            place = f"Account {account!r} of sink {sink.name!r}"
+            _require_same_ledger(mark, tail, ledger.location, place=place)
+            _require_reached(mark, tail, ledger.location, place=place)
+            _require_same_batch(mark, entry_at(mark.position), ledger.location, place=place)
 
 
-def _standing(sink: Sink, pipeline: PipelineName, markers: Markers) -> Iterator[tuple[AccountName, Position]]:
-    if not isinstance(sink, Remembering):
+def _standing(sink: Sink, pipeline: PipelineName, markers: Markers) -> Iterator[tuple[AccountName, HighWaterMark]]:
+    if not isinstance(sink, HasMarker):
         return
     for account in sink.accounts:
         place = (sink.name, account)
-        found = markers[place] if place in markers else sink.remembers(account, pipeline=pipeline)
+        found = markers[place] if place in markers else sink.high_water_mark(account, pipeline=pipeline)
         if found is not None:
             yield account, found
 
 
-def _require_reached(end: Position, position: Position, ledger: Ledger, *, sink: SinkName, account: AccountName) -> None:
-    if position > end:
+_REMEDY = (
+    "Put that ledger back and start again: what it decided would be delivered a second time. If it is lost, give the sink "
+    "another name and an empty place: new accounts, another table or topic."
+)
+
+
+def _require_same_ledger(mark: HighWaterMark, tail: Entry | None, location: str, *, place: str) -> None:
+    found = None if tail is None else tail.summary.ledger_id
+    if mark.ledger_id is None or mark.ledger_id == found:
+        return
+    if tail is None:
+        is_found = "is empty"
+    elif found is None:
+        is_found = "has no identity: an older Penstock wrote all of it"
+    else:
+        is_found = f"is {found}"
+    raise LedgerMismatch(
+        f"{place} shows what ledger {mark.ledger_id} decided, up to its position {mark.position}, but the ledger at {location} "
+        f"{is_found}: another ledger, or an older copy, is in its place.",
+        remedy=_REMEDY,
+    )
+
+
+def _require_reached(mark: HighWaterMark, tail: Entry | None, location: str, *, place: str) -> None:
+    if mark.position > _end(tail):
         raise LedgerMismatch(
-            f"Account {account!r} of sink {sink!r} shows batches up to position {position} of the ledger, but the ledger at "
-            f"{ledger.location} ends at position {end}: another ledger, or an older copy, is in its place.",
-            remedy="Put the newest ledger back and start again: what it lacks would be delivered a second time. If it is lost, "
-            "give the sink another name.",
+            f"{place} shows batches up to position {mark.position} of the ledger, but the ledger at {location} ends at position "
+            f"{_end(tail)}: another ledger, or an older copy, is in its place.",
+            remedy=_REMEDY,
         )
 
 
-def _end(ledger: Ledger) -> Position:
-    tail = ledger.tail()
+def _require_same_batch(mark: HighWaterMark, entry: Entry | None, location: str, *, place: str) -> None:
+    """An entry that the ledger no longer retains is not compared."""
+    if mark.batch_id is None or entry is None:
+        return
+    decision = entry.body.decision if isinstance(entry.body, Decided) else None
+    batch = None if decision is None else decision.batch
+    if batch is None:
+        found = "decided no batch there"
+    elif (entry.generation, batch.query_id, batch.batch_id) == (mark.generation, mark.query_id, mark.batch_id):
+        return
+    else:
+        found = f"decided batch {batch.batch_id} of query {batch.query_id} there, in generation {entry.generation}"
+    raise LedgerMismatch(
+        f"{place} shows batch {mark.batch_id} of query {mark.query_id}, decided in generation {mark.generation} at position "
+        f"{mark.position}, but the ledger at {location} {found}: another ledger, or an older copy, is in its place.",
+        remedy=_REMEDY,
+    )
+
+
+def _end(tail: Entry | None) -> Position:
     return Position(0) if tail is None else tail.position
 
 
@@ -83,14 +130,14 @@ def require_trace(found: Position | None, rows: int, shown: Position | None, *, 
             f"Account {account!r} of sink {sink!r} shows no trace of the {rows:,} rows that were published there: "
             "it was removed, or something else is mounted in its place.",
             remedy="Mount it or restore it, with its marker, and start again. To go on without those rows, "
-            "give the sink another name.",
+            "give the sink another name and an empty place: new accounts, another table or topic.",
         )
     if shown is not None and found < shown:
         raise Refused(
             f"Account {account!r} of sink {sink!r} stands at position {found} of the ledger, but rows were published there up to "
             f"position {shown}: an older copy is in its place.",
             remedy="Put the newest copy back, with its marker, and start again. To go on without the rows that are missing, "
-            "give the sink another name.",
+            "give the sink another name and an empty place: new accounts, another table or topic.",
         )
 
 

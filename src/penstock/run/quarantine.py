@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.badrecords import PACKED, SCHEMA, UNKNOWN
 from penstock.errors import Refused, Retryable, StageFailed
 from penstock.kafkaoffset import positions_in
-from penstock.model import BatchId, Generation, OffsetRange, SourceName, Staged
+from penstock.model import BatchId, Generation, OffsetRange, RowDigest, SourceName, Staged
 from penstock.protocols import Sink
 from penstock.source.kafka.options import reader_options
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, quarantined
@@ -132,14 +132,20 @@ class PutAside:
 
 
 def put_aside(
-    bad: BadRecords, quarantining: Quarantining, *, sinks: Sequence[Sink], generation: Generation, batch_id: BatchId
+    bad: BadRecords,
+    quarantining: Quarantining,
+    *,
+    sinks: Sequence[Sink],
+    generation: Generation,
+    batch_id: BatchId,
+    row_digest: RowDigest,
 ) -> PutAside:
     """Stage `bad` for the quarantine, which is all of `sinks`."""
     from penstock.stage.batch import stage_rows
 
     if not bad.rows.num_rows:
         return PutAside()
-    staged = stage_rows(bad.kept, schema=SCHEMA, sinks=sinks, generation=generation, batch_id=batch_id)
+    staged = stage_rows(bad.kept, schema=SCHEMA, sinks=sinks, generation=generation, batch_id=batch_id, row_digest=row_digest)
     return PutAside(pieces=staged.pieces, bad=bad, quarantining=quarantining, requests=staged.requests)
 
 

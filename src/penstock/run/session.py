@@ -3,8 +3,9 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias
 
@@ -15,8 +16,11 @@ from pyspark.sql import SparkSession
 
 from penstock.diskreason import trouble_of
 from penstock.errors import Failed
+from penstock.private_files import make_private_directory, open_private
 from penstock.run.connect import REMOTE, connect_session
 from penstock.run.java import use_java
+from penstock.run.jvm import start_jvm
+from penstock.run.redaction import redactions
 from penstock.source.kafka.connector import PACKAGES, ConnectorMissing, connector_settings, not_found
 
 _CONTEXTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -25,6 +29,7 @@ _CONTEXTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 Connector: TypeAlias = Literal["none", "wanted", "needed"]
 _log = logging.getLogger(__name__)
 
+_NOTHING: Mapping[str, str] = {}
 _QUIET = {"spark.ui.showConsoleProgress": "false"}
 
 
@@ -36,48 +41,39 @@ def session(
     log: Path | None,
     packages: Sequence[str] = (),
     connector: Connector = "none",
+    secret_options: Mapping[str, str] = _NOTHING,
 ) -> SparkSession:
     """The active session with `conf` added where nothing is set, or a new one. Under spark-submit the settings only add.
 
     Where SPARK_REMOTE names a server of Spark Connect the new one is there, and gets what of `conf` a session may set.
 
     A new classic session's JVM writes its log to the file `log` and not over the terminal. It gets Spark's Kafka `connector` if
-    that is needed, or, if it is wanted, where it can be had. Raises DependencyMissing, Failed, Retryable.
+    that is needed, or, if it is wanted, where it can be had. Spark's UI and event log redact the settings of `conf` that hold a
+    secret, and the `secret_options` of sources. Raises DependencyMissing, Failed, Retryable.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         _add_missing(active, conf)
+        _redact_options(active, secret_options)
         return active
     if REMOTE in os.environ:
-        return connect_session(conf, packages)
+        remote = connect_session(conf, packages)
+        _redact_options(remote, secret_options)
+        return remote
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    submitted = _submitted()
-    builder = _builder(app, master, submitted)
+    start = partial(_started, log=log, secret_options=secret_options)
+    named = {"spark.app.name": app, **({} if master is None else {"spark.master": master})}
     settings = _joined({**_QUIET, **conf}, {PACKAGES: ",".join(packages)})
     if connector == "none" or _is_elsewhere():
-        return _started(_told(builder, settings, submitted), log)
+        return start({**named, **settings})
     whole = _joined(settings, _connector(settings))
     try:
-        return _started(_told(builder, whole, submitted), log)
+        return start({**named, **whole})
     except ConnectorMissing as missing:
         if connector == "needed":
             raise
         _log.warning("%s Kafka is read by Penstock's own reader.", missing.message)
-        return _started(_told(_builder(app, master, submitted), settings, submitted), log)
-
-
-def _builder(app: str, master: str | None, submitted: Set[str]) -> SparkSession.Builder:
-    builder = SparkSession.builder.appName(app)
-    if master is None or "spark.master" in submitted:
-        return builder
-    return builder.master(master)
-
-
-def _told(builder: SparkSession.Builder, settings: Mapping[str, str], submitted: Set[str]) -> SparkSession.Builder:
-    for key, value in settings.items():
-        if key not in submitted:
-            builder = builder.config(key, value)
-    return builder
+        return start({**named, **settings})
 
 
 def _is_elsewhere() -> bool:
@@ -97,9 +93,11 @@ def _joined(settings: Mapping[str, str], more: Mapping[str, str]) -> dict[str, s
     return {**settings, **{key: value for key, value in lists.items() if value}}
 
 
-def _started(builder: SparkSession.Builder, log: Path | None) -> SparkSession:
+def _started(settings: Mapping[str, str], *, log: Path | None, secret_options: Mapping[str, str]) -> SparkSession:
+    submitted = _submitted()
+    adding = {key: value for key, value in settings.items() if key not in submitted}
     if _is_elsewhere():
-        return builder.getOrCreate()
+        return _created(adding, secret_options)
     use_java()
     logging.getLogger("py4j").propagate = False
     for name in _CONTEXTS:
@@ -107,7 +105,7 @@ def _started(builder: SparkSession.Builder, log: Path | None) -> SparkSession:
     before = log.stat().st_size if log is not None and log.exists() else 0
     try:
         with _stderr_to(log):
-            return builder.getOrCreate()
+            return _created(adding, secret_options)
     except PySparkException as error:
         missing = None if log is None else not_found(log.read_bytes()[before:].decode(errors="replace"))
         if missing is not None:
@@ -115,6 +113,22 @@ def _started(builder: SparkSession.Builder, log: Path | None) -> SparkSession:
         raise Failed(
             f"Spark did not start: {error}", remedy=f"Its log {log} says why." if log else "See what it printed above."
         ) from error
+
+
+def _created(settings: Mapping[str, str], secret_options: Mapping[str, str]) -> SparkSession:
+    """A session in a JVM that was started without the secrets of `settings`: they reach it over PySpark's own connection."""
+    running = start_jvm(settings)
+    builder = SparkSession.builder
+    for key, value in {**settings, **redactions(settings, secret_options, running=running)}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _redact_options(session: SparkSession, secret_options: Mapping[str, str]) -> None:
+    """Of what a session that runs may still redact: SparkConf, and so the names of its settings, are as they are."""
+    for key, pattern in redactions({}, secret_options, running=lambda key: session.conf.get(key, None)).items():
+        if session.conf.isModifiable(key):
+            session.conf.set(key, pattern)
 
 
 @contextmanager
@@ -135,8 +149,8 @@ def _stderr_to(log: Path | None) -> Iterator[None]:
 
 def _opened(log: Path) -> BinaryIO:
     try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        return log.open("ab")
+        make_private_directory(log.parent)
+        return open_private(log, "ab")
     except OSError as cause:
         trouble = trouble_of(cause)
         raise Failed(

@@ -8,15 +8,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.claim import too_weak
-from penstock.errors import GuaranteeTooWeak
 from penstock.model import Guarantee, SourceName, new_nonce
 from penstock.run.assembly import DeliveryPlan, checkpoint_of
-from penstock.run.check import require_demanded
 from penstock.run.delivery import Delivery
+from penstock.run.demands import batches_without_identity, require_demanded
 from penstock.run.kafka_readers import readers, require_first_batch_goes_on
 from penstock.run.open_delivery import Observer
 from penstock.run.quarantine import require_read_once
 from penstock.run.query import Query, start_streaming
+from penstock.run.query_facts import facts_of_pipeline
 from penstock.source.guarantee import source_claims
 from penstock.source.kafka.decode import decode_passes
 from penstock.spec.pipeline import quarantined
@@ -32,7 +32,7 @@ def start(pipeline: "Pipeline", spark: SparkSession, *, observers: Sequence[Obse
     """Called by `Pipeline.start`. Everything that can be refused is refused before Spark plans a batch."""
     decoding = decode_passes(pipeline.settings.sources)
     frame, sources = pipeline.frame(spark, decoding=decoding)
-    require_demanded(pipeline, frame, spark)
+    require_demanded(facts_of_pipeline(pipeline.settings, frame, spark), pipeline.plan)
     travel_by_value()
     plan = _plan(pipeline, tuple(source_order(plan_of(frame), tuple(sources))))
     require_read_once(quarantined(pipeline.settings), plan.sources)
@@ -43,7 +43,7 @@ def start(pipeline: "Pipeline", spark: SparkSession, *, observers: Sequence[Obse
     writer = _writer(pipeline, frame)
     if not pipeline.settings.trigger.batches_have_identity:
         return _start_unprotected(pipeline, writer, delivery)
-    return delivery.start(writer, observers=observers, batches=batches)
+    return delivery.start_checked(writer, observers=observers, batches=batches)
 
 
 def _writer(pipeline: "Pipeline", frame: DataFrame) -> DataStreamWriter:
@@ -66,9 +66,6 @@ def _start_unprotected(pipeline: "Pipeline", writer: DataStreamWriter, delivery:
     """Continuous and real-time queries have no batches to recognise: Spark's own console is all they can be given."""
     sinks = list(pipeline.settings.sinks.values())
     if len(sinks) != 1 or not isinstance(sinks[0], Console):
-        raise GuaranteeTooWeak(
-            "Continuous and real-time triggers run without Penstock's protocol, with a single console sink only.",
-            remedy="Use trigger processing_time or available_now for every other sink.",
-        )
+        raise batches_without_identity()
     console = writer.format("console").option("numRows", sinks[0].rows).option("truncate", str(sinks[0].truncate > 0).lower())
     return Query(start_streaming(console, delivery.plan), delivery)

@@ -1,7 +1,7 @@
 """Prints the first rows of each batch for people to look at. Delivers at least once: a restart may print a batch again."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TextIO
@@ -15,7 +15,6 @@ from penstock.errors import Retryable
 from penstock.faults import FaultPoint
 from penstock.model import (
     ONLY_ACCOUNT,
-    AccountName,
     Attempt,
     Finding,
     PipelineName,
@@ -28,7 +27,8 @@ from penstock.model import (
     SweepCut,
     Totals,
 )
-from penstock.protocols import StageWriter
+from penstock.printable import printable
+from penstock.protocols import SinkDecisions, StageWriter
 from penstock.rowhash import digest
 from penstock.sink.spool import Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
@@ -96,7 +96,7 @@ class ConsoleSink(SpooledSink):
         """Collect the spool files of dead attempts."""
         return self._spool.sweep(cut, dry_run=dry_run)
 
-    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:  # noqa: ARG002
+    def verify(self, decisions: SinkDecisions) -> SinkReport:  # noqa: ARG002
         """Nothing is kept, so there is nothing to compare: a report without accounts."""
         return SinkReport(accounts={}, problems=())
 
@@ -110,26 +110,22 @@ class ConsoleSink(SpooledSink):
         title = f"{publication.pipeline} · {self._name} · batch {publication.batch.batch_id} · {publication.totals.rows} rows"
         table = Table()
         for name in shown[0] if shown else ():
-            table.add_column(Text(_escaped(name)), overflow="fold")
+            table.add_column(Text(printable(name, keep="")), overflow="fold")
         for row in shown:
             table.add_row(*(self._cell(value) for value in row.values()))
         stream = self._stream or sys.stdout
         console = Console(file=stream, width=None if stream.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
         try:
             with PRINT.around(error=OSError, lost=OSError):
-                console.print(Text(title), *([table] if shown else []), sep="\n")
+                console.print(Text(printable(title, keep="")), *([table] if shown else []), sep="\n")
         except OSError as cause:
             raise Retryable(
                 f"Sink {self._name!r} cannot print: {cause}.", remedy="Give it a standard output that is open."
             ) from cause
 
     def _cell(self, value: Any) -> Text:
-        text = _escaped("NULL" if value is None else str(value))
+        text = printable("NULL" if value is None else str(value), keep="")
         return Text(text if not self._truncate or len(text) <= self._truncate else text[: self._truncate - 1] + "…")
-
-
-def _escaped(text: str) -> str:
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

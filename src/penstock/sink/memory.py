@@ -1,7 +1,7 @@
 """Rows kept in this process, for tests and notebooks: `table(name)` gives them. They are lost when the process ends.
 
 Exactly once within one process: a repeated publication is recognised. A new process starts with an empty table, so after a
-restart the table lacks all earlier batches, and `penstock verify` says so.
+restart the table lacks all earlier batches, and `Pipeline.verify` in that process says so.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from penstock.errors import ContentConflict, Failed, LedgerMismatch, Usage
 from penstock.model import (
+    NEWEST_ROW_DIGEST,
     ONLY_ACCOUNT,
-    AccountName,
     AccountReport,
     Batch,
     Finding,
@@ -24,12 +24,14 @@ from penstock.model import (
     Problem,
     Publication,
     Published,
+    RowDigest,
     SinkKind,
     SinkName,
     SinkReport,
     SweepCut,
     Totals,
 )
+from penstock.protocols import SinkDecisions
 from penstock.rowhash import digest, row_hashes
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
@@ -84,6 +86,11 @@ class MemorySink(SpooledSink):
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
         self._write = write
         self._key: _Key | None = None
+        self._row_digest: RowDigest = NEWEST_ROW_DIGEST
+
+    def use_row_digest(self, row_digest: RowDigest) -> None:
+        """For all hashes from here on."""
+        self._row_digest = row_digest
 
     @property
     def kind(self) -> SinkKind:
@@ -133,27 +140,36 @@ class MemorySink(SpooledSink):
         """Collect the spool files of dead attempts."""
         return self._spool.sweep(cut, dry_run=dry_run)
 
-    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
-        """Compare the rows of this process with what was decided."""
-        wanted = _content(expected.get(ONLY_ACCOUNT, Totals()))
-        kept = _kept.get(self._key) if self._key is not None else None
-        if kept is None:
-            return _report(wanted, Totals(), [Problem(message="The rows were in the memory of a process that has ended.")])
+    def verify(self, decisions: SinkDecisions) -> SinkReport:
+        """Compare the rows of this process with what was decided; a report without accounts where it has none."""
+        kept = self._found(decisions)
+        if kept is None:  # the rows are in the memory of the driver's process, or were
+            return SinkReport(accounts={}, problems=())
+        position = max(Position(kept.position), decisions.published_at)
+        wanted = _content(decisions.totals(position).get(ONLY_ACCOUNT, Totals()))
+        known = decisions.publications(position)
         found = Totals()
         for batch in kept.batches:
-            found += Totals(rows=batch.num_rows, digest=digest(row_hashes(batch)))
+            found += Totals(rows=batch.num_rows, digest=digest(row_hashes(batch, self._row_digest)))
         newest = next(known, None)
         if self._write == "replace" and newest is not None:
             wanted = _content(newest.totals)
         recent = takewhile(
             lambda publication: publication.position > kept.position, chain(() if newest is None else [newest], known)
         )
-        return _report(wanted, found, [_not_shown(publication) for publication in recent if publication.staged])
+        return _report(wanted, found, [_not_shown(publication) for publication in recent if publication.staged], as_of=position)
 
     def close(self) -> None:
         """Nothing to release: the rows stay."""
 
     # --- steps
+
+    def _found(self, decisions: SinkDecisions) -> _Kept | None:
+        """The rows of this process, also where another object published them."""
+        newest = next(decisions.publications(), None)
+        if self._key is not None or newest is None:
+            return None if self._key is None else _kept.get(self._key)
+        return _kept.get((self._spool.root.url, newest.pipeline, self._name))
 
     def _stands_at(self, position: Position) -> bool:
         return _kept[self._prepared()].position >= position
@@ -208,8 +224,8 @@ def _not_shown(publication: Publication) -> Problem:
     return Problem(message=f"Batch {batch_id} is decided but not shown in this process.", batch_id=batch_id)
 
 
-def _report(expected: Totals, found: Totals, problems: list[Problem]) -> SinkReport:
+def _report(expected: Totals, found: Totals, problems: list[Problem], *, as_of: Position) -> SinkReport:
     account = AccountReport(expected=expected, found=found)
     if not account.ok and not problems:
         problems = [Problem(message=f"This process shows {found.rows} rows, the ledger decided {expected.rows}.")]
-    return SinkReport(accounts={ONLY_ACCOUNT: account}, problems=tuple(problems))
+    return SinkReport(accounts={ONLY_ACCOUNT: account}, problems=tuple(problems), as_of=as_of)

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.claim import Claim
-from penstock.model import Guarantee
+from penstock.model import Guarantee, SourceName
 from penstock.source.formats import is_file_format
+from penstock.source.opened import OpenedSource, short_format
 from penstock.spec.kafka_options import COMMITTED, ISOLATION, UNCOMMITTED
 from penstock.spec.source import Source
 
@@ -42,13 +43,23 @@ def source_claims(sources: Mapping[str, Source], confs: Mapping[str, str]) -> tu
     return tuple(_claim(name, source, confs) for name, source in sources.items())
 
 
+def opened_claims(sources: Mapping[SourceName, OpenedSource], confs: Mapping[str, str]) -> tuple[Claim, ...]:
+    """One claim for each source that was opened elsewhere; options that the plan does not show count as not given."""
+    return tuple(
+        _claim_of_format(f"source {name} ({source.format})", source.format, source.options or {}, confs)
+        for name, source in sources.items()
+    )
+
+
+def _claim_of_format(subject: str, name: str, given: Mapping[str, str], confs: Mapping[str, str]) -> Claim:
+    kind = short_format(name)
+    options = {key.lower(): str(value) for key, value in given.items()}
+    return _files(subject, options, confs) if is_file_format(kind) else _RULES.get(kind, _unknown)(subject, options)
+
+
 def _claim(name: str, source: Source, confs: Mapping[str, str]) -> Claim:
-    kind = (source.format or "table").lower()
     subject = f"source {name} ({source.format or f'table {source.table}'})"
-    options = {key.lower(): str(value) for key, value in source.options.items()}
-    if is_file_format(kind):
-        return _files(subject, options, confs)
-    found = _RULES.get(kind, _unknown)(subject, options)
+    found = _claim_of_format(subject, source.format or "table", source.options, confs)
     said = [_ACCEPTED] if source.on_gap == "accept" else []
     if source.decode is not None:
         found = replace(found, breaks=(*found.breaks, _FORGETS))

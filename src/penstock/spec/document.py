@@ -12,7 +12,10 @@ from penstock.errors import Usage
 from penstock.spec.complaint import KeyPath, dotted
 
 _BRACES = "Inside { } and [ ] a reference needs quotes: {url: '${VAR}'}."
+_FLATTEN = "Write fewer levels of lists and mappings inside each other."
 _MERGE = "tag:yaml.org,2002:merge"
+_MOST_VALUES = 50_000
+"""Aliases of aliases multiply: a file of ten lines can stand for more values than memory holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ def parse(text: str, *, file: str) -> Document:
     """Read `text`; `file` is its name in errors. Raises Usage."""
     try:
         root = YAML(typ="safe", pure=True).compose(text)
+    except RecursionError:
+        raise Usage(f"{file}: the values are nested too deeply to be read.", remedy=_FLATTEN) from None
     except MarkedYAMLError as error:
         raise _not_yaml(file, text, error) from None
     except YAMLError as error:
@@ -53,6 +58,8 @@ def scalar(text: str) -> Any:
     """The value that `text` has in YAML: `5` is a number, `[a]` a list. Raises Usage."""
     try:
         root = YAML(typ="safe", pure=True).compose(text)
+    except RecursionError:
+        raise Usage("The value is nested too deeply to be read.", remedy=_FLATTEN) from None
     except YAMLError as error:
         problem = getattr(error, "problem", None) or "it cannot be read"
         raise Usage(
@@ -75,8 +82,10 @@ class _Reading:
     file: str
     lines: dict[KeyPath, int] = field(default_factory=dict)
     open: set[int] = field(default_factory=set)
+    values: int = 0
 
     def value(self, node: Node, path: KeyPath) -> Any:
+        self._count(node)
         self.lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, ScalarNode):
             return _scalar(node)
@@ -90,10 +99,19 @@ class _Reading:
         self.open.discard(id(node))
         return content
 
+    def _count(self, node: Node) -> None:
+        self.values += 1
+        if self.values > _MOST_VALUES:
+            raise Usage(
+                f"{self.file}:{node.start_mark.line + 1}: the file stands for more than {_MOST_VALUES:,} values, counted "
+                "with what its aliases repeat.",
+                remedy="Write the values out instead of aliases (`*name`) of aliases.",
+            )
+
     def _mapping(self, node: MappingNode, path: KeyPath) -> Iterator[tuple[str, Any]]:
         first: dict[str, int] = {}
         for key, item in _merged(node):
-            yield from ((name, self.value(inner, (*path, name))) for name, inner in _inherited(key, item))
+            yield from ((name, self.value(inner, (*path, name))) for name, inner in self._inherited(key, item))
         for key, item in node.value:
             if key.tag == _MERGE:
                 continue
@@ -105,6 +123,17 @@ class _Reading:
                 )
             first[name] = self.lines[(*path, name)] = line
             yield name, self.value(item, (*path, name))
+
+    def _inherited(self, key: Node, item: Node) -> Iterator[tuple[str, Node]]:
+        """The pairs that `<<: *alias` brings; of several mappings the first wins, so it comes last."""
+        self._count(item)
+        if isinstance(item, SequenceNode):
+            for each in reversed(item.value):
+                yield from self._inherited(key, each)
+        elif isinstance(item, MappingNode):
+            for inner_key, inner in _merged(item):
+                yield from self._inherited(inner_key, inner)
+            yield from ((str(name.value), inner) for name, inner in item.value if name.tag != _MERGE)
 
     def _key(self, key: Node, path: KeyPath) -> str:
         if not isinstance(key, ScalarNode):
@@ -118,17 +147,6 @@ class _Reading:
 
 def _merged(node: MappingNode) -> Iterator[tuple[Node, Node]]:
     return ((key, item) for key, item in node.value if key.tag == _MERGE)
-
-
-def _inherited(key: Node, item: Node) -> Iterator[tuple[str, Node]]:
-    """The pairs that `<<: *alias` brings; of several mappings the first wins, so it comes last."""
-    if isinstance(item, SequenceNode):
-        for each in reversed(item.value):
-            yield from _inherited(key, each)
-    elif isinstance(item, MappingNode):
-        for inner_key, inner in _merged(item):
-            yield from _inherited(inner_key, inner)
-        yield from ((str(name.value), inner) for name, inner in item.value if name.tag != _MERGE)
 
 
 def _scalar(node: ScalarNode) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
-from penstock.secret import remember_options
+from penstock.secret import outlined, remember_options
 from penstock.spec.account import Columns, as_tuple
 from penstock.spec.complaint import wrong
 from penstock.spec.connection_string import ConnectionString, hubs_of
@@ -51,7 +51,7 @@ def _topic(value: str) -> str:
 
 def _servers(value: str) -> str:
     if not _SERVERS.fullmatch(value):
-        raise wrong(f"should name brokers, found {described(value)}", remedy="Write it like broker1:9092,broker2:9092.")
+        raise wrong(f"should name brokers, found {outlined(value)}", remedy="Write it like broker1:9092,broker2:9092.")
     return value
 
 

@@ -7,21 +7,30 @@ import os
 import re
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
-from penstock.bloburl import is_blob, parse
+from penstock.bloburl import is_blob, parse, scheme_of
 from penstock.errors import Usage
-from penstock.secret import redact, remember
+from penstock.secret import outlined, remember
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(//)?")
 _SUPPORTED = "This version supports directories on this machine or mounted on it: a path or file:///path"
 _STORES = ", and stores: s3://bucket/prefix, az://container@account/prefix, gs://bucket/prefix or hdfs://namenode:8020/prefix"
-_HALF_A_SCHEME = re.compile(r"(?i)(s3a?|gs|az|abfss?|wasbs|hdfs|https?)(:|//)")
+_HALF_A_SCHEME = re.compile(r"(?i)(s3a?|gs|az|abfss?|wasbs|hdfs|https?)(:(?!//)|//)")
 """A URL with a slip of the pen, which would be a directory of that name."""
+_LET_IN = re.compile(r"[^/.][^@]*:.*@", re.DOTALL)
+"""A place that nobody understands is a directory of that name, which is shown, with the password in it."""
+_HOST = re.compile(r"([^:\[\]]*|\[[^\]]*\])(:\d*)?")
+_OF_HADOOP = frozenset(
+    {"abfs", "abfss", "adl", "alluxio", "cosn", "dbfs", "gs", "har", "hdfs", "maprfs", "obs", "oci", "ofs", "oss", "s3", "s3a"}
+    | {"s3n", "swebhdfs", "viewfs", "wasb", "wasbs", "webhdfs"}
+)
+"""File systems that Spark reads from where their connector is installed; it says so where it is not."""
+_MOUNTED = frozenset({"dbfs"})
+"""File systems that are directories of every machine that has them: `dbfs:/x` is `/dbfs/x`."""
 _SQLITE, _DUCKDB = "sqlite:///", "duckdb:///"
 _POSTGRES = ("postgresql://", "postgres://")
 _MYSQL = ("mysql://", "mariadb://")
@@ -29,19 +38,13 @@ _CASSANDRA = "cassandra://"
 _REDSHIFT, _SQLSERVER = "redshift://", "sqlserver://"
 
 
-def scheme(place: str) -> str:
-    """The URL scheme of `place` in lower case, empty for a plain path."""
-    found = _SCHEME.match(place)
-    return found[1].lower() if found and (found[2] or found[1].lower() == "file") else ""
-
-
 def local_path(place: str) -> Path | None:
     """The directory or file that an absolute path, `file://`, `sqlite://` or `duckdb://` URL names; None if it is elsewhere."""
     if place.startswith((_SQLITE, _DUCKDB)):
         return Path(place[len(_SQLITE) :])
-    if scheme(place) == "file":
+    if scheme_of(place) == "file":
         return Path(place[len("file://") :])
-    return None if scheme(place) else Path(place)
+    return None if scheme_of(place) else Path(place)
 
 
 def same_or_nested(one: str, other: str) -> bool:
@@ -63,6 +66,8 @@ def _base(info: ValidationInfo) -> Path:
 
 
 def _absolute(path: str, info: ValidationInfo) -> str:
+    if scheme_of(path):
+        raise _unknown(path)
     return os.path.normpath(_base(info) / Path(path).expanduser())
 
 
@@ -87,16 +92,32 @@ def _file_path(url: str, info: ValidationInfo) -> str:
 def _directory(value: str, info: ValidationInfo, *, also: str = "") -> str:
     if not value.strip():
         raise wrong("should be a directory, found an empty text", remedy="Write a path such as ./state/flights.")
-    if scheme(value) == "file":
+    if scheme_of(value) == "file":
         return _file_path(value, info)
-    if scheme(value):
-        raise wrong(f"is at {scheme(value)}://, which is not supported by this version", remedy=f"{_SUPPORTED}{also}.")
+    if _LET_IN.match(value):
+        raise wrong(
+            f"looks like user:password@host, found {outlined(value)}",
+            remedy="Write the scheme of what is there, such as postgresql://, or ./ before the name of a directory.",
+        )
     half = _HALF_A_SCHEME.match(value)
     if half:
         raise wrong(
             f"begins with {half[0]}, which is neither a URL nor likely a directory", remedy=f"Write {half[1]}://, or ./{half[0]}."
         )
+    if f"{scheme_of(value)}://" == value[: len(scheme_of(value)) + 3].lower() and scheme_of(value) not in _MOUNTED:
+        raise wrong(f"is at {scheme_of(value)}://, which is not supported by this version", remedy=f"{_SUPPORTED}{also}.")
     return _absolute(value, info)
+
+
+def _unknown(place: str) -> PydanticCustomError:
+    """The refusal of a place that Penstock cannot reach, and that would be a directory of this name."""
+    found = scheme_of(place)
+    said = f"begins with {found}:, which is no directory and no store that Penstock knows"
+    rest = place[len(found) + 1 :]
+    if found in _MOUNTED:
+        mounted = f"/{found}/{rest.lstrip('/')}"
+        return wrong(said, remedy=f"Write {mounted}, the same place where it is mounted.")
+    return wrong(said, remedy="Write the path where it is mounted on this machine, or ./ before the name of a directory.")
 
 
 def _own_directory(value: str, info: ValidationInfo) -> str:
@@ -111,7 +132,7 @@ def _blob_url(value: str) -> str:
     try:
         return str(parse(value))
     except Usage as mistake:
-        raise wrong(f"is no URL of a place at {scheme(value)}://", remedy=mistake.remedy) from mistake
+        raise wrong(f"is no URL of a place at {scheme_of(value)}://", remedy=mistake.remedy) from mistake
 
 
 def _checkpoint_url(value: str, info: ValidationInfo) -> str:
@@ -136,7 +157,7 @@ def _duckdb_url(value: str, info: ValidationInfo) -> str:
 def _file_url(value: str, info: ValidationInfo, *, prefix: str, database: str) -> str:
     if not value.startswith(prefix) or not value[len(prefix) :].strip("/"):
         raise wrong(
-            f"should be a {database} URL, found {described(value)}",
+            f"should be a {database} URL, found {outlined(value) if ':' in value else described(value)}",
             remedy=f"Write {prefix}state/data.db (relative to the pipeline file) or {prefix}/data/data.db (absolute).",
         )
     return prefix + _absolute(value[len(prefix) :], info)
@@ -165,28 +186,33 @@ def _sqlserver_url(value: str) -> str:
 
 def _server_url(value: str, prefixes: tuple[str, ...], *, database: str, port: int) -> str:
     remember(value)
-    parts = urlsplit(value) if value.startswith(prefixes) else None
-    if parts is None or not parts.path.strip("/"):
+    authority, _, path = value.partition("://")[2].partition("?")[0].partition("/")
+    if not value.startswith(prefixes) or not path.strip("/") or not _has_hosts(authority):
         raise wrong(
-            f"should be a {database} URL with a database, found {described(redact(value))}",
+            f"should be a {database} URL with a database, found {outlined(value)}",
             remedy=f"Write {prefixes[0]}user:password@host:{port}/database, the password best as ${{VARIABLE}}.",
         )
     return value
 
 
+def _has_hosts(authority: str) -> bool:
+    """Whether it ends with hosts and ports, and not with a password whose host was left out."""
+    return all(map(_HOST.fullmatch, authority.rpartition("@")[2].split(",")))
+
+
 def _cassandra_url(value: str) -> str:
     remember(value)
     nodes, _, keyspace = value.removeprefix(_CASSANDRA).partition("?")[0].rpartition("/")
-    if not value.startswith(_CASSANDRA) or not nodes or not keyspace:
+    if not value.startswith(_CASSANDRA) or not nodes or not keyspace or not _has_hosts(nodes):
         raise wrong(
-            f"should be a Cassandra URL with a keyspace, found {described(redact(value))}",
+            f"should be a Cassandra URL with a keyspace, found {outlined(value)}",
             remedy="Write cassandra://user:password@host:9042,otherhost:9042/keyspace, the password best as ${VARIABLE}.",
         )
     return value
 
 
 def _ledger(value: str, info: ValidationInfo) -> str:
-    if scheme(value) == "sqlite":
+    if scheme_of(value) == "sqlite":
         return _sqlite_url(value, info)
     if is_blob(value):
         return _blob_url(value)
@@ -194,9 +220,9 @@ def _ledger(value: str, info: ValidationInfo) -> str:
         return _postgres_url(value)
     if value.startswith(_MYSQL):
         return _mysql_url(value)
-    if scheme(value) not in {"", "file"}:
+    if scheme_of(value) not in {"", "file", *_MOUNTED} and "://" in value:
         raise wrong(
-            f"is at {scheme(value)}://, which is not supported by this version",
+            f"is at {scheme_of(value)}://, which is not supported by this version",
             remedy="Keep the ledger in a SQLite file (sqlite:///path), a directory, or at postgresql://, mysql://, s3://, az://, "
             "gs://, hdfs://.",
         )
@@ -205,9 +231,10 @@ def _ledger(value: str, info: ValidationInfo) -> str:
 
 def _source_path(value: str, info: ValidationInfo) -> str:
     remember(value)
-    if scheme(value) == "file":
+    if scheme_of(value) == "file":
         return f"file://{_file_path(value, info)}"
-    return value if scheme(value) else _absolute(value, info)
+    known_to_spark = "://" in value or (scheme_of(value) in _OF_HADOOP and value[len(scheme_of(value)) + 1 :].startswith("/"))
+    return value if scheme_of(value) and known_to_spark else _absolute(value, info)
 
 
 def _kind(example: str) -> WithJsonSchema:

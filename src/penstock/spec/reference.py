@@ -74,10 +74,12 @@ Made from the settings by `make docs`; do not edit. The same as JSON Schema is i
 and `penstock init` puts a copy beside the file it makes.
 
 - **Relative paths** and relative URLs (`file://./x`, `sqlite:///x.db`) are relative to the pipeline file. `sqlite:////x.db` is
-  absolute.
+  absolute. A scheme that is not known is an error: name what is mounted by its path, `/dbfs/x` for `dbfs:/x`, and write `./a:b`
+  for a directory with a colon in its name. The `path` of a source may be any URL that Spark knows.
 - **`${{VAR}}`** is replaced from the environment, `${{VAR:-default}}` if it is unset or empty; without default an unset variable
   is an error. Inside `{{ }}` and `[ ]` it needs quotes. `$${{` stands for a plain `${{`. What came from the environment is not
-  shown where it can be a secret: options and Spark settings are hidden, URLs are shown without password and query values.
+  shown where it can be a secret: options and Spark settings are hidden, URLs are shown without password and query values. Where
+  Spark shows its settings is in [who can see what](../SECURITY.md).
 - **Sizes** have a unit, or are bytes: `128MB` is 128,000,000 bytes, `128MiB` is 134,217,728. **Durations** need a unit:
   `500ms`, `10s`, `5m`, `2h`, `1d`.
 - **`--set key.path=value`** of the commands replaces one value; the value is read as YAML. Below `options` and `conf` the rest of

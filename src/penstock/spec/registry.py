@@ -3,19 +3,17 @@
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
-from penstock.secret import Secret, remember
+from penstock.secret import Secret, outlined, remember
 from penstock.spec.complaint import Complaint, refuse, wrong
-from penstock.spec.describe import described
 from penstock.spec.place import FilePath
 from penstock.spec.quantity import Duration
 from penstock.spec.settings import Settings
 
-_URL = re.compile(r"https?://[^\s/@,]+(:\d+)?(/[^\s,?#]*)?")
+_URL = re.compile(r"https?://([^\s/@,:?#]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/[^\s,?#]*)?")
 
 Format: TypeAlias = Literal["avro", "json", "protobuf"]
 OnUndecodable: TypeAlias = Literal["fail", "quarantine"]
@@ -23,11 +21,11 @@ OnUndecodable: TypeAlias = Literal["fail", "quarantine"]
 
 def _urls(value: str) -> str:
     given = [url.strip() for url in value.split(",")]
-    if any(urlsplit(url).username is not None for url in given):
+    if "@" in value:
         raise wrong("holds a user", remedy="Write it as `user` and `password` beside `url`, best as ${VARIABLE}.")
     if not all(map(_URL.fullmatch, given)):
         raise wrong(
-            f"should be the URL of a schema registry, found {described(value)}",
+            f"should be the URL of a schema registry, found {outlined(value)}",
             remedy="Write it like http://registry:8081; several of one registry with commas in between.",
         )
     return value

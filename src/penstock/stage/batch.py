@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.codec import TaskMessage, decode_message
 from penstock.faults import FaultPoint
-from penstock.model import BatchId, Generation, Staged
+from penstock.model import BatchId, Generation, RowDigest, Staged
 from penstock.protocols import Sink
 from penstock.stage.arrow_settings import applied, settings_for
 from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, driver_rows_per_partition
@@ -45,6 +45,7 @@ def stage_batch(
     sinks: Sequence[Sink],
     generation: Generation,
     batch_id: BatchId,
+    row_digest: RowDigest,
     previous: BatchSize | None = None,
     small_input: bool = False,
 ) -> StagedRows:
@@ -56,7 +57,7 @@ def stage_batch(
     Raises Usage for columns that cannot be staged, what a task raised with its own message and remedy, else StageFailed.
     """
     schema = rows.schema
-    projection = Projection.of(schema, sinks)
+    projection = Projection.of(schema, sinks, row_digest)
     stage_pass = _pass(projection, sinks, generation=generation, batch_id=batch_id)
     if previous is not None and previous.fits_driver:
         whole = small_input and previous.measured and projection.is_plain
@@ -68,12 +69,14 @@ def stage_batch(
         return _staged(_run_tasks(rows, projection, stage_pass), StagePath.DISTRIBUTED)
 
 
-def stage_rows(rows: "pa.Table", *, schema: str, sinks: Sequence[Sink], generation: Generation, batch_id: BatchId) -> StagedRows:
+def stage_rows(
+    rows: "pa.Table", *, schema: str, sinks: Sequence[Sink], generation: Generation, batch_id: BatchId, row_digest: RowDigest
+) -> StagedRows:
     """Stage rows that are here already, with Spark's JSON of their columns, into `sinks` without routes. Nothing of no rows."""
     from pyspark.sql.types import StructType
 
     columns = StructType.fromJson(json.loads(schema))
-    projection = Projection.of(columns, sinks)
+    projection = Projection.of(columns, sinks, row_digest)
     stage_pass = _pass(projection, sinks, generation=generation, batch_id=batch_id)
     message = stage_pass.run(list(projection.of_arrow(rows)), partition=0, task_attempt=0)
     return _staged([decode_message(message)], StagePath.DRIVER)

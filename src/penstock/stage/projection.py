@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructType
 
 from penstock.errors import Usage
+from penstock.model import RowDigest
 from penstock.protocols import OwnRows, Projecting, Sink
 from penstock.rowhash import row_hashes
 from penstock.sparkname import quoted
@@ -29,6 +30,7 @@ class Projection:
 
     `own`: the expressions of each form, empty for the rows as they are; `hashes`: each form's hash, over columns as they are
     named where it is computed. `form_of`: the number of each sink's form. `texts`: routes that are a column, and its place.
+    `row_digest`: the kind of hash.
     """
 
     forms: tuple[RowForm, ...]
@@ -37,9 +39,10 @@ class Projection:
     form_of: tuple[int, ...]
     texts: Mapping[str, int]
     routes: tuple[str, ...]
+    row_digest: RowDigest
 
     @staticmethod
-    def of(schema: StructType, sinks: Sequence[Sink]) -> "Projection":
+    def of(schema: StructType, sinks: Sequence[Sink], row_digest: RowDigest) -> "Projection":
         """The projection that `sinks` need. Raises Usage for columns that cannot be staged."""
         _require_unique(schema.names)
         wanted = [_own_rows(sink, schema) for sink in sinks]
@@ -51,10 +54,11 @@ class Projection:
         return Projection(
             forms=forms,
             own=tuple(() if own is None else tuple(own.columns.values()) for _, own in distinct),
-            hashes=tuple(_hash_sql(schema, number, own) for number, (_, own) in enumerate(distinct)),
+            hashes=tuple(_hash_sql(schema, number, own, row_digest) for number, (_, own) in enumerate(distinct)),
             form_of=tuple([key for key, _ in distinct].index(key) for key in keys),
             texts=texts,
             routes=tuple(route for route in routes if route is not None and route not in texts),
+            row_digest=row_digest,
         )
 
     @property
@@ -71,7 +75,7 @@ class Projection:
     def of_arrow(self, rows: "pa.Table") -> "Iterator[pa.RecordBatch]":
         """Unprojected `rows`, projected without Spark; the projection must be plain. Raises TypeError for rare types."""
         for batch in rows.to_batches():
-            columns = [*batch.columns, row_hashes(batch).view(pa.int64())]
+            columns = [*batch.columns, row_hashes(batch, self.row_digest).view(pa.int64())]
             yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
 
     def of_rows(self, rows: DataFrame, *, at_most: int | None = None) -> DataFrame:
@@ -116,11 +120,11 @@ def _names(form: RowForm, number: int) -> list[str]:
     return [f"c{number}_{place}" for place in range(len(form.columns))]
 
 
-def _hash_sql(schema: StructType, number: int, own: OwnRows | None) -> str:
+def _hash_sql(schema: StructType, number: int, own: OwnRows | None, row_digest: RowDigest) -> str:
     if own is None:
-        return rowhash_sql(schema)
-    fields = StructType.fromJson(_document(own.schema)).fields
-    return rowhash_sql(StructType([StructField(f"c{number}_{place}", field.dataType) for place, field in enumerate(fields)]))
+        return rowhash_sql(schema, row_digest)
+    made = StructType.fromJson(_document(own.schema))
+    return rowhash_sql(made, row_digest, columns=[f"c{number}_{place}" for place in range(len(made))])
 
 
 def _document(schema: str) -> dict[str, object]:

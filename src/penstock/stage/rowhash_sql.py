@@ -1,10 +1,12 @@
 """The Spark SQL expression of a row's hash, equal to `penstock.rowhash.row_hashes` of the same rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from penstock.errors import Usage
+from penstock.model import RowDigest
+from penstock.rowhash import NULL_ELEMENT, presence_words
 from penstock.sparkname import quoted
 
 _HASHED = frozenset(
@@ -16,10 +18,79 @@ _HASHED = frozenset(
 _BINARY_COLLATION = "UTF8_BINARY"
 
 
-def rowhash_sql(schema: StructType) -> str:
-    """`xxhash64` over all columns in their order. Raises Usage for a type that no sink could verify."""
-    names = _lambda_names()
-    return f"xxhash64({', '.join(_hashable(quoted(field.name), field.dataType, field.name, names) for field in schema.fields)})"
+def rowhash_sql(schema: StructType, kind: RowDigest, *, columns: Sequence[str] | None = None) -> str:
+    """`xxhash64` over all columns in their order, and with `XXHASH64_NULLS` over where nulls are.
+
+    `columns`: under which names they are computed from, by default their own. Raises Usage for a type that no sink could verify.
+    """
+    hashed = _RowHash(marks=kind is RowDigest.XXHASH64_NULLS)
+    names = [quoted(name) for name in (columns or schema.names)]
+    return f"xxhash64({', '.join(hashed.fields(names, schema, path=''))})"
+
+
+class _RowHash:
+    """Makes the arguments of `xxhash64`. Of a value that is NULL every one of them is NULL, so it does not count."""
+
+    def __init__(self, *, marks: bool) -> None:
+        self._marks, self._names = marks, _lambda_names()
+
+    def fields(self, values: Sequence[str], kind: StructType, *, path: str) -> list[str]:
+        """Of all columns, or of a struct's fields, and then of which of them are there."""
+        parts = [
+            part
+            for sql, field in zip(values, kind.fields, strict=True)
+            for part in self._value(sql, field.dataType, path + field.name)
+        ]
+        return [*parts, _presence(values, kind.names)] if self._marks else parts
+
+    def _value(self, sql: str, kind: DataType, path: str) -> list[str]:
+        """`sql`, rewritten where Spark would refuse to hash it (maps) or would not hash its bytes (collations)."""
+        if isinstance(kind, StructType):
+            return self._struct(sql, kind, path)
+        if isinstance(kind, ArrayType):
+            return self._array(sql, kind, path)
+        if isinstance(kind, MapType):
+            return self._map(sql, kind, path)
+        if isinstance(kind, StringType) and getattr(kind, "collation", _BINARY_COLLATION) != _BINARY_COLLATION:
+            return [f"collate({sql}, '{_BINARY_COLLATION}')"]
+        if kind.typeName() not in _HASHED:
+            raise Usage(
+                f"Column {path!r} has the Spark type {kind.simpleString()}, which has no content hash.",
+                remedy="Cast it in the transform, to STRING or to a number, say.",
+            )
+        return [sql]
+
+    def _struct(self, sql: str, kind: StructType, path: str) -> list[str]:
+        plain = [f"{sql}.{quoted(name)}" for name in kind.names]
+        parts = self.fields(plain, kind, path=f"{path}.")
+        if not self._marks:
+            return [sql] if parts == plain else [f"if({sql} IS NULL, NULL, struct({', '.join(parts)}))"]
+        presence = f"if({sql} IS NULL, NULL, {parts[-1]})"
+        return [sql, presence] if parts[:-1] == plain else [*parts[:-1], presence]
+
+    def _array(self, sql: str, kind: ArrayType, path: str) -> list[str]:
+        name = next(self._names)
+        element = _one(self._value(name, kind.elementType, f"{path}.element"))
+        elements = sql if element == name else f"transform({sql}, {name} -> {element})"
+        return [elements, *self._elements(sql, sql, contains_null=kind.containsNull)]
+
+    def _map(self, sql: str, kind: MapType, path: str) -> list[str]:
+        entry, entries = next(self._names), f"map_entries({sql})"
+        plain = [f"{entry}.key", f"{entry}.value"]
+        key = self._value(plain[0], kind.keyType, f"{path}.key")
+        parts = [*key, *self._value(plain[1], kind.valueType, f"{path}.value")]
+        hashed = entries if parts == plain else f"transform({entries}, {entry} -> struct({', '.join(parts)}))"
+        return [hashed, *self._elements(sql, f"map_values({sql})", contains_null=kind.valueContainsNull)]
+
+    def _elements(self, sql: str, elements: str, *, contains_null: bool) -> list[str]:
+        """Where elements are NULL, and how many there are."""
+        if not self._marks:
+            return []
+        size = f"if({sql} IS NULL, NULL, size({sql}))"
+        if not contains_null:
+            return [size]
+        name, index = next(self._names), next(self._names)
+        return [f"transform({elements}, ({name}, {index}) -> if({name} IS NULL, {index} + {NULL_ELEMENT}L, NULL))", size]
 
 
 def _lambda_names() -> Iterator[str]:
@@ -29,41 +100,18 @@ def _lambda_names() -> Iterator[str]:
         number += 1
 
 
-def _hashable(sql: str, kind: DataType, path: str, names: Iterator[str]) -> str:
-    """`sql`, rewritten where Spark would refuse to hash it (maps) or would not hash its bytes (collations)."""
-    if isinstance(kind, StructType):
-        return _hashable_struct(sql, kind, path, names)
-    if isinstance(kind, ArrayType):
-        name = next(names)
-        element = _hashable(name, kind.elementType, f"{path}.element", names)
-        return sql if element == name else f"transform({sql}, {name} -> {element})"
-    if isinstance(kind, MapType):
-        return _hashable_map(sql, kind, path, names)
-    if isinstance(kind, StringType) and getattr(kind, "collation", _BINARY_COLLATION) != _BINARY_COLLATION:
-        return f"collate({sql}, '{_BINARY_COLLATION}')"
-    if kind.typeName() not in _HASHED:
-        raise Usage(
-            f"Column {path!r} has the Spark type {kind.simpleString()}, which has no content hash.",
-            remedy="Cast it in the transform, to STRING or to a number, say.",
-        )
-    return sql
+def _one(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"struct({', '.join(parts)})"
 
 
-def _hashable_struct(sql: str, kind: StructType, path: str, names: Iterator[str]) -> str:
-    plain = [f"{sql}.{quoted(field.name)}" for field in kind.fields]
-    hashed = [
-        _hashable(field_sql, field.dataType, f"{path}.{field.name}", names)
-        for field_sql, field in zip(plain, kind.fields, strict=True)
-    ]
-    return sql if hashed == plain else f"if({sql} IS NULL, NULL, struct({', '.join(hashed)}))"
+def _presence(values: Sequence[str], names: Sequence[str]) -> str:
+    words = zip(values, presence_words(tuple(names)), strict=True)
+    return _either([f"if({sql} IS NULL, 0L, {word}L)" for sql, word in words] or ["0L"])
 
 
-def _hashable_map(sql: str, kind: MapType, path: str, names: Iterator[str]) -> str:
-    entry = next(names)
-    plain = [f"{entry}.key", f"{entry}.value"]
-    hashed = [
-        _hashable(plain[0], kind.keyType, f"{path}.key", names),
-        _hashable(plain[1], kind.valueType, f"{path}.value", names),
-    ]
-    entries = f"map_entries({sql})"
-    return entries if hashed == plain else f"transform({entries}, {entry} -> struct({', '.join(hashed)}))"
+def _either(words: Sequence[str]) -> str:
+    """The exclusive or of all, as a balanced tree: Spark walks through expressions by recursion."""
+    if len(words) == 1:
+        return words[0]
+    half = len(words) // 2
+    return f"({_either(words[:half])} ^ {_either(words[half:])})"

@@ -20,5 +20,8 @@ def from_spark(cause: Exception) -> PenstockError:
 
 def _advice(said: SparkError) -> str:
     if said.condition is not None and said.condition.startswith("FAILED_READ_FILE"):
-        return "Put a good file of that name in its place, or correct the schema or the options of the source; then start again."
+        return (
+            "Put a good file of that name in its place, with the modification time of the bad one (touch -r BAD GOOD; "
+            "mv GOOD BAD), or correct the schema or the options of the source; then start again."
+        )
     return "Mend the cause (in the transform, or in the data) and start again."

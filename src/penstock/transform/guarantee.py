@@ -93,7 +93,8 @@ def output_mode_claim(output_mode: str) -> Claim:
 
 def option_claims(options: Mapping[str, str]) -> tuple[Claim, ...]:
     """Options of the query (`writeStream.option`) that weaken it."""
-    if options.get(ASYNC_OPTION, "false").lower() != "true":
+    given = {name.lower(): value for name, value in options.items()}  # Spark does not mind case
+    if given.get(ASYNC_OPTION.lower(), "false").lower() != "true":
         return ()
     why = "Asynchronous progress leaves gaps in the offset log; after a crash a batch number comes again with other rows."
     return (_weak(f"option {ASYNC_OPTION}", why, f"Leave {ASYNC_OPTION} out."),)

@@ -6,6 +6,7 @@ a line break in it).
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,9 @@ from penstock.errors import Usage
 from penstock.model import SourceName
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
+_FIELDS_SHOWN = "spark.sql.debug.maxToStringFields"
 _LINE = re.compile(r"((?:[: ] {2})*(?:[:+]- )?)([!'~]*)([A-Z]\w*)(.*)", re.DOTALL)
 _STREAMS = frozenset({"StreamingRelation", "StreamingRelationV2", "StreamingExecutionRelation", "StreamingDataSourceV2Relation"})
 _HEADING = "== Analyzed Logical Plan =="
@@ -35,21 +37,41 @@ class PlanNode:
             yield from child.walk()
 
     @property
+    def is_stream_source(self) -> bool:
+        """Whether rows enter the query here, as a stream."""
+        return self.name in _STREAMS
+
+    @property
     def is_stream(self) -> bool:
         """Whether rows keep arriving here: some source below is a stream."""
-        return any(node.name in _STREAMS for node in self.walk())
+        return any(node.is_stream_source for node in self.walk())
 
 
 def plan_of(frame: "DataFrame") -> PlanNode:
     """The analysed plan of a DataFrame; for a streaming one nothing runs. Raises Usage if the text is not understood."""
-    return parse_plan(_plan_text(frame))
+    with whole_plans(frame.sparkSession):
+        return parse_plan(_plan_text(frame))
 
 
 def _plan_text(frame: "DataFrame") -> str:
     explained = getattr(frame, "_explain_string", None)
     if explained is None:
-        return str(frame._jdf.queryExecution().analyzed().toString())
+        return str(frame._jdf.queryExecution().analyzed().treeString())
     return str(explained(extended=True)).partition(_HEADING)[2].partition("\n== ")[0].partition("\n")[2]
+
+
+@contextmanager
+def whole_plans(spark: "SparkSession") -> Iterator[None]:
+    """Spark leaves out of a plan's text what comes behind the 25th column: `rand()` there would go unseen."""
+    before = spark.conf.get(_FIELDS_SHOWN, None)
+    spark.conf.set(_FIELDS_SHOWN, str(2**31 - 1))
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_FIELDS_SHOWN)
+        else:
+            spark.conf.set(_FIELDS_SHOWN, before)
 
 
 def parse_plan(text: str) -> PlanNode:
@@ -116,7 +138,7 @@ def _unused(name: str | None, used: set[SourceName], place: int) -> SourceName:
 
 
 def _relations(node: PlanNode, alias: str | None, names: frozenset[SourceName]) -> Iterator[tuple[str | None, PlanNode]]:
-    if node.name in _STREAMS:
+    if node.is_stream_source:
         yield alias, node
     if node.name == "SubqueryAlias":
         inner = node.detail.replace("``", "\0").strip("`").replace("\0", "`")

@@ -4,6 +4,7 @@
 SET XACT_ABORT ON; SET IMPLICIT_TRANSACTIONS OFF; SET NOCOUNT OFF; SET ROWCOUNT 0; SET DEADLOCK_PRIORITY NORMAL; SET ANSI_NULLS ON; SET ANSI_PADDING ON; SET ANSI_WARNINGS ON; SET ARITHABORT ON; SET CONCAT_NULL_YIELDS_NULL ON; SET NUMERIC_ROUNDABORT OFF; SET QUOTED_IDENTIFIER ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET LOCK_TIMEOUT n
 SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(60)), delayed_durability_desc, snapshot_isolation_state FROM sys.databases WHERE name = DB_NAME()
+SELECT o.type_desc, COALESCE(t.is_memory_optimized, 0) FROM sys.objects o JOIN sys.schemas s ON s.schema_id = o.schema_id LEFT JOIN sys.tables t ON t.object_id = o.object_id WHERE s.name = :schema AND o.name = :table
 SELECT 1 FROM sys.schemas WHERE name = :schema
 SELECT o.type_desc, COALESCE(t.is_memory_optimized, 0) FROM sys.objects o JOIN sys.schemas s ON s.schema_id = o.schema_id LEFT JOIN sys.tables t ON t.object_id = o.object_id WHERE s.name = :schema AND o.name = :table
 CREATE TABLE I.I ( I …, PRIMARY KEY (I, …) )
@@ -22,8 +23,8 @@ SELECT HAS_PERMS_BY_NAME(:table, 'OBJECT', :privilege)
 SELECT I, … FROM I.I WITH (UPDLOCK, HOLDLOCK, ROWLOCK) WHERE I = :pipeline AND I = :sink
 SELECT I, … FROM I.I WHERE LOWER(I) = LOWER(:table) ORDER BY I, …
 SELECT MAX(I) FROM I.I WHERE I = :pipeline AND I = :sink
-UPDATE I.I SET I = :table_name, I = :write, I = :format_version, I = :position, I = :generation, I = :query_id, I = :batch_id, I = :offsets, I = :schema, I = :rows_decided, I = :digest_decided, I = :rows_before, I = :digest_before, I = :rows_after, I = :digest_after, I = SYSUTCDATETIME() WHERE I = :pipeline AND I = :sink
-INSERT INTO I.I ( I, … ) SELECT :pipeline, :sink, :table_name, :write, :format_version, :position, :generation, :query_id, :batch_id, :offsets, :schema, :rows_decided, :digest_decided, :rows_before, :digest_before, :rows_after, :digest_after, SYSUTCDATETIME() WHERE NOT EXISTS (SELECT 1 FROM I.I WITH (UPDLOCK, HOLDLOCK) WHERE I = :pipeline AND I = :sink)
+UPDATE I.I SET I = :table_name, I = :write, I = :format_version, I = :position, I = :generation, I = :query_id, I = :batch_id, I = :offsets, I = :schema, I = :rows_decided, I = :digest_decided, I = :rows_before, I = :digest_before, I = :rows_after, I = :digest_after, I = SYSUTCDATETIME(), I = :ledger_id WHERE I = :pipeline AND I = :sink
+INSERT INTO I.I ( I, … ) SELECT :pipeline, :sink, :table_name, :write, :format_version, :position, :generation, :query_id, :batch_id, :offsets, :schema, :rows_decided, :digest_decided, :rows_before, :digest_before, :rows_after, :digest_after, SYSUTCDATETIME(), :ledger_id WHERE NOT EXISTS (SELECT 1 FROM I.I WITH (UPDLOCK, HOLDLOCK) WHERE I = :pipeline AND I = :sink)
 SELECT XACT_STATE()
 COMMIT TRANSACTION WITH (DELAYED_DURABILITY = OFF)
 
@@ -69,7 +70,7 @@ SELECT COUNT(*) FROM #penstock_stage
 DELETE FROM I.I
 INSERT INTO I.I (I, …) SELECT I, … FROM #penstock_stage
 DROP TABLE IF EXISTS #penstock_stage
-UPDATE I.I SET I = :table_name, I = :write, I = :format_version, I = :position, I = :generation, I = :query_id, I = :batch_id, I = :offsets, I = :schema, I = :rows_decided, I = :digest_decided, I = :rows_before, I = :digest_before, I = :rows_after, I = :digest_after, I = SYSUTCDATETIME() WHERE I = :pipeline AND I = :sink
+UPDATE I.I SET I = :table_name, I = :write, I = :format_version, I = :position, I = :generation, I = :query_id, I = :batch_id, I = :offsets, I = :schema, I = :rows_decided, I = :digest_decided, I = :rows_before, I = :digest_before, I = :rows_after, I = :digest_after, I = SYSUTCDATETIME(), I = :ledger_id WHERE I = :pipeline AND I = :sink
 INSERT INTO I.I ( I, … ) VALUES ( :pipeline, :sink, :position, :generation, :query_id, :batch_id, :offsets, :rows, :digest, SYSUTCDATETIME() )
 DELETE FROM I.I WHERE I = :pipeline AND I = :sink AND I <= :position
 SELECT XACT_STATE()

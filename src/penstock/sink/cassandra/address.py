@@ -4,7 +4,7 @@ import ssl
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from penstock.databaseurl import TLS_PARAMETERS, one_of, parameters_of, tls_of
+from penstock.databaseurl import ESCAPES, TLS_PARAMETERS, one_of, parameters_of, split_url, tls_of
 from penstock.errors import Usage
 
 SCHEME = "cassandra"
@@ -34,9 +34,12 @@ class Address:
 
 def address_of(url: str) -> Address:
     """The parts of `url`. Raises Usage."""
+    split = split_url(url)
+    if split is None:
+        raise _no_url()
+    parts, _ = split
+    let_in, _, hosts = parts.netloc.rpartition("@")
     try:
-        parts = urlsplit(url)
-        let_in, _, hosts = parts.netloc.rpartition("@")
         nodes = tuple(_node(host) for host in hosts.split(","))
     except ValueError:
         raise _no_url() from None
@@ -66,5 +69,5 @@ def _node(text: str) -> tuple[str, int]:
 def _no_url() -> Usage:
     return Usage(
         "`url` is no URL of a keyspace of Cassandra.",
-        remedy="Write cassandra://user:password@host:9042,otherhost:9042/keyspace, % as %25.",
+        remedy=f"Write cassandra://user:password@host:9042,otherhost:9042/keyspace. {ESCAPES}",
     )

@@ -16,7 +16,15 @@ from penstock.model import PipelineName, Position, Publication, SinkName, Totals
 from penstock.sink.cassandra import statements as sql
 from penstock.sink.cassandra.database import Around
 from penstock.sink.cassandra.trouble import cut_off
-from penstock.sink.table.marker import NO_ROWS, TableMarker, batch_values, marker_from, marker_values, place_of
+from penstock.sink.table.marker import (
+    FORMAT_VERSION,
+    NO_ROWS,
+    TableMarker,
+    batch_values,
+    marker_from,
+    marker_values,
+    place_of,
+)
 from penstock.sink.table.marks import REMEMBERED_BATCHES
 
 STAMP = FaultPoint("cassandra.stamp", "The marker takes the time stamp of a batch, before its first row is written.")
@@ -64,20 +72,24 @@ class Replaced:
 
 
 class CassandraMarks:
-    """As `Marks`, for one publication: it changes the marker only as long as it is what was read last."""
+    """As `Marks`, for one publication: it changes the marker only as long as it is what was read last.
 
-    def __init__(self, execute: Execute) -> None:
-        self._execute = execute
+    `named`: the markers' table has the column `ledger_id`; one that an older Penstock made gets it when the sink is prepared.
+    """
+
+    def __init__(self, execute: Execute, *, named: bool = True) -> None:
+        self._execute, self._named = execute, named
         self._position: Position | None = None
         self._stamp = Stamp()
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
         """The marker, None if there is none yet. Raises FormatTooNew."""
-        rows = self._execute(sql.READ_MARKER, (pipeline, sink), serial=True)
+        rows = self._execute(sql.READ_MARKER if self._named else sql.READ_UNNAMED, (pipeline, sink), serial=True)
         if not rows:
             return None
-        at_us, position, digest, displaced, displaced_digest = rows[0][len(sql.MARKED) :]
-        marker = marker_from(rows[0], pipeline, sink)
+        at_us, position, digest, displaced, displaced_digest = rows[0][-len(sql.STAMPED) :]
+        ledger_id = rows[0][len(sql.MARKED) - 1] if self._named else None
+        marker = marker_from(rows[0], pipeline, sink, ledger_id=ledger_id)
         displaced_totals = Totals(rows=displaced, digest=int(displaced_digest, 16))
         self._position = marker.position
         self._stamp = Stamp(at_us=at_us, position=position, digest=digest, displaced=displaced_totals)
@@ -113,7 +125,7 @@ class CassandraMarks:
 
     def stamped(self, publication: Publication, *, displaced: Callable[[], Replaced]) -> Stamp:
         """The time stamp for the publication's rows: the one it took before, or one above all that any batch before it had,
-        and above that of what they replace.
+        and above that of what they replace. With it the marker takes the publication's ledger, so that no other one writes (I2).
 
         `displaced` reads what the rows will replace; it is asked before the first one is written and kept with the stamp, since
         nobody can tell afterwards. Raises Conflict.
@@ -127,7 +139,8 @@ class CassandraMarks:
         stamp = Stamp(at_us=at_us, position=publication.position, digest=digest, displaced=replaced.totals)
         who = (publication.pipeline, publication.sink)
         stamping = partial(STAMP.around, error=cut_off, lost=cut_off)
-        self._change(sql.STAMP_MARKER, (*stamp.values, *who, self._position, self._stamp.at_us), around=stamping)
+        claim = (1 if publication.ledger_id is None else FORMAT_VERSION, publication.ledger_id)
+        self._change(sql.STAMP_MARKER, (*stamp.values, *claim, *who, self._position, self._stamp.at_us), around=stamping)
         self._stamp = stamp
         return stamp
 

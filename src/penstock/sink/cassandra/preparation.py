@@ -21,6 +21,7 @@ from penstock.sink.cassandra.storage import storage_of
 from penstock.sink.cassandra.target import CassandraTarget, require_storable
 from penstock.sink.cassandra.trouble import reason_of
 from penstock.sink.cassandra.writing import content_of
+from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.target import no_table
 from penstock.sparkschema import arrow_schema
@@ -36,6 +37,8 @@ def prepare_table(
     for table, statement in ((sql.MARKER_TABLE, sql.CREATE_MARKER), (sql.BATCH_TABLE, sql.CREATE_BATCH)):
         if shape_of(connection, table) is None:
             _create(connection, statement)
+    if not _is_named(shape_of(connection, sql.MARKER_TABLE)):
+        _name_markers(connection)
     marks, shape = CassandraMarks(connection.execute), shape_of(connection, target.table)
     require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     shape = shape or _created(connection, rows, target, create=create)
@@ -56,14 +59,34 @@ def require_admitted(
     rows, shape = arrow_schema(schema), shape_of(connection, target.table)
     with settings_of(sink):
         require_storable(rows, target)
-    if shape_of(connection, sql.MARKER_TABLE) is not None:
-        marker = CassandraMarks(connection.execute).read(pipeline, sink)
-        require_not_lost(marker, target, exists=shape is not None)
+    marks = readable_marks(connection)
+    if marks is not None:
+        require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     if shape is not None:
         require_fit(shape, rows, target)
         require_allowed(connection, rows, target)
     elif not create:
         raise no_table(target.table)
+
+
+def readable_marks(connection: Connection) -> CassandraMarks | None:
+    """The markers as they are, None where there are none yet; also of an older Penstock."""
+    shape = shape_of(connection, sql.MARKER_TABLE)
+    return None if shape is None else CassandraMarks(connection.execute, named=_is_named(shape))
+
+
+def _is_named(shape: Shape | None) -> bool:
+    return shape is not None and any(column.name == LEDGER_ID for column in shape.columns)
+
+
+def _name_markers(connection: Connection) -> None:
+    """Add the column that a table of an older Penstock lacks, unless another driver does so right now."""
+    try:
+        with _granted("ALTER", sql.MARKER_TABLE):
+            connection.define(sql.NAME_MARKERS)
+    except InvalidRequest:
+        if not _is_named(shape_of(connection, sql.MARKER_TABLE)):
+            raise
 
 
 def admission_of(sink: SinkName, target: CassandraTarget) -> Admission:

@@ -24,15 +24,15 @@ class Repeated:
     totals: Totals
 
 
-def repeated_in(rows: Rows, key: tuple[str, ...]) -> Repeated:
+def repeated_in(rows: Rows, target: CassandraTarget) -> Repeated:
     """The superseded rows. Keeps 8 bytes a row, and the keys of those alone that may be repeated."""
-    hashes = [np.asarray(row_hashes(batch.select(key))) for batch in rows()]
+    hashes = [np.asarray(row_hashes(batch.select(target.key), target.row_digest)) for batch in rows()]
     every = np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
     values, counts = np.unique(every, return_counts=True)
     suspects = np.flatnonzero(np.isin(every, values[counts > 1]))
     newest: dict[tuple[object, ...], tuple[int, int]] = {}
     superseded = []
-    for number, values_of_key, row_hash in _looked_up(rows, suspects, key) if len(suspects) else ():
+    for number, values_of_key, row_hash in _looked_up(rows, suspects, target) if len(suspects) else ():
         if values_of_key in newest:
             superseded.append(newest[values_of_key])
         newest[values_of_key] = (number, row_hash)
@@ -42,15 +42,15 @@ def repeated_in(rows: Rows, key: tuple[str, ...]) -> Repeated:
 
 
 def _looked_up(
-    rows: Rows, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]", key: tuple[str, ...]
+    rows: Rows, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]", target: CassandraTarget
 ) -> Iterator[tuple[int, tuple[object, ...], int]]:
     """Number, key and hash of the rows of these numbers."""
     start = 0
     for batch in rows():
         here = numbers[(numbers >= start) & (numbers < start + batch.num_rows)]
         chosen = batch.take(pa.array(here - start))
-        keys = zip(*(chosen.column(name).to_pylist() for name in key), strict=True)
-        yield from zip(here.tolist(), keys, row_hashes(chosen).to_pylist(), strict=True)
+        keys = zip(*(chosen.column(name).to_pylist() for name in target.key), strict=True)
+        yield from zip(here.tolist(), keys, row_hashes(chosen, target.row_digest).to_pylist(), strict=True)
         start += batch.num_rows
 
 

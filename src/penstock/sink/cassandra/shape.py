@@ -9,9 +9,10 @@ from penstock.sink.cassandra import statements as sql
 from penstock.sink.cassandra.database import Connection
 from penstock.sink.cassandra.storage import storage_of
 from penstock.sink.cassandra.target import CassandraTarget
-from penstock.sink.table.columns import TableColumn, require_columns
+from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns
 
 _SAFE_COPIES = 3
+_ALTER = Alter(retype=None)
 _TTL_REMEDY = "ALTER TABLE {table} WITH default_time_to_live = 0, or use another table."
 
 
@@ -88,8 +89,11 @@ def misfit(shape: Shape, table: str) -> Refused | None:
     return None
 
 
-def require_fit(shape: Shape, rows: "pa.Schema", target: CassandraTarget) -> None:
-    """Raise Refused unless the table takes the rows, identifies them by the key and gives back the same."""
+def require_fit(shape: Shape, rows: "pa.Schema", target: CassandraTarget, *, decided: bool = False) -> None:
+    """Raise Refused unless the table takes the rows, identifies them by the key and gives back the same.
+
+    `decided`: as `Columns` has it.
+    """
     found = misfit(shape, target.table)
     if found is not None:
         raise found
@@ -100,7 +104,8 @@ def require_fit(shape: Shape, rows: "pa.Schema", target: CassandraTarget) -> Non
             f"Column {static[0]!r} of table {target.table!r} is static: it belongs to a whole partition, not to a row.",
             remedy="Leave it out in the transform.",
         )
-    require_columns(shape.columns, rows, target.table, storage_of=storage_of, folded=str)
+    of = Columns(table=target.table, alter=_ALTER, decided=decided)
+    require_columns(shape.columns, rows, of=of, storage_of=storage_of, folded=str)
 
 
 def _require_whole_key(shape: Shape, target: CassandraTarget) -> None:

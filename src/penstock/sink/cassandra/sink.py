@@ -2,22 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Conflict, PublishFailed, StagedDataLost
 from penstock.faults import FaultPoint
-from penstock.model import Finding, PipelineName, Publication, Published, SinkKind, Totals
-from penstock.sink.cassandra import statements as sql
+from penstock.model import Finding, PipelineName, Publication, Published, RowDigest, SinkKind, Totals
 from penstock.sink.cassandra.admission import Admission
 from penstock.sink.cassandra.database import Around, Connection, Database, Patience
 from penstock.sink.cassandra.marks import CassandraMarks, Replaced
-from penstock.sink.cassandra.preparation import prepare_table, require_admitted
+from penstock.sink.cassandra.preparation import prepare_table, readable_marks, require_admitted
 from penstock.sink.cassandra.repeated import repeated_in, require_unique, without
 from penstock.sink.cassandra.shape import few_copies, misfit, require_fit, shape_of
-from penstock.sink.cassandra.target import target_of
+from penstock.sink.cassandra.target import CassandraTarget, target_of
 from penstock.sink.cassandra.trouble import cut_off
 from penstock.sink.cassandra.writing import Writer, content_of
-from penstock.sink.table.publication import Moved, apply
+from penstock.sink.table.publication import Moved, apply, decided_target
 from penstock.sink.table.server import DatabaseSink
 from penstock.sink.table.sink import Filling
 from penstock.sparkschema import arrow_schema
@@ -54,6 +54,10 @@ class CassandraSink(DatabaseSink[Connection]):
         )
         self._database = Database(url, application=f"penstock:{self._name}")
         self._wait_s = wait_s
+
+    def use_row_digest(self, row_digest: RowDigest) -> None:
+        """For all hashes from here on."""
+        self._target = self._keyed = replace(self._keyed, row_digest=row_digest)
 
     @property
     def kind(self) -> SinkKind:
@@ -94,7 +98,7 @@ class CassandraSink(DatabaseSink[Connection]):
         require_admitted(connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._keyed, create=self._create)
 
     def _readable_marks(self, connection: Connection) -> CassandraMarks | None:
-        return None if shape_of(connection, sql.MARKER_TABLE) is None else CassandraMarks(connection.execute)
+        return readable_marks(connection)
 
     def _content(self, connection: Connection, schema: str) -> Totals:
         return content_of(connection, arrow_schema(schema), self._keyed)
@@ -104,8 +108,8 @@ class CassandraSink(DatabaseSink[Connection]):
     def _shows(self, publication: Publication) -> bool:
         """As of all tables, but a cluster that is down is waited for."""
         with self._lock:
-            position = self._patience()(lambda connection: self._position(connection, publication.pipeline))
-        return (position or 0) >= publication.position
+            mark = self._patience()(lambda connection: self._high_water_mark(connection, publication.pipeline))
+        return mark is not None and mark.position >= publication.position
 
     def _patience(self) -> Patience:
         return Patience(self._database, wait_s=self._wait_s)
@@ -118,13 +122,13 @@ class CassandraSink(DatabaseSink[Connection]):
         ) -> list[tuple[Any, ...]]:
             return patience(lambda connection: connection.execute(statement, values, serial=serial, around=around))
 
-        marks = CassandraMarks(execute)
+        marks, target = CassandraMarks(execute), self._decided(publication)
 
         def move() -> Moved:
-            return self._move_by(patience, marks, publication)
+            return self._move_by(patience, marks, publication, target)
 
         try:
-            published = apply(marks, publication, self._target, since=self._committed, move=move)
+            published = apply(marks, publication, target, since=self._committed, move=move)
         except StagedDataLost as lost:  # or published meanwhile by another driver, which then removes it
             if not self._shows(publication):
                 raise
@@ -132,29 +136,37 @@ class CassandraSink(DatabaseSink[Connection]):
         self._note(publication)
         return published
 
-    def _move_by(self, patience: Patience, marks: CassandraMarks, publication: Publication) -> Moved:
+    def _decided(self, publication: Publication) -> CassandraTarget:
+        """As it was decided; but a batch that was to be appended is upserted where the sink says so now.
+
+        That is the way out for one that holds a key twice, and leaves the same rows of any other.
+        """
+        decided = decided_target(publication, self._keyed)
+        return replace(decided, write="upsert") if self._keyed.write == "upsert" else decided
+
+    def _move_by(self, patience: Patience, marks: CassandraMarks, publication: Publication, target: CassandraTarget) -> Moved:
         """The table is looked at once more: what was altered since the start would change what is kept."""
         schema = arrow_schema(publication.schema)
-        patience(lambda connection: self._require_fit(connection, schema))
-        repeated = repeated_in(lambda: self._rows(publication), self._keyed.key)
-        require_unique(repeated, self._keyed, publication.batch.batch_id)
-        writer = Writer(patience, self._keyed, schema)
+        patience(lambda connection: self._require_fit(connection, schema, target))
+        repeated = repeated_in(lambda: self._rows(publication), target)
+        require_unique(repeated, target, publication.batch.batch_id)
+        writer = Writer(patience, target, schema)
 
         def displaced() -> Replaced:
-            return Replaced() if self._keyed.write == "append" else writer.displaced(without(self._rows(publication), repeated))
+            return Replaced() if target.write == "append" else writer.displaced(without(self._rows(publication), repeated))
 
         stamp = marks.stamped(publication, displaced=displaced)
         writer.write(without(self._rows(publication), repeated), at_us=stamp.at_us)
         return Moved(rows=repeated.rows, displaced=stamp.displaced + repeated.totals)
 
-    def _require_fit(self, connection: Connection, schema: "pa.Schema") -> None:
+    def _require_fit(self, connection: Connection, schema: "pa.Schema", target: CassandraTarget) -> None:
         shape = shape_of(connection, self._target.table)
         if shape is None:
             raise PublishFailed(
                 f"Table {self._target.table!r} is gone.",
                 remedy="Restore it from a backup and start again: the batch is decided.",
             )
-        require_fit(shape, schema, self._keyed)
+        require_fit(shape, schema, target, decided=True)
 
     def _rows(self, publication: Publication) -> Iterator["pa.RecordBatch"]:
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:

@@ -11,8 +11,11 @@ OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE})
 MARKED = (
     *("format_version", "table_name", "write", "position", "generation", "query_id", "batch_id", "offsets", "schema"),
     *("rows_decided", "digest_decided", "rows_before", "digest_before", "rows_after", "digest_after"),
+    "ledger_id",
 )
-"""Columns of a marker, in the order of `marker_from`."""
+"""Columns of a marker, in the order of `marker_from`, and the one that a table of an older Penstock lacks."""
+CLAIMED = ("format_version", "ledger_id")
+"""Columns that say which ledger fills the table."""
 STAMPED = ("stamp", "stamped_position", "stamped_digest", "rows_displaced", "digest_displaced")
 """Columns about the publication that is under way, or was the last one."""
 BATCHED = ("query_id", "batch_id", "offsets", "rows", "digest", "generation")
@@ -55,13 +58,15 @@ CREATE_BATCH = (
     f"CREATE TABLE IF NOT EXISTS {BATCH_TABLE} (pipeline text, sink text, position bigint, {_declared(BATCHED)}, "
     "published_at timestamp, PRIMARY KEY ((pipeline, sink), position)) WITH CLUSTERING ORDER BY (position DESC)"
 )
+NAME_MARKERS = f"ALTER TABLE {MARKER_TABLE} ADD ledger_id text"
 READ_MARKER = f"SELECT {_listed(MARKED + STAMPED)} FROM {MARKER_TABLE} {_OF}"
+READ_UNNAMED = f"SELECT {_listed(MARKED[:-1] + STAMPED)} FROM {MARKER_TABLE} {_OF}"
 MAKE_MARKER = (
     f"INSERT INTO {MARKER_TABLE} (pipeline, sink, {_listed(MARKED + STAMPED)}) VALUES (?, ?, {_places(MARKED + STAMPED)}) "
     "IF NOT EXISTS"
 )
 CHANGE_MARKER = f"UPDATE {MARKER_TABLE} SET {_set(MARKED)}, published_at = toTimestamp(now()) {_OF} {_UNCHANGED}"
-STAMP_MARKER = f"UPDATE {MARKER_TABLE} SET {_set(STAMPED)} {_OF} {_UNCHANGED}"
+STAMP_MARKER = f"UPDATE {MARKER_TABLE} SET {_set(STAMPED + CLAIMED)} {_OF} {_UNCHANGED}"
 OWNERS = f"SELECT pipeline, sink, table_name FROM {MARKER_TABLE}"
 NEWEST_BATCH = f"SELECT position FROM {BATCH_TABLE} {_OF} LIMIT 1"
 READ_BATCH = f"SELECT {_listed(BATCHED[:5])} FROM {BATCH_TABLE} {_OF} AND position = ?"

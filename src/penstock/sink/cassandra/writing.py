@@ -35,7 +35,7 @@ class Writer:
         self._patience, self._statements, self._schema = patience, target.statements(rows), rows
         self._key = [rows.names.index(name) for name in target.key]
         self._partition = self._key[: len(target.partition)]
-        self._table = target.table
+        self._table, self._row_digest = target.table, target.row_digest
         others = [field for field in rows if field.name not in target.key]
         dated = [field.name for field in others if not pa.types.is_null(field.type)]  # those may be collections, without a date
         self._read_keys = self._statements.read_keys(dated)
@@ -80,13 +80,13 @@ class Writer:
         width = len(self._schema)
         rows = ([row[:width] for row in answer] for answer in answers)
         written = (at_us or 0 for answer in answers for row in answer for at_us in row[width:])
-        totals = totals_under_key(restored_batches(rows, self._schema), table=self._table)
+        totals = totals_under_key(restored_batches(rows, self._schema), self._row_digest, table=self._table)
         return Replaced(totals=totals, newest_us=max(written, default=0))
 
 
 def content_of(connection: Connection, rows: "pa.Schema", target: CassandraTarget) -> Totals:
     """Every row of the table, counted and hashed. Raises NotStoredError."""
-    return totals_of(restored_batches(connection.scan(target.statements(rows).read), rows))
+    return totals_of(restored_batches(connection.scan(target.statements(rows).read), rows), target.row_digest)
 
 
 def restored_batches(answers: Iterator[Sequence[Row]], schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import Refused
-from penstock.model import Totals
+from penstock.model import NEWEST_ROW_DIGEST, Totals
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.move import rows_of, scan
 from penstock.sink.dbapi.statements import TableStatements
@@ -49,7 +49,7 @@ class Attempts:
             return " ".join(str(trouble).split())[:200].rstrip(".") or type(trouble).__name__
         finally:
             self._session.rollback()
-        return None if back == self._before + totals_of(iter([batch])) else "it came back changed"
+        return None if back == self._before + _totals(iter([batch])) else "it came back changed"
 
     def come_back(self, rows: Iterable[Row]) -> bool:
         """Whether all do, in as few transactions as their keys let them."""
@@ -124,4 +124,8 @@ class Attempts:
             self._session.rollback()
 
     def _content_now(self) -> Totals:
-        return totals_of(scan(self._session, self._statements.read, self._schema))
+        return _totals(scan(self._session, self._statements.read, self._schema))
+
+
+def _totals(batches: Iterator["pa.RecordBatch"]) -> Totals:
+    return totals_of(batches, NEWEST_ROW_DIGEST)

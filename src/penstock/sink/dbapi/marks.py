@@ -20,11 +20,11 @@ MARK = FaultPoint("dbapi.mark", "The marker is set to the batch, in the transact
 class DbapiMarks(DatabaseMarks[Sql]):
     """As `DatabaseMarks`; reading comes behind the lock, so that it sees what was committed last."""
 
-    def __init__(self, session: Session, *, locking: bool) -> None:
+    def __init__(self, session: Session, *, locking: bool, named: bool = True) -> None:
         def execute(statement: Sql, values: Mapping[str, Any]) -> Session:
             return session.execute(statement, values)
 
-        super().__init__(execute, OF_MARKS, locking=False)
+        super().__init__(execute, OF_MARKS, locking=False, named=named)
         self._session, self._locks, self._exists = session, locking, False
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:

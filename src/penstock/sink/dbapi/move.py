@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.faults import FaultPoint
-from penstock.model import Totals
+from penstock.model import RowDigest, Totals
 from penstock.sink.dbapi.database import cut_off
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.sql import Sql
@@ -16,22 +16,23 @@ from penstock.sink.dbapi.storage import STORAGES, values_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.storage import batch_of
+from penstock.sink.table.target import Target
 
 MOVE = FaultPoint("dbapi.move", "Rows of a decided batch are written into the table, in an open transaction.")
 
 _ROWS_AT_ONCE = 1_000
 
 
-def move(session: Session, batches: Iterable["pa.RecordBatch"], statements: TableStatements, *, write: str) -> Moved:
+def move(session: Session, batches: Iterable["pa.RecordBatch"], statements: TableStatements, target: Target) -> Moved:
     """Write `batches` in their order. Of several rows with one key, `insert_if_absent` keeps the first."""
     with MOVE.around(error=cut_off, lost=cut_off):
-        if write == "replace":
+        if target.write == "replace":
             session.execute(statements.clear)
         rows, skipped = 0, Totals()
         for batch in batches:
             rows += batch.num_rows
-            if write == "insert_if_absent":
-                skipped += _insert_absent(session, batch, statements)
+            if target.write == "insert_if_absent":
+                skipped += _insert_absent(session, batch, statements, target.row_digest)
             else:
                 _insert(session, batch, statements)
     return Moved(rows=rows, displaced=skipped)
@@ -54,7 +55,7 @@ def _insert(session: Session, batch: "pa.RecordBatch", statements: TableStatemen
         session.execute_many(statements.insert, rows[start : start + _ROWS_AT_ONCE])
 
 
-def _insert_absent(session: Session, batch: "pa.RecordBatch", statements: TableStatements) -> Totals:
+def _insert_absent(session: Session, batch: "pa.RecordBatch", statements: TableStatements, row_digest: RowDigest) -> Totals:
     """Rows that were skipped. The database says which keys it has: whether letters or blanks count is its own affair."""
     rows, skipped = rows_of(batch), []
     places = [batch.schema.names.index(name) for name in statements.key]
@@ -63,7 +64,7 @@ def _insert_absent(session: Session, batch: "pa.RecordBatch", statements: TableS
         there = _present(session, keys[start:end], statements)
         session.execute_many(statements.insert, [row for at, row in enumerate(rows[start:end]) if at not in there])
         skipped += [start + at for at in sorted(there)]
-    return totals_of(iter([batch.take(pa.array(skipped, pa.int64()))]))
+    return totals_of(iter([batch.take(pa.array(skipped, pa.int64()))]), row_digest)
 
 
 def _present(session: Session, keys: Sequence[Sequence[Any]], statements: TableStatements) -> set[int]:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -20,9 +20,10 @@ from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, TableStatements
 from penstock.sink.dbapi.storage import STORAGES
 from penstock.sink.dbapi.trial import Kept, Trial
+from penstock.sink.table.columns import Alter, Columns
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
-from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, require_same_types, settings_of, unnamed_markers
 from penstock.sink.table.target import Target, no_table, require_key_in
 from penstock.sparkschema import arrow_schema
 
@@ -63,15 +64,18 @@ def prepare_table(session: Session, wanted: Wanted) -> Admission:
     statements, owner = wanted.statements(quotes), {"pipeline": wanted.pipeline, "sink": wanted.sink}
     exists = has(session, sql.is_there(statements.name))
     marks = DbapiMarks(session, locking=True)
-    require_not_lost(marks.read(wanted.pipeline, wanted.sink), wanted.target, exists=exists)
+    marker = marks.read(wanted.pipeline, wanted.sink)
     session.rollback()
+    require_not_lost(marker, wanted.target, exists=exists)
+    require_same_types(marker, wanted.schema, wanted.target)  # else the trial could not read what is there
     if not exists:
         _create(session, wanted, statements)
-    _require_columns(session, statements, wanted.rows)
+    require_columns(session, statements, wanted.rows, columns=wanted.columns)
+    session.rollback()
     kept = _kept(session, wanted, statements)
 
     def content() -> Totals:
-        return totals_of(scan(session, statements.read, wanted.rows))
+        return totals_of(scan(session, statements.read, wanted.rows), wanted.target.row_digest)
 
     prepare_marker(marks, pipeline=wanted.pipeline, sink=wanted.sink, schema=wanted.schema, target=wanted.target, content=content)
     session.execute(sql.WRITE_TRIAL, {**owner, "trial": encode_kept(kept, shape=wanted.shape)})
@@ -88,7 +92,7 @@ def require_admitted(session: Session, wanted: Wanted) -> None:
         if not wanted.create:
             raise no_table(wanted.target.table)
         return
-    _require_columns(session, wanted.statements(quotes), wanted.rows)
+    require_columns(session, wanted.statements(quotes), wanted.rows, columns=wanted.columns)
 
 
 def require_storable(wanted: Wanted) -> None:
@@ -115,10 +119,24 @@ def own_tables(session: Session) -> tuple[str, str]:
         there = sql.is_there(name)
         if not has(session, there):
             _define(session, Sql((statement,)), name, there)
+    _name_markers(session)
     quotes = quotes_of(session, MARKER_TABLE)
     if quotes is None:
         raise Refused(f"The table {MARKER_TABLE} cannot be read.", remedy="Grant SELECT on it.")
     return quotes
+
+
+def _name_markers(session: Session) -> None:
+    """Add the column that the markers lack if an older Penstock made their table; another driver may do so meanwhile."""
+    if has(session, sql.HAS_LEDGER_ID):
+        return
+    try:
+        session.execute(Sql((sql.ADD_LEDGER_ID,)))
+        session.commit()
+    except session.driver.error as cause:
+        session.rollback()
+        if not has(session, sql.HAS_LEDGER_ID):
+            raise unnamed_markers(sql.ADD_LEDGER_ID, " ".join(str(cause).split()).rstrip(".")) from cause
 
 
 def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:
@@ -143,17 +161,21 @@ def _create(session: Session, wanted: Wanted, statements: TableStatements) -> No
     _define(session, statements.create(declared), wanted.target.table, sql.is_there(statements.name))
 
 
-def _require_columns(session: Session, statements: TableStatements, rows: "pa.Schema") -> None:
+def require_columns(
+    session: Session, statements: TableStatements, rows: "pa.Schema", *, columns: Mapping[str, str], decided: bool = False
+) -> None:
+    """Raise Refused, and roll back, unless the table has the rows' columns. `decided`: as `Columns` has it."""
     try:
         session.execute(statements.fits).fetchall()
     except session.driver.error as cause:
-        said = " ".join(str(cause).split()).rstrip(".")
-        raise Refused(
-            f"Table {statements.table!r} does not have the rows' columns {', '.join(rows.names)}: {said}.",
-            remedy="Change the transform, or the table with ALTER TABLE; new columns are NULL in the rows that are there.",
-        ) from cause
-    finally:
         session.rollback()
+        missing = [name for name in rows.names if not has(session, replace(statements, columns=(name,)).fits)]
+        declared = {field.name: columns.get(field.name) or STORAGES.of(field.type).declared(field.type) for field in rows}
+        there = {name: kind for name, kind in declared.items() if name not in missing}
+        Columns(table=statements.table, alter=Alter(), decided=decided).require_same(
+            declared, there, missing=missing or rows.names, demanded=()
+        )
+        raise AssertionError("some column is missing") from cause
 
 
 def _kept(session: Session, wanted: Wanted, statements: TableStatements) -> Kept:

@@ -1,24 +1,26 @@
 """The dbapi sink: rows and marker in one transaction, over any driver of the DB-API 2.0."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Failed, OutcomeUnknown, Usage
 from penstock.faults import FaultPoint
-from penstock.model import ONLY_ACCOUNT, AccountName, PipelineName, Publication, SinkReport, Totals
+from penstock.model import PipelineName, Publication, SinkReport, Totals
+from penstock.protocols import SinkDecisions
 from penstock.sink.dbapi.admission import Admission
 from penstock.sink.dbapi.database import Database, cut_off, has, quotes_of
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.marks import DbapiMarks
 from penstock.sink.dbapi.move import move, scan
-from penstock.sink.dbapi.preparation import Wanted, own_tables, prepare_table, require_admitted
-from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, TableStatements, is_there
+from penstock.sink.dbapi.preparation import Wanted, own_tables, prepare_table, require_admitted, require_columns
+from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, TableStatements, is_there
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
-from penstock.sink.table.target import NotStoredError
+from penstock.sink.table.target import NotStoredError, Target
 from penstock.sink.table.verification import compare
 from penstock.sparkschema import arrow_schema
 
@@ -59,18 +61,17 @@ class DbapiSink(ServerSink[Session]):
         self._columns, self._longest = dict(columns or {}), longest
         self._quotes: tuple[str, str] | None = None
 
-    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+    def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare the table with its marker and the marker with the ledger; publishers wait meanwhile."""
         with self._database.reader() as session:
             self._quotes = quotes_of(session, self._target.table)
             readable = self._readable_marks(session)
             owners = [] if readable is None else readable.owners(self._target.table)
             return compare(
-                DbapiMarks(session, locking=True).read(*owners[0]) if owners else None,
+                _marks_as_they_are(session, locking=True).read(*owners[0]) if owners else None,
                 sink=self._name,
                 table=self._target.table,
-                expected=expected.get(ONLY_ACCOUNT, Totals()),
-                known=known,
+                decisions=decisions,
                 content=lambda marker: marker.before if marker.schema is None else self._content(session, marker.schema),
             )
 
@@ -106,7 +107,7 @@ class DbapiSink(ServerSink[Session]):
         return DbapiMarks(connection, locking=True)
 
     def _readable_marks(self, connection: Session) -> DbapiMarks | None:
-        return DbapiMarks(connection, locking=False) if has(connection, is_there(MARKER_TABLE)) else None
+        return _marks_as_they_are(connection, locking=False) if has(connection, is_there(MARKER_TABLE)) else None
 
     def _begin(self, connection: Session) -> None:
         """The driver itself begins with the first statement; what an earlier one looked at is let go of."""
@@ -115,10 +116,11 @@ class DbapiSink(ServerSink[Session]):
         if self._quotes is None:
             self._quotes = own_tables(connection)
 
-    def _move(self, connection: Session, publication: Publication) -> Moved:
-        statements = self._statements(publication.schema)
+    def _move(self, connection: Session, publication: Publication, target: Target) -> Moved:
+        statements = replace(self._statements(publication.schema), key=target.key)
+        require_columns(connection, statements, arrow_schema(publication.schema), columns=self._columns, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return move(connection, rows, statements, write=self._target.write)
+            return move(connection, rows, statements, target)
 
     def _commit(self, connection: Session) -> None:
         try:
@@ -133,9 +135,14 @@ class DbapiSink(ServerSink[Session]):
     def _content(self, connection: Session, schema: str) -> Totals:
         if self._quotes is None:
             raise NotStoredError("it is gone")
-        return totals_of(scan(connection, self._statements(schema).read, arrow_schema(schema)))
+        return totals_of(scan(connection, self._statements(schema).read, arrow_schema(schema)), self._target.row_digest)
 
     def _statements(self, schema: str) -> TableStatements:
         if self._quotes is None:
             raise Failed(f"Sink {self._name!r} has no open transaction.", remedy="Call prepare() first.")
         return TableStatements(self._target.table, tuple(arrow_schema(schema).names), self._target.key, self._quotes)
+
+
+def _marks_as_they_are(session: Session, *, locking: bool) -> DbapiMarks:
+    """Also of an older Penstock."""
+    return DbapiMarks(session, locking=locking, named=has(session, HAS_LEDGER_ID))

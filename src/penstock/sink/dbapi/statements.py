@@ -27,7 +27,7 @@ CREATE_MARKER_TABLE = """CREATE TABLE penstock_dbapi_marker (
     rows_decided BIGINT NOT NULL, digest_decided VARCHAR(16) NOT NULL,
     rows_before BIGINT NOT NULL, digest_before VARCHAR(16) NOT NULL,
     rows_after BIGINT NOT NULL, digest_after VARCHAR(16) NOT NULL,
-    turns BIGINT NOT NULL, trial TEXT,
+    turns BIGINT NOT NULL, trial TEXT, ledger_id VARCHAR(32),
     PRIMARY KEY (pipeline, sink)
 )"""
 CREATE_BATCH_TABLE = """CREATE TABLE penstock_dbapi_batch (
@@ -38,23 +38,28 @@ CREATE_BATCH_TABLE = """CREATE TABLE penstock_dbapi_batch (
 )"""
 
 _OWN = "WHERE pipeline = :pipeline AND sink = :sink"
-_READ_MARKER = statement(
+ADD_LEDGER_ID = "ALTER TABLE penstock_dbapi_marker ADD ledger_id VARCHAR(32)"
+HAS_LEDGER_ID = Sql(("SELECT ledger_id FROM penstock_dbapi_marker WHERE 1 = 0",))
+"""Fails where an older Penstock made the table."""
+_SELECT_MARKER = (
     "SELECT format_version, table_name, way, at_position, generation, query_id, batch_id, offsets, row_schema, "
-    "rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after "
-    f"FROM penstock_dbapi_marker {_OWN}"
+    "rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after"
 )
+_READ_MARKER = statement(f"{_SELECT_MARKER}, ledger_id FROM penstock_dbapi_marker {_OWN}")
+_READ_UNNAMED = statement(f"{_SELECT_MARKER}, NULL FROM penstock_dbapi_marker {_OWN}")
 LOCK_MARKER = statement(f"UPDATE penstock_dbapi_marker SET turns = turns + 1 {_OWN}")
 INSERT_MARKER = statement(
     "INSERT INTO penstock_dbapi_marker (pipeline, sink, table_name, way, format_version, at_position, generation, query_id, "
-    "batch_id, offsets, row_schema, rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, turns) "
+    "batch_id, offsets, row_schema, rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, turns, "
+    "ledger_id) "
     "VALUES (:pipeline, :sink, :table_name, :write, :format_version, :position, :generation, :query_id, :batch_id, :offsets, "
-    ":schema, :rows_decided, :digest_decided, :rows_before, :digest_before, :rows_after, :digest_after, 0)"
+    ":schema, :rows_decided, :digest_decided, :rows_before, :digest_before, :rows_after, :digest_after, 0, :ledger_id)"
 )
 _UPDATE_MARKER = statement(
     "UPDATE penstock_dbapi_marker SET table_name = :table_name, way = :write, format_version = :format_version, "
     "at_position = :position, generation = :generation, query_id = :query_id, batch_id = :batch_id, offsets = :offsets, "
     "row_schema = :schema, rows_decided = :rows_decided, digest_decided = :digest_decided, rows_before = :rows_before, "
-    f"digest_before = :digest_before, rows_after = :rows_after, digest_after = :digest_after {_OWN}"
+    f"digest_before = :digest_before, rows_after = :rows_after, digest_after = :digest_after, ledger_id = :ledger_id {_OWN}"
 )
 READ_TRIAL = statement(f"SELECT trial FROM penstock_dbapi_marker {_OWN}")
 WRITE_TRIAL = statement(f"UPDATE penstock_dbapi_marker SET trial = :trial {_OWN}")
@@ -70,6 +75,7 @@ DELETE_MARKER = statement(f"DELETE FROM penstock_dbapi_marker {_OWN}")
 
 OF_MARKS = MarkStatements(
     read_marker=_READ_MARKER,
+    read_unnamed=_READ_UNNAMED,
     lock_marker=_READ_MARKER,
     write_marker=_UPDATE_MARKER,
     owners=statement("SELECT pipeline, sink FROM penstock_dbapi_marker WHERE table_name = :table ORDER BY pipeline, sink"),

@@ -10,7 +10,7 @@ from threading import RLock
 import duckdb
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
-from penstock.errors import Conflict, Failed, PublishFailed, Retryable
+from penstock.errors import Conflict, Failed, PublishFailed, Retryable, Usage
 from penstock.held import Held
 from penstock.sink.duckdb import statements as sql
 from penstock.sink.duckdb.trouble import is_conflict, is_open_elsewhere, trouble
@@ -36,6 +36,11 @@ class Database(Held):
 
     def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self.path = self.place = os.path.realpath(path)
+        if "?" in str(Path(self.path).parent):
+            raise Usage(
+                f"The folder of {self.path} has a ? in its name, at which DuckDB cuts the path of its log.",
+                remedy="Name a file in a folder without one.",
+            )
         self._waiting = Retrying(
             retry=retry_if_exception(is_open_elsewhere),
             stop=stop_after_delay(busy_timeout_s),

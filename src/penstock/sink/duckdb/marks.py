@@ -17,11 +17,11 @@ MARK = FaultPoint("duckdb.mark", "The marker is set to the batch, in the transac
 class DuckdbMarks(DatabaseMarks[str]):
     """As `DatabaseMarks`. The lock of the file keeps other processes out, `database.lock_of` the other threads."""
 
-    def __init__(self, connection: "duckdb.DuckDBPyConnection") -> None:
+    def __init__(self, connection: "duckdb.DuckDBPyConnection", *, named: bool = True) -> None:
         def execute(statement: str, values: Mapping[str, Any]) -> "duckdb.DuckDBPyConnection":
             return connection.execute(statement, dict(values))
 
-        super().__init__(execute, OF_MARKS, locking=False)
+        super().__init__(execute, OF_MARKS, locking=False, named=named)
 
     def _marking(self) -> AbstractContextManager[None]:
         return MARK.around(error=broken_disk, lost=broken_disk)

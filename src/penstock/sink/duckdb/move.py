@@ -30,7 +30,7 @@ def move(
     with STAGE.around(error=broken_disk, lost=broken_disk):
         _stage(connection, statements, batches, schema)
     with MOVE.around(error=broken_disk, lost=broken_disk):
-        moved = _move(connection, statements, schema, write=target.write)
+        moved = _move(connection, statements, schema, target)
         connection.execute(sql.DROP_STAGE)
     return moved
 
@@ -68,9 +68,11 @@ def _numbered(
         raise
 
 
-def _move(connection: "duckdb.DuckDBPyConnection", statements: TableStatements, schema: "pa.Schema", *, write: str) -> Moved:
+def _move(connection: "duckdb.DuckDBPyConnection", statements: TableStatements, schema: "pa.Schema", target: Target) -> Moved:
+    write = target.write
+
     def displaced(query: str) -> Totals:
-        return totals_under_key(scan(connection, query, schema), table=statements.table)
+        return totals_under_key(scan(connection, query, schema), target.row_digest, table=statements.table)
 
     if write == "replace":
         connection.execute(statements.clear)

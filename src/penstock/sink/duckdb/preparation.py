@@ -1,6 +1,6 @@
 """Getting the table ready: created or checked, and its marker made, in one transaction."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +16,14 @@ from penstock.sink.duckdb.marks import DuckdbMarks
 from penstock.sink.duckdb.move import move, scan
 from penstock.sink.duckdb.statements import TableStatements
 from penstock.sink.duckdb.storage import stored_schema
+from penstock.sink.table.columns import Alter, Columns
 from penstock.sink.table.content import totals_of
+from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.target import Target, no_table, require_key_in
 from penstock.sparkschema import arrow_schema
+
+_ALTER = Alter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,19 @@ def prepare_table(
     return Admission(sink=sink, table=target.table, required=required)
 
 
+def name_markers(connection: "duckdb.DuckDBPyConnection") -> None:
+    """Add the column that the markers lack if an older Penstock made their table."""
+    shape = shape_of(connection, sql.MARKER_TABLE)
+    if shape is not None and LEDGER_ID not in shape.columns:
+        connection.execute(sql.ADD_LEDGER_ID)
+
+
+def readable_marks(connection: "duckdb.DuckDBPyConnection") -> DuckdbMarks | None:
+    """The markers as they are, None where there are none yet; also of an older Penstock."""
+    shape = shape_of(connection, sql.MARKER_TABLE)
+    return None if shape is None else DuckdbMarks(connection, named=LEDGER_ID in shape.columns)
+
+
 def require_admitted(
     connection: "duckdb.DuckDBPyConnection", *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> None:
@@ -76,8 +93,9 @@ def require_admitted(
     rows, shape = arrow_schema(schema), shape_of(connection, target.table)
     with settings_of(sink):
         declared = require_storable(connection, rows, target)
-    if shape_of(connection, sql.MARKER_TABLE) is not None:
-        require_not_lost(DuckdbMarks(connection).read(pipeline, sink), target, exists=shape is not None)
+    marks = readable_marks(connection)
+    if marks is not None:
+        require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     if shape is not None:
         require_fit(shape, rows, target, declared)
     elif not create:
@@ -86,7 +104,8 @@ def require_admitted(
 
 def content_of(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> Totals:
     """Every row of the table, counted and hashed. Raises NotStoredError."""
-    return totals_of(scan(connection, TableStatements(target.table, tuple(rows.names)).read, rows))
+    query = TableStatements(target.table, tuple(rows.names)).read
+    return totals_of(scan(connection, query, rows), target.row_digest)
 
 
 def require_storable(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> list[str]:
@@ -117,24 +136,22 @@ def _declared(connection: "duckdb.DuckDBPyConnection", field: "pa.Field") -> str
     return str(row[1])
 
 
-def require_fit(shape: Shape, rows: "pa.Schema", target: Target, declared: list[str]) -> None:
-    """Raise Refused unless an existing table has the rows' columns, of the very types."""
+def require_fit(shape: Shape, rows: "pa.Schema", target: Target, declared: Sequence[str], *, decided: bool = False) -> None:
+    """Raise Refused unless an existing table has the rows' columns, of the very types. `decided`: as `Columns` has it."""
     if shape.kind != "table":
         raise Refused(f"{target.table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
-    empty = sorted(shape.empty - {name.lower() for name in rows.names})
-    if empty:
-        raise Refused(
-            f"Table {target.table!r} has a column {empty[0]!r}, which allows no NULL and has no default, and the rows lack it.",
-            remedy="Add it in the transform, or give it a default.",
-        )
-    found = {name.lower(): kind for name, kind in shape.columns.items()}
-    for name, kind in zip(rows.names, declared, strict=True):
-        if found.get(name.lower()) != kind:
-            raise Refused(
-                f"The rows have column {name!r} of type {kind}, table {target.table!r} has "
-                f"{', '.join(f'{column} {kind}' for column, kind in shape.columns.items())}.",
-                remedy="Change the transform, or the table with ALTER TABLE; new columns are NULL in the rows that are there.",
-            )
+    of, found = Columns(table=target.table, alter=_ALTER, decided=decided), {name.lower(): name for name in shape.columns}
+    ours = {name.lower() for name in rows.names}
+    of.require_same(
+        dict(zip(rows.names, declared, strict=True)),
+        shape.columns,
+        missing=[name for name in rows.names if name.lower() not in found],
+        demanded=[name for name in shape.columns if name.lower() in shape.empty - ours],
+    )
+    for field, kind in zip(rows, declared, strict=True):
+        column = found[field.name.lower()]
+        if shape.columns[column] != kind:
+            raise of.other_type(column, shape.columns[column], field.type, expected=kind, declared=kind)
 
 
 def _created(

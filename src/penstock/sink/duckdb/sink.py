@@ -16,11 +16,21 @@ from penstock.sink.duckdb.admission import Admission
 from penstock.sink.duckdb.database import BUSY_TIMEOUT_S, Database, lock_of
 from penstock.sink.duckdb.marks import DuckdbMarks
 from penstock.sink.duckdb.move import move
-from penstock.sink.duckdb.preparation import content_of, prepare_table, require_admitted, shape_of
+from penstock.sink.duckdb.preparation import (
+    content_of,
+    name_markers,
+    prepare_table,
+    readable_marks,
+    require_admitted,
+    require_fit,
+    require_storable,
+    shape_of,
+)
 from penstock.sink.duckdb.trouble import broken_disk, is_conflict, seen_by
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
+from penstock.sink.table.target import Target
 from penstock.sparkschema import arrow_schema
 
 if TYPE_CHECKING:
@@ -96,15 +106,22 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
         return DuckdbMarks(connection)
 
     def _readable_marks(self, connection: "duckdb.DuckDBPyConnection") -> DuckdbMarks | None:
-        return None if shape_of(connection, sql.MARKER_TABLE) is None else DuckdbMarks(connection)
+        return readable_marks(connection)
+
+    def _name_markers(self, connection: "duckdb.DuckDBPyConnection") -> None:
+        name_markers(connection)
 
     def _begin(self, connection: "duckdb.DuckDBPyConnection") -> None:
         with BEGIN.around(error=broken_disk, lost=broken_disk):
             connection.execute(sql.BEGIN)
 
-    def _move(self, connection: "duckdb.DuckDBPyConnection", publication: Publication) -> Moved:
+    def _move(self, connection: "duckdb.DuckDBPyConnection", publication: Publication, target: Target) -> Moved:
+        """The table is looked at once more: DuckDB would cast the rows to whatever its columns are by now."""
+        schema, shape = arrow_schema(publication.schema), shape_of(connection, target.table)
+        if shape is not None:
+            require_fit(shape, schema, target, require_storable(connection, schema, target), decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return move(connection, rows, arrow_schema(publication.schema), self._target)
+            return move(connection, rows, schema, target)
 
     def _commit(self, connection: "duckdb.DuckDBPyConnection") -> None:
         try:

@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS penstock_marker (
     rows_decided BIGINT NOT NULL, digest_decided VARCHAR NOT NULL,
     rows_before BIGINT NOT NULL, digest_before VARCHAR NOT NULL,
     rows_after BIGINT NOT NULL, digest_after VARCHAR NOT NULL,
-    published_at TIMESTAMPTZ NOT NULL DEFAULT now(),
+    published_at TIMESTAMPTZ NOT NULL DEFAULT now(), ledger_id VARCHAR,
     PRIMARY KEY (pipeline, sink)
 )
 """
@@ -59,18 +59,20 @@ FROM (SELECT * EXCLUDE (offsets), unnest(offsets::JSON[]) AS source FROM penstoc
 """
 CREATE_OWN = (_CREATE_MARKER_TABLE, _CREATE_BATCH_TABLE, _CREATE_OFFSETS_VIEW)
 
+ADD_LEDGER_ID = "ALTER TABLE penstock_marker ADD COLUMN IF NOT EXISTS ledger_id VARCHAR"
+
 _READ_MARKER = """
 SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
-       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after
+       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, ledger_id
 FROM penstock_marker WHERE pipeline = $pipeline AND sink = $sink
 """
 _WRITE_MARKER = """
 INSERT OR REPLACE INTO penstock_marker (
     pipeline, sink, table_name, write, format_version, position, generation, query_id, batch_id, offsets, schema,
-    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at
+    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at, ledger_id
 ) VALUES (
     $pipeline, $sink, $table_name, $write, $format_version, $position, $generation, $query_id, $batch_id, $offsets, $schema,
-    $rows_decided, $digest_decided, $rows_before, $digest_before, $rows_after, $digest_after, now()
+    $rows_decided, $digest_decided, $rows_before, $digest_before, $rows_after, $digest_after, now(), $ledger_id
 )
 """
 _OWNERS = "SELECT pipeline, sink FROM penstock_marker WHERE lower(table_name) = lower($table) ORDER BY pipeline, sink"
@@ -86,6 +88,7 @@ VALUES ($pipeline, $sink, $position, $generation, $query_id, $batch_id, $offsets
 _FORGET_BATCHES = "DELETE FROM penstock_batch WHERE pipeline = $pipeline AND sink = $sink AND position <= $position"
 OF_MARKS = MarkStatements(
     read_marker=_READ_MARKER,
+    read_unnamed=_READ_MARKER.replace(", ledger_id\n", ", NULL\n"),
     lock_marker=_READ_MARKER,
     write_marker=_WRITE_MARKER,
     owners=_OWNERS,

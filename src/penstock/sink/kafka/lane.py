@@ -15,7 +15,7 @@ from penstock.sink.kafka.sending import Transactions
 from penstock.sink.kafka.target import Wanted
 from penstock.sink.kafka.trouble import Overtaken, cut_off, told
 from penstock.sink.table.marker import NOTHING_YET, TableMarker
-from penstock.sink.table.publication import Moved, apply
+from penstock.sink.table.publication import Moved, apply, require_same_ledger
 from penstock.sink.table.target import Target
 
 if TYPE_CHECKING:
@@ -60,11 +60,14 @@ class Lane:
     def open(self) -> LaneMark | None:
         """Fence all older producers of this lane, end what they left, and give its newest marker. Raises Retryable, Refused.
 
-        What is open is not opened again: as long as nobody fenced it, nobody else moved the marker.
+        What is open is not opened again: as long as nobody fenced it, nobody else moved the marker. Without transactions nothing
+        is fenced, so the marker is read at every call.
         """
-        if self._transactions is None:
-            with self._dropping_on_error():
+        with self._dropping_on_error():
+            if self._transactions is None:
                 self._begin()
+            elif self._limits.keyed:
+                self._mark = self._look()
         return self._mark
 
     def keep(self, mark: LaneMark) -> None:
@@ -73,6 +76,19 @@ class Lane:
             self.open()
             self._keep(mark)
             self._commit()
+
+    def claim(self, publication: Publication) -> None:
+        """Have the marker carry the publication's ledger before a row of it is sent, in this lane or another one.
+
+        Raises LedgerMismatch where it carries another one, and what `keep` does; a lane without a marker is left to `publish`.
+        """
+        with self._dropping_on_error():
+            mark = self.open()
+            if mark is None:
+                return
+            require_same_ledger(mark.marker, publication)  # I2
+            if mark.marker.ledger_id is None:
+                self.keep(mark.of_ledger(publication.ledger_id))
 
     def publish(self, publication: Publication, rows: Rows) -> Published:
         """Show this share of a batch unless the marker says that it is shown. Raises what `apply` does, and Retryable."""
@@ -121,8 +137,12 @@ class Lane:
 
     def _closed(self) -> LaneMark | None:
         """The newest marker, when no transaction is open that could hide a newer one."""
-        require_closed(self._clients.admin, self._target.markers, self.number)
-        return look(self._clients, self._target.markers, self.number, pipeline=self._pipeline, sink=self._sink)
+        require_closed(self._clients, self._target.markers, self.number)
+        return self._look()
+
+    def _look(self) -> LaneMark | None:
+        with told(self._clients):
+            return look(self._clients, self._target.markers, self.number, pipeline=self._pipeline, sink=self._sink)
 
     def _publish(self, publication: Publication, rows: Rows) -> Published:
         if self._mark is None:
@@ -171,16 +191,28 @@ class Lane:
 
     def _end_part(self, publication: Publication, number: int) -> None:
         part = Part(position=publication.position, digest=publication.totals.digest, rows=number)
-        self._keep(replace(self._opened(), part=part))
+        self._keep(replace(self._opened().of_ledger(publication.ledger_id), part=part))
         self._commit()
 
     def _keep(self, mark: LaneMark) -> None:
         transactions = self._open_transactions()
         transactions.settle()
+        if self._limits.keyed:
+            self._require_unmoved()
         with told(self._clients, outlived=transactions.outlived), MARK.around(error=cut_off, lost=cut_off):
             transactions.begin()
             transactions.send(mark_row(mark, self._pipeline, self._sink, lane=self.number), topic=self._target.markers)
         self._mark = mark
+
+    def _require_unmoved(self) -> None:
+        """Where no transaction fences, the marker is compared right before it is written: a driver that was stopped while a newer
+        one went on must not put an older marker over a newer one. Raises Overtaken.
+        """
+        if self._look() != self._mark:
+            raise Overtaken(
+                f"Another run moved the marker of sink {self._sink!r} in topic {self._target.markers!r} meanwhile.",
+                remedy="Let one of them work, and stop the other one.",
+            )
 
     def _commit(self) -> None:
         self._open_transactions().commit()
@@ -209,11 +241,16 @@ class _Dropping(AbstractContextManager[None]):
             self._lane.drop()
 
 
-def look(clients: Clients, topic: str, lane: int, *, pipeline: PipelineName, sink: SinkName) -> LaneMark | None:
-    """A lane's newest committed marker, whoever is at work. Raises KafkaException, Refused, LedgerMismatch."""
+def look(
+    clients: Clients, topic: str, lane: int, *, pipeline: PipelineName, sink: SinkName, below: int | None = None
+) -> LaneMark | None:
+    """A lane's newest committed marker (`below` an offset), whoever is at work.
+
+    Raises KafkaException, Refused, LedgerMismatch.
+    """
     consumer = clients.consumer()
     try:
-        return newest_mark(clients.admin, consumer, topic, lane, pipeline=pipeline, sink=sink)
+        return newest_mark(clients.admin, consumer, topic, lane, pipeline=pipeline, sink=sink, below=below)
     finally:
         consumer.close()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -11,14 +12,18 @@ from confluent_kafka.admin import AdminClient
 from penstock.codec.document import decode, encode_document
 from penstock.codec.fields import integer, items, mapping, optional, record, require_fields, text
 from penstock.errors import LedgerMismatch, PublishFailed, Refused, Retryable
-from penstock.model import Json, PipelineName, Position, Publication, SinkName
+from penstock.model import Json, LedgerId, PipelineName, Position, Publication, SinkName
+from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.hanging import not_closed
 from penstock.sink.kafka.target import KEY, PARTITION, VALUE
 from penstock.sink.kafka.topics import ANSWER_S, await_settled, first, settled
 from penstock.sink.kafka.trouble import is_of_group
 from penstock.sink.table.marker import TableMarker
-from penstock.sink.table.remembering import MARK_FIELDS, Mark, mark_fields, mark_from
+from penstock.sink.table.remembering import MARK_FIELDS, NAMED_MARK_FIELDS, Mark, mark_fields, mark_from
 
-FORMAT, VERSION = "penstock.kafka-marker", 1
+FORMAT = "penstock.kafka-marker"
+_UNNAMED, _NAMED = 1, 2
+"""Versions: without and with the identity of the ledger whose batches are there."""
 
 _TAIL = 64
 _WIDER = 8
@@ -60,6 +65,10 @@ class LaneMark:
         """With one batch more, all of it."""
         return replace(self, mark=self.mark.after(marker, publication), part=None)
 
+    def of_ledger(self, ledger_id: LedgerId | None) -> "LaneMark":
+        """As it is, with that identity."""
+        return replace(self, mark=replace(self.mark, marker=replace(self.marker, ledger_id=ledger_id)))
+
     def rows_there(self, publication: Publication) -> int:
         """How many rows of its share of the publication are there already. Raises LedgerMismatch."""
         part = self.part
@@ -96,7 +105,8 @@ def encode_mark(mark: LaneMark) -> bytes:
     part: Json = None
     if mark.part is not None:
         part = {"position": mark.part.position, "digest": f"{mark.part.digest:016x}", "rows": mark.part.rows}
-    return encode_document(FORMAT, VERSION, {**mark_fields(mark.mark), "lane": mark.lane, "part": part, "topics": topics})
+    version = _UNNAMED if mark.marker.ledger_id is None else _NAMED
+    return encode_document(FORMAT, version, {**mark_fields(mark.mark), "lane": mark.lane, "part": part, "topics": topics})
 
 
 def mark_row(mark: LaneMark, pipeline: PipelineName, sink: SinkName, *, lane: int) -> "pa.RecordBatch":
@@ -108,8 +118,8 @@ def mark_row(mark: LaneMark, pipeline: PipelineName, sink: SinkName, *, lane: in
 def decode_mark(data: bytes, *, pipeline: PipelineName, sink: SinkName) -> LaneMark:
     """The mark in a record's value. Raises LedgerMismatch for damage, FormatTooNew."""
 
-    def read(fields: dict[str, Any]) -> LaneMark:
-        require_fields(fields, MARK_FIELDS | {"lane", "part", "topics"})
+    def read(fields: dict[str, Any], *, of_mark: frozenset[str]) -> LaneMark:
+        require_fields(fields, of_mark | {"lane", "part", "topics"})
         return LaneMark(
             lane=integer(fields["lane"]),
             mark=mark_from(fields, pipeline=pipeline, sink=sink),
@@ -117,7 +127,8 @@ def decode_mark(data: bytes, *, pipeline: PipelineName, sink: SinkName) -> LaneM
             part=optional(_part, fields["part"]),
         )
 
-    return decode(data, kind=FORMAT, where=f"The marker of sink {sink!r}", readers={VERSION: read})
+    readers = {_UNNAMED: partial(read, of_mark=MARK_FIELDS), _NAMED: partial(read, of_mark=NAMED_MARK_FIELDS)}
+    return decode(data, kind=FORMAT, where=f"The marker of sink {sink!r}", readers=readers)
 
 
 def _beginning(value: object) -> Beginning:
@@ -133,31 +144,35 @@ def _part(value: object) -> Part:
 
 
 def newest_mark(
-    admin: AdminClient, consumer: Consumer, topic: str, lane: int, *, pipeline: PipelineName, sink: SinkName
+    admin: AdminClient,
+    consumer: Consumer,
+    topic: str,
+    lane: int,
+    *,
+    pipeline: PipelineName,
+    sink: SinkName,
+    below: int | None = None,
 ) -> LaneMark | None:
-    """The newest committed marker of a lane, None if it never had one.
+    """The newest committed marker of a lane, None if it never had one; the newest one `below` an offset, if it is given.
 
     Raises Refused for a topic in which another sink has markers: its open transactions would hide ours.
     """
-    value = _newest(admin, consumer, topic, lane, key=mark_key(pipeline, sink))
+    value = _newest(admin, consumer, topic, lane, key=mark_key(pipeline, sink), below=below)
     return None if value is None else decode_mark(value, pipeline=pipeline, sink=sink)
 
 
-def require_closed(admin: AdminClient, topic: str, lane: int) -> None:
-    """Return when no transaction is open in the lane's partition, so that its newest marker is the newest. Raises Retryable.
+def require_closed(clients: Clients, topic: str, lane: int) -> None:
+    """Return when no transaction is open in the lane's partition, so that its newest marker is the newest.
 
-    Called when the lane's own are ended.
+    Called when the lane's own are ended. Raises Retryable, or Refused for one that brokers never end, within a minute.
     """
-    if not await_settled(admin, topic, [lane], wait_s=_CLOSED_S):
-        raise Retryable(
-            f"A transaction of somebody else is open in partition {lane} of topic {topic!r}, which only one sink may write to.",
-            remedy="Look who writes there, and give every sink a `marker_topic` of its own.",
-        )
+    if not await_settled(clients.admin, topic, [lane], wait_s=_CLOSED_S):
+        raise not_closed(clients, topic, lane)
 
 
-def _newest(admin: AdminClient, consumer: Consumer, topic: str, lane: int, *, key: bytes) -> bytes | None:
+def _newest(admin: AdminClient, consumer: Consumer, topic: str, lane: int, *, key: bytes, below: int | None) -> bytes | None:
     """From the end backwards: the markers before the newest one may not have been compacted yet."""
-    [low], [end] = first(admin, topic, [lane]), settled(admin, topic, [lane])
+    [low], [end] = first(admin, topic, [lane]), settled(admin, topic, [lane]) if below is None else [below]
     width = _TAIL
     while low < end:
         start = max(low, end - width)

@@ -159,7 +159,7 @@ def _changed(mark: LaneMark, begun: Mapping[str, Beginning]) -> Iterator[tuple[s
         if before is not None and before.identity != beginning.identity and has_rows:
             raise Refused(
                 f"Topic {name!r} was deleted and made anew, and {mark.marker.decided.rows} rows that were published are gone.",
-                remedy="Give the sink another name, to fill the new topic from here on.",
+                remedy="Give the sink another name: it fills the new topic from here on.",
             )
         if before is None or before.identity != beginning.identity:
             yield name, beginning

@@ -1,11 +1,15 @@
 """Rows as records of Kafka, and records as the rows that they were."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from penstock.model import RowDigest
+from penstock.rowhash import row_hashes
 from penstock.sink.kafka.target import HEADERS, KEY, PARTITION, TOPIC, VALUE, is_bytes
 
 Header: TypeAlias = tuple[str, bytes | None]
@@ -36,6 +40,25 @@ def rows_of(messages: Sequence[Any], schema: "pa.Schema") -> "pa.RecordBatch":
     return pa.RecordBatch.from_arrays(made, names=schema.names)
 
 
+@dataclass(frozen=True, slots=True)
+class HeadersHashed:
+    """Hashes of rows as the topic will show them: a record with an empty array of headers has none. Picklable."""
+
+    row_digest: RowDigest
+
+    def __call__(self, rows: "pa.RecordBatch", hashes: "pa.UInt64Array") -> "pa.UInt64Array":
+        """`hashes` where that makes no difference."""
+        if HEADERS not in rows.schema.names or self.row_digest is RowDigest.XXHASH64:
+            return hashes
+        headers = rows.column(HEADERS)
+        empty = pc.equal(pc.list_value_length(headers), 0)
+        if not pc.any(empty).as_py():
+            return hashes
+        place = rows.schema.get_field_index(HEADERS)
+        none = pc.if_else(pc.fill_null(empty, fill_value=False), pa.scalar(None, headers.type), headers)
+        return row_hashes(rows.set_column(place, HEADERS, none), self.row_digest)
+
+
 def _column(rows: "pa.RecordBatch", name: str) -> list[Any]:
     if name not in rows.schema.names:
         return []
@@ -46,13 +69,18 @@ def _column(rows: "pa.RecordBatch", name: str) -> list[Any]:
     return values
 
 
+def _headers_in(message: Any) -> "list[dict[str, Any]] | None":
+    """NULL where there are none: Kafka does not tell that from an empty array (`HeadersHashed`)."""
+    return [{"key": key, "value": value} for key, value in message.headers() or ()] or None
+
+
 def _restored(part: "pa.Field", messages: Sequence[Any]) -> "pa.Array":
     if part.name == PARTITION:
         return pa.array([message.partition() for message in messages], pa.int32())
     if part.name == TOPIC:
         return pa.array([message.topic() for message in messages], pa.string())
     if part.name == HEADERS:
-        headers = [[{"key": key, "value": value} for key, value in message.headers() or ()] for message in messages]
+        headers = [_headers_in(message) for message in messages]
         return pa.array(headers, part.type)
     assert is_bytes(part.type)
     values = [message.key() if part.name == KEY else message.value() for message in messages]

@@ -7,17 +7,19 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from penstock.errors import Failed, Refused
+from penstock.highwatermark import HighWaterMark
 from penstock.kafka.transactions import end_transaction, open_transactions
 from penstock.model import (
+    NEWEST_ROW_DIGEST,
     ONLY_ACCOUNT,
     AccountName,
     AccountReport,
     Finding,
     Json,
     PipelineName,
-    Position,
     Publication,
     Published,
+    RowDigest,
     SinkKind,
     SinkName,
     SinkReport,
@@ -25,7 +27,7 @@ from penstock.model import (
     Totals,
 )
 from penstock.opentransaction import OpenTransaction
-from penstock.protocols import OwnRows
+from penstock.protocols import OwnRows, SinkDecisions
 from penstock.sink.kafka import verification
 from penstock.sink.kafka.admission import TopicAdmission
 from penstock.sink.kafka.clients import Clients
@@ -43,10 +45,12 @@ from penstock.sink.kafka.preparation import (
     require_admitted,
     require_fit,
 )
+from penstock.sink.kafka.records import HeadersHashed
 from penstock.sink.kafka.shape import Shape
 from penstock.sink.kafka.target import TopicTarget, Wanted, require_columns
 from penstock.sink.kafka.topics import SETTLED_S, await_settled, described
 from penstock.sink.kafka.trouble import told
+from penstock.sink.kafka.verification import LANES
 from penstock.sink.side_by_side import side_by_side
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
@@ -56,7 +60,7 @@ from penstock.sparkschema import arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LANES, MARKERS, SCHEMA = "lanes", "markers", "schema"
+MARKERS, SCHEMA = "markers", "schema"
 """What `ref` of every piece says: among how many lanes its batch is divided, the identity of the topic of markers, and Spark's
 JSON of the rows where they are not the pipeline's."""
 TRANSACTION_BYTES = 1_000_000_000
@@ -99,6 +103,11 @@ class KafkaSink(SpooledSink):
         self._schema: str | None = None
         self._admission: TopicAdmission | None = None
         self._lock = RLock()
+        self._row_digest: RowDigest = NEWEST_ROW_DIGEST
+
+    def use_row_digest(self, row_digest: RowDigest) -> None:
+        """For all hashes from here on."""
+        self._row_digest = row_digest
 
     @property
     def kind(self) -> SinkKind:
@@ -131,12 +140,11 @@ class KafkaSink(SpooledSink):
         """Look at the cluster and the topics."""
         return findings_of(self._clients, self._wanted, keyed=self._keyed)
 
-    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:  # noqa: ARG002 - it has one
-        """The newest position of all lanes. Raises Failed, Retryable, FormatTooNew."""
+    def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:  # noqa: ARG002 - it has one
+        """What the newest marker of all lanes says. Raises Failed, Retryable, FormatTooNew."""
         if account != ONLY_ACCOUNT:
             return None
-        marks = self._marks()
-        return verification.position(marks) if marks else None
+        return verification.high_water_mark(self._marks())
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Look at the topics, make that of the markers, and fence older producers. Raises Usage, Refused, Failed, Retryable."""
@@ -165,7 +173,7 @@ class KafkaSink(SpooledSink):
         note: dict[str, Json] = {LANES: self._wanted.lanes, MARKERS: self._place.markers.identity}
         if self._shape is not None:
             note[SCHEMA] = self._schema
-        return replace(self._spool.stager(self._admission), note=note)
+        return replace(self._spool.stager(self._admission), note=note, hashed=HeadersHashed(self._row_digest))
 
     def publish(self, publication: Publication) -> Published:
         """One transaction for each lane, unless its marker says that it was.
@@ -183,24 +191,20 @@ class KafkaSink(SpooledSink):
         """Collect the spool files of dead attempts."""
         return self._spool.sweep(cut, dry_run=dry_run)
 
-    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+    def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare the topics with the markers and the markers with the ledger.
 
         Records are read where no retention and no compaction can have removed one, and where nobody else writes.
         """
-        wanted, marks = expected.get(ONLY_ACCOUNT, Totals()), self._marks()
-        wanted = Totals(rows=wanted.rows, digest=wanted.digest)
-        problems = verification.marker_problems(marks, wanted, known, topic=self._wanted.target.topic)
+        topic = self._wanted.target.topic
         with told(self._clients, Failed):
-            found = self._found(marks)
-        if found is None:
-            return SinkReport(
-                accounts={ONLY_ACCOUNT: AccountReport(expected=wanted, found=verification.decided(marks))},
-                problems=tuple(problems),
-                unread=True,
-            )
-        problems = [*problems, *verification.content_problems(found, marks, topic=self._wanted.target.topic)]
-        return SinkReport(accounts={ONLY_ACCOUNT: AccountReport(expected=wanted, found=found)}, problems=tuple(problems))
+            marks, found = self._read(decisions)
+        position, wanted = verification.ledger_side(marks, decisions)
+        problems = [*verification.marker_problems(marks, wanted, decisions.publications(position), topic=topic)]
+        if found is not None:
+            problems += verification.content_problems(found, marks, topic=topic)
+        account = AccountReport(expected=wanted, found=verification.decided(marks) if found is None else found)
+        return SinkReport(accounts={ONLY_ACCOUNT: account}, problems=tuple(problems), unread=found is None, as_of=position)
 
     def close(self) -> None:
         """Let go of all producers; the next call makes new ones."""
@@ -227,6 +231,8 @@ class KafkaSink(SpooledSink):
         lanes, own = self._required_lanes(publication), publication.staged[0].ref.get(SCHEMA)
         publication = publication if own is None else replace(publication, schema=str(own))
         shares = [replace(publication, staged=publication.staged[at::lanes]) for at in range(lanes)]
+        if lanes > 1 or self._keyed:  # else rows and identity are committed together
+            self._lane(0).claim(publication)
         done = side_by_side(
             lambda at: self._lane(at).publish(shares[at], self._rows), [at for at in range(lanes) if shares[at].staged]
         )
@@ -276,15 +282,25 @@ class KafkaSink(SpooledSink):
             markers = described(self._clients.admin, [topic])[topic]
             numbers = range(0 if markers is None else markers.partitions)
             await_settled(self._clients.admin, topic, numbers, wait_s=SETTLED_S)
-            found = [look(self._clients, topic, at, pipeline=self._wanted.pipeline, sink=self._name) for at in numbers]
+            return self._marks_below(dict.fromkeys(numbers))
+
+    def _marks_below(self, ends: Mapping[int, int | None]) -> Sequence[LaneMark]:
+        topic, pipeline = self._wanted.target.markers, self._wanted.pipeline
+        found = [look(self._clients, topic, lane, pipeline=pipeline, sink=self._name, below=end) for lane, end in ends.items()]
         return [mark for mark in found if mark is not None]
 
-    def _found(self, marks: Sequence[LaneMark]) -> Totals | None:
-        """What was read back, None where that says nothing."""
+    def _read(self, decisions: SinkDecisions) -> tuple[Sequence[LaneMark], Totals | None]:
+        """The markers, and what was read back as of these, None where that says nothing. Raises KafkaException, Retryable."""
+        marks = self._marks()
         begun = verification.beginnings(marks)
-        newest = max(marks, key=lambda mark: mark.marker.position, default=None)
-        if newest is None or newest.marker.schema is None:
-            return Totals()
+        markers = described(self._clients.admin, [self._wanted.target.markers])[self._wanted.target.markers]
+        if markers is None or all(mark.marker.schema is None for mark in marks):
+            return marks, Totals()
         if self._keyed or self._wanted.target.shared or verification.readable(self._clients, begun) is not None:
-            return None
-        return verification.content(self._clients, begun, newest.marker.schema)
+            return marks, None
+        cut = verification.cut(self._clients, markers, list(begun))
+        marks = self._marks_below(dict(enumerate(cut.markers)))
+        newest = max(marks, key=lambda mark: mark.marker.position)
+        found = verification.content(self._clients, begun, cut.ends, str(newest.marker.schema), self._row_digest)
+        verification.require_comparable(found, marks, cut, decisions, topic=self._wanted.target.topic)
+        return marks, found

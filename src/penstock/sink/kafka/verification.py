@@ -2,23 +2,43 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_random
 
 from penstock.errors import Retryable
-from penstock.model import Position, Problem, Publication, Totals
+from penstock.highwatermark import HighWaterMark
+from penstock.model import ONLY_ACCOUNT, Position, Problem, Publication, RowDigest, Staged, Totals
+from penstock.protocols import SinkDecisions
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.marks import Beginning, LaneMark
 from penstock.sink.kafka.records import rows_of
-from penstock.sink.kafka.topics import ANSWER_S, SETTLED_S, Topic, await_settled, described, first, settled
+from penstock.sink.kafka.topics import ANSWER_S, SETTLED_S, Topic, described, first, settled, written
 from penstock.sink.kafka.trouble import is_of_group
 from penstock.sink.table.content import totals_of
+from penstock.sink.table.marker import minus
 from penstock.sparkschema import arrow_schema
 
 _AT_ONCE = 10_000
+LANES = "lanes"
+"""What `ref` of every piece says: among how many lanes its batch is divided."""
+_LONGEST_PAUSE_S = 0.05
 _LOOK_S = 0.05
 """How long the client waits for so many; it tells of an end only then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """How far topics are compared. If `is_whole`, exactly what the markers say lies below it: nothing was open in that moment.
+
+    `markers`: the offset of each partition of the topic of markers. `ends`: those of each topic.
+    """
+
+    markers: Sequence[int]
+    ends: Mapping[str, Sequence[int]]
+    is_whole: bool
 
 
 def decided(marks: Sequence[LaneMark]) -> Totals:
@@ -26,9 +46,40 @@ def decided(marks: Sequence[LaneMark]) -> Totals:
     return sum((mark.marker.decided for mark in marks), Totals())
 
 
+def high_water_mark(marks: Sequence[LaneMark]) -> HighWaterMark | None:
+    """What the newest marker says; a ledger that has claimed one lane has claimed all of them."""
+    newest = max((mark.marker.high_water_mark for mark in marks), key=lambda mark: mark.position, default=None)
+    named = [mark.marker.ledger_id for mark in marks if mark.marker.ledger_id is not None]
+    if newest is None or newest.ledger_id is not None or not named:
+        return newest
+    return replace(newest, ledger_id=named[0])
+
+
 def position(marks: Sequence[LaneMark]) -> Position:
     """The newest one that a lane has shown."""
     return max((mark.marker.position for mark in marks), default=Position(0))
+
+
+def ledger_side(marks: Sequence[LaneMark], decisions: SinkDecisions) -> tuple[Position, Totals]:
+    """As of which position the lanes are compared, and what they must have published by then.
+
+    Lanes publish the newest batch one after the other: of those that have not yet, its share is left out, unless it was published
+    when the verification began.
+    """
+    newest = max(position(marks), decisions.published_at)
+    expected = decisions.totals(newest).get(ONLY_ACCOUNT, Totals())
+    late = [] if newest == decisions.published_at else _late_pieces(marks, next(decisions.publications(newest), None))
+    outstanding = sum((piece.totals for piece in late), Totals())
+    return (decisions.published_at if late else newest), minus(expected, outstanding)
+
+
+def _late_pieces(marks: Sequence[LaneMark], newest: Publication | None) -> Sequence[Staged]:
+    """The pieces of the newest batch whose lanes do not show it."""
+    if newest is None or not newest.staged:
+        return []
+    lanes = int(str(newest.staged[0].ref[LANES]))
+    done = {mark.lane for mark in marks if mark.marker.position >= newest.position}
+    return [piece for at, piece in enumerate(newest.staged) if at % lanes not in done]
 
 
 def marker_problems(
@@ -61,6 +112,19 @@ def content_problems(found: Totals, marks: Sequence[LaneMark], *, topic: str) ->
     return []
 
 
+def require_comparable(found: Totals, marks: Sequence[LaneMark], at: Cut, decisions: SinkDecisions, *, topic: str) -> None:
+    """Raise Retryable where records differ from the markers and a batch was there in part: nobody can tell whose they are."""
+    in_part = not at.is_whole or any(mark.part for mark in marks)
+    newest = next(decisions.publications(), None)
+    if not in_part or not content_problems(found, marks, topic=topic) or not _late_pieces(marks, newest):
+        return
+    assert newest is not None
+    raise Retryable(
+        f"Batch {newest.batch.batch_id} was being published into topic {topic!r} while its records were read.",
+        remedy="Verify again. If no driver runs, `penstock recover` publishes the batch first.",
+    )
+
+
 def _unpublished(publication: Publication, topic: str) -> Problem:
     batch_id, rows = publication.batch.batch_id, publication.totals.rows
     message = f"Batch {batch_id} with {rows} rows is decided but not published in topic {topic!r}."
@@ -86,16 +150,43 @@ def readable(clients: Clients, begun: Mapping[str, Beginning]) -> str | None:
     return None
 
 
-def content(clients: Clients, begun: Mapping[str, Beginning], schema: str) -> Totals:
-    """Every committed record since then, counted and hashed. Raises KafkaException, Retryable."""
-    ranges = [
-        part
-        for name, topic in described(clients.admin, list(begun)).items()
-        if topic
-        for part in _ranges(clients, topic, begun[name])
-    ]
+def cut(clients: Clients, markers: Topic, names: Sequence[str]) -> Cut:
+    """Look for a moment without an open transaction, for some seconds; else as far as is committed. Raises KafkaException."""
+    topics = [topic for topic in described(clients.admin, names).values() if topic is not None]
+    waiting = Retrying(
+        retry=retry_if_result(lambda found: not found.is_whole),
+        stop=stop_after_delay(SETTLED_S),
+        wait=wait_random(max=_LONGEST_PAUSE_S),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )
+    found: Cut = waiting(_cut, clients, markers, topics)
+    return found
+
+
+def _cut(clients: Clients, markers: Topic, topics: Sequence[Topic]) -> Cut:
+    """One try: the topics are looked at between two looks at the markers, which were written with their rows or not at all."""
+    marked, marks_open = _ends(clients, markers)
+    ends = {topic.name: _ends(clients, topic) for topic in topics}
+    is_open = marks_open or any(is_open for _, is_open in ends.values())
+    has_moved = written(clients.admin, markers.name, range(markers.partitions)) != marked
+    return Cut(markers=marked, ends={name: end for name, (end, _) in ends.items()}, is_whole=not (is_open or has_moved))
+
+
+def _ends(clients: Clients, topic: Topic) -> tuple[list[int], bool]:
+    """Up to where each partition is committed, and whether something is open behind that."""
+    numbers = range(topic.partitions)
+    reached = written(clients.admin, topic.name, numbers)
+    committed = settled(clients.admin, topic.name, numbers)
+    return committed, committed != reached
+
+
+def content(
+    clients: Clients, begun: Mapping[str, Beginning], ends: Mapping[str, Sequence[int]], schema: str, row_digest: RowDigest
+) -> Totals:
+    """Every committed record since then and below `ends`, counted and hashed. Raises KafkaException, Retryable."""
+    ranges = [part for name, reached in ends.items() for part in _ranges(clients, name, begun[name], reached)]
     rows = arrow_schema(schema)
-    return totals_of(rows_of(messages, rows) for messages in _committed(clients, ranges))
+    return totals_of((rows_of(messages, rows) for messages in _committed(clients, ranges)), row_digest)
 
 
 def _has_lost(clients: Clients, topic: Topic, begun: Beginning) -> bool:
@@ -109,15 +200,13 @@ def _start(begun: Beginning, partition: int) -> int:
     return begun.offsets[partition] if partition < len(begun.offsets) else 0
 
 
-def _ranges(clients: Clients, topic: Topic, begun: Beginning) -> Iterator[tuple[TopicPartition, int]]:
+def _ranges(clients: Clients, name: str, begun: Beginning, ends: Sequence[int]) -> Iterator[tuple[TopicPartition, int]]:
     """Where to read each partition from, and up to where."""
-    numbers = range(topic.partitions)
-    await_settled(clients.admin, topic.name, numbers, wait_s=SETTLED_S)
-    oldest, ends = first(clients.admin, topic.name, numbers), settled(clients.admin, topic.name, numbers)
-    for number, low, end in zip(numbers, oldest, ends, strict=True):
+    oldest = first(clients.admin, name, range(len(ends)))
+    for number, (low, end) in enumerate(zip(oldest, ends, strict=True)):
         start = max(low, _start(begun, number))
         if start < end:
-            yield TopicPartition(topic.name, number, start), end
+            yield TopicPartition(name, number, start), end
 
 
 def _committed(clients: Clients, ranges: "Sequence[tuple[TopicPartition, int]]") -> Iterator[Sequence[Any]]:

@@ -15,8 +15,8 @@ MARK = FaultPoint("mysql.mark", "The marker is set to the batch, in the transact
 class MysqlMarks(DatabaseMarks[str]):
     """As `DatabaseMarks`."""
 
-    def __init__(self, connection: Connection, *, locking: bool) -> None:
-        super().__init__(connection.execute, sql.of_marks(), locking=locking)
+    def __init__(self, connection: Connection, *, locking: bool, named: bool = True) -> None:
+        super().__init__(connection.execute, sql.of_marks(), locking=locking, named=named)
 
     def _fencing(self) -> AbstractContextManager[None]:
         return FENCE.around(error=cut_off, lost=cut_off)

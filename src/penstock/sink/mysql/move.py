@@ -10,7 +10,7 @@ from pymysql.cursors import Cursor
 
 from penstock.errors import Conflict, PublishFailed
 from penstock.faults import FaultPoint
-from penstock.model import Totals
+from penstock.model import RowDigest, Totals
 from penstock.mysql.connection import Connection, Loaded
 from penstock.mysql.server import Server
 from penstock.mysql.trouble import CONSTRAINTS, DUPLICATE, code_of, cut_off, index_of, reason_of, without_values
@@ -39,6 +39,7 @@ class _Columns:
 
     statements: TableStatements
     schema: "pa.Schema"
+    row_digest: RowDigest
     read: tuple[str, ...]
     key_indexes: frozenset[str]
 
@@ -59,6 +60,7 @@ def move(
     columns = _Columns(
         statements=statements_of(schema, target),
         schema=schema,
+        row_digest=target.row_digest,
         read=tuple(storage_of(field.type).read for field in schema),
         key_indexes=shape.tells_apart_by(target.key),
     )
@@ -197,4 +199,4 @@ def _warned(connection: Connection) -> PublishFailed | pymysql.err.Error:
 
 
 def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:
-    return totals_under_key(scan(connection, query, columns.schema), table=columns.statements.table)
+    return totals_under_key(scan(connection, query, columns.schema), columns.row_digest, table=columns.statements.table)

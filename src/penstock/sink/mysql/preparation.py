@@ -17,7 +17,7 @@ from penstock.mysql.catalog import ENGINE, kind_of
 from penstock.mysql.connection import Connection
 from penstock.mysql.database import one_at_a_time
 from penstock.mysql.server import Server
-from penstock.mysql.trouble import DENIED, reason_of, without_view
+from penstock.mysql.trouble import DENIED, code_of, reason_of, without_view
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.admission import Admission
 from penstock.sink.mysql.marks import MysqlMarks
@@ -33,7 +33,8 @@ from penstock.sink.mysql.shape import (
 )
 from penstock.sink.mysql.storage import most_bytes, most_characters, storage_of
 from penstock.sink.table.content import totals_of
-from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
+from penstock.sink.table.marker import LEDGER_ID
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of, unnamed_markers
 from penstock.sink.table.target import PRIVILEGES, Target, no_table
 from penstock.sparkschema import arrow_schema
 
@@ -84,9 +85,9 @@ def require_admitted(
     with settings_of(sink):
         require_storable(rows, target)
     shape = shape_of(connection, target.table)
-    if shape_of(connection, sql.MARKER_TABLE) is not None:
-        marker = MysqlMarks(connection, locking=False).read(pipeline, sink)
-        require_not_lost(marker, target, exists=shape is not None)
+    marks = readable_marks(connection)
+    if marks is not None:
+        require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     if shape is None and not create:
         raise no_table(target.table)
     if shape is not None:
@@ -96,6 +97,30 @@ def require_admitted(
     if shape is not None:
         require_allowed(connection, rows, target)
         rehearse_merge(connection, rows, target, server)
+
+
+def name_markers(connection: Connection) -> None:
+    """Add the column that the markers lack if an older Penstock made their table. Raises Refused, Retryable."""
+    if not _is_unnamed(shape_of(connection, sql.MARKER_TABLE)):
+        return
+    with one_at_a_time(connection):
+        if _is_unnamed(shape_of(connection, sql.MARKER_TABLE)):
+            try:
+                connection.execute(sql.ADD_LEDGER_ID)
+            except pymysql.err.Error as cause:
+                if code_of(cause) not in DENIED:
+                    raise
+                raise unnamed_markers(sql.ADD_LEDGER_ID, reason_of(cause)) from cause
+
+
+def readable_marks(connection: Connection) -> MysqlMarks | None:
+    """The markers as they are, not locked; None where there are none yet; also of an older Penstock."""
+    shape = shape_of(connection, sql.MARKER_TABLE)
+    return None if shape is None else MysqlMarks(connection, locking=False, named=not _is_unnamed(shape))
+
+
+def _is_unnamed(shape: Shape | None) -> bool:
+    return shape is not None and shape.column(LEDGER_ID) is None
 
 
 def require_allowed(connection: Connection, rows: "pa.Schema", target: Target) -> None:
@@ -109,7 +134,7 @@ def require_allowed(connection: Connection, rows: "pa.Schema", target: Target) -
 def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
     """Every row of the table, counted and hashed. Raises NotStoredError."""
     query = statements_of(rows, target).read([storage_of(field.type).read for field in rows])
-    return totals_of(scan(connection, query, rows))
+    return totals_of(scan(connection, query, rows), target.row_digest)
 
 
 @contextmanager

@@ -15,11 +15,14 @@ from penstock.mysql.server import Server
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.storage import declared_as_key, storage_of
 from penstock.sink.mysql.table_statements import TableStatements
-from penstock.sink.table.columns import TableColumn, require_columns, require_distinct_names, require_keyed
+from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_distinct_names, require_keyed
 from penstock.sink.table.target import Target
 
 MAX_COLUMNS = 1016
 """One less than InnoDB's own: the staging table has one more."""
+_ALTER = Alter(
+    nullable="ALTER TABLE {table} MODIFY {column} {declared} NULL", retype="ALTER TABLE {table} MODIFY {column} {declared}"
+)
 _WIDTH = re.compile(r"(?!tinyint\(1\))(tinyint|smallint|mediumint|int|bigint)\(\d+\)")
 
 
@@ -111,8 +114,8 @@ def declared_for(schema: "pa.Schema", key: Sequence[str], server: Server) -> lis
     return [kind + collate if kind.startswith("varchar") else kind for kind in kinds]
 
 
-def require_fit(shape: Shape, schema: "pa.Schema", target: Target, server: Server) -> None:
-    """Raise Refused unless an existing table takes rows of `schema` and gives back the same."""
+def require_fit(shape: Shape, schema: "pa.Schema", target: Target, server: Server, *, decided: bool = False) -> None:
+    """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     table = target.table
     if shape.kind != "table":
         raise Refused(f"{table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
@@ -123,7 +126,8 @@ def require_fit(shape: Shape, schema: "pa.Schema", target: Target, server: Serve
         )
     if target.merge is not None:  # which is tried
         return
-    require_columns(shape.columns, schema, table, storage_of=storage_of, folded=str.lower)
+    of = Columns(table=table, alter=_ALTER, decided=decided)
+    require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=str.lower)
     if not target.key:
         return
     _require_exact_key(shape, target, server)

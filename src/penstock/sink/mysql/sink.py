@@ -9,16 +9,16 @@ from penstock.mysql.connection import Connection
 from penstock.mysql.database import LOCK_TIMEOUT_S, Database
 from penstock.mysql.names import require_table_name
 from penstock.mysql.trouble import cut_off
-from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.admission import Admission
 from penstock.sink.mysql.dialect import MYSQL
 from penstock.sink.mysql.marks import MysqlMarks
 from penstock.sink.mysql.move import move
-from penstock.sink.mysql.preparation import content_of, prepare_table, require_admitted
+from penstock.sink.mysql.preparation import content_of, name_markers, prepare_table, readable_marks, require_admitted
 from penstock.sink.mysql.shape import require_fit, shape_of, statements_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
+from penstock.sink.table.target import Target
 from penstock.sparkschema import arrow_schema
 
 if TYPE_CHECKING:
@@ -97,21 +97,24 @@ class MysqlSink(ServerSink[Connection]):
         return MysqlMarks(connection, locking=True)
 
     def _readable_marks(self, connection: Connection) -> MysqlMarks | None:
-        return None if shape_of(connection, sql.MARKER_TABLE) is None else MysqlMarks(connection, locking=False)
+        return readable_marks(connection)
+
+    def _name_markers(self, connection: Connection) -> None:
+        name_markers(connection)
 
     def _begin(self, connection: Connection) -> None:
         with BEGIN.around(error=cut_off, lost=cut_off):
             self._database.begin(connection)
 
-    def _move(self, connection: Connection, publication: Publication) -> Moved:
+    def _move(self, connection: Connection, publication: Publication, target: Target) -> Moved:
         """The table is looked at once more, and cannot be altered until the end: its columns say what they keep."""
         schema = arrow_schema(publication.schema)
-        connection.execute(statements_of(schema, self._target).hold())
-        shape = shape_of(connection, self._target.table)
+        connection.execute(statements_of(schema, target).hold())
+        shape = shape_of(connection, target.table)
         assert shape is not None, "it is held"
-        require_fit(shape, schema, self._target, self._database.server)
+        require_fit(shape, schema, target, self._database.server, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return move(connection, rows, schema, shape=shape, target=self._target, server=self._database.server)
+            return move(connection, rows, schema, shape=shape, target=target, server=self._database.server)
 
     def _commit(self, connection: Connection) -> None:
         """After an error nobody knows whether it happened: the next try locks the marker on a new connection, and reads it."""

@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS penstock_marker (
     rows_decided bigint NOT NULL, digest_decided char(16) NOT NULL,
     rows_before bigint NOT NULL, digest_before char(16) NOT NULL,
     rows_after bigint NOT NULL, digest_after char(16) NOT NULL,
-    published_at datetime(6) NOT NULL,
+    published_at datetime(6) NOT NULL, ledger_id char(32),
     PRIMARY KEY (pipeline, sink)
 ) {OWN_OPTIONS}
 """
@@ -56,11 +56,15 @@ JOIN JSON_TABLE(marker.offsets, '$[*]' COLUMNS (number FOR ORDINALITY, source va
 
 _WHICH = "pipeline = %(pipeline)s AND sink = %(sink)s"
 
+ADD_LEDGER_ID = "ALTER TABLE penstock_marker ADD COLUMN ledger_id char(32)"
+
 READ_MARKER = f"""
 SELECT format_version, table_name, `write`, position, generation, query_id, batch_id, offsets, `schema`,
-       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after
+       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, ledger_id
 FROM penstock_marker WHERE {_WHICH}
 """
+
+READ_UNNAMED = READ_MARKER.replace(", ledger_id\n", ", NULL\n")
 
 LOCK_MARKER = f"{READ_MARKER} FOR UPDATE"
 
@@ -70,18 +74,18 @@ UPDATE penstock_marker SET
     generation = %(generation)s, query_id = %(query_id)s, batch_id = %(batch_id)s, offsets = %(offsets)s, `schema` = %(schema)s,
     rows_decided = %(rows_decided)s, digest_decided = %(digest_decided)s, rows_before = %(rows_before)s,
     digest_before = %(digest_before)s, rows_after = %(rows_after)s, digest_after = %(digest_after)s,
-    published_at = UTC_TIMESTAMP(6)
+    published_at = UTC_TIMESTAMP(6), ledger_id = %(ledger_id)s
 WHERE {_WHICH}
 """
 
 MAKE_MARKER = """
 INSERT INTO penstock_marker (
     pipeline, sink, table_name, `write`, format_version, position, generation, query_id, batch_id, offsets, `schema`,
-    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at
+    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at, ledger_id
 ) VALUES (
     %(pipeline)s, %(sink)s, %(table_name)s, %(write)s, %(format_version)s, %(position)s, %(generation)s, %(query_id)s,
     %(batch_id)s, %(offsets)s, %(schema)s, %(rows_decided)s, %(digest_decided)s, %(rows_before)s, %(digest_before)s,
-    %(rows_after)s, %(digest_after)s, UTC_TIMESTAMP(6)
+    %(rows_after)s, %(digest_after)s, UTC_TIMESTAMP(6), %(ledger_id)s
 )
 """
 
@@ -113,6 +117,7 @@ def of_marks() -> MarkStatements[str]:
     """Those about markers. The old one's row stays: another one would be another lock."""
     return MarkStatements(
         read_marker=READ_MARKER,
+        read_unnamed=READ_UNNAMED,
         lock_marker=LOCK_MARKER,
         write_marker=CHANGE_MARKER,
         owners=OWNERS,

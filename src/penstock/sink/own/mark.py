@@ -1,6 +1,7 @@
 """The mark of a user-written sink: one JSON document, which the sink's author keeps beside the rows."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Generic
 
 from penstock.codec.document import decode, encode_document
@@ -11,27 +12,30 @@ from penstock.model import PipelineName, Position, Publication, SinkName
 from penstock.sink.own.author import Author, T
 from penstock.sink.own.batch import mark_key
 from penstock.sink.table.marker import TableMarker
-from penstock.sink.table.remembering import MARK_FIELDS, Mark, mark_fields, mark_from
+from penstock.sink.table.remembering import MARK_FIELDS, NAMED_MARK_FIELDS, Mark, mark_fields, mark_from
 
 MARK = FaultPoint("own.mark", "A user-written sink writes the mark that the batch is there.")
 
-FORMAT, VERSION = "penstock.own-mark", 1
+FORMAT = "penstock.own-mark"
+_UNNAMED, _NAMED = 1, 2
+"""Versions: without and with the identity of the ledger whose batches are there."""
 
 
 def encode_mark(mark: Mark) -> str:
     """The document's text."""
-    return encode_document(FORMAT, VERSION, mark_fields(mark)).decode("ascii")
+    version = _UNNAMED if mark.marker.ledger_id is None else _NAMED
+    return encode_document(FORMAT, version, mark_fields(mark)).decode("ascii")
 
 
 def decode_mark(text: str, *, pipeline: PipelineName, sink: SinkName) -> Mark:
     """The mark in `text`. Raises LedgerMismatch for damage, FormatTooNew."""
 
-    def read(fields: dict[str, Any]) -> Mark:
-        require_fields(fields, MARK_FIELDS)
+    def read(fields: dict[str, Any], *, expected: frozenset[str]) -> Mark:
+        require_fields(fields, expected)
         return mark_from(fields, pipeline=pipeline, sink=sink)
 
-    data = text.encode("ascii", "replace")
-    return decode(data, kind=FORMAT, where=f"The mark of sink {sink!r}", readers={VERSION: read})
+    readers = {_UNNAMED: partial(read, expected=MARK_FIELDS), _NAMED: partial(read, expected=NAMED_MARK_FIELDS)}
+    return decode(text.encode("ascii", "replace"), kind=FORMAT, where=f"The mark of sink {sink!r}", readers=readers)
 
 
 class OwnMarks(Generic[T]):

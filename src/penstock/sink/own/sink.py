@@ -1,18 +1,19 @@
 """`OwnSink`: the base of sinks that users write. Staging, recognition, verification and fault points are done here."""
 
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed
 from penstock.faults import FaultPoint
+from penstock.highwatermark import HighWaterMark
 from penstock.model import (
     ONLY_ACCOUNT,
     AccountName,
     Finding,
     PipelineName,
-    Position,
     Publication,
     Published,
     SinkKind,
@@ -21,6 +22,7 @@ from penstock.model import (
     SweepCut,
     Totals,
 )
+from penstock.protocols import SinkDecisions
 from penstock.sink.own.author import Author, T
 from penstock.sink.own.batch import OwnBatch, batch_key
 from penstock.sink.own.mark import OwnMarks
@@ -83,14 +85,14 @@ class OwnSink(TableSink, Author[T], Generic[T]):
             return [Finding(subject=subject, ok=False, message=str(trouble))]
         return [Finding(subject=subject, ok=True, message=message)]
 
-    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
-        """Where the mark stands. Raises Failed."""
+    def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
+        """What the mark says. Raises Failed."""
         with self._told(Failed), self._lock:
             if account != ONLY_ACCOUNT or not self.exists():
                 return None
             with self._transaction() as transaction:
                 marker = OwnMarks(self, transaction).read(pipeline, self._name)
-        return None if marker is None else marker.position
+        return None if marker is None else marker.high_water_mark
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Make target and mark, or check them. Raises Usage, Refused, Failed."""
@@ -118,6 +120,8 @@ class OwnSink(TableSink, Author[T], Generic[T]):
     def publish(self, publication: Publication) -> Published:
         """In one transaction of its author's, unless the mark says that it was. Raises what `apply` does, and OutcomeUnknown."""
         with self._fetched(publication), self._lock, self._told(OutcomeUnknown):
+            if self.idempotent:
+                self._claim(publication)
             with self._transaction() as transaction:
                 marks, since = OwnMarks(self, transaction), self._committed
                 marks.require(publication.pipeline, self._name)
@@ -132,26 +136,33 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         """Collect the spool files of dead attempts."""
         return self._spool.sweep(cut, dry_run=dry_run)
 
-    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+    def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare the target with its mark and the mark with the ledger."""
-        wanted = expected.get(ONLY_ACCOUNT, Totals())
         with self._told(Failed), self._lock:
             if not self.exists():
-                return without_marker(wanted, f"There is no {self.where}.")
+                return without_marker(decisions, f"There is no {self.where}.")
             with self._transaction() as transaction:
                 return compare(
                     OwnMarks(self, transaction).read(self._pipeline, self._name),
                     sink=self._name,
                     table=self._target.table,
-                    expected=wanted,
-                    known=known,
+                    decisions=decisions,
                     content=lambda marker: self._content(transaction, marker.schema),
+                    whole_batches=not self.idempotent,
                 )
 
     def close(self) -> None:
         """Nothing, unless its author has something to close."""
 
     # --- steps
+
+    def _claim(self, publication: Publication) -> None:
+        """Where rows and mark are not one transaction, the mark carries the ledger before the first row is written (I2)."""
+        with self._transaction() as transaction:
+            marks = OwnMarks(self, transaction)
+            marker = marks.read(publication.pipeline, self._name)
+            if marker is not None and marker.ledger_id is None:
+                marks.write(replace(marker, ledger_id=publication.ledger_id))
 
     def _write(self, transaction: T, publication: Publication) -> Moved:
         given = 0
@@ -182,7 +193,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         if schema is None:
             return Totals()
         try:
-            return totals_of(iter(self.read_rows(transaction, arrow_schema(schema))))
+            return totals_of(iter(self.read_rows(transaction, arrow_schema(schema))), self._target.row_digest)
         except (PenstockError, NotStoredError):
             raise
         except Exception as damage:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import BinaryIO, Protocol
 
+from penstock.highwatermark import AccountOwner, Marker
 from penstock.model import (
     AccountName,
     Finding,
     Json,
-    Marker,
     PipelineName,
     Position,
     RequestEstimate,
@@ -107,6 +107,14 @@ class Area(Protocol):
 
     def prepare(self) -> UploadArea:
         """Create what is missing, prove what publishing needs. Raises Refused, Failed, Retryable."""
+        ...
+
+    def claimed_by(self) -> AccountOwner | None:
+        """Whose the account is, None if nobody has claimed it. Raises PublishFailed, Failed, Retryable, LedgerMismatch."""
+        ...
+
+    def claim(self, owner: AccountOwner) -> None:
+        """Note `owner` durably unless the account has one: of several at the same moment one is noted. Raises as `claimed_by`."""
         ...
 
     def marker(self) -> Marker | None:

@@ -11,7 +11,8 @@ from penstock.errors import Refused
 from penstock.model import AccountName
 from penstock.sink.parquet.account import Area
 from penstock.sink.parquet.hive import unescape
-from penstock.sink.parquet.layout import order_of
+from penstock.sink.parquet.layout import order_of, owner_in
+from penstock.sink.parquet.ownership import REMEDY
 from penstock.sink.parquet.reading import own_schema
 from penstock.sparkschema import arrow_schema
 
@@ -20,16 +21,25 @@ _LOOKED_AT = 10_000
 _REMEDY = "in the pipeline file, or give the sink another name and new accounts."
 
 
-def require_continued(area: Area, rows: "pa.Schema", partition_by: Sequence[str], *, account: AccountName) -> None:
-    """Raise Refused if a file of Penstock's has other partition columns, or a column of another type, than `rows` have now.
+def require_continued(area: Area, rows: "pa.Schema", partition_by: Sequence[str], *, account: AccountName, owner: str) -> None:
+    """Raise Refused if a file of Penstock's is not of `owner`, or has other partition columns or a column of another type than
+    `rows` have now.
 
     The oldest and the newest file of some speak for all: columns may come and go, and one that came since has its type in the
     newest.
     """
-    seen = islice(area.files(), _LOOKED_AT)
+    seen = list(islice(area.files(), _LOOKED_AT))
+    _require_no_others([file.name for file in seen], owner, account)
     names = sorted((age, file.name) for file in seen if (age := order_of(file.name)) is not None)
     for _, name in dict.fromkeys((*names[:1], *names[-1:])):
         _require_alike(area, name, rows, partition_by, account=account)
+
+
+def _require_no_others(names: Sequence[str], owner: str, account: AccountName) -> None:
+    """An account that an older Penstock filled does not say whose it is, but its files do."""
+    other = next((name for name in names if owner_in(name) not in {None, owner}), None)
+    if other is not None:
+        raise Refused(f"Account {account!r} holds {other}, which another sink or pipeline delivered.", remedy=REMEDY)
 
 
 def _require_alike(area: Area, name: str, rows: "pa.Schema", partition_by: Sequence[str], *, account: AccountName) -> None:

@@ -1,7 +1,8 @@
 """Partition directories as Hive and Spark write them: `column=value`, escaped so that every value comes back as it was.
 
-Spark's own set of characters is escaped, and NUL, which Spark cannot write but reads back. Two texts have no directory that reads
-back as they are: the empty one and `__HIVE_DEFAULT_PARTITION__`. Spark silently turns both into null; see `is_lost_as_directory`.
+Spark's own set of characters is escaped; NUL, which Spark cannot write but reads back; and a letter of `null`, in whatever case,
+which DuckDB takes for NULL. Two texts have no directory that reads back as they are: the empty one and
+`__HIVE_DEFAULT_PARTITION__`. Spark silently turns both into null; see `is_lost_as_directory`.
 """
 
 import datetime as dt
@@ -21,11 +22,15 @@ NAME_LIMIT_BYTES = 255
 
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 _CODED = re.compile(r"%([0-9A-Fa-f]{2})")
+_NULL_OF_DUCKDB = "null"
+"""In small letters or capitals it is DuckDB's NULL, unless a letter of it is escaped."""
 _HIDDEN_ENDING = "._COPYING_"
 
 
 def escape(text: str) -> str:
     """`text` as (a part of) one name below a table's root."""
+    if text.lower() == _NULL_OF_DUCKDB:
+        return f"%{ord(text[0]):02X}{text[1:]}"
     escaped = _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
     return escaped[:-1] + "%5F" if escaped.endswith(_HIDDEN_ENDING) else escaped
 

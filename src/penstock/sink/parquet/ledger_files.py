@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock.model import AccountName, Publication, Staged
+from penstock.model import AccountName, Position, Publication, Staged
 from penstock.sink.parquet.layout import attempt_of
 
 _STEM = re.compile(r"part-g\d+-b\d+-p\d+-t\d+-[0-9a-f]{16}-\d{5}")
@@ -38,6 +38,19 @@ class LedgerFiles:
             for piece in publication.staged:
                 files._add(DecidedFile(piece=piece, publication=publication))
         return files
+
+    def newer_than(self, position: Position, account: AccountName) -> frozenset[str]:
+        """Names of the files of an account that were decided after `position`."""
+        return frozenset(
+            name
+            for (place, name), decided in self.by_name.items()
+            if place == account and decided.publication.position > position
+        )
+
+    def unchanged_until(self, position: Position, account: AccountName) -> Position:
+        """`position`, or that of the newest publication if none after `position` has files for the account."""
+        newest = position if self.newest is None else self.newest.position
+        return position if self.newer_than(position, account) else max(position, newest)
 
     def original_of(self, name: str, content: tuple[int, int]) -> DecidedFile | None:
         """The decided file that a file of another name or place is a copy of: by a part of its name, or by equal rows."""

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.errors import LedgerMismatch, StagedDataLost
-from penstock.model import AccountName, MarkedFile, Marker, Publication, Staged
+from penstock.highwatermark import MarkedFile, Marker
+from penstock.model import AccountName, Publication, Staged
 from penstock.sink.parquet.account import Area, PieceState
 
 
@@ -44,7 +45,10 @@ class Share:
 
     def _is_marked(self) -> bool:
         marker = self.area.marker()
-        if marker is None or marker.position < self.publication.position:
+        if marker is None:
+            return False
+        self._require_named_ledger(marker)
+        if marker.position < self.publication.position:
             return False
         self._require_same_ledger(marker)
         return True
@@ -60,6 +64,15 @@ class Share:
             remedy="Restore the staging directory or the account from a backup, then run `penstock recover`.",
         )
 
+    def _require_named_ledger(self, marker: Marker) -> None:
+        """Whatever its position. A mark that names no ledger, as an older Penstock wrote it, was compared by the start (I2)."""
+        if marker.ledger_id not in {None, self.publication.ledger_id}:
+            raise LedgerMismatch(
+                f"Account {self.account!r} shows what ledger {marker.ledger_id} decided, up to its position {marker.position}, "
+                f"but ledger {self.publication.ledger_id} publishes position {self.publication.position} there.",
+                remedy="Stop the run of the ledger that is not wanted: what one of them decided would be there twice.",
+            )
+
     def _require_same_ledger(self, marker: Marker) -> None:
         """What is marked has left the staging area, and one position is one batch: anything else is another ledger's doing.
 
@@ -74,7 +87,7 @@ class Share:
         raise LedgerMismatch(
             f"Batch {batch.batch_id} at position {self.publication.position} is not published in account {self.account!r}, but "
             f"its marker stands at position {marker.position} (batch {marker.batch_id}): another ledger delivered there.",
-            remedy="Use the ledger that belongs to these accounts, or give the pipeline another name for a fresh start.",
+            remedy="Use the ledger that belongs to these accounts, or give the sink another name and empty accounts.",
         )
 
     def _mark(self) -> Marker:
@@ -86,6 +99,7 @@ class Share:
             generation=self.publication.generation,
             query_id=self.publication.batch.query_id,
             batch_id=self.publication.batch.batch_id,
+            ledger_id=self.publication.ledger_id,
             files=tuple(
                 MarkedFile(name=piece.name, rows=piece.totals.rows, size_bytes=piece.totals.size_bytes) for piece in self.pieces
             ),

@@ -6,6 +6,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.model import RowDigest
 from penstock.protocols import SCHEMA_KEY
 from penstock.rowhash import digest, row_hashes
 from penstock.sink.parquet.hive import PartitionColumn, Value, unescape
@@ -23,7 +24,7 @@ class Content:
     digest: int
 
 
-def read_content(file: BinaryIO, *, name: str, schema: str) -> Content:
+def read_content(file: BinaryIO, *, name: str, schema: str, row_digest: RowDigest) -> Content:
     """All of a file; `name` is relative to the root and holds the partition values, `schema` is Spark's JSON of the rows.
 
     A file of another batch than the known ones brings its own schema. Raises ValueError with the reason for a file that does not
@@ -39,7 +40,7 @@ def read_content(file: BinaryIO, *, name: str, schema: str) -> Content:
     total, summed = 0, 0
     for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
         total += batch.num_rows
-        summed += digest(row_hashes(_restored(batch, rows, values)))
+        summed += digest(row_hashes(_restored(batch, rows, values), row_digest))
     return Content(rows=total, digest=summed % (1 << 64))
 
 

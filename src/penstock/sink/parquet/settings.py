@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock.model import AccountName, SinkName
+from penstock.model import NEWEST_ROW_DIGEST, AccountName, RowDigest, SinkName
 from penstock.sink.parquet.allowance import INLINE_LIMIT_BYTES
 
 ROW_GROUP_ROWS = 1 << 20
@@ -18,7 +18,8 @@ class WriteSettings:
     `unrouted` takes rows whose route names no account; None: such rows fail the batch. `null_for_lost_texts` stores texts that no
     partition directory can express (the empty one) as null instead of failing. Sizes of row groups and buffers are of Arrow data
     in memory, `buffer_bytes` for all files of an attempt together. Small files of an attempt travel inside the decision, up to
-    `inline_limit_bytes` in all, where the store can put them at once. `owner` is part of every file's name.
+    `inline_limit_bytes` in all, where the store can put them at once. `owner` is part of every file's name. `row_digest`: how
+    rows are hashed, which the ledger says.
     """
 
     sink: SinkName
@@ -34,3 +35,4 @@ class WriteSettings:
     buffer_bytes: int = BUFFER_BYTES
     open_files: int = OPEN_FILES
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
+    row_digest: RowDigest = NEWEST_ROW_DIGEST

@@ -6,28 +6,31 @@ from dataclasses import replace
 from itertools import combinations_with_replacement
 
 from penstock.errors import Failed, LedgerMismatch, Usage
+from penstock.highwatermark import AccountOwner, HighWaterMark
 from penstock.model import (
     AccountName,
     Finding,
+    LedgerId,
     PipelineName,
     Position,
     Publication,
     Published,
     RequestEstimate,
+    RowDigest,
     SinkKind,
     SinkName,
     SinkReport,
     Staged,
     SweepCut,
-    Totals,
     Waiting,
 )
-from penstock.protocols import TaskCheck
+from penstock.protocols import SinkDecisions, TaskCheck
 from penstock.sink.parquet.account import Account, Area, UploadArea
 from penstock.sink.parquet.allowance import INLINE_LIMIT_BYTES
 from penstock.sink.parquet.continuity import require_continued
 from penstock.sink.parquet.hive import partition_columns
 from penstock.sink.parquet.layout import owner_of
+from penstock.sink.parquet.ownership import claim_account, require_own_account
 from penstock.sink.parquet.part_file import stored_schema
 from penstock.sink.parquet.publishing import Share
 from penstock.sink.parquet.settings import WriteSettings
@@ -78,6 +81,11 @@ class ParquetSink:
         self._require_sensible()
         self._uploads: dict[AccountName, UploadArea] | None = None
         self._published_at: Position | None = None
+        self._claimed: set[tuple[AccountName, LedgerId]] = set()
+
+    def use_row_digest(self, row_digest: RowDigest) -> None:
+        """For all hashes from here on."""
+        self._settings = replace(self._settings, row_digest=row_digest)
 
     @property
     def name(self) -> SinkName:
@@ -120,9 +128,10 @@ class ParquetSink:
         """Look at every account."""
         return [finding for _, area in self._areas(self._pipeline) for finding in area.check()]
 
-    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
-        """Where the account's own marker stands, None without one. Raises PublishFailed, Retryable, LedgerMismatch."""
-        return self._table(account, dict(self._areas(pipeline))[account]).marked_at()
+    def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
+        """What the account's own marker says, None without one. Raises PublishFailed, Retryable, LedgerMismatch."""
+        marker = self._table(account, dict(self._areas(pipeline))[account]).marker()
+        return None if marker is None else marker.high_water_mark
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create accounts and staging, and refuse rows that the accounts cannot hold. Raises Usage, Refused, Failed."""
@@ -130,12 +139,22 @@ class ParquetSink:
             self._require_storable(schema)
         self._pipeline = pipeline
         self._settings = replace(self._settings, owner=owner_of(pipeline, self._name))
-        self._uploads = {name: area.prepare() for name, area in self._areas(pipeline)}
+        self._uploads = {}
+        for name, area in self._areas(pipeline):
+            self._require_own(area, name, pipeline)
+            self._uploads[name] = area.prepare()
         if schema is not None:
             self._require_continued(schema, pipeline)
 
+    def claim(self, ledger_id: LedgerId) -> None:
+        """Note in every account that it is this sink's and that ledger's. Raises Refused, LedgerMismatch, Retryable, Failed."""
+        for name, area in self._areas(self._pipeline):
+            self._claim(name, area, ledger_id)
+
     def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
         """Refuse rows that the accounts cannot hold, or not together with what they hold."""
+        for name, area in self._areas(pipeline):
+            self._require_own(area, name, pipeline)
         self._require_storable(schema)
         self._require_continued(schema, pipeline)
 
@@ -149,6 +168,9 @@ class ParquetSink:
         """Move every decided file to its published name. Raises Retryable, PublishFailed, StagedDataLost, ContentConflict."""
         shares = self._shares(publication)
         self._published_at = None
+        for share in shares:
+            if publication.ledger_id is not None:
+                self._claim(share.account, share.area, publication.ledger_id)
         shown = side_by_side(Share.is_shown, shares)
         pending = [share for share, is_shown in zip(shares, shown, strict=True) if not is_shown]
         side_by_side(Share.roll_forward, pending)
@@ -175,9 +197,9 @@ class ParquetSink:
         """What the accounts' stores delete by themselves."""
         return [finding for _, area in self._areas(self._pipeline) for finding in area.lifecycle()]
 
-    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+    def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Read every row of every account and compare."""
-        return verify_accounts(dict(self._areas(self._pipeline)), expected=expected, known=known)
+        return verify_accounts(self.tables(), decisions, self._settings.row_digest)
 
     def tables(self) -> Mapping[AccountName, Table]:
         """Every account as its readers see it."""
@@ -193,6 +215,16 @@ class ParquetSink:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def _claim(self, name: AccountName, area: Area, ledger_id: LedgerId) -> None:
+        if (name, ledger_id) not in self._claimed:
+            owner = AccountOwner(pipeline=self._pipeline, sink=self._name, account=name, ledger_id=ledger_id)
+            claim_account(area, owner, url=self._accounts[name].url)
+            self._claimed.add((name, ledger_id))
+
+    def _require_own(self, area: Area, name: AccountName, pipeline: PipelineName) -> None:
+        url = self._accounts[name].url
+        require_own_account(area.claimed_by(), pipeline=pipeline, sink=self._name, account=name, url=url)
 
     def _table(self, name: AccountName, area: Area) -> Table:
         return Table(sink=self._name, name=name, account=self._accounts[name], area=area, owner=self._settings.owner)
@@ -235,7 +267,9 @@ class ParquetSink:
 
     def _require_continued(self, schema: str, pipeline: PipelineName) -> None:
         for name, area in self._areas(pipeline):
-            require_continued(area, arrow_schema(schema), self._settings.partition_by, account=name)
+            require_continued(
+                area, arrow_schema(schema), self._settings.partition_by, account=name, owner=owner_of(pipeline, self._name)
+            )
 
     def _require_sensible(self) -> None:
         settings = self._settings

@@ -205,7 +205,7 @@ class Splitter:
             if not self._settings.null_for_lost_texts:
                 raise _lost_text(column, rows)
             rows = rows.set_column(column.index, rows.schema.field(column.index), pa.nulls(len(rows), column.kind))
-        return digest(row_hashes(rows))
+        return digest(row_hashes(rows, self._settings.row_digest))
 
     def _directories(self, values: tuple[Value, ...]) -> str:
         return "/".join(self._directory(place, value) for place, value in enumerate(values))

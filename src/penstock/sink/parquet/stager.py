@@ -17,6 +17,7 @@ from penstock.sink.parquet.layout import file_name
 from penstock.sink.parquet.part_file import PartFile, notes_for, stored_schema
 from penstock.sink.parquet.settings import WriteSettings
 from penstock.sink.parquet.splitting import Chunk, Splitter
+from penstock.sink.valid_text import require_valid
 
 CHUNK_ROWS = 1 << 16
 CHUNK_BYTES = 16 * 1024 * 1024
@@ -57,9 +58,10 @@ class ParquetStageWriter:
         self._pool = ThreadPoolExecutor(_FINISHING, thread_name_prefix="penstock-stage")
 
     def write(self, rows: "pa.RecordBatch", *, hashes: "pa.UInt64Array", accounts: "pa.StringArray | None") -> None:
-        """Take `rows`. Raises StageFailed: no such account, a value that makes no directory, a store that does not write."""
+        """Take `rows`. Raises StageFailed: no such account, a text that is no UTF-8, a value without a directory, a store."""
         if rows.num_rows == 0:
             return
+        require_valid(rows, sink=self._settings.sink)
         self._chunk.add(rows, hashes, accounts)
         if self._chunk.rows >= CHUNK_ROWS or self._chunk.size_bytes >= CHUNK_BYTES:
             self._split()

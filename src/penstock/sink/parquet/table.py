@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.errors import Failed
+from penstock.highwatermark import Marker
 from penstock.model import AccountName, BatchId, Generation, Position, SinkName, Staged
 from penstock.sink.parquet.account import Account, Area, StoredFile
 from penstock.sink.parquet.layout import is_parquet, order_of, owner_in
@@ -39,13 +40,15 @@ class Table:
     owner: str
     """Whose files are the table's; another pipeline's below the same root tell its own batches."""
 
-    def marked_at(self) -> Position | None:
-        """Up to where the account's own marker says that it shows everything, None without one.
-
-        Raises PublishFailed, Retryable, LedgerMismatch.
-        """
+    def marker(self) -> Marker | None:
+        """The account's own newest marker, None without one. Raises PublishFailed, Retryable, LedgerMismatch."""
         marker = self.area.marker()
-        return None if marker is None or marker.account != self.name else marker.position
+        return None if marker is None or marker.account != self.name else marker
+
+    def marked_at(self) -> Position | None:
+        """Up to where that marker says that the account shows everything. Raises as `marker`."""
+        marker = self.marker()
+        return None if marker is None else marker.position
 
     def files(self, generation: Generation, batch_id: BatchId, *, counted: bool) -> list[TableFile]:
         """What is there of all decisions up to that batch of that generation, and files whose names tell no batch; by name.

@@ -1,18 +1,20 @@
-"""Every file below every account, every row of it, against the ledger."""
+"""Every file below every account, every row of it, against the ledger as of the position of the account's marker."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError
-from penstock.model import AccountName, AccountReport, Problem, Publication, SinkReport, Totals
+from penstock.errors import PenstockError, Retryable
+from penstock.model import AccountName, AccountReport, Position, Problem, RowDigest, SinkReport, Totals
+from penstock.protocols import SinkDecisions
 from penstock.sink.parquet.account import Area, StoredFile
 from penstock.sink.parquet.layout import attempt_of, is_parquet
 from penstock.sink.parquet.ledger_files import DecidedFile, LedgerFiles
 from penstock.sink.parquet.reading import Content, read_content
+from penstock.sink.parquet.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,48 +26,76 @@ class Seen:
     trouble: str | None
 
 
-def verify_accounts(
-    areas: Mapping[AccountName, Area], *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]
-) -> SinkReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listed:
+    """What an account holds. Everything up to `as_of` was published before it was listed; what is newer may be there in part."""
+
+    area: Area
+    as_of: Position
+    files: Sequence[StoredFile]
+    problem: Problem | None = None
+
+
+def verify_accounts(tables: Mapping[AccountName, Table], decisions: SinkDecisions, row_digest: RowDigest) -> SinkReport:
     """Compare the content of all accounts with what was decided.
 
     Maintenance may rewrite files: an account whose rows and digest agree has no problem with names. Where they do not agree,
     every file is told that is missing, changed, copied or foreign.
     """
-    ledger = LedgerFiles.of(known)
+    listed = {account: _listed(table, decisions.published_at) for account, table in tables.items()}
+    ledger = LedgerFiles.of(decisions.publications())  # after the listing: whatever is there was decided before
     reports: dict[AccountName, AccountReport] = {}
     problems: list[Problem] = []
-    for account, area in areas.items():
-        seen = _look(area, ledger, account)
-        report = AccountReport(expected=expected.get(account, Totals()), found=_totals(seen))
-        reports[account] = report
-        problems += _Examination(account, seen, ledger, report).problems()
-    for account, totals in expected.items():
-        if account not in areas and totals.rows:
+    for account, found in listed.items():
+        seen = _look(found, ledger, account, row_digest)
+        expected = decisions.totals(found.as_of).get(account, Totals())
+        reports[account] = report = AccountReport(expected=expected, found=_totals(seen))
+        problems += [found.problem] if found.problem else []
+        problems += _Examination(account, seen, ledger, report, as_of=found.as_of).problems()
+    as_of = [ledger.unchanged_until(found.as_of, account) for account, found in listed.items()]
+    for account, totals in decisions.totals(decisions.published_at).items():
+        if account not in tables and totals.rows:
+            as_of.append(ledger.unchanged_until(decisions.published_at, account))
             reports[account] = AccountReport(expected=totals, found=Totals())
             problems.append(
                 Problem(message=f"{totals.rows} rows were decided for it, but the sink has no such account.", account=account)
             )
-    return SinkReport(accounts=reports, problems=tuple(problems))
+    return SinkReport(accounts=reports, problems=tuple(problems), as_of=min(as_of, default=decisions.published_at))
 
 
-def _look(area: Area, ledger: LedgerFiles, account: AccountName) -> list[Seen]:
+def _listed(table: Table, published_at: Position) -> _Listed:
+    marked_at, problem = None, None
+    try:
+        marked_at = table.marked_at()  # before the listing, which then has every file of it
+    except Retryable:
+        raise
+    except PenstockError as cause:
+        problem = Problem(message=f"The marker of account {table.name!r} cannot be read: {cause.message}", account=table.name)
+    files = list(table.area.files())
+    return _Listed(area=table.area, as_of=max(published_at, marked_at or published_at), files=files, problem=problem)
+
+
+def _look(listed: _Listed, ledger: LedgerFiles, account: AccountName, row_digest: RowDigest) -> list[Seen]:
+    area = listed.area
+
     def look(file: StoredFile) -> Seen:
         decided = ledger.by_name.get((account, file.name))
         publication = ledger.newest if decided is None else decided.publication
-        return _read(area, file, "" if publication is None else publication.schema)
+        return _read(area, file, "" if publication is None else publication.schema, row_digest)
 
-    files = sorted(area.files(), key=lambda file: file.name)
+    newer = ledger.newer_than(listed.as_of, account)
+    files = sorted((file for file in listed.files if file.name not in newer), key=lambda file: file.name)
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="penstock-verify") as pool:
         return list(pool.map(look, files))
 
 
-def _read(area: Area, file: StoredFile, schema: str) -> Seen:
+def _read(area: Area, file: StoredFile, schema: str, row_digest: RowDigest) -> Seen:
     if not is_parquet(file.name):
         return Seen(file=file, content=None, trouble="is no Parquet file")
     try:
         with area.open(file.name) as data:
-            return Seen(file=file, content=read_content(data, name=file.name, schema=schema), trouble=None)
+            content = read_content(data, name=file.name, schema=schema, row_digest=row_digest)
+            return Seen(file=file, content=content, trouble=None)
     except (pa.ArrowException, PenstockError, OSError, ValueError) as cause:
         reason = str(cause).split("\n", maxsplit=1)[0]
         return Seen(file=file, content=None, trouble=f"cannot be read as rows of this sink: {reason}")
@@ -83,8 +113,10 @@ def _totals(seen: Sequence[Seen]) -> Totals:
 class _Examination:
     """One account's files against the ledger's."""
 
-    def __init__(self, account: AccountName, seen: Sequence[Seen], ledger: LedgerFiles, report: AccountReport) -> None:
-        self._account, self._seen, self._ledger, self._report = account, seen, ledger, report
+    def __init__(
+        self, account: AccountName, seen: Sequence[Seen], ledger: LedgerFiles, report: AccountReport, *, as_of: Position
+    ) -> None:
+        self._account, self._seen, self._ledger, self._report, self._as_of = account, seen, ledger, report, as_of
 
     def problems(self) -> list[Problem]:
         """Unreadable files always; if sums differ, every file that explains it, or the sums if none does."""
@@ -133,7 +165,7 @@ class _Examination:
         return [
             self._problem(name, f"is missing, with {decided.piece.totals.rows} rows.")
             for (account, name), decided in self._ledger.by_name.items()
-            if account == self._account and name not in there
+            if account == self._account and name not in there and decided.publication.position <= self._as_of
         ]
 
     def _sums(self) -> Problem:

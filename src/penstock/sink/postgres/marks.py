@@ -17,8 +17,8 @@ MARK = FaultPoint("postgres.mark", "The marker is set to the batch, in the trans
 class PostgresMarks(DatabaseMarks[Composed]):
     """As `DatabaseMarks`."""
 
-    def __init__(self, connection: Connection, schema: str, *, locking: bool) -> None:
-        super().__init__(connection.execute, OwnStatements(schema).of_marks(), locking=locking)
+    def __init__(self, connection: Connection, schema: str, *, locking: bool, named: bool = True) -> None:
+        super().__init__(connection.execute, OwnStatements(schema).of_marks(), locking=locking, named=named)
 
     def _fencing(self) -> AbstractContextManager[None]:
         return FENCE.around(error=cut_off, lost=cut_off)

@@ -10,7 +10,7 @@ from psycopg.sql import Composed
 
 from penstock.errors import Conflict
 from penstock.faults import FaultPoint
-from penstock.model import Totals
+from penstock.model import RowDigest, Totals
 from penstock.postgres.database import Connection
 from penstock.postgres.trouble import cut_off
 from penstock.sink.postgres.scan import scan
@@ -32,6 +32,7 @@ class _Columns:
 
     statements: TableStatements
     schema: "pa.Schema"
+    row_digest: RowDigest
     casts: tuple[str, ...]
     read_as: tuple[str, ...]
 
@@ -51,7 +52,7 @@ def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
             return _copy_in(connection, statements, batches, write=target.write)
         if target.merge is not None:
             return _merge(connection, statements, target.merge)
-        return _write(connection, _columns(statements, schema, shape), target, staged)
+        return _write(connection, _columns(statements, schema, shape, target.row_digest), target, staged)
 
 
 def _goes_directly(schema: "pa.Schema", shape: Shape, target: Target) -> bool:
@@ -90,11 +91,12 @@ def _merge(connection: Connection, statements: TableStatements, script: Script) 
     return Moved(rows=row[0], displaced=Totals())
 
 
-def _columns(statements: TableStatements, schema: "pa.Schema", shape: Shape) -> _Columns:
+def _columns(statements: TableStatements, schema: "pa.Schema", shape: Shape, row_digest: RowDigest) -> _Columns:
     declared = shape.declared(schema.names)
     return _Columns(
         statements=statements,
         schema=schema,
+        row_digest=row_digest,
         casts=tuple(cast_into(kind, field.type) for kind, field in zip(declared, schema, strict=True)),
         read_as=tuple(read_as(field.type) for field in schema),
     )
@@ -159,4 +161,4 @@ def _insert_if_absent(connection: Connection, columns: _Columns, staged: int) ->
 
 
 def _totals(connection: Connection, query: Composed, columns: _Columns) -> Totals:
-    return totals_under_key(scan(connection, query, columns.schema), table=columns.statements.table)
+    return totals_under_key(scan(connection, query, columns.schema), columns.row_digest, table=columns.statements.table)

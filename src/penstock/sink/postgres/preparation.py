@@ -14,6 +14,7 @@ from penstock.postgres.trouble import reason_of, trouble
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.admission import Admission
 from penstock.sink.postgres.marks import PostgresMarks
+from penstock.sink.postgres.members import require_fitting_members
 from penstock.sink.postgres.move import create_stage, run
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.shape import (
@@ -21,6 +22,7 @@ from penstock.sink.postgres.shape import (
     declared_for,
     require_allowed,
     require_fit,
+    require_lasting,
     require_storable,
     shape_of,
     statements_of,
@@ -29,7 +31,8 @@ from penstock.sink.postgres.statements import OwnStatements
 from penstock.sink.postgres.storage import longest_text, read_as
 from penstock.sink.postgres.table_statements import KEEP, TAKE_BACK
 from penstock.sink.table.content import totals_of
-from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
+from penstock.sink.table.marker import LEDGER_ID
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of, unnamed_markers
 from penstock.sink.table.target import Target, merge_fails, no_table
 from penstock.sparkschema import arrow_schema
 
@@ -47,8 +50,7 @@ def prepare_table(
     shape = shape_of(connection, *place)
     require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     shape = shape or _created(connection, rows, target, create=create)
-    require_fit(shape, rows, target)
-    require_allowed(connection, shape, target)
+    _require_table(connection, shape, rows, target)
     rehearse(connection, rows, target)
     content = partial(content_of, connection, rows, target)
     prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
@@ -64,14 +66,49 @@ def require_admitted(
         require_storable(rows, target)
     require_schema(connection, place[0])
     shape = shape_of(connection, *place)
-    if shape_of(connection, place[0], sql.MARKER_TABLE) is not None:
-        marker = PostgresMarks(connection, place[0], locking=False).read(pipeline, sink)
-        require_not_lost(marker, target, exists=shape is not None)
+    marks = readable_marks(connection, place[0])
+    if marks is not None:
+        require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
+    for table in (sql.MARKER_TABLE, sql.BATCH_TABLE):
+        _require_own(shape_of(connection, place[0], table), table)
     if shape is not None:
-        require_fit(shape, rows, target)
-        require_allowed(connection, shape, target)
+        _require_table(connection, shape, rows, target)
     elif not create:
         raise no_table(target.table)
+
+
+def _require_table(connection: Connection, shape: Shape, rows: "pa.Schema", target: Target) -> None:
+    require_fit(shape, rows, target)
+    require_allowed(connection, shape, target)
+    if shape.is_partitioned and target.merge is None:  # SQL of the user's own is tried
+        left = frozenset(column.name for column in shape.columns if column.fills_itself) - frozenset(rows.names)
+        needed = frozenset(column.name for column in shape.columns) - left
+        require_fitting_members(connection, shape.oid, target.table, needed=needed, sent=frozenset(rows.names))
+
+
+def is_unnamed(connection: Connection, schema: str) -> bool:
+    """Whether there are markers whose table an older Penstock made."""
+    return _is_unnamed(shape_of(connection, schema, sql.MARKER_TABLE))
+
+
+def name_markers(connection: Connection, schema: str) -> None:
+    """Add the column that they lack, in the open transaction. Raises Refused."""
+    connection.execute(ONE_AT_A_TIME)
+    statement = OwnStatements(schema).add_ledger_id
+    try:
+        connection.execute(statement, {})
+    except psycopg.errors.InsufficientPrivilege as cause:
+        raise unnamed_markers(statement.as_string(connection), reason_of(cause)) from cause
+
+
+def readable_marks(connection: Connection, schema: str) -> PostgresMarks | None:
+    """The markers as they are, not locked; None where there are none yet; also of an older Penstock."""
+    shape = shape_of(connection, schema, sql.MARKER_TABLE)
+    return None if shape is None else PostgresMarks(connection, schema, locking=False, named=not _is_unnamed(shape))
+
+
+def _is_unnamed(shape: Shape | None) -> bool:
+    return shape is not None and all(column.name != LEDGER_ID for column in shape.columns)
 
 
 def rehearse_anew(connection: Connection, *, schema: str, target: Target) -> None:
@@ -104,7 +141,7 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
 def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
     """Every row of the table, counted and hashed. Raises NotStoredError."""
     query = statements_of(rows, target).read([read_as(field.type) for field in rows])
-    return totals_of(scan(connection, query, rows))
+    return totals_of(scan(connection, query, rows), target.row_digest)
 
 
 def _create_own_tables(connection: Connection, schema: str) -> None:
@@ -112,9 +149,17 @@ def _create_own_tables(connection: Connection, schema: str) -> None:
     own = OwnStatements(schema)
     creates = ((sql.MARKER_TABLE, (own.create_marker, own.create_offsets)), (sql.BATCH_TABLE, (own.create_batch,)))
     for table, statements in creates:
-        if shape_of(connection, schema, table) is None:
+        shape = shape_of(connection, schema, table)
+        _require_own(shape, table)
+        if shape is None:
             for statement in statements:
                 connection.execute(statement, {})
+
+
+def _require_own(shape: Shape | None, table: str) -> None:
+    """Raise Refused for one that is there and loses its rows: without its marker the newest batch would be published again."""
+    if shape is not None:
+        require_lasting(shape, table)
 
 
 def _created(connection: Connection, rows: "pa.Schema", target: Target, *, create: bool) -> Shape:

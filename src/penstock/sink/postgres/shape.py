@@ -7,27 +7,29 @@ from typing import Any
 import pyarrow as pa
 from psycopg.sql import SQL, Composed, Literal
 
-from penstock.errors import GuaranteeTooWeak, Refused, Usage
+from penstock.errors import Refused, Usage
 from penstock.postgres.database import Connection
 from penstock.postgres.names import require_name, split_name
 from penstock.postgres.statements import UNIQUES
 from penstock.sink.postgres import statements as sql
+from penstock.sink.postgres.members import Member, kind_named, member_of, require_lasting_members, unlogged
 from penstock.sink.postgres.statements import OWN_TABLES
 from penstock.sink.postgres.storage import storage_of
 from penstock.sink.postgres.table_statements import TableStatements
-from penstock.sink.table.columns import TableColumn, require_columns, require_keyed
+from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_keyed
 from penstock.sink.table.target import BY_KEY, PRIVILEGES, Target
 
 MAX_COLUMNS = 1599
 """One less than PostgreSQL's own: the staging table has one more."""
-_KINDS = {"v": "view", "m": "materialized view", "f": "foreign table", "p": "partitioned table", "S": "sequence", "r": "table"}
+_ALTER = Alter(retype="ALTER TABLE {table} ALTER {column} TYPE {declared} USING {column}::{declared}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """What the catalog says about an existing table. `uniques` are the sets of columns that tell rows apart.
 
-    `has_rules`: an INSERT may be rewritten into other statements, which a COPY is not.
+    `has_rules`: an INSERT may be rewritten into other statements, which a COPY is not. `has_members`: it has partitions, or
+    others inherit from it; `weak_members`: those of them, at any depth, that do not keep rows as a logged table does.
     """
 
     oid: int
@@ -36,6 +38,13 @@ class Shape:
     has_rules: bool
     columns: tuple[TableColumn, ...]
     uniques: tuple[frozenset[str], ...]
+    has_members: bool
+    weak_members: tuple[Member, ...]
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether its rows lie in partitions."""
+        return self.kind == "partitioned table"
 
     @property
     def required(self) -> frozenset[str]:
@@ -64,22 +73,26 @@ def held(connection: Connection, statements: TableStatements) -> Shape:
 
 
 def _look(schema: str, table: str) -> Composed:
-    return sql.TABLE_SHAPE.format(uniques=UNIQUES.format(oid=SQL("c.oid")), schema=Literal(schema), table=Literal(table))
+    oid = SQL("c.oid")
+    uniques, members = UNIQUES.format(oid=oid), sql.MEMBERS.format(oid=oid)
+    return sql.TABLE_SHAPE.format(uniques=uniques, members=members, schema=Literal(schema), table=Literal(table))
 
 
 def _shape(found: Sequence[Any]) -> Shape:
-    oid, kind, persistence, has_rules, rows, uniques = found
+    oid, kind, persistence, has_rules, rows, uniques, has_members, weak_members = found
     columns = tuple(
         TableColumn(name=name, declared=declared, not_null=not_null, generated=generated, fills_itself=generated or has_default)
         for name, declared, not_null, generated, has_default in rows
     )
     return Shape(
         oid=oid,
-        kind=_KINDS.get(kind, f"relation of kind {kind}"),
+        kind=kind_named(kind),
         logged=persistence == "p",
         has_rules=has_rules,
         columns=columns,
         uniques=tuple(map(frozenset, uniques)),
+        has_members=has_members,
+        weak_members=tuple(map(member_of, weak_members)),
     )
 
 
@@ -108,28 +121,43 @@ def declared_for(schema: "pa.Schema") -> list[str]:
     return [storage_of(field.type).declared(field.type) for field in schema]
 
 
-def require_fit(shape: Shape, schema: "pa.Schema", target: Target) -> None:
-    """Raise Refused unless an existing table takes rows of `schema` and gives back the same."""
+def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+    """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     table = target.table
-    if shape.kind not in {"table", "partitioned table"}:
-        raise Refused(f"{table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
-    if not shape.logged:
-        raise GuaranteeTooWeak(
-            f"Table {table!r} is unlogged, so a crash of the server empties it.", remedy="ALTER TABLE … SET LOGGED."
-        )
+    require_lasting(shape, table)
     if target.merge is not None:  # which is tried
         return
-    if shape.kind == "partitioned table" and target.write in BY_KEY:
-        raise Refused(
-            f"Table {table!r} is partitioned, where PostgreSQL does not tell which rows an upsert replaced.",
-            remedy="Use `write: append` or `replace`, or a table that is not partitioned.",
-        )
-    require_columns(shape.columns, schema, table, storage_of=storage_of, folded=str)
+    if target.write in BY_KEY:
+        _require_one_index(shape, table)
+    of = Columns(table=table, alter=_ALTER, decided=decided)
+    require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=str)
     if target.key and frozenset(target.key) not in shape.uniques:
         columns = ", ".join(target.key)
         raise Refused(
             f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
             remedy=f"CREATE UNIQUE INDEX ON {table} ({columns}), neither partial nor deferrable.",
+        )
+
+
+def require_lasting(shape: Shape, table: str) -> None:
+    """Raise Refused unless it is a table that keeps its rows, wherever they lie."""
+    if shape.kind not in {"table", "partitioned table"}:
+        raise Refused(f"{table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
+    if not shape.logged:
+        raise unlogged(f"Table {table!r}", table)
+    require_lasting_members(shape.weak_members, table)
+
+
+def _require_one_index(shape: Shape, table: str) -> None:
+    if shape.is_partitioned:
+        raise Refused(
+            f"Table {table!r} is partitioned, where PostgreSQL does not tell which rows an upsert replaced.",
+            remedy="Use `write: append` or `replace`, or a table that is not partitioned.",
+        )
+    if shape.has_members:
+        raise Refused(
+            f"Table {table!r} is inherited by others, whose keys its unique index does not cover.",
+            remedy=f"ALTER TABLE … NO INHERIT {table} for each of them, or use `write: append` or `replace`.",
         )
 
 
@@ -151,3 +179,13 @@ def require_allowed(connection: Connection, shape: Shape, target: Target) -> Non
                 f"Role {role!r} lacks {privilege} on table {target.table!r}.",
                 remedy=f"GRANT {privilege} ON {target.table} to it.",
             )
+    _require_all_rows(connection, shape, target.table, role)
+
+
+def _require_all_rows(connection: Connection, shape: Shape, table: str, role: str) -> None:
+    row = connection.execute(sql.HAS_ROW_SECURITY, (shape.oid,)).fetchone()
+    if row is not None and row[0]:
+        raise Refused(
+            f"Row security of table {table!r} applies to role {role!r}, which hides rows from it and takes no COPY.",
+            remedy=f"ALTER ROLE {role} BYPASSRLS, or ALTER TABLE {table} DISABLE ROW LEVEL SECURITY.",
+        )

@@ -10,16 +10,24 @@ from penstock.model import PipelineName, Publication, Published, Totals
 from penstock.postgres.database import LOCK_TIMEOUT_S, Connection, Database
 from penstock.postgres.names import split_name
 from penstock.postgres.trouble import cut_off
-from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.admission import Admission
 from penstock.sink.postgres.dialect import POSTGRES
 from penstock.sink.postgres.marks import PostgresMarks
 from penstock.sink.postgres.move import move
-from penstock.sink.postgres.preparation import content_of, prepare_table, rehearse_anew, require_admitted
-from penstock.sink.postgres.shape import held, require_fit, shape_of, statements_of
+from penstock.sink.postgres.preparation import (
+    content_of,
+    is_unnamed,
+    name_markers,
+    prepare_table,
+    readable_marks,
+    rehearse_anew,
+    require_admitted,
+)
+from penstock.sink.postgres.shape import held, require_fit, require_lasting, shape_of, statements_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
+from penstock.sink.table.target import Target
 from penstock.sparkschema import arrow_schema
 
 if TYPE_CHECKING:
@@ -90,21 +98,34 @@ class PostgresSink(ServerSink[Connection]):
         return PostgresMarks(connection, self._schema, locking=True)
 
     def _readable_marks(self, connection: Connection) -> PostgresMarks | None:
-        if shape_of(connection, self._schema, sql.MARKER_TABLE) is None:
-            return None
-        return PostgresMarks(connection, self._schema, locking=False)
+        return readable_marks(connection, self._schema)
+
+    def _name_markers(self, connection: Connection) -> None:
+        if is_unnamed(connection, self._schema):
+            self._database.begin(connection)
+            name_markers(connection, self._schema)
+            self._database.commit(connection)
 
     def _begin(self, connection: Connection) -> None:
         with BEGIN.around(error=cut_off, lost=cut_off):
             self._database.begin(connection)
 
-    def _move(self, connection: Connection, publication: Publication) -> Moved:
+    def _move(self, connection: Connection, publication: Publication, target: Target) -> Moved:
         """The table is looked at once more, and cannot be altered until the end: its types say how rows are cast."""
         schema = arrow_schema(publication.schema)
-        shape = held(connection, statements_of(schema, self._target))
-        require_fit(shape, schema, self._target)
+        shape = held(connection, statements_of(schema, target))
+        require_fit(shape, schema, target, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return move(connection, rows, schema, shape, self._target)
+            moved = move(connection, rows, schema, shape, target)
+        if shape.is_partitioned:
+            self._require_lasting_partitions(connection)
+        return moved
+
+    def _require_lasting_partitions(self, connection: Connection) -> None:
+        """Once more, now that they hold the rows and cannot be altered: ATTACH PARTITION does not wait for writers of rows."""
+        shape = shape_of(connection, *split_name(self._target.table))
+        assert shape is not None, "it is locked"
+        require_lasting(shape, self._target.table)
 
     def _commit(self, connection: Connection) -> None:
         """After an error nobody knows whether it happened: the next try locks the marker on a new connection, and reads it."""

@@ -8,7 +8,7 @@ Every user-given name goes through `psycopg.sql.Identifier`.
 
 from dataclasses import dataclass
 
-from psycopg.sql import SQL, Composed, Identifier
+from psycopg.sql import SQL, Composed, Identifier, Placeholder
 
 from penstock.sink.table.marks import MarkStatements
 
@@ -20,6 +20,27 @@ OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_
 MAY = SQL("SELECT has_database_privilege(current_database(), 'TEMP'), has_schema_privilege(%s, 'CREATE'), current_user::text")
 MAY_WITH_TABLE = SQL("SELECT has_table_privilege(%s::oid, %s)")
 
+MEMBERS = SQL("""
+WITH RECURSIVE below (oid) AS (
+    SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = {oid}
+    UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN below b ON i.inhparent = b.oid
+) SELECT oid FROM below
+""")
+"""A table's partitions and those that inherit from it, and theirs."""
+
+MEMBER_COLUMNS = SQL("""
+SELECT m.relname::text, a.attname::text, a.attgenerated <> ''
+FROM ({members}) b
+JOIN pg_catalog.pg_class m ON m.oid = b.oid
+JOIN pg_catalog.pg_attribute a ON a.attrelid = m.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_catalog.pg_attribute p ON p.attrelid = {oid} AND p.attname = a.attname AND NOT p.attisdropped
+WHERE (a.attnotnull AND NOT p.attnotnull) OR (a.attgenerated <> '' AND p.attgenerated = '')
+ORDER BY m.oid, a.attnum
+""").format(members=MEMBERS.format(oid=Placeholder("oid")), oid=Placeholder("oid"))
+"""Columns of members that take less than the table's own."""
+
+HAS_ROW_SECURITY = SQL("SELECT pg_catalog.row_security_active(%s::oid)")
+
 TABLE_SHAPE = SQL("""
 SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relhasrules,
        (SELECT coalesce(json_agg(json_build_array(
@@ -27,7 +48,11 @@ SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relhasrules,
                    a.attgenerated <> '' OR a.attidentity = 'a', a.atthasdef OR a.attidentity <> ''
                ) ORDER BY a.attnum), '[]')
         FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
-       (SELECT coalesce(json_agg(u.names), '[]') FROM ({uniques}) u)
+       (SELECT coalesce(json_agg(u.names), '[]') FROM ({uniques}) u),
+       EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid),
+       (SELECT coalesce(json_agg(json_build_array(m.relname, m.relispartition, m.relkind, m.relpersistence) ORDER BY m.oid), '[]')
+        FROM ({members}) b JOIN pg_catalog.pg_class m ON m.oid = b.oid
+        WHERE m.relkind NOT IN ('r', 'p') OR m.relpersistence = 'u')
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = {schema} AND c.relname = {table}
 """)
@@ -40,7 +65,7 @@ _MARKER_COLUMNS = """
     rows_decided bigint NOT NULL, digest_decided text NOT NULL,
     rows_before bigint NOT NULL, digest_before text NOT NULL,
     rows_after bigint NOT NULL, digest_after text NOT NULL,
-    published_at timestamptz NOT NULL DEFAULT now(),
+    published_at timestamptz NOT NULL DEFAULT now(), ledger_id text,
     PRIMARY KEY (pipeline, sink)
 """
 
@@ -60,27 +85,29 @@ FROM {marker} AS marker CROSS JOIN LATERAL jsonb_array_elements(marker.offsets::
 
 _WHICH = SQL("pipeline = %(pipeline)s AND sink = %(sink)s")
 
+_NAMED = SQL("ledger_id")
 _READ_MARKER = """
 SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
-       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after
+       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, {ledger_id}
 FROM {marker} WHERE {which}
 """
 
 _WRITE_MARKER = """
 INSERT INTO {marker} (
     pipeline, sink, table_name, write, format_version, position, generation, query_id, batch_id, offsets, schema,
-    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after
+    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, ledger_id
 ) VALUES (
     %(pipeline)s, %(sink)s, %(table_name)s, %(write)s, %(format_version)s, %(position)s, %(generation)s, %(query_id)s,
     %(batch_id)s, %(offsets)s, %(schema)s, %(rows_decided)s, %(digest_decided)s, %(rows_before)s, %(digest_before)s,
-    %(rows_after)s, %(digest_after)s
+    %(rows_after)s, %(digest_after)s, %(ledger_id)s
 ) ON CONFLICT (pipeline, sink) DO UPDATE SET
     table_name = excluded.table_name, write = excluded.write, format_version = excluded.format_version,
     position = excluded.position, generation = excluded.generation, query_id = excluded.query_id,
     batch_id = excluded.batch_id, offsets = excluded.offsets, schema = excluded.schema,
     rows_decided = excluded.rows_decided, digest_decided = excluded.digest_decided,
     rows_before = excluded.rows_before, digest_before = excluded.digest_before,
-    rows_after = excluded.rows_after, digest_after = excluded.digest_after, published_at = excluded.published_at
+    rows_after = excluded.rows_after, digest_after = excluded.digest_after, published_at = excluded.published_at,
+    ledger_id = excluded.ledger_id
 """
 
 _WRITE_BATCH = """
@@ -99,15 +126,21 @@ class OwnStatements:
 
     schema: str
 
-    def _of(self, text: str) -> Composed:
+    def _of(self, text: str, *, ledger_id: SQL = _NAMED) -> Composed:
         schema = self.schema.replace("%", "%%")  # every one is executed with values, even with none
         names = {"marker": MARKER_TABLE, "batch": BATCH_TABLE, "offsets": OFFSETS_VIEW}
-        return SQL(text).format(which=_WHICH, **{name: Identifier(schema, table) for name, table in names.items()})
+        parts = {"which": _WHICH, "ledger_id": ledger_id}
+        return SQL(text).format(**parts, **{name: Identifier(schema, table) for name, table in names.items()})
 
     @property
     def create_marker(self) -> Composed:
         """Where it is missing."""
         return self._of(f"CREATE TABLE IF NOT EXISTS {{marker}} ({_MARKER_COLUMNS})")
+
+    @property
+    def add_ledger_id(self) -> Composed:
+        """The column that an older Penstock did not make."""
+        return self._of("ALTER TABLE {marker} ADD COLUMN IF NOT EXISTS {ledger_id} text")
 
     @property
     def create_batch(self) -> Composed:
@@ -123,6 +156,7 @@ class OwnStatements:
         """Those about markers."""
         return MarkStatements(
             read_marker=self._of(_READ_MARKER),
+            read_unnamed=self._of(_READ_MARKER, ledger_id=SQL("NULL")),
             lock_marker=self._of(f"{_READ_MARKER} FOR UPDATE"),
             write_marker=self._of(_WRITE_MARKER),
             owners=self._of("SELECT pipeline, sink FROM {marker} WHERE table_name = %(table)s ORDER BY pipeline, sink"),

@@ -1,9 +1,9 @@
 """The URL of a Redshift database, taken apart."""
 
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from penstock.databaseurl import one_of, parameters_of, seconds_of
+from penstock.databaseurl import ESCAPES, one_of, parameters_of, seconds_of, split_url
 from penstock.errors import Usage
 
 _MODES = ("verify-full", "verify-ca", "disable")
@@ -30,18 +30,17 @@ class Address:
 
 def address_of(url: str) -> Address:
     """The parts of `url`. Raises Usage."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port or 5439
-    except ValueError:
-        raise _no_url() from None
+    split = split_url(url)
+    if split is None:
+        raise _no_url()
+    parts, port = split
     database = unquote(parts.path[1:])
     if parts.scheme != "redshift" or not parts.hostname or not database or "/" in parts.path[1:]:
         raise _no_url()
     parameters = parameters_of(parts.query, ("connect_timeout", "sslmode"))
     return Address(
         host=parts.hostname,
-        port=port,
+        port=port or 5439,
         database=database,
         user=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
@@ -51,4 +50,6 @@ def address_of(url: str) -> Address:
 
 
 def _no_url() -> Usage:
-    return Usage("`url` is no URL of a Redshift database.", remedy="Write redshift://user:password@host:5439/database, % as %25.")
+    return Usage(
+        "`url` is no URL of a Redshift database.", remedy=f"Write redshift://user:password@host:5439/database. {ESCAPES}"
+    )

@@ -19,9 +19,9 @@ class RedshiftMarks(DatabaseMarks[str]):
     itself.
     """
 
-    def __init__(self, connection: Connection, schema: str, *, locking: bool) -> None:
+    def __init__(self, connection: Connection, schema: str, *, locking: bool, named: bool = True) -> None:
         own = OwnStatements(schema)
-        super().__init__(connection.execute, own.of_marks(), locking=False)
+        super().__init__(connection.execute, own.of_marks(), locking=False, named=named)
         self._connection, self._lock, self._locks = connection, own.lock, locking
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.errors import Conflict
 from penstock.faults import FaultPoint
-from penstock.model import Totals
+from penstock.model import RowDigest, Totals
 from penstock.sink.redshift.connection import Connection
 from penstock.sink.redshift.scan import scan
 from penstock.sink.redshift.shape import declared_for, statements_of
@@ -32,6 +32,7 @@ class _Columns:
 
     statements: TableStatements
     schema: "pa.Schema"
+    row_digest: RowDigest
     read: tuple[str, ...]
 
 
@@ -41,7 +42,12 @@ def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
     Raises Conflict where another session writes rows of the same keys meanwhile.
     """
     statements = statements_of(schema, target)
-    columns = _Columns(statements=statements, schema=schema, read=tuple(storage_of(field.type).read for field in schema))
+    columns = _Columns(
+        statements=statements,
+        schema=schema,
+        row_digest=target.row_digest,
+        read=tuple(storage_of(field.type).read for field in schema),
+    )
     connection.execute(statements.create_stage(declared_for(schema)))
     with STAGE.around(error=cut_off, lost=cut_off):
         staged = _fill_stage(connection, columns, batches)
@@ -110,4 +116,4 @@ def _insert_if_absent(connection: Connection, columns: _Columns) -> tuple[Totals
 
 
 def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:
-    return totals_under_key(scan(connection, query, columns.schema), table=columns.statements.table)
+    return totals_under_key(scan(connection, query, columns.schema), columns.row_digest, table=columns.statements.table)

@@ -25,13 +25,15 @@ from penstock.sink.redshift.shape import (
 )
 from penstock.sink.redshift.statements import OwnStatements
 from penstock.sink.redshift.storage import most_bytes
-from penstock.sink.redshift.trouble import code_of
+from penstock.sink.redshift.trouble import FORBIDDEN, code_of, reason_of
 from penstock.sink.table.content import totals_of
-from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
+from penstock.sink.table.marker import LEDGER_ID
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of, unnamed_markers
 from penstock.sink.table.target import Target, no_table
 from penstock.sparkschema import arrow_schema
 
 _MADE_MEANWHILE = frozenset({"23505", "42P07"})
+_ADDED_MEANWHILE = "42701"
 
 
 def prepare_table(
@@ -70,9 +72,9 @@ def require_admitted(
     _require_storable(sink, rows, schema, target)
     _require_schema(connection, place[0])
     shape = shape_of(connection, *place)
-    if shape_of(connection, place[0], sql.MARKER_TABLE) is not None:
-        marker = RedshiftMarks(connection, place[0], locking=False).read(pipeline, sink)
-        require_not_lost(marker, target, exists=shape is not None)
+    marks = readable_marks(connection, place[0])
+    if marks is not None:
+        require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     if shape is not None:
         require_fit(shape, rows, target)
         require_allowed(connection, rows, target)
@@ -80,9 +82,33 @@ def require_admitted(
         raise no_table(target.table)
 
 
+def name_markers(connection: Connection, schema: str) -> None:
+    """Add the column that the markers lack if an older Penstock made their table. Raises Refused."""
+    if not _is_unnamed(shape_of(connection, schema, sql.MARKER_TABLE)):
+        return
+    statement = OwnStatements(schema).add_ledger_id
+    try:
+        connection.execute(statement)
+    except Error as cause:
+        if code_of(cause) == FORBIDDEN:
+            raise unnamed_markers(statement, reason_of(cause)) from cause
+        if code_of(cause) != _ADDED_MEANWHILE:
+            raise
+
+
+def readable_marks(connection: Connection, schema: str) -> RedshiftMarks | None:
+    """The markers as they are, not locked; None where there are none yet; also of an older Penstock."""
+    shape = shape_of(connection, schema, sql.MARKER_TABLE)
+    return None if shape is None else RedshiftMarks(connection, schema, locking=False, named=not _is_unnamed(shape))
+
+
+def _is_unnamed(shape: Shape | None) -> bool:
+    return shape is not None and all(column.name != LEDGER_ID for column in shape.columns)
+
+
 def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
     """Every row of the table, counted and hashed. Raises NotStoredError."""
-    return totals_of(content(connection, rows, target))
+    return totals_of(content(connection, rows, target), target.row_digest)
 
 
 def _require_storable(sink: SinkName, rows: "pa.Schema", schema: str, target: Target) -> None:

@@ -10,13 +10,22 @@ from penstock.sink.redshift.connection import Connection
 from penstock.sink.redshift.names import folded, require_name, split_name
 from penstock.sink.redshift.storage import MOST_SCALE, storage_of
 from penstock.sink.redshift.table_statements import TableStatements
-from penstock.sink.table.columns import TableColumn, require_columns, require_distinct_names, require_exact_key, require_keyed
+from penstock.sink.table.columns import (
+    Alter,
+    Columns,
+    TableColumn,
+    require_columns,
+    require_distinct_names,
+    require_exact_key,
+    require_keyed,
+)
 from penstock.sink.table.storage import digits_of
 from penstock.sink.table.target import PRIVILEGES, Target
 
 MAX_COLUMNS = 1599
 """One less than Redshift's own: the staging table has one more."""
 _KINDS = {"v": "view", "r": "table"}
+_ALTER = Alter(nullable=None, retype=None)
 _FILLED = ('"identity"', "identity(")
 
 
@@ -80,11 +89,12 @@ def declared_for(schema: "pa.Schema") -> list[str]:
     return [storage_of(field.type).declared(field.type) for field in schema]
 
 
-def require_fit(shape: Shape, schema: "pa.Schema", target: Target) -> None:
-    """Raise Refused unless an existing table takes rows of `schema` and gives back the same."""
+def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+    """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     if shape.kind != "table":
         raise Refused(f"{target.table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
-    require_columns(shape.columns, schema, target.table, storage_of=storage_of, folded=folded)
+    of = Columns(table=target.table, alter=_ALTER, decided=decided)
+    require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=folded)
 
 
 def require_allowed(connection: Connection, schema: "pa.Schema", target: Target) -> None:

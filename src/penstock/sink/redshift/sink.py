@@ -12,13 +12,14 @@ from penstock.sink.redshift.database import Database
 from penstock.sink.redshift.marks import RedshiftMarks
 from penstock.sink.redshift.move import move
 from penstock.sink.redshift.names import split_name
-from penstock.sink.redshift.preparation import content_of, prepare_table, require_admitted
+from penstock.sink.redshift.preparation import content_of, name_markers, prepare_table, readable_marks, require_admitted
 from penstock.sink.redshift.shape import require_fit, shape_of, statements_of
 from penstock.sink.redshift.trouble import cut_off
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.session import LOCK_TIMEOUT_S
 from penstock.sink.table.sink import Filling
+from penstock.sink.table.target import Target
 from penstock.sparkschema import arrow_schema
 
 if TYPE_CHECKING:
@@ -75,23 +76,24 @@ class RedshiftSink(ServerSink[Connection]):
         return RedshiftMarks(connection, self._schema, locking=True)
 
     def _readable_marks(self, connection: Connection) -> RedshiftMarks | None:
-        if shape_of(connection, self._schema, sql.MARKER_TABLE) is None:
-            return None
-        return RedshiftMarks(connection, self._schema, locking=False)
+        return readable_marks(connection, self._schema)
+
+    def _name_markers(self, connection: Connection) -> None:
+        name_markers(connection, self._schema)
 
     def _begin(self, connection: Connection) -> None:
         with BEGIN.around(error=cut_off, lost=cut_off):
             self._database.begin(connection)
 
-    def _move(self, connection: Connection, publication: Publication) -> Moved:
+    def _move(self, connection: Connection, publication: Publication, target: Target) -> Moved:
         """The table is looked at once more, and cannot be altered until the end: its columns say what they keep."""
         schema = arrow_schema(publication.schema)
-        connection.execute(statements_of(schema, self._target).hold())
+        connection.execute(statements_of(schema, target).hold())
         shape = shape_of(connection, self._schema, self._table)
         assert shape is not None, "it is held"
-        require_fit(shape, schema, self._target)
+        require_fit(shape, schema, target, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return move(connection, rows, schema, self._target)
+            return move(connection, rows, schema, target)
 
     def _commit(self, connection: Connection) -> None:
         """After an error nobody knows whether it happened: the next try locks the fence on a new connection, and reads."""

@@ -61,7 +61,7 @@ _MARKER_COLUMNS = """
     rows_decided bigint NOT NULL, digest_decided char(16) NOT NULL,
     rows_before bigint NOT NULL, digest_before char(16) NOT NULL,
     rows_after bigint NOT NULL, digest_after char(16) NOT NULL,
-    published_at timestamp NOT NULL
+    published_at timestamp NOT NULL, ledger_id varchar(32)
 """
 
 _BATCH_COLUMNS = """
@@ -74,7 +74,7 @@ _WHICH = "pipeline = %(pipeline)s AND sink = %(sink)s"
 
 _READ_MARKER = f"""
 SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
-       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after
+       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, ledger_id
 FROM {{marker}} WHERE {_WHICH}
 """
 
@@ -85,19 +85,20 @@ UPDATE {{marker}} SET
     batch_id = CAST(%(batch_id)s AS bigint), offsets = %(offsets)s, schema = %(schema)s,
     rows_decided = CAST(%(rows_decided)s AS bigint), digest_decided = %(digest_decided)s,
     rows_before = CAST(%(rows_before)s AS bigint), digest_before = %(digest_before)s,
-    rows_after = CAST(%(rows_after)s AS bigint), digest_after = %(digest_after)s, published_at = GETDATE()
+    rows_after = CAST(%(rows_after)s AS bigint), digest_after = %(digest_after)s, published_at = GETDATE(),
+    ledger_id = %(ledger_id)s
 WHERE {_WHICH}
 """
 
 _MAKE_MARKER = """
 INSERT INTO {marker} (
     pipeline, sink, table_name, write, format_version, position, generation, query_id, batch_id, offsets, schema,
-    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at
+    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at, ledger_id
 ) VALUES (
     %(pipeline)s, %(sink)s, %(table_name)s, %(write)s, CAST(%(format_version)s AS integer), CAST(%(position)s AS bigint),
     CAST(%(generation)s AS bigint), %(query_id)s, CAST(%(batch_id)s AS bigint), %(offsets)s, %(schema)s,
     CAST(%(rows_decided)s AS bigint), %(digest_decided)s, CAST(%(rows_before)s AS bigint), %(digest_before)s,
-    CAST(%(rows_after)s AS bigint), %(digest_after)s, GETDATE()
+    CAST(%(rows_after)s AS bigint), %(digest_after)s, GETDATE(), %(ledger_id)s
 )
 """
 
@@ -143,6 +144,11 @@ class OwnStatements:
         }
 
     @property
+    def add_ledger_id(self) -> str:
+        """The column that an older Penstock did not make."""
+        return self._of("ALTER TABLE {marker} ADD COLUMN ledger_id varchar(32)")
+
+    @property
     def lock(self) -> str:
         """Keep every other publisher out until the end of the transaction, whose view of the data begins after that."""
         return self._of("LOCK TABLE {fence}")
@@ -151,6 +157,7 @@ class OwnStatements:
         """Those about markers; the lock is another statement."""
         return MarkStatements(
             read_marker=self._of(_READ_MARKER),
+            read_unnamed=self._of(_READ_MARKER.replace(", ledger_id\n", ", CAST(NULL AS varchar)\n")),
             lock_marker=self._of(_READ_MARKER),
             write_marker=self._of(_CHANGE_MARKER),
             make_marker=self._of(_MAKE_MARKER),

@@ -8,6 +8,8 @@ from penstock.errors import Conflict, Failed, PenstockError, Retryable
 
 _SERIAL = re.compile(r"\b1023\b|[Ss]erializable isolation violation|could not serialize access|deadlock detected")
 """Redshift tells of its own conflicts by a number in the text."""
+FORBIDDEN = "42501"
+"""A right that the user lacks."""
 _CONFLICTS = frozenset({"40001", "40P01"})
 _WRONG_ADDRESS = (
     ("password authentication failed", "Correct user and password in the URL."),
@@ -17,7 +19,7 @@ _WRONG_ADDRESS = (
     ("CERTIFICATE_VERIFY_FAILED", "Correct the host in the URL, or set `?sslmode=verify-ca` in it."),
     ("permission denied for database", "GRANT the user its rights on the database."),
 )
-_ENTRY = frozenset({"28000", "28P01", "3D000", "42501"})
+_ENTRY = frozenset({"28000", "28P01", "3D000", FORBIDDEN})
 _STARTS = "and start again: what was decided is published then."
 
 
@@ -87,7 +89,7 @@ _TOLD = (
     ("55P03", _waited),
     ("53100", _full),
     ("23", _constraint),
-    ("42501", _forbidden),
+    (FORBIDDEN, _forbidden),
     *((code, _no_answer) for code in ("08", "53", "57", "25P")),
 )
 """By code or class of codes, the first that fits. 57014 is a statement that took too long: only the one that waits for a

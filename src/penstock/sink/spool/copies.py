@@ -14,7 +14,7 @@ from penstock.errors import Retryable
 from penstock.model import Staged
 from penstock.sink.side_by_side import side_by_side
 from penstock.sink.spool.place import Place
-from penstock.sink.spool.reader import copy_piece
+from penstock.sink.spool.reader import copy_piece, size_bytes_of
 
 AT_ONCE = 4
 """How many pieces are fetched side by side; each takes some megabytes of memory meanwhile."""
@@ -30,7 +30,7 @@ class Copies:
     def open(self, piece: Staged) -> BinaryIO:
         """The copy of a piece. Raises KeyError."""
         start = self.starts[piece.name]
-        return open_ranged(lambda at, length: os.pread(self.file.fileno(), length, start + at), _size_bytes(piece))
+        return open_ranged(lambda at, length: os.pread(self.file.fileno(), length, start + at), size_bytes_of(piece))
 
     def add(self, piece: Staged, place: Place) -> None:
         """Fetch it and verify it. Raises as `read_piece`."""
@@ -48,17 +48,13 @@ class Copies:
 @contextmanager
 def copied(pieces: Sequence[Staged], place: Place) -> Iterator[Copies]:
     """Copies of all `pieces`, none of which travelled inline, until the context ends. Raises as `read_piece`."""
-    starts = accumulate((_size_bytes(piece) for piece in pieces), initial=0)
+    starts = accumulate((size_bytes_of(piece) for piece in pieces), initial=0)
     with _told():
         file = tempfile.TemporaryFile(prefix="penstock-spool-", buffering=0)  # noqa: SIM115 - closed below
     with file:
         copies = Copies(file, {piece.name: start for piece, start in zip(pieces, starts, strict=False)})
         side_by_side(lambda piece: copies.add(piece, place), pieces, at_once=AT_ONCE)
         yield copies
-
-
-def _size_bytes(piece: Staged) -> int:
-    return int(str(piece.ref["size_bytes"]))
 
 
 def _write_all(handle: int, data: bytes, at: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from penstock.private_files import create_private, make_private_directory, open_private
 from penstock.sink.spool.place import ID_SUFFIX, Spooled
 
 
@@ -33,13 +34,13 @@ class DirectoryPlace:
 
     def identities(self) -> Sequence[str]:
         """As `Place.identities`."""
-        Path(self.directory).mkdir(parents=True, exist_ok=True)
+        make_private_directory(Path(self.directory))
         return [path.name for path in Path(self.directory).glob(f"*{ID_SUFFIX}")]
 
     def identify(self, name: str) -> None:
         """As `Place.identify`."""
         path = Path(self.directory, name)
-        path.touch()
+        create_private(path)
         for directory in list(path.parents)[:3]:
             _sync(directory)
 
@@ -76,7 +77,7 @@ class DirectoryFile:
 
     def __init__(self, directory: str, name: str) -> None:
         self._directory = directory
-        self._file = open(os.path.join(directory, name), "xb")  # noqa: SIM115 - finish or drop closes it
+        self._file = open_private(Path(directory, name), "xb")
 
     def write(self, data: bytes) -> int:
         """As `PieceFile.write`."""

@@ -21,6 +21,11 @@ READ = FaultPoint("spool.read", "The driver opens a decided spool piece.")
 _CHUNK_BYTES = 8 << 20
 
 
+def size_bytes_of(piece: Staged) -> int:
+    """Of the file, or of what travels in its stead."""
+    return int(str(piece.ref["size_bytes"]))
+
+
 def read_piece(piece: Staged, place: Place, *, copy: BinaryIO | None = None) -> Iterator["pa.RecordBatch"]:
     """The piece's rows as they were written, verified as a whole before the first one, or from a `copy` that was verified.
 
@@ -82,7 +87,7 @@ def _verified(piece: Staged, file: BinaryIO, place: Place) -> Iterator[bytes]:
     while chunk := file.read(_CHUNK_BYTES):
         found.update(chunk)
         size_bytes += len(chunk)
-        if size_bytes > _size_bytes(piece):
+        if size_bytes > size_bytes_of(piece):
             break
         yield chunk
     _require_size(piece, size_bytes, place)
@@ -90,12 +95,8 @@ def _verified(piece: Staged, file: BinaryIO, place: Place) -> Iterator[bytes]:
         raise _lost(piece, place, f"its checksum is {found.hexdigest()}, expected {piece.ref['sha256']}")
 
 
-def _size_bytes(piece: Staged) -> int:
-    return int(str(piece.ref["size_bytes"]))
-
-
 def _require_size(piece: Staged, size_bytes: int, place: Place) -> None:
-    expected = _size_bytes(piece)
+    expected = size_bytes_of(piece)
     if size_bytes != expected:
         raise _lost(piece, place, f"it has {size_bytes} bytes{' or more' * (size_bytes > expected)}, expected {expected}")
 

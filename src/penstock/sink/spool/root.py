@@ -10,7 +10,8 @@ from penstock.blob import BlobStore, open_store
 from penstock.blob.check import StoreCheck, check_store
 from penstock.blob.counting import requests_to
 from penstock.blob.expiry import waiting_finding
-from penstock.bloburl import is_blob
+from penstock.bloburl import is_blob, scheme_of
+from penstock.errors import Usage
 from penstock.model import Finding, PipelineName, SinkName
 from penstock.protocols import TaskCheck
 from penstock.sink.spool.directory import DirectoryPlace
@@ -67,8 +68,13 @@ class SpoolRoot:
 
 
 def root_at(place: "SpoolRoot | str | os.PathLike[str]") -> SpoolRoot:
-    """The root that a path or a URL names; a path is made absolute."""
+    """The root that a path or a URL names; a path is made absolute. Raises Usage for a URL that names no store."""
     if isinstance(place, SpoolRoot):
         return place
     text = os.fspath(place)
+    if scheme_of(text) and not is_blob(text):
+        raise Usage(
+            f"A spool cannot be at {scheme_of(text)}:, expected a directory or a URL of s3, az, gs or hdfs.",
+            remedy="Name the directory where it is mounted; write ./a:b for a directory with a colon in its name.",
+        )
     return SpoolRoot(url=text if is_blob(text) else str(Path(text).absolute()))

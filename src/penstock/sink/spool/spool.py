@@ -91,12 +91,11 @@ class Spool:
         for piece in pieces:
             if (rows := self._held.rows_of(piece)) is not None:
                 yield from read_held(piece, rows, place)
-                continue
-            if piece.inline is not None or not place.is_remote:
+            elif piece.inline is not None or not place.is_remote:
                 yield from read_piece(piece, place)
-                continue
-            with copied([piece], place) if copies is None else nullcontext(copies) as here:
-                yield from read_piece(piece, place, copy=here.open(piece))
+            else:
+                with copied([piece], place) if copies is None else nullcontext(copies) as here:
+                    yield from read_piece(piece, place, copy=here.open(piece))
 
     def lies_remote(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> bool:
         """Whether some of `pieces` must be fetched from a store."""

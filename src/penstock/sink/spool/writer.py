@@ -17,6 +17,7 @@ from penstock.model import ONLY_ACCOUNT, Attempt, Json, SinkName, Staged, Totals
 from penstock.rowhash import digest
 from penstock.sink.spool.held import Held
 from penstock.sink.spool.place import Claimed, PieceFile
+from penstock.sink.valid_text import require_valid
 
 WRITE = FaultPoint("spool.write", "A task writes bytes of a spool piece.", tears=True)
 SYNC = FaultPoint("spool.sync", "A task makes a spool piece and its name durable.")
@@ -32,13 +33,14 @@ RowCheck: TypeAlias = Callable[["pa.RecordBatch"], None]
 """Raises StageFailed for rows that the sink could not publish. Picklable."""
 
 
-def _accept(rows: "pa.RecordBatch") -> None:
-    """Take any row."""
+RowHashes: TypeAlias = Callable[["pa.RecordBatch", "pa.UInt64Array"], "pa.UInt64Array"]
+"""The hashes of rows as the target will show them, from those of the rows as they are. Picklable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolStager:
-    """The recipe for spool writers. `check` refuses, before anything is decided, what the sink could never publish.
+    """The recipe for spool writers. `check` refuses, before anything is decided, what the sink could never publish;
+    without one, texts that are none. `hashed`: for a target that does not tell apart all rows.
 
     `note`: what the sink wants to find again in `ref` of every piece, frozen with it by the decision. `held`: where its rows stay
     in memory, too; None in a task.
@@ -46,7 +48,8 @@ class SpoolStager:
 
     sink: SinkName
     claimed: Claimed
-    check: RowCheck = _accept
+    check: RowCheck | None = None
+    hashed: "RowHashes | None" = None
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
     note: Mapping[str, Json] = field(default_factory=dict)
     held: Held | None = None
@@ -76,14 +79,17 @@ class SpoolWriter:
         assert accounts is None, "a spooled sink has one place and no route"
         if rows.num_rows == 0:
             return
-        self._stager.check(rows)
+        if self._stager.check is None:
+            require_valid(rows, sink=self._stager.sink)
+        else:
+            self._stager.check(rows)
         conform = self._conform(rows)
         with self._told():
             self._open_stream().write_batch(conform)
         if self._stager.held is not None:
             self._in_memory.append(conform)
         self._rows += rows.num_rows
-        self._digest += digest(hashes)
+        self._digest += digest(hashes if self._stager.hashed is None else self._stager.hashed(rows, hashes))
 
     def finish(self) -> Sequence[Staged]:
         """Make the piece durable and say what it is; no rows, no piece. Raises StageFailed."""

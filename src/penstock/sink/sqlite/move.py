@@ -26,20 +26,20 @@ MOVE = FaultPoint("sqlite.move", "The rows of a decided batch are written into t
 def move(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], target: Target) -> Moved:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first."""
     with MOVE.around(error=broken_disk, lost=broken_disk):
-        return _move(cursor, batches, table=target.table, write=target.write, key=target.key)
+        return _move(cursor, batches, target)
 
 
-def _move(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], *, table: str, write: str, key: tuple[str, ...]) -> Moved:
-    if write == "replace":
-        cursor.execute(TableStatements(table, ()).clear())
+def _move(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], target: Target) -> Moved:
+    if target.write == "replace":
+        cursor.execute(TableStatements(target.table, ()).clear())
     first = next(batches, None)
     if first is None:
         return Moved(rows=0, displaced=Totals())
-    statements = TableStatements(table, tuple(first.schema.names), key)
+    statements = TableStatements(target.table, tuple(first.schema.names), target.key)
     batches = _prepended(first, batches)
-    if write in {"append", "replace"}:
+    if target.write in {"append", "replace"}:
         return Moved(rows=_insert(cursor, statements.insert, batches), displaced=Totals())
-    return _move_by_key(cursor, statements, batches, first.schema, upsert=write == "upsert")
+    return _move_by_key(cursor, statements, batches, first.schema, target)
 
 
 def _prepended(first: "pa.RecordBatch", rest: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
@@ -52,14 +52,14 @@ def _move_by_key(
     statements: TableStatements,
     batches: Iterable["pa.RecordBatch"],
     schema: "pa.Schema",
-    *,
-    upsert: bool,
+    target: Target,
 ) -> Moved:
+    upsert = target.write == "upsert"
     _drop_displaced(cursor)
     cursor.execute(statements.create_displaced())
     cursor.execute(statements.note_replaced() if upsert else statements.note_skipped())
     rows = _insert(cursor, statements.upsert if upsert else statements.insert_if_absent, batches)
-    displaced = _displaced(cursor, statements, schema)
+    displaced = totals_under_key(scan(cursor, statements.read_displaced(), schema), target.row_digest, table=target.table)
     _drop_displaced(cursor)
     return Moved(rows=rows if upsert else rows + displaced.rows, displaced=displaced)
 
@@ -67,10 +67,6 @@ def _move_by_key(
 def _drop_displaced(cursor: sqlite3.Cursor) -> None:
     for statement in sql.DROP_DISPLACED:
         cursor.execute(statement)
-
-
-def _displaced(cursor: sqlite3.Cursor, statements: TableStatements, schema: "pa.Schema") -> Totals:
-    return totals_under_key(scan(cursor, statements.read_displaced(), schema), table=statements.table)
 
 
 def _insert(cursor: sqlite3.Cursor, statement: Callable[[int], str], batches: Iterable["pa.RecordBatch"]) -> int:

@@ -8,19 +8,23 @@ import pyarrow as pa
 from penstock.model import PipelineName, SinkName, Totals
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.admission import Admission
-from penstock.sink.sqlite.marks import SqliteMarks
+from penstock.sink.sqlite.marks import SqliteMarks, readable_marks
 from penstock.sink.sqlite.scan import scan
 from penstock.sink.sqlite.statements import TableStatements
 from penstock.sink.sqlite.table import Shape, create_statement, require_fit, require_storable, shape_of
 from penstock.sink.table.content import totals_of
+from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.target import Target, no_table
 from penstock.sparkschema import arrow_schema
 
 
 def create_own_tables(cursor: sqlite3.Cursor) -> None:
-    """Create the marker's tables where they are missing."""
+    """Create the marker's tables where they are missing, and the column that they lack if an older Penstock created them."""
     cursor.execute(sql.CREATE_MARKER_TABLE)
+    shape = shape_of(cursor, sql.MARKER_TABLE)
+    if shape is not None and all(column.name != LEDGER_ID for column in shape.columns):
+        cursor.execute(sql.ADD_LEDGER_ID)
     cursor.execute(sql.CREATE_BATCH_TABLE)
 
 
@@ -35,7 +39,7 @@ def prepare_table(
     require_not_lost(marks.read(pipeline, sink), target, exists=shape_of(cursor, target.table) is not None)
     shape = _existing(cursor, rows, target.table, key, create=create)
     require_fit(shape, rows, target.table, key)
-    content = partial(_content, cursor, rows, target.table)
+    content = partial(_content, cursor, rows, target)
     prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
     reals = frozenset(field.name.lower() for field in rows if pa.types.is_floating(field.type))
     return Admission(
@@ -56,12 +60,20 @@ def require_admitted(
     if cursor is None:
         return
     shape = shape_of(cursor, target.table)
-    if shape_of(cursor, sql.MARKER_TABLE) is not None:
-        require_not_lost(SqliteMarks(cursor).read(pipeline, sink), target, exists=shape is not None)
+    marks = readable_marks(cursor)
+    if marks is not None:
+        require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     if shape is not None:
         require_fit(shape, rows, target.table, target.key)
     elif not create:
         raise no_table(target.table)
+
+
+def require_decided_fit(cursor: sqlite3.Cursor, schema: str, target: Target) -> None:
+    """Raise Refused for a table that was altered and takes rows of a decided batch no more, or would change them."""
+    shape = shape_of(cursor, target.table)
+    if shape is not None:
+        require_fit(shape, arrow_schema(schema), target.table, target.key, decided=True)
 
 
 def _existing(cursor: sqlite3.Cursor, rows: "pa.Schema", table: str, key: tuple[str, ...], *, create: bool) -> Shape:
@@ -74,6 +86,6 @@ def _existing(cursor: sqlite3.Cursor, rows: "pa.Schema", table: str, key: tuple[
     return shape
 
 
-def _content(cursor: sqlite3.Cursor, rows: "pa.Schema", table: str) -> Totals:
-    query = TableStatements(table, tuple(rows.names)).read()
-    return totals_of(scan(cursor, query, rows))
+def _content(cursor: sqlite3.Cursor, rows: "pa.Schema", target: Target) -> Totals:
+    query = TableStatements(target.table, tuple(rows.names)).read()
+    return totals_of(scan(cursor, query, rows), target.row_digest)

@@ -2,35 +2,26 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Usage
 from penstock.faults import FaultPoint
-from penstock.model import (
-    ONLY_ACCOUNT,
-    AccountName,
-    Finding,
-    PipelineName,
-    Position,
-    Publication,
-    Published,
-    SinkReport,
-    SweepCut,
-    Totals,
-)
+from penstock.highwatermark import HighWaterMark
+from penstock.model import ONLY_ACCOUNT, AccountName, Finding, PipelineName, Publication, Published, SinkReport, SweepCut, Totals
+from penstock.protocols import SinkDecisions
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.database import BUSY_TIMEOUT_S, Database, broken_disk, seen_by
-from penstock.sink.sqlite.marks import SqliteMarks
+from penstock.sink.sqlite.marks import SqliteMarks, readable_marks
 from penstock.sink.sqlite.move import move
-from penstock.sink.sqlite.preparation import create_own_tables, prepare_table, require_admitted
+from penstock.sink.sqlite.preparation import create_own_tables, prepare_table, require_admitted, require_decided_fit
 from penstock.sink.sqlite.scan import scan
 from penstock.sink.sqlite.table import shape_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
-from penstock.sink.table.publication import apply
+from penstock.sink.table.publication import Moved, apply, decided_target
 from penstock.sink.table.sink import Filling, TableSink
 from penstock.sink.table.target import NotStoredError
 from penstock.sink.table.verification import compare, without_marker
@@ -75,13 +66,14 @@ class SqliteSink(TableSink):
         except PenstockError as trouble:
             return [Finding(subject=f"sink {self._name}", ok=False, message=str(trouble))]
 
-    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
-        """Where the marker of this sink stands in the database file. Raises Failed, Retryable, FormatTooNew."""
+    def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
+        """What the marker of this sink in the database file says. Raises Failed, Retryable, FormatTooNew."""
         if account != ONLY_ACCOUNT or not Path(self._database.path).exists():
             return None
         with self._database.reader() as cursor:
-            marker = None if shape_of(cursor, sql.MARKER_TABLE) is None else SqliteMarks(cursor).read(pipeline, self._name)
-        return None if marker is None else marker.position
+            marks = readable_marks(cursor)
+            marker = None if marks is None else marks.read(pipeline, self._name)
+        return None if marker is None else marker.high_water_mark
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create or check table and marker. Raises Usage, Refused, Failed, Retryable."""
@@ -127,18 +119,16 @@ class SqliteSink(TableSink):
         """Collect the spool files of dead attempts."""
         return self._spool.sweep(cut, dry_run=dry_run)
 
-    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+    def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare the table with its marker and the marker with the ledger."""
-        wanted = expected.get(ONLY_ACCOUNT, Totals())
         if not Path(self._database.path).exists():
-            return without_marker(wanted, f"There is no database file {self._database.path}.")
+            return without_marker(decisions, f"There is no database file {self._database.path}.")
         with self._database.reader() as cursor:
             return compare(
                 self._marker_of_table(cursor),
                 sink=self._name,
                 table=self._target.table,
-                expected=wanted,
-                known=known,
+                decisions=decisions,
                 content=lambda marker: self._content(cursor, marker),
             )
 
@@ -166,8 +156,13 @@ class SqliteSink(TableSink):
     def _apply(self, connection: sqlite3.Connection, publication: Publication) -> Published:
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
             cursor = connection.cursor()
-            marks, since = SqliteMarks(cursor), self._committed
-            return apply(marks, publication, self._target, since=since, move=lambda: move(cursor, rows, self._target))
+            marks, since, target = SqliteMarks(cursor), self._committed, decided_target(publication, self._target)
+
+            def move_in() -> Moved:
+                require_decided_fit(cursor, publication.schema, target)
+                return move(cursor, rows, target)
+
+            return apply(marks, publication, target, since=since, move=move_in)
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:
@@ -181,11 +176,9 @@ class SqliteSink(TableSink):
             ) from cause
 
     def _marker_of_table(self, cursor: sqlite3.Cursor) -> TableMarker | None:
-        if shape_of(cursor, sql.MARKER_TABLE) is None:
-            return None
-        marks = SqliteMarks(cursor)
-        owners = marks.owners(self._target.table)
-        return marks.read(*owners[0]) if owners else None
+        marks = readable_marks(cursor)
+        owners = [] if marks is None else marks.owners(self._target.table)
+        return marks.read(*owners[0]) if marks is not None and owners else None
 
     def _content(self, cursor: sqlite3.Cursor, marker: TableMarker) -> Totals:
         if shape_of(cursor, self._target.table) is None:
@@ -194,7 +187,7 @@ class SqliteSink(TableSink):
             return marker.before
         schema = arrow_schema(marker.schema)
         query = sql.TableStatements(self._target.table, tuple(schema.names)).read()
-        return totals_of(scan(cursor, query, schema))
+        return totals_of(scan(cursor, query, schema), self._target.row_digest)
 
     def _check_file(self) -> Finding:
         subject = f"sink {self._name}"

@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS main.penstock_marker (
     rows_decided INTEGER NOT NULL, digest_decided TEXT NOT NULL,
     rows_before INTEGER NOT NULL, digest_before TEXT NOT NULL,
     rows_after INTEGER NOT NULL, digest_after TEXT NOT NULL,
-    published_at TEXT NOT NULL,
+    published_at TEXT NOT NULL, ledger_id TEXT,
     PRIMARY KEY (pipeline, sink)
 ) WITHOUT ROWID
 """
@@ -46,9 +46,11 @@ CREATE TABLE IF NOT EXISTS main.penstock_batch (
 ) WITHOUT ROWID
 """
 
+ADD_LEDGER_ID = "ALTER TABLE main.penstock_marker ADD COLUMN ledger_id TEXT"
+
 _READ_MARKER = """
 SELECT format_version, table_name, write, position, generation, query_id, batch_id, offsets, schema,
-       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after
+       rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, ledger_id
 FROM main.penstock_marker WHERE pipeline = :pipeline AND sink = :sink
 """
 
@@ -57,11 +59,11 @@ _OWNERS = "SELECT pipeline, sink FROM main.penstock_marker WHERE table_name = :t
 _WRITE_MARKER = """
 INSERT OR REPLACE INTO main.penstock_marker (
     pipeline, sink, table_name, write, format_version, position, generation, query_id, batch_id, offsets, schema,
-    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at
+    rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after, published_at, ledger_id
 ) VALUES (
     :pipeline, :sink, :table_name, :write, :format_version, :position, :generation, :query_id, :batch_id, :offsets, :schema,
     :rows_decided, :digest_decided, :rows_before, :digest_before, :rows_after, :digest_after,
-    strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
+    strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), :ledger_id
 )
 """
 
@@ -84,6 +86,7 @@ _FORGET_BATCHES = "DELETE FROM main.penstock_batch WHERE pipeline = :pipeline AN
 
 OF_MARKS = MarkStatements(
     read_marker=_READ_MARKER,
+    read_unnamed=_READ_MARKER.replace(", ledger_id\n", ", NULL\n"),
     lock_marker=_READ_MARKER,
     write_marker=_WRITE_MARKER,
     owners=_OWNERS,
@@ -95,7 +98,7 @@ OF_MARKS = MarkStatements(
 
 TABLE_KIND = "SELECT type, sql FROM main.sqlite_master WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')"
 TABLE_STRICT = "SELECT strict FROM pragma_table_list WHERE schema = 'main' AND name = ? COLLATE NOCASE"
-TABLE_COLUMNS = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid'
+TABLE_COLUMNS = 'SELECT name, type, "notnull", pk, hidden, dflt_value FROM pragma_table_xinfo(?) ORDER BY cid'
 TABLE_UNIQUES = 'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial'
 INDEX_COLUMNS = "SELECT name, coll FROM pragma_index_xinfo(?) WHERE key ORDER BY seqno"
 

@@ -10,9 +10,11 @@ from penstock.errors import Refused, Usage
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.statements import OWN_TABLES, TableStatements
 from penstock.sink.sqlite.storage import storage_of
+from penstock.sink.table.columns import Alter, Columns
 from penstock.sink.table.target import require_distinct_fields, require_key_in
 
 MAX_COLUMNS = 2000
+_ALTER = Alter(nullable=None, retype=None)
 _STRICT_SINCE = (3, 37, 0)
 _GENERATED = frozenset({2, 3})
 _BINARY = "BINARY"
@@ -27,6 +29,7 @@ class Column:
     not_null: bool
     key_place: int
     generated: bool
+    fills_itself: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +56,15 @@ def shape_of(cursor: sqlite3.Cursor, table: str) -> Shape | None:
     kind = "virtual table" if re.match(r"\s*CREATE\s+VIRTUAL", found[1], re.IGNORECASE) else str(found[0])
     rows = cursor.execute(sql.TABLE_COLUMNS, (table,)).fetchall()
     columns = tuple(
-        Column(name=name, declared=declared, not_null=bool(not_null), key_place=place, generated=hidden in _GENERATED)
-        for name, declared, not_null, place, hidden in rows
+        Column(
+            name=name,
+            declared=declared,
+            not_null=bool(not_null),
+            key_place=place,
+            generated=hidden in _GENERATED,
+            fills_itself=default not in {None, "NULL"},
+        )
+        for name, declared, not_null, place, hidden, default in rows
     )
     return Shape(kind=kind, strict=_is_strict(cursor, table), columns=columns, uniques=_uniques(cursor, table, columns))
 
@@ -104,15 +114,16 @@ def create_statement(schema: "pa.Schema", table: str, key: tuple[str, ...]) -> s
     return TableStatements(table, tuple(schema.names), key).create(declared)
 
 
-def require_fit(shape: Shape, schema: "pa.Schema", table: str, key: tuple[str, ...]) -> None:
-    """Raise Refused unless an existing table takes rows of `schema` and gives back the same."""
+def require_fit(shape: Shape, schema: "pa.Schema", table: str, key: tuple[str, ...], *, decided: bool = False) -> None:
+    """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     if shape.kind != "table":
         raise Refused(f"{table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
-    _require_same_names(shape, schema, table)
+    of = Columns(table=table, alter=_ALTER, decided=decided)
+    _require_names(shape, schema, of)
     kinds = {field.name.lower(): field for field in schema}
     for column in shape.columns:
         if column.name.lower() in kinds:
-            _require_kept(column, kinds[column.name.lower()], table, strict=shape.strict)
+            _require_kept(column, kinds[column.name.lower()], of, strict=shape.strict)
     if key and frozenset(name.lower() for name in key) not in shape.uniques:
         columns = ", ".join(sql.quoted(name) for name in key)
         raise Refused(
@@ -121,27 +132,22 @@ def require_fit(shape: Shape, schema: "pa.Schema", table: str, key: tuple[str, .
         )
 
 
-def _require_same_names(shape: Shape, schema: "pa.Schema", table: str) -> None:
-    theirs = [column.name for column in shape.columns if not column.generated]
-    ours, there = {name.lower() for name in schema.names}, {name.lower() for name in theirs}
-    if ours != there:
-        missing = ", ".join(name for name in schema.names if name.lower() not in there) or "none"
-        extra = ", ".join(name for name in theirs if name.lower() not in ours) or "none"
-        raise Refused(
-            f"The rows have the columns {', '.join(schema.names)}, table {table!r} has {', '.join(theirs)} "
-            f"(missing in the table: {missing}; only in the table: {extra}).",
-            remedy="Change the transform, or the table with ALTER TABLE; new columns are NULL in the rows that are there.",
-        )
+def _require_names(shape: Shape, schema: "pa.Schema", of: Columns) -> None:
+    theirs = [column for column in shape.columns if not column.generated]
+    ours, there = {name.lower() for name in schema.names}, {column.name.lower() for column in theirs}
+    left = [column for column in theirs if column.name.lower() not in ours]
+    of.require_same(
+        {field.name: storage_of(field.type).declared for field in schema},
+        {column.name: column.declared for column in theirs},
+        missing=[name for name in schema.names if name.lower() not in there],
+        demanded=[column.name for column in left if column.not_null and not column.fills_itself],
+    )
 
 
-def _require_kept(column: Column, field: "pa.Field", table: str, *, strict: bool) -> None:
+def _require_kept(column: Column, field: "pa.Field", of: Columns, *, strict: bool) -> None:
     storage = storage_of(field.type)
     if affinity(column.declared, strict=strict) not in storage.affinities:
-        raise Refused(
-            f"Column {column.name!r} of table {table!r} is declared {column.declared}, which would change values of type "
-            f"{field.type}; expected {storage.declared}.",
-            remedy=f"Declare it {storage.declared}, or cast the column in the transform.",
-        )
+        raise of.other_type(column.name, column.declared, field.type, expected=storage.declared, declared=storage.declared)
 
 
 def affinity(declared: str, *, strict: bool) -> str:

@@ -2,9 +2,9 @@
 
 import ssl
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from penstock.databaseurl import one_of, parameters_of, seconds_of
+from penstock.databaseurl import ESCAPES, one_of, parameters_of, seconds_of, split_url
 from penstock.errors import Usage
 
 _MODES = ("verify_identity", "verify_ca", "disabled")
@@ -32,11 +32,10 @@ class Address:
 
 def address_of(url: str) -> Address:
     """The parts of `url`. Raises Usage."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port or 1433
-    except ValueError:
-        raise _no_url() from None
+    split = split_url(url)
+    if split is None:
+        raise _no_url()
+    parts, port = split
     database = unquote(parts.path[1:])
     if parts.scheme != "sqlserver" or not parts.hostname or not database or "/" in parts.path[1:]:
         raise _no_url()
@@ -44,7 +43,7 @@ def address_of(url: str) -> Address:
     mode = one_of(_MODES, parameters.get("ssl_mode", _MODES[0]), name="ssl_mode")
     return Address(
         host=parts.hostname,
-        port=port,
+        port=port or 1433,
         database=database,
         user=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
@@ -67,5 +66,5 @@ def _trusted_by_the_system() -> str:
 
 def _no_url() -> Usage:
     return Usage(
-        "`url` is no URL of a SQL Server database.", remedy="Write sqlserver://user:password@host:1433/database, % as %25."
+        "`url` is no URL of a SQL Server database.", remedy=f"Write sqlserver://user:password@host:1433/database. {ESCAPES}"
     )

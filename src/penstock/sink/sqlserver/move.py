@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.errors import Conflict
 from penstock.faults import FaultPoint
-from penstock.model import Totals
+from penstock.model import RowDigest, Totals
 from penstock.sink.sqlserver.connection import Connection
 from penstock.sink.sqlserver.scan import scan
 from penstock.sink.sqlserver.shape import Shape, staged_for, statements_of
@@ -29,6 +29,7 @@ class _Columns:
 
     statements: TableStatements
     schema: "pa.Schema"
+    row_digest: RowDigest
 
 
 def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", shape: Shape, target: Target) -> Moved:
@@ -36,7 +37,7 @@ def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
 
     Raises Conflict where another session writes rows of the same keys meanwhile.
     """
-    columns = _Columns(statements=statements_of(schema, target), schema=schema)
+    columns = _Columns(statements=statements_of(schema, target), schema=schema, row_digest=target.row_digest)
     staged_as = staged_for(schema, target.key, shape)
     connection.execute(DROP_STAGE)
     connection.execute(columns.statements.create_stage([kind + collation for kind, collation in staged_as]))
@@ -83,4 +84,4 @@ def _move(connection: Connection, columns: _Columns, write: str, staged: int) ->
 
 
 def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:
-    return totals_under_key(scan(connection, query, columns.schema), table=columns.statements.table)
+    return totals_under_key(scan(connection, query, columns.schema), columns.row_digest, table=columns.statements.table)

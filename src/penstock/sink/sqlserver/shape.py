@@ -14,11 +14,23 @@ from penstock.sink.sqlserver.connection import Connection
 from penstock.sink.sqlserver.names import folded, require_name, split_name
 from penstock.sink.sqlserver.storage import declared_as_key, storage_of
 from penstock.sink.sqlserver.table_statements import TableStatements
-from penstock.sink.table.columns import TableColumn, require_columns, require_distinct_names, require_exact_key, require_keyed
+from penstock.sink.table.columns import (
+    Alter,
+    Columns,
+    TableColumn,
+    require_columns,
+    require_distinct_names,
+    require_exact_key,
+    require_keyed,
+)
 from penstock.sink.table.target import PRIVILEGES, Target
 
 MAX_COLUMNS = 1023
 """One less than SQL Server's own: the staging table has one more."""
+_ALTER = Alter(
+    nullable="ALTER TABLE {table} ALTER COLUMN {column} {declared} NULL",
+    retype="ALTER TABLE {table} ALTER COLUMN {column} {declared}",
+)
 _OF_SCALE = frozenset({"datetime2", "datetimeoffset", "time"})
 
 
@@ -126,13 +138,14 @@ def _staged(field: "pa.Field", column: Column | None) -> tuple[str, str]:
     return column.declared, f" COLLATE {column.collation}" if column.collation else ""
 
 
-def require_fit(shape: Shape, schema: "pa.Schema", target: Target) -> None:
-    """Raise Refused unless an existing table takes rows of `schema` and gives back the same."""
+def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+    """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     table = target.table
     if shape.kind != "table" or shape.in_memory:
         found = "memory-optimized table" if shape.in_memory else shape.kind
         raise Refused(f"{table!r} is a {found}, expected a table on disk.", remedy="Name a table in `table:`.")
-    require_columns(shape.columns, schema, table, storage_of=storage_of, folded=folded)
+    of = Columns(table=table, alter=_ALTER, decided=decided)
+    require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=folded)
     if not target.key:
         return
     _require_collated_key(shape, target)

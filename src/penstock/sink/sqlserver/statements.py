@@ -79,7 +79,7 @@ _MARKER_COLUMNS = f"""
     [rows_decided] bigint NOT NULL, [digest_decided] char(16) NOT NULL,
     [rows_before] bigint NOT NULL, [digest_before] char(16) NOT NULL,
     [rows_after] bigint NOT NULL, [digest_after] char(16) NOT NULL,
-    [published_at] datetime2(6) NOT NULL,
+    [published_at] datetime2(6) NOT NULL, [ledger_id] char(32) NULL,
     PRIMARY KEY ([pipeline], [sink])
 """
 
@@ -94,7 +94,7 @@ _WHICH = "[pipeline] = %(pipeline)s AND [sink] = %(sink)s"
 
 _READ_MARKER = f"""
 SELECT [format_version], [table_name], [write], [position], [generation], [query_id], [batch_id], [offsets], [schema],
-       [rows_decided], [digest_decided], [rows_before], [digest_before], [rows_after], [digest_after]
+       [rows_decided], [digest_decided], [rows_before], [digest_before], [rows_after], [digest_after], {{ledger_id}}
 FROM {{marker}} {{hint}}WHERE {_WHICH}
 """
 
@@ -104,18 +104,20 @@ UPDATE {{marker}} SET
     [generation] = %(generation)s, [query_id] = %(query_id)s, [batch_id] = %(batch_id)s, [offsets] = %(offsets)s,
     [schema] = %(schema)s, [rows_decided] = %(rows_decided)s, [digest_decided] = %(digest_decided)s,
     [rows_before] = %(rows_before)s, [digest_before] = %(digest_before)s, [rows_after] = %(rows_after)s,
-    [digest_after] = %(digest_after)s, [published_at] = SYSUTCDATETIME()
+    [digest_after] = %(digest_after)s, [published_at] = SYSUTCDATETIME(),
+    [ledger_id] = %(ledger_id)s
 WHERE {_WHICH}
 """
 
 _MAKE_MARKER = f"""
 INSERT INTO {{marker}} (
     [pipeline], [sink], [table_name], [write], [format_version], [position], [generation], [query_id], [batch_id], [offsets],
-    [schema], [rows_decided], [digest_decided], [rows_before], [digest_before], [rows_after], [digest_after], [published_at]
+    [schema], [rows_decided], [digest_decided], [rows_before], [digest_before], [rows_after], [digest_after], [published_at],
+    [ledger_id]
 )
 SELECT %(pipeline)s, %(sink)s, %(table_name)s, %(write)s, %(format_version)s, %(position)s, %(generation)s, %(query_id)s,
        %(batch_id)s, %(offsets)s, %(schema)s, %(rows_decided)s, %(digest_decided)s, %(rows_before)s, %(digest_before)s,
-       %(rows_after)s, %(digest_after)s, SYSUTCDATETIME()
+       %(rows_after)s, %(digest_after)s, SYSUTCDATETIME(), %(ledger_id)s
 WHERE NOT EXISTS (SELECT 1 FROM {{marker}} WITH (UPDLOCK, HOLDLOCK) WHERE {_WHICH})
 """
 
@@ -140,13 +142,13 @@ class OwnStatements:
 
     schema: str
 
-    def _named(self, text: str, schema: str, *, hint: str = "") -> str:
+    def _named(self, text: str, schema: str, *, hint: str = "", ledger_id: str = "[ledger_id]") -> str:
         names = {"marker": MARKER_TABLE, "batch": BATCH_TABLE}
-        return text.format(hint=hint, **{name: f"{schema}.{quoted(table)}" for name, table in names.items()})
+        return text.format(hint=hint, ledger_id=ledger_id, **{name: f"{schema}.{quoted(table)}" for name, table in names.items()})
 
-    def _of(self, text: str, *, hint: str = "") -> str:
+    def _of(self, text: str, *, hint: str = "", ledger_id: str = "[ledger_id]") -> str:
         """To be executed with values, between which the driver takes % for its own."""
-        return self._named(text, quoted(self.schema).replace("%", "%%"), hint=hint)
+        return self._named(text, quoted(self.schema).replace("%", "%%"), hint=hint, ledger_id=ledger_id)
 
     @property
     def creates(self) -> dict[str, str]:
@@ -156,10 +158,16 @@ class OwnStatements:
             BATCH_TABLE: self._named(f"CREATE TABLE {{batch}} ({_BATCH_COLUMNS})", quoted(self.schema)),
         }
 
+    @property
+    def add_ledger_id(self) -> str:
+        """The column that an older Penstock did not make."""
+        return self._named("ALTER TABLE {marker} ADD [ledger_id] char(32) NULL", quoted(self.schema))
+
     def of_marks(self) -> MarkStatements[str]:
         """Those about markers."""
         return MarkStatements(
             read_marker=self._of(_READ_MARKER),
+            read_unnamed=self._of(_READ_MARKER, ledger_id="NULL"),
             lock_marker=self._of(_READ_MARKER, hint="WITH (UPDLOCK, HOLDLOCK, ROWLOCK) "),
             write_marker=self._of(_CHANGE_MARKER),
             make_marker=self._of(_MAKE_MARKER),

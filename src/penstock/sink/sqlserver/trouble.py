@@ -13,7 +13,8 @@ _CONFLICTS = frozenset({1205, 3960, 3961})
 _LOCKED = frozenset({1222})
 _FULL = frozenset({1101, 1105, 9002, 40544})
 _CONSTRAINTS = frozenset({515, 547, 2601, 2627, 2628, 8114, 8115, 8152, 50000})
-_FORBIDDEN = frozenset({229, 230, 262, 297, 300, 916, 2760})
+FORBIDDEN = frozenset({229, 230, 262, 297, 300, 916, 1088, 2760, 4902})
+"""A right that the user lacks; a table that may not be altered is told of as one that is not there."""
 _READ_ONLY = frozenset({3906, 976, 978})
 _UNAVAILABLE = frozenset({0, 64, 233, 596, 701, 802, 845, 6005, 10053, 10054, 10060, 10928, 10929, 17142, 17830, 18401})
 _AZURE = frozenset({40143, 40197, 40501, 40540, 40613, 40627, 42108, 42109, 49918, 49919, 49920})
@@ -84,6 +85,6 @@ def _told(code: int, said: str, place: str) -> tuple[str, str]:
         return f"The disk or log of {place} is full: {said}.", f"Make room {_STARTS}"
     if code in _CONSTRAINTS:
         return f"The table in {place} refused a row: {said}.", f"Drop the constraint or correct the table's rows, {_STARTS}"
-    if code in _FORBIDDEN:
+    if code in FORBIDDEN:
         return f"The user may not do that in {place}: {said}.", f"GRANT it {_STARTS}"
     return f"{place} cannot be used: {said}.", f"Mend that {_STARTS}"

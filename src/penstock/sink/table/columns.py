@@ -1,6 +1,6 @@
 """The columns of an existing table of a server, as its catalog says them, against the rows that are to go there."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -54,43 +54,104 @@ def require_exact_key(schema: "pa.Schema", key: Sequence[str]) -> None:
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alter:
+    """How a database spells a change of a column, None where it cannot; `{table}`, `{column}`, `{declared}` stand for theirs.
+
+    `nullable`: the column may be NULL from now on. `retype`: it gets another type.
+    """
+
+    add: str = "ALTER TABLE {table} ADD {column} {declared}"
+    nullable: str | None = "ALTER TABLE {table} ALTER {column} DROP NOT NULL"
+    retype: str | None = "ALTER TABLE {table} ALTER {column} TYPE {declared}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The rows' columns against the table's. `decided`: the rows are those of a decided batch, which no transform changes."""
+
+    table: str
+    alter: Alter
+    decided: bool
+
+    def require_same(
+        self, ours: Mapping[str, str], theirs: Mapping[str, str], *, missing: Sequence[str], demanded: Sequence[str]
+    ) -> None:
+        """Raise Refused if columns of `ours` are `missing` in the table, or some of `theirs` are `demanded`, but not in the rows.
+
+        Both mappings are from names to declared types.
+        """
+        if not (missing or demanded):
+            return
+        rows = "The rows of the decided batch" if self.decided else "The rows"
+        raise Refused(
+            f"{rows} have the columns {', '.join(ours)}, table {self.table!r} has {', '.join(theirs)} (missing in the "
+            f"table: {', '.join(missing) or 'none'}; only in the table and without a default: {', '.join(demanded) or 'none'}).",
+            remedy=self._remedy(
+                *(
+                    f"{self._run(self.alter.add, name, ours[name])}; or, if it is another column by now, rename it back"
+                    for name in missing
+                ),
+                *(self._run(self.alter.nullable, name, theirs[name], otherwise="without NOT NULL") for name in demanded),
+                else_="Rows that lack a column are NULL in it. Or change the transform.",
+            ),
+        )
+
+    def other_type(self, column: str, found: str, kind: "pa.DataType", *, expected: str, declared: str) -> Refused:
+        """The column does not keep every value of the rows. `expected`: what does, for people."""
+        change = self._run(self.alter.retype, column, declared, otherwise=f"as {declared}")
+        return Refused(
+            f"Column {column!r} of table {self.table!r} is {found}, which does not keep every value of type {kind}; "
+            f"expected {expected}.",
+            remedy=self._remedy(change, else_="")
+            if self.decided
+            else f"Cast the column in the transform. If no row was published there yet, or with `write: replace`: {change}.",
+        )
+
+    def _run(self, template: str | None, column: str, declared: str, *, otherwise: str = "") -> str:
+        if template is None:
+            return f"make the table anew with column {column!r} {otherwise}, and copy the rows"
+        return f"run `{template.format(table=self.table, column=column, declared=declared)}`"
+
+    def _remedy(self, *changes: str, else_: str) -> str:
+        change = ". ".join(f"{change[0].upper()}{change[1:]}" for change in changes)
+        if not self.decided:
+            return f"{change}. {else_}"
+        return f"{change}. Then run `penstock recover`, which publishes the batch with the columns that it has, and start again."
+
+
 def require_columns(
     columns: Sequence[TableColumn],
     schema: "pa.Schema",
-    table: str,
     *,
+    of: Columns,
     storage_of: Callable[["pa.DataType"], S],
     folded: Callable[[str], str],
 ) -> None:
-    """Raise Refused unless the table has the rows' columns, keeps every value of theirs and fills the others itself.
+    """Raise Refused unless the table has the rows' columns, keeps every value of theirs, and fills the others itself or by NULL.
 
     `folded`: a name as the database compares it.
     """
     there = {folded(column.name): column for column in columns}
     wanted = {folded(name) for name in schema.names}
-    missing = [name for name in schema.names if folded(name) not in there]
-    extra = [column.name for column in columns if folded(column.name) not in wanted and not column.fills_itself]
-    if missing or extra:
-        found = ", ".join(column.name for column in columns)
-        raise Refused(
-            f"The rows have the columns {', '.join(schema.names)}, table {table!r} has {found} (missing in the table: "
-            f"{', '.join(missing) or 'none'}; only in the table and without a default: {', '.join(extra) or 'none'}).",
-            remedy="Change the transform, or the table with ALTER TABLE; new columns are NULL in the rows that are there.",
-        )
+    left = [column for column in columns if folded(column.name) not in wanted]
+    of.require_same(
+        {field.name: storage_of(field.type).declared(field.type) for field in schema},
+        {column.name: column.declared for column in columns},
+        missing=[name for name in schema.names if folded(name) not in there],
+        demanded=[column.name for column in left if column.not_null and not column.fills_itself],
+    )
     for field in schema:
-        _require_kept(there[folded(field.name)], field, storage_of(field.type), table)
+        _require_kept(there[folded(field.name)], field, storage_of(field.type), of)
 
 
-def _require_kept(column: TableColumn, field: "pa.Field", storage: ColumnStorage, table: str) -> None:
+def _require_kept(column: TableColumn, field: "pa.Field", storage: ColumnStorage, of: Columns) -> None:
     if column.generated:
         raise Refused(
-            f"Column {column.name!r} of table {table!r} is generated by the database, and the rows have one of that name.",
+            f"Column {column.name!r} of table {of.table!r} is generated by the database, and the rows have one of that name.",
             remedy="Leave it out in the transform.",
         )
     if not storage.takes(column.declared, field.type):
+        declared = storage.declared(field.type)
         also = f" (or {storage.also})" if storage.also else ""
-        raise Refused(
-            f"Column {column.name!r} of table {table!r} is {column.declared}, which does not keep every value of type "
-            f"{field.type}; expected {storage.declared(field.type)}{also}.",
-            remedy="Change the column's type, or cast it in the transform.",
-        )
+        raise of.other_type(column.name, column.declared, field.type, expected=f"{declared}{also}", declared=declared)

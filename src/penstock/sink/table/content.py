@@ -5,20 +5,20 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from penstock.errors import PublishFailed
-from penstock.model import Totals
+from penstock.model import RowDigest, Totals
 from penstock.rowhash import digest, row_hashes
 from penstock.sink.table.target import NotStoredError
 
 
-def totals_of(batches: Iterator["pa.RecordBatch"]) -> Totals:
+def totals_of(batches: Iterator["pa.RecordBatch"], row_digest: RowDigest) -> Totals:
     """How many rows there are, and their digest."""
-    return sum((Totals(rows=batch.num_rows, digest=digest(row_hashes(batch))) for batch in batches), Totals())
+    return sum((Totals(rows=batch.num_rows, digest=digest(row_hashes(batch, row_digest))) for batch in batches), Totals())
 
 
-def totals_under_key(batches: Iterator["pa.RecordBatch"], *, table: str) -> Totals:
+def totals_under_key(batches: Iterator["pa.RecordBatch"], row_digest: RowDigest, *, table: str) -> Totals:
     """As `totals_of`, of rows under keys of a batch. Raises PublishFailed where one is there that Penstock did not write."""
     try:
-        return totals_of(batches)
+        return totals_of(batches, row_digest)
     except NotStoredError as cause:
         raise PublishFailed(
             f"Table {table!r} holds a row under a key of this batch that Penstock did not write: {cause}.",

@@ -6,9 +6,25 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from penstock.errors import FormatTooNew, LedgerMismatch
-from penstock.model import DIGEST_MODULUS, Batch, PipelineName, Position, Publication, SinkName, Totals
+from penstock.highwatermark import HighWaterMark
+from penstock.model import (
+    DIGEST_MODULUS,
+    Batch,
+    BatchId,
+    Generation,
+    LedgerId,
+    PipelineName,
+    Position,
+    Publication,
+    QueryId,
+    SinkName,
+    Totals,
+)
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Of a marker that carries its ledger's identity. One without it is of version 1, which older Penstocks write and read."""
+LEDGER_ID = "ledger_id"
+"""The column that markers of version 2 have and those of version 1 lack."""
 NOTHING_YET = Position(0)
 NO_ROWS = Totals()
 
@@ -17,7 +33,8 @@ NO_ROWS = Totals()
 class TableMarker:
     """One row of `penstock_marker`. All totals are rows and digests only.
 
-    `position`: every publication up to it is in the table. `before`: the rows that the table held when the marker was made.
+    `position`: every publication of ledger `ledger_id` up to it is in the table. `before`: the rows that the table held when the
+    marker was made.
     `decided`: all rows ever decided for this sink. `after`: the rows that are there because of them; less than `decided` where an
     upsert replaced or an insert-if-absent skipped some. The table shows `before + after`.
     """
@@ -26,6 +43,7 @@ class TableMarker:
     sink: SinkName
     table_name: str
     write: str
+    ledger_id: LedgerId | None = None
     position: Position = NOTHING_YET
     generation: int | None = None
     query_id: str | None = None
@@ -35,6 +53,17 @@ class TableMarker:
     decided: Totals = NO_ROWS
     before: Totals = NO_ROWS
     after: Totals = NO_ROWS
+
+    @property
+    def high_water_mark(self) -> HighWaterMark:
+        """What it says of itself to a start."""
+        return HighWaterMark(
+            position=self.position,
+            ledger_id=self.ledger_id,
+            generation=None if self.generation is None else Generation(self.generation),
+            query_id=None if self.query_id is None else QueryId(self.query_id),
+            batch_id=None if self.batch_id is None else BatchId(self.batch_id),
+        )
 
 
 class Marking(Protocol):
@@ -77,7 +106,7 @@ def minus(one: Totals, other: Totals) -> Totals:
     return Totals(rows=one.rows - other.rows, digest=(one.digest - other.digest) % DIGEST_MODULUS)
 
 
-def marker_from(row: Sequence[Any], pipeline: PipelineName, sink: SinkName) -> TableMarker:
+def marker_from(row: Sequence[Any], pipeline: PipelineName, sink: SinkName, *, ledger_id: LedgerId | None = None) -> TableMarker:
     """The marker from its row: `format_version` and the others, in the order of the class. Raises FormatTooNew."""
     if row[0] > FORMAT_VERSION:
         raise FormatTooNew(
@@ -89,6 +118,7 @@ def marker_from(row: Sequence[Any], pipeline: PipelineName, sink: SinkName) -> T
         sink=sink,
         table_name=row[1],
         write=row[2],
+        ledger_id=ledger_id,
         position=row[3],
         generation=row[4],
         query_id=row[5],
@@ -108,7 +138,8 @@ def marker_values(marker: TableMarker) -> Mapping[str, Any]:
         "sink": marker.sink,
         "table_name": marker.table_name,
         "write": marker.write,
-        "format_version": FORMAT_VERSION,
+        "format_version": 1 if marker.ledger_id is None else FORMAT_VERSION,
+        "ledger_id": marker.ledger_id,
         "position": marker.position,
         "generation": marker.generation,
         "query_id": marker.query_id,

@@ -19,6 +19,8 @@ Q = TypeVar("Q")
 class MarkStatements(Generic[Q]):
     """All SQL about one database's markers; every statement takes values by name.
 
+    `read_marker` and `lock_marker` give the columns of `marker_from` and then `ledger_id`; `read_unnamed` is for a table without
+    that column, as an older Penstock made it, and gives NULL for it.
     `lock_marker`: as `read_marker`, the newest that is committed, which nobody else can lock or change until this transaction
     ends. `write_marker`: puts it in place of the old one; where it changes no row without an old one, `make_marker` puts the
     first one there. `owners`: pipelines and sinks whose marker names `table`. `advance`: what `write_marker`, `write_batch` and
@@ -26,6 +28,7 @@ class MarkStatements(Generic[Q]):
     """
 
     read_marker: Q
+    read_unnamed: Q
     lock_marker: Q
     write_marker: Q
     owners: Q
@@ -38,10 +41,21 @@ class MarkStatements(Generic[Q]):
 
 
 class DatabaseMarks(ABC, Generic[Q]):
-    """As `Marks`. `locking`: reading a marker locks its row, and waits for a transaction of another run that holds it."""
+    """As `Marks`. `locking`: reading a marker locks its row, and waits for a transaction of another run that holds it.
 
-    def __init__(self, execute: Callable[[Q, Mapping[str, Any]], Any], statements: MarkStatements[Q], *, locking: bool) -> None:
+    `named`: the markers' table has the column `ledger_id`. `prepare` adds it, so that only who looks before that says False.
+    """
+
+    def __init__(
+        self,
+        execute: Callable[[Q, Mapping[str, Any]], Any],
+        statements: MarkStatements[Q],
+        *,
+        locking: bool,
+        named: bool = True,
+    ) -> None:
         self._execute, self._sql, self._locking = execute, statements, locking
+        self._read = statements.read_marker if named else statements.read_unnamed
 
     @abstractmethod
     def _marking(self) -> AbstractContextManager[None]:
@@ -55,11 +69,11 @@ class DatabaseMarks(ABC, Generic[Q]):
         """The marker, None if there is none yet. Raises FormatTooNew."""
         which = {"pipeline": pipeline, "sink": sink}
         if not self._locking:
-            row = self._execute(self._sql.read_marker, which).fetchone()
+            row = self._execute(self._read, which).fetchone()
         else:
             with self._fencing():
                 row = self._execute(self._sql.lock_marker, which).fetchone()
-        return None if row is None else marker_from(row, pipeline, sink)
+        return None if row is None else marker_from(row, pipeline, sink, ledger_id=row[-1])
 
     def write(self, marker: TableMarker) -> None:
         """Put the marker in place of the old one."""

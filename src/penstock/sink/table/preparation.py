@@ -1,6 +1,7 @@
 """The marker made or checked when a table is got ready, before anything is published."""
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -10,6 +11,15 @@ from penstock.sink.table.marker import Marks, TableMarker
 from penstock.sink.table.publication import other_table
 from penstock.sink.table.target import MERGE, NotStoredError, Target, require_continued
 from penstock.sparkschema import arrow_schema
+
+
+def unnamed_markers(statement: str, reason: str) -> Refused:
+    """The markers' table is of an older Penstock, and the driver's role may not add the column `ledger_id`."""
+    return Refused(
+        f"The table of markers lacks the column ledger_id, which says whose batches a table shows, and the role cannot add it: "
+        f"{reason}.",
+        remedy=f"Have the owner of that table run `{statement}`, and start again.",
+    )
 
 
 @contextmanager
@@ -29,7 +39,8 @@ def require_not_lost(marker: TableMarker | None, target: Target, *, exists: bool
     if rows:
         raise Refused(
             f"Table {target.table!r} is gone, and {rows} rows with it that were published.",
-            remedy="Rename it back or restore it from a backup; or give the sink another name, to fill a new table from here on.",
+            remedy="Rename it back or restore it from a backup; or give the sink another name and another table, "
+            "to fill that one from here on.",
         )
 
 
@@ -49,10 +60,44 @@ def prepare_marker(
     if not target.is_table(marker.table_name):
         raise other_table(marker, target.table)
     _require_merged_always(marker, target)
+    require_same_types(marker, schema, target)
     if marker.schema is not None and target.write not in {"replace", MERGE}:
-        require_continued(arrow_schema(marker.schema), arrow_schema(schema), target.table)
+        old, new = arrow_schema(marker.schema), arrow_schema(schema)
+        _require_none_left_out(marker, [name for name in old.names if name not in new.names], content)
     if marker.schema is None:
         marks.write(replace(marker, schema=schema))
+
+
+def require_same_types(marker: TableMarker | None, schema: str, target: Target) -> None:
+    """Raise Refused for rows whose columns have other types, or another order, than those that were published."""
+    if marker is not None and marker.schema is not None and target.write not in {"replace", MERGE}:
+        require_continued(arrow_schema(marker.schema), arrow_schema(schema), target.table)
+
+
+def _require_none_left_out(marker: TableMarker, left_out: Sequence[str], content: Callable[[], Totals]) -> None:
+    """Raise Refused if the table does not show what was published without these columns: they were not just renamed."""
+    if not left_out or marker.schema is None or _reads_as(marker.before + marker.after, content):
+        return
+    kinds = {field["name"]: field["type"] for field in json.loads(marker.schema)["fields"]}
+    nulls = [f"CAST(NULL AS {_sql_type(kinds[name])}) AS {name}" for name in left_out]
+    raise Refused(
+        f"The rows lack column {left_out[0]!r}, with values of which table {marker.table_name!r} was filled, so the rows that "
+        f"are there could not be proved any more (lacking: {', '.join(left_out)}).",
+        remedy="Give a column that was renamed its old name, in the transform and in the table. For one that was left out, add "
+        f"{', '.join(f'`{null}`' for null in nulls)} to the transform's SELECT, in the place that it had.",
+    )
+
+
+def _reads_as(published: Totals, content: Callable[[], Totals]) -> bool:
+    try:
+        return content() == published
+    except NotStoredError:
+        return False
+
+
+def _sql_type(kind: object) -> str:
+    """Spark's name for a type, as its JSON has it; those of fields and elements are the ones that the column had."""
+    return kind.upper() if isinstance(kind, str) else "…"
 
 
 def _require_merged_always(marker: TableMarker, target: Target) -> None:
@@ -81,7 +126,8 @@ def _require_never_marked(marks: Marks, pipeline: PipelineName, sink: SinkName, 
         raise Refused(
             f"The marker of sink {sink!r} is gone from penstock_marker, but its batches up to position {position} are in "
             f"penstock_batch, and their rows in table {table!r}.",
-            remedy="Restore penstock_marker from a backup; or give the sink another name, to fill a new table from here on.",
+            remedy="Restore penstock_marker from a backup; or give the sink another name and another table, "
+            "to fill that one from here on.",
         )
 
 

@@ -1,12 +1,15 @@
 """One publication inside one transaction: marker read, rows moved and counted, marker written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
-from penstock.model import Position, Publication, Published, Totals
+from penstock.model import Json, Position, Publication, Published, Totals
 from penstock.sink.table.marker import NOTHING_YET, Marking, TableMarker, minus, offsets_json, require_same
-from penstock.sink.table.target import Target
+from penstock.sink.table.target import MERGE, Target
+
+T = TypeVar("T", bound=Target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +31,48 @@ def apply(
     if not moves(publication, target):
         return Published(totals=publication.totals, already=True)
     marker = _marker(marks, publication, target)
+    require_same_ledger(marker, publication)
     _require_no_older_copy(marker, since)
     if marker.position >= publication.position:
         require_same(marks.batch_at(publication), publication, marker)
         return Published(totals=publication.totals, already=True)
     _require_no_older_generation(marker, publication)
-    moved = move()
+    write = _write_of(publication, target, marker)
+    moved = move() if publication.staged or write == "replace" else Moved(rows=0, displaced=Totals())
     _require_all(moved, publication, target)
-    marks.advance(_advanced(marker, publication, moved, write=target.write), publication)
+    marks.advance(_advanced(marker, publication, moved, write=write), publication)
     return Published(totals=publication.totals, already=False)
+
+
+def decided_as(target: Target) -> Mapping[str, Json]:
+    """What `ref` of every staged piece says of how its rows are to be written."""
+    return {"write": target.write, "key": list(target.key)}
+
+
+def decided_target(publication: Publication, target: T) -> T:
+    """The target with the way of writing with which the publication was decided, however the sink is configured now (I8).
+
+    Pieces of an older Penstock do not say it: they are written as configured, and so is a batch without any.
+    Raises Refused for SQL of the user's own that is configured no more.
+    """
+    ref = publication.staged[0].ref if publication.staged else {}
+    if "write" not in ref:
+        return target
+    write, noted = str(ref["write"]), ref.get("key")
+    key = tuple(map(str, noted)) if isinstance(noted, list) else ()
+    if write == MERGE and target.merge is None:
+        raise Refused(
+            f"Batch {publication.batch.batch_id} was decided with `write: {MERGE}` into table {target.table!r}, and the sink has "
+            f"`write: {target.write}` now.",
+            remedy=f"Set `write: {MERGE}` and `merge` back and run `penstock recover`, which publishes the batch.",
+        )
+    return replace(target, write=write, key=key, merge=target.merge if write == MERGE else None)
+
+
+def _write_of(publication: Publication, target: Target, marker: TableMarker) -> str:
+    """An empty batch has no piece that says how it was decided, but the marker does, if it is of the same run."""
+    same_run = not publication.staged and publication.generation == marker.generation
+    return marker.write if same_run else target.write
 
 
 def moves(publication: Publication, target: Target) -> bool:
@@ -56,6 +92,20 @@ def _marker(marks: Marking, publication: Publication, target: Target) -> TableMa
     return marker
 
 
+def require_same_ledger(marker: TableMarker, publication: Publication) -> None:
+    """Raise LedgerMismatch for a marker of another ledger's identity: positions of two ledgers mean nothing to each other (I2).
+
+    A marker without an identity was compared by the start.
+    """
+    if marker.ledger_id not in {None, publication.ledger_id}:
+        raise LedgerMismatch(
+            f"Ledger {publication.ledger_id} publishes position {publication.position}, but table {marker.table_name!r} shows "
+            f"what ledger {marker.ledger_id} decided, up to its position {marker.position}.",
+            remedy="Stop the run of the ledger that is not wanted: what one of them decided would be there twice. To keep both, "
+            "give one of them another table.",
+        )
+
+
 def _require_no_older_copy(marker: TableMarker, since: Position) -> None:
     """The database was restored, or a standby took over, under a run that goes on: the next batch would hide what is missing."""
     if marker.position < since:
@@ -63,7 +113,7 @@ def _require_no_older_copy(marker: TableMarker, since: Position) -> None:
             f"Table {marker.table_name!r} stands at position {marker.position} of the ledger, but this run published there up to "
             f"position {since}: an older copy is in its place.",
             remedy="Put the newest copy back and start again. To go on without the rows that are missing, "
-            "give the sink another name.",
+            "give the sink another name and another table.",
         )
 
 
@@ -73,7 +123,8 @@ def _require_no_older_generation(marker: TableMarker, publication: Publication) 
         raise LedgerMismatch(
             f"Generation {publication.generation} publishes position {publication.position}, but table {marker.table_name!r} "
             f"was last filled by generation {marker.generation} at position {marker.position}.",
-            remedy="Stop the older run. If another ledger filled this table, restore that one, or give the sink another name.",
+            remedy="Stop the older run. If another ledger filled this table, restore that one, or give the sink another name and "
+            "another table.",
         )
 
 
@@ -81,7 +132,7 @@ def other_table(marker: TableMarker, table: str) -> LedgerMismatch:
     """The sink published into another table before: what is decided is there, not here."""
     return LedgerMismatch(
         f"Sink {marker.sink!r} of pipeline {marker.pipeline!r} filled table {marker.table_name!r} so far, expected {table!r}.",
-        remedy="Name that table again, or give the sink another name; the batches so far stay in the old table.",
+        remedy="Name that table again, or give the sink another name: the batches so far stay in the old table.",
     )
 
 
@@ -100,6 +151,7 @@ def _advanced(marker: TableMarker, publication: Publication, moved: Moved, *, wr
     return replace(
         marker,
         write=write,
+        ledger_id=publication.ledger_id,
         position=publication.position,
         generation=publication.generation,
         query_id=publication.batch.query_id,

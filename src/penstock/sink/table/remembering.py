@@ -5,16 +5,19 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from penstock.codec.fields import DamagedError, items, record
-from penstock.model import Json, PipelineName, Position, Publication, SinkName
+from penstock.codec.fields import DamagedError, items, record, text
+from penstock.model import Json, LedgerId, PipelineName, Position, Publication, SinkName
 from penstock.sink.table.marker import FORMAT_VERSION, TableMarker, identity, marker_from, marker_values
 
 REMEMBERED_BATCHES = 50
 """How many of the last positions are told apart one by one. A zombie that is further behind is refused instead of recognised."""
 MARK_FIELDS = frozenset({"marker", "batches"})
+NAMED_MARK_FIELDS = MARK_FIELDS | {"ledger_id"}
+"""Of a mark that carries its ledger's identity."""
 
 _OFFSETS = 2
 _OWNER = ("pipeline", "sink")
+_NOT_REMEMBERED = frozenset({"format_version", "ledger_id"})
 _COLUMNS = (
     *("table_name", "write", "position", "generation", "query_id", "batch_id", "offsets", "schema"),
     *(f"{kind}_{name}" for name in ("decided", "before", "after") for kind in ("rows", "digest")),
@@ -41,16 +44,18 @@ class Mark:
 
 def mark_fields(mark: Mark) -> dict[str, Json]:
     """What `mark_from` reads."""
-    fields: dict[str, Json] = {key: value for key, value in marker_values(mark.marker).items() if key != "format_version"}
+    fields: dict[str, Json] = {key: value for key, value in marker_values(mark.marker).items() if key not in _NOT_REMEMBERED}
     batches: list[Json] = [[at, *batch] for at, batch in sorted(mark.batches.items())]
-    return {"marker": fields, "batches": batches}
+    named: dict[str, Json] = {} if mark.marker.ledger_id is None else {"ledger_id": mark.marker.ledger_id}
+    return {"marker": fields, "batches": batches, **named}
 
 
 def mark_from(fields: Mapping[str, Any], *, pipeline: PipelineName, sink: SinkName) -> Mark:
-    """The mark in these fields. Raises DamagedError."""
+    """The mark in these fields, with or without a ledger's identity. Raises DamagedError."""
+    ledger_id = LedgerId(text(fields["ledger_id"])) if "ledger_id" in fields else None
     values, batches = record(fields["marker"], frozenset((*_OWNER, *_COLUMNS))), items(fields["batches"])
     try:
-        marker = marker_from([FORMAT_VERSION, *(values[name] for name in _COLUMNS)], pipeline, sink)
+        marker = marker_from([FORMAT_VERSION, *(values[name] for name in _COLUMNS)], pipeline, sink, ledger_id=ledger_id)
         return Mark(marker=marker, batches={Position(int(batch[0])): tuple(batch[1:]) for batch in batches})
     except (ValueError, TypeError, IndexError) as damage:
         raise DamagedError(f"expected the values of a marker: {damage!r}") from None

@@ -2,28 +2,30 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
 from penstock.errors import Conflict, Failed, PenstockError, Retryable
+from penstock.highwatermark import HighWaterMark
 from penstock.model import (
     ONLY_ACCOUNT,
     AccountName,
     Finding,
     PipelineName,
-    Position,
     Publication,
     Published,
+    SinkKind,
     SinkReport,
     SweepCut,
     Totals,
 )
+from penstock.protocols import SinkDecisions
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.marker import Marks, TableMarker
-from penstock.sink.table.publication import Moved, apply
+from penstock.sink.table.publication import Moved, apply, decided_target
 from penstock.sink.table.sink import TableSink
-from penstock.sink.table.target import MERGE, NotStoredError
+from penstock.sink.table.target import MERGE, NotStoredError, Target
 from penstock.sink.table.verification import compare
 
 C = TypeVar("C")
@@ -82,6 +84,9 @@ class DatabaseSink(TableSink, Generic[C]):
     def _require_admitted(self, connection: C, pipeline: PipelineName, schema: str) -> None:
         """Raise what `_prepare_table` would, changing nothing."""
 
+    def _name_markers(self, connection: C) -> None:
+        """Add the column `ledger_id` to markers of an older Penstock, and commit. Raises Refused, the driver's errors."""
+
     @abstractmethod
     def _publish_once(self, publication: Publication) -> Published:
         """Show it, unless the marker says that it is shown. Raises Conflict where another publisher came first."""
@@ -110,18 +115,20 @@ class DatabaseSink(TableSink, Generic[C]):
         said, fits = there
         return [Finding(subject=subject, ok=fits, message=f"{said} in {self._database.place}")]
 
-    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
-        """Where the marker of this sink stands. Raises Failed, Retryable, FormatTooNew."""
+    def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
+        """What the marker of this sink says. Raises Failed, Retryable, FormatTooNew."""
         if account != ONLY_ACCOUNT:
             return None
         with self._database.reader() as connection:
-            return self._position(connection, pipeline)
+            return self._high_water_mark(connection, pipeline)
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create or check table and marker. Raises Usage, Refused, Failed, Retryable."""
         self._spool.prepare(pipeline)
         with self._lock, self._database.dropping_on_error():
             connection = self._database.writable(Failed)
+            with self._database.told(Failed):
+                self._name_markers(connection)
             if schema is not None:
                 with self._database.told(Failed):
                     self._admission = self._prepare_table(connection, pipeline, schema)
@@ -145,16 +152,16 @@ class DatabaseSink(TableSink, Generic[C]):
         """Collect the spool files of dead attempts. Staging tables end by themselves, whatever happens to the driver."""
         return self._spool.sweep(cut, dry_run=dry_run)
 
-    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+    def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare the table with its marker and the marker with the ledger."""
         with self._database.reader() as connection:
             return compare(
                 self._marker_of_table(connection),
                 sink=self._name,
                 table=self._target.table,
-                expected=expected.get(ONLY_ACCOUNT, Totals()),
-                known=known,
+                decisions=decisions,
                 content=lambda marker: self._shown(connection, marker),
+                whole_batches=self.kind is not SinkKind.IDEMPOTENT,
             )
 
     def close(self) -> None:
@@ -164,10 +171,10 @@ class DatabaseSink(TableSink, Generic[C]):
 
     # --- steps
 
-    def _position(self, connection: C, pipeline: PipelineName) -> Position | None:
+    def _high_water_mark(self, connection: C, pipeline: PipelineName) -> HighWaterMark | None:
         marks = self._readable_marks(connection)
         marker = None if marks is None else marks.read(pipeline, self._name)
-        return None if marker is None else marker.position
+        return None if marker is None else marker.high_water_mark
 
     def _publish(self, publication: Publication) -> Published:
         for times in range(1, TRIES + 1):
@@ -214,8 +221,8 @@ class ServerSink(DatabaseSink[C]):
         """Open a transaction."""
 
     @abstractmethod
-    def _move(self, connection: C, publication: Publication) -> Moved:
-        """Write the rows into the table."""
+    def _move(self, connection: C, publication: Publication, target: Target) -> Moved:
+        """Write the rows into the table, as `target` says it was decided."""
 
     @abstractmethod
     def _commit(self, connection: C) -> None:
@@ -242,5 +249,5 @@ class ServerSink(DatabaseSink[C]):
                 raise self._in_the_way(conflict, times=1) from conflict
 
     def _apply(self, connection: C, publication: Publication) -> Published:
-        marks, since = self._marks(connection), self._committed
-        return apply(marks, publication, self._target, since=since, move=lambda: self._move(connection, publication))
+        marks, since, target = self._marks(connection), self._committed, decided_target(publication, self._target)
+        return apply(marks, publication, target, since=since, move=lambda: self._move(connection, publication, target))

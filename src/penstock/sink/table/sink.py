@@ -3,17 +3,19 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from threading import RLock
 from typing import ClassVar, TypedDict
 
 from penstock.errors import Failed, StagedDataLost
-from penstock.model import ONLY_ACCOUNT, AccountName, PipelineName, Position, Publication, SinkKind, SinkName
+from penstock.highwatermark import HighWaterMark
+from penstock.model import ONLY_ACCOUNT, AccountName, PipelineName, Publication, RowDigest, SinkKind, SinkName
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.marker import NOTHING_YET
 from penstock.sink.table.preparation import settings_of
-from penstock.sink.table.publication import moves
+from penstock.sink.table.publication import decided_as, moves
 from penstock.sink.table.script import Dialect
 from penstock.sink.table.target import BY_KEY, MERGE, Target, merge_of, require_write
 
@@ -81,6 +83,10 @@ class TableSink(SpooledSink):
         self._lock = RLock()
         self._committed = NOTHING_YET
 
+    def use_row_digest(self, row_digest: RowDigest) -> None:
+        """For all hashes from here on."""
+        self._target = replace(self._target, row_digest=row_digest)
+
     @property
     def kind(self) -> SinkKind:
         """Transactional: rows and marker commit together."""
@@ -107,10 +113,10 @@ class TableSink(SpooledSink):
         """How rows are published, for people; `rows` says which and is followed by the table."""
 
     def stager(self) -> SpoolStager:
-        """The recipe for the tasks: the spool, and the check that the table can take the rows."""
+        """The recipe for the tasks: the spool, the check that the table can take the rows, and how they are to be written."""
         if self._admission is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
-        return self._spool.stager(self._admission)
+        return replace(self._spool.stager(self._admission), note=decided_as(self._target))
 
     def _note(self, publication: Publication) -> None:
         """It is committed, seen by this object."""
@@ -118,8 +124,8 @@ class TableSink(SpooledSink):
             self._committed = max(self._committed, publication.position)
 
     @abstractmethod
-    def remembers(self, account: AccountName, *, pipeline: PipelineName) -> Position | None:
-        """Where the marker of this sink stands."""
+    def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
+        """What the marker of this sink says."""
 
     @contextmanager
     def riding(self, publication: Publication) -> Iterator[None]:
@@ -142,4 +148,5 @@ class TableSink(SpooledSink):
             yield
 
     def _shows(self, publication: Publication) -> bool:
-        return (self.remembers(ONLY_ACCOUNT, pipeline=publication.pipeline) or 0) >= publication.position
+        mark = self.high_water_mark(ONLY_ACCOUNT, pipeline=publication.pipeline)
+        return mark is not None and mark.position >= publication.position

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.errors import Refused, Usage
+from penstock.model import NEWEST_ROW_DIGEST, RowDigest
 from penstock.sink.table.script import Dialect, Script, script_of
 
 MERGE = "merge"
@@ -29,7 +30,8 @@ class NotStoredError(ValueError):
 class Target:
     """The table and how rows get into it. `case_counts`: whether names that differ in case only are two tables.
 
-    `merge`: the user's own SQL, which alone knows what it makes of the rows; only with the write of that name.
+    `merge`: the user's own SQL, which alone knows what it makes of the rows; only with the write of that name. `row_digest`: how
+    its rows are hashed, which the ledger says.
     """
 
     table: str
@@ -37,6 +39,7 @@ class Target:
     key: tuple[str, ...]
     merge: Script | None = None
     case_counts: bool = False
+    row_digest: RowDigest = NEWEST_ROW_DIGEST
 
     def is_table(self, name: str) -> bool:
         """Whether `name` is this table's."""

@@ -1,9 +1,11 @@
-"""The table against its marker, and the marker against the ledger; every row is read."""
+"""The table against its marker, and the marker against the ledger as of its position; every row is read."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from penstock.model import ONLY_ACCOUNT, AccountReport, Problem, Publication, SinkName, SinkReport, Totals
+from penstock.errors import Retryable
+from penstock.model import ONLY_ACCOUNT, AccountReport, Position, Problem, Publication, SinkName, SinkReport, Totals
+from penstock.protocols import SinkDecisions
 from penstock.sink.table.marker import TableMarker, minus
 from penstock.sink.table.target import MERGE, NotStoredError
 
@@ -15,16 +17,20 @@ def compare(
     *,
     sink: SinkName,
     table: str,
-    expected: Totals,
-    known: Iterator[Publication],
+    decisions: SinkDecisions,
     content: Callable[[TableMarker], Totals],
+    whole_batches: bool = True,
 ) -> SinkReport:
-    """What the table shows because of this sink, against what the ledger expects, in one snapshot.
+    """What the table shows because of this sink, against what the ledger expects as of the marker's position.
 
-    `content` counts the rows of the table, or raises NotStoredError.
+    `content` counts the rows of the table in the snapshot that the marker was read in, or raises NotStoredError. Unless
+    `whole_batches`, rows become visible before their marker does. Raises Retryable where a batch is there in part.
     """
     if marker is None:
-        return without_marker(expected, f"Table {table!r} has no marker of sink {sink!r} in the database.")
+        return without_marker(decisions, f"Table {table!r} has no marker of sink {sink!r} in the database.")
+    # The ledger is asked after the marker was read, so that the marker is never ahead of it.
+    position = max(marker.position, decisions.published_at)
+    expected = decisions.totals(position).get(ONLY_ACCOUNT, _NONE)
     # An upsert shows fewer rows than were decided: to the marker's own count comes what the ledger has more than the marker.
     ahead = minus(expected, marker.decided)
     wanted = marker.after + ahead
@@ -32,26 +38,47 @@ def compare(
     try:
         found = minus(content(marker), marker.before)
     except NotStoredError as cause:
-        return _report(wanted, _NONE, [*owner, Problem(message=f"Table {table!r}: {cause}.", file=table)])
-    report = _report(wanted, found, [*owner, *_explained(marker, ahead, minus(found, marker.after), known)])
-    return replace(report, unread=marker.write == MERGE)
+        return _report(wanted, _NONE, [*owner, Problem(message=f"Table {table!r}: {cause}.", file=table)], as_of=position)
+    surplus = minus(found, marker.after)
+    if not whole_batches and _differs(surplus):
+        _require_nothing_newer(decisions, position, table)
+    problems = _explained(marker, ahead, surplus, decisions.publications(position))
+    return replace(_report(wanted, found, [*owner, *problems], as_of=position), unread=marker.write == MERGE)
 
 
-def without_marker(expected: Totals, message: str) -> SinkReport:
-    """The report where nothing tells what was published: fine only if nothing was decided either."""
+def without_marker(decisions: SinkDecisions, message: str) -> SinkReport:
+    """The report where nothing tells what was published: fine only if nothing was published either."""
+    position = decisions.published_at
+    expected = decisions.totals(position).get(ONLY_ACCOUNT, _NONE)
     wanted = Totals(rows=expected.rows, digest=expected.digest)
-    return _report(wanted, _NONE, [Problem(message=message)] if expected.rows else [])
+    return _report(wanted, _NONE, [Problem(message=message)] if expected.rows else [], as_of=position)
 
 
-def _report(expected: Totals, found: Totals, problems: list[Problem]) -> SinkReport:
-    return SinkReport(accounts={ONLY_ACCOUNT: AccountReport(expected=expected, found=found)}, problems=tuple(problems))
+def _require_nothing_newer(decisions: SinkDecisions, position: Position, table: str) -> None:
+    """Raise Retryable if a batch after `position` may be there in part: then nobody can tell its rows from foreign ones."""
+    newest = next(decisions.publications(), None)
+    if newest is not None and newest.position > position and newest.staged:
+        raise Retryable(
+            f"Batch {newest.batch.batch_id} was being written into table {table!r} while its rows were read.",
+            remedy="Verify again. If no driver runs, `penstock recover` publishes the batch first.",
+        )
+
+
+def _report(expected: Totals, found: Totals, problems: list[Problem], *, as_of: Position) -> SinkReport:
+    """Where rows of before are gone too, or the marker counts more than the ledger, rows are below zero: `problems` say it."""
+    account = AccountReport(expected=_of_none_or_more(expected), found=_of_none_or_more(found))
+    return SinkReport(accounts={ONLY_ACCOUNT: account}, problems=tuple(problems), as_of=as_of)
+
+
+def _of_none_or_more(difference: Totals) -> Totals:
+    return replace(difference, rows=max(difference.rows, 0))
 
 
 def _explained(marker: TableMarker, ahead: Totals, surplus: Totals, known: Iterator[Publication]) -> list[Problem]:
     """What the ledger and the table have more than the marker; named by batch where one fits."""
     if not (_differs(ahead) or _differs(surplus)):
         return []
-    problems, table = [], marker.table_name
+    problems, table, ledger_rows = [], marker.table_name, marker.decided.rows + ahead.rows
     for publication in known:
         batch = Totals(rows=publication.totals.rows, digest=publication.totals.digest)
         if publication.position > marker.position:
@@ -62,7 +89,7 @@ def _explained(marker: TableMarker, ahead: Totals, surplus: Totals, known: Itera
             surplus = _NONE
     if _differs(ahead):
         counted = f"The marker of table {table!r} is at position {marker.position} and counts {marker.decided.rows} rows"
-        problems.append(Problem(message=f"{counted}; the ledger has {ahead.rows:+d} rows and another digest.", file=table))
+        problems.append(Problem(message=f"{counted}; the ledger counts {ledger_rows}, or another digest.", file=table))
     if _differs(surplus):
         problems.append(Problem(message=f"Table {table!r} {_what(surplus.rows)}.", file=table))
     return problems

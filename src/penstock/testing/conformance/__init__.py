@@ -10,7 +10,7 @@
         def options(self):
             return {"directory": str(self.directory / "target")}
 
-        def damage(self, kind):                 # "lost", "doubled", "changed", "foreign": what `verify` must find
+        def damage(self, kind):                 # what `verify` must find: see DAMAGES
             ...
 
     class TestMySink(OwnSinkContract):          # with every fault point of `penstock.OwnSink`, and every kind of fault
@@ -19,11 +19,13 @@
 A sink that is not derived from `penstock.OwnSink` brings a rig that says `make` and `read_back`, a fixture `rig` that gives it,
 and a class for each part:
 
-The parts: `SinkContract` for every sink; `CrashContract` for every sink whose target outlives the process; `StagingLossContract`
-for every sink whose staging can be lost or damaged apart from the decision (give the rig a `lose_staging`). What a sink promises
-short of the defaults, it says in class attributes of its rig and its test class: other columns, pieces that appear one after the
-other, damages that the target does not allow. Upsert and replace tell by `settle` what batches leave; sinks that write several
-pieces per attempt tell by `unit_of` which row goes where. Sinks with accounts and a route need nothing: rows are routed by id.
+The parts: `SinkContract` for every sink; `IdentityContract` for every sink with a marker; `CrashContract` for every sink whose
+target outlives the process;
+`StagingLossContract` for every sink whose staging can be lost or damaged apart from the decision (give the rig a
+`lose_staging`); `VerifyBesideDriverContract` for every sink that `verify` can read. What a sink promises short of the defaults,
+it says in class attributes of its rig and its test class: other columns, pieces that appear one after the other, damages that
+the target does not allow. Upsert and replace tell by `settle` what batches leave; sinks that write several pieces per attempt
+tell by `unit_of` which row goes where. Sinks with accounts and a route need nothing: rows are routed by id.
 
 Contents are compared as multisets of rows, never as sets or counts. The suite plays the coordinator by hand (`Bench`), except for
 crashes: there the real coordinator delivers over a real ledger, a process is killed at the armed point, and another recovers.
@@ -32,23 +34,41 @@ crashes: there the real coordinator delivers over a real ledger, a process is ki
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{part}" for part in ("crashes", "own", "publishing", "racing", "staging", "sweeping", "verifying"))
+    *(
+        f"{__name__}.{part}"
+        for part in ("crashes", "homes", "identity", "own", "publishing", "racing", "running", "staging", "sweeping", "verifying")
+    )
 )
 
 from penstock.testing.conformance.bench import Bench, Shown  # noqa: E402 - after the assertions are made to tell more
 from penstock.testing.conformance.contract import SinkContract  # noqa: E402
 from penstock.testing.conformance.crashes import CrashContract  # noqa: E402
+from penstock.testing.conformance.homes import HomesContract  # noqa: E402
+from penstock.testing.conformance.identity import IdentityContract  # noqa: E402
 from penstock.testing.conformance.own import OwnSinkContract, OwnSinkRig  # noqa: E402
 from penstock.testing.conformance.publishing import StagingLossContract  # noqa: E402
 from penstock.testing.conformance.rig import DAMAGES, PIPELINE, SinkRig  # noqa: E402
-from penstock.testing.conformance.rows import SCHEMA, Row, as_batch, content, make_rows, require_equal  # noqa: E402
+from penstock.testing.conformance.rows import (  # noqa: E402
+    SCHEMA,
+    SWAPPED,
+    Row,
+    as_batch,
+    content,
+    make_rows,
+    require_equal,
+    swapped,
+)
+from penstock.testing.conformance.running import VerifyBesideDriverContract  # noqa: E402
 
 __all__ = [
     "DAMAGES",
     "PIPELINE",
     "SCHEMA",
+    "SWAPPED",
     "Bench",
     "CrashContract",
+    "HomesContract",
+    "IdentityContract",
     "OwnSinkContract",
     "OwnSinkRig",
     "Row",
@@ -56,8 +76,10 @@ __all__ = [
     "SinkContract",
     "SinkRig",
     "StagingLossContract",
+    "VerifyBesideDriverContract",
     "as_batch",
     "content",
     "make_rows",
     "require_equal",
+    "swapped",
 ]

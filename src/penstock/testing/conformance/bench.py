@@ -14,6 +14,7 @@ from penstock.model import (
     Batch,
     BatchId,
     Generation,
+    LedgerId,
     OffsetRange,
     Position,
     Publication,
@@ -28,7 +29,7 @@ from penstock.model import (
 )
 from penstock.protocols import Sink, Stager, StageWriter
 from penstock.rowhash import row_hashes
-from penstock.testing.conformance.rig import PIPELINE, SinkRig
+from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, SinkRig
 from penstock.testing.conformance.rows import Row, as_batch, require_equal
 
 QUERY = QueryId("5f0c9f0e-0000-4000-8000-000000000001")
@@ -48,6 +49,22 @@ class Shown:
         return [row for attempt in self.attempts for row in attempt]
 
 
+class DecidedBatches:
+    """The `SinkDecisions` of these publications, the oldest first, all published. `totals`: of a ledger that pruned some."""
+
+    def __init__(self, decided: Sequence[Publication], *, totals: Mapping[AccountName, Totals] | None = None) -> None:
+        self._decided, self._totals = decided, totals
+        self.published_at = decided[-1].position if decided else Position(0)
+
+    def totals(self, position: Position) -> Mapping[AccountName, Totals]:
+        """Of those up to `position`, unless others were given."""
+        return expected_of(self.publications(position)) if self._totals is None else self._totals
+
+    def publications(self, position: Position | None = None) -> Iterator[Publication]:
+        """Those up to `position`, the newest first."""
+        return (one for one in reversed(self._decided) if position is None or one.position <= position)
+
+
 class Bench:
     """One pipeline that delivers to one rig. Close it: that closes every sink it made."""
 
@@ -58,7 +75,7 @@ class Bench:
 
     def sink(self) -> Sink:
         """A new, prepared object on the rig's target."""
-        sink = self.rig.make()
+        sink = self.rig.make_hashing()
         self._made.append(sink)
         sink.prepare(pipeline=PIPELINE, schema=self.rig.schema)
         return sink
@@ -86,9 +103,9 @@ class Bench:
     def stage_here(self, sink: Sink, rows: Sequence[Row], *, batch_id: int) -> tuple[Staged, ...]:
         """What the driver stages itself of a small batch, without a task, in Arrow batches that are parts of a larger one."""
         writer, whole = sink.stager().open(attempt(batch_id, 1, 0, 0), self._schema), as_batch(rows, self.rig.schema)
-        for start in range(0, len(rows), 37):
+        for start in range(0, len(rows), 37):  # whose bitmaps begin within a byte
             batch, part = whole.slice(start, 37), rows[start : start + 37]
-            writer.write(batch, hashes=row_hashes(batch), accounts=accounts_of(sink, part))
+            writer.write(batch, hashes=row_hashes(batch, self.rig.row_digest), accounts=accounts_of(sink, part))
         return tuple(writer.finish())
 
     def abandoned(self, sink: Sink, rows: Sequence[Row], *, batch_id: int, generation: int = 1, partition: int = 0) -> None:
@@ -101,7 +118,7 @@ class Bench:
         """Hand rows to a stage writer as the staging pass does."""
         batch = as_batch(rows, self.rig.schema)
         accounts = accounts_of(sink, rows)
-        writer.write(batch, hashes=row_hashes(batch), accounts=accounts)
+        writer.write(batch, hashes=row_hashes(batch, self.rig.row_digest), accounts=accounts)
 
     # --- deciding and publishing
 
@@ -112,9 +129,14 @@ class Bench:
         return shown
 
     def undecided(
-        self, *attempts: tuple[Sequence[Row], tuple[Staged, ...]], batch_id: int, position: int, query_id: QueryId = QUERY
+        self,
+        *attempts: tuple[Sequence[Row], tuple[Staged, ...]],
+        batch_id: int,
+        position: int,
+        query_id: QueryId = QUERY,
+        ledger_id: LedgerId | None = LEDGER_ID,
     ) -> Shown:
-        """As `decide`, of another ledger than the bench's."""
+        """As `decide`, but not remembered: of another ledger than the bench's."""
         offsets = OffsetRange(source=SourceName("rows"), start=f"{batch_id}", end=f"{batch_id + 1}")
         publication = Publication(
             pipeline=PIPELINE,
@@ -124,6 +146,8 @@ class Bench:
             batch=Batch(query_id=query_id, batch_id=BatchId(batch_id), offsets=(offsets,)),
             staged=tuple(piece for _, staged in attempts for piece in staged),
             schema=self.rig.schema,
+            ledger_id=ledger_id,
+            row_digest=self.rig.row_digest,
         )
         return Shown(publication=publication, attempts=tuple(tuple(rows) for rows, _ in attempts))
 
@@ -143,8 +167,7 @@ class Bench:
     def verify(self, sink: Sink, *, ledger: Sequence[Shown] | None = None) -> SinkReport:
         """The sink's own report on what was decided."""
         decided = self.decided if ledger is None else ledger
-        known: Iterator[Publication] = iter([shown.publication for shown in reversed(decided)])
-        return sink.verify(expected=expected(decided), known=known)
+        return sink.verify(DecidedBatches([shown.publication for shown in decided]))
 
     def cut(self, *, generation: int = 1) -> SweepCut:
         """What the coordinator of `generation` sweeps by."""
@@ -152,6 +175,7 @@ class Bench:
         same = newest is not None and generation == 1
         return SweepCut(
             pipeline=PIPELINE,
+            ledger_id=LEDGER_ID,
             generation=Generation(generation),
             batch_id=newest.batch.batch_id if newest is not None and same else None,
             kept=frozenset(piece.attempt for piece in newest.staged) if newest is not None else frozenset(),
@@ -186,11 +210,11 @@ def accounts_of(sink: Sink, rows: Sequence[Row]) -> "pa.StringArray | None":
     return pa.array([sink.accounts[row["id"] % len(sink.accounts)] for row in rows], pa.string())
 
 
-def expected(decided: Sequence[Shown]) -> Mapping[AccountName, Totals]:
+def expected_of(decided: Iterable[Publication]) -> Mapping[AccountName, Totals]:
     """What the ledger's summary would say of these decisions."""
     totals: dict[AccountName, Totals] = {}
-    for shown in decided:
-        for piece in shown.publication.staged:
+    for publication in decided:
+        for piece in publication.staged:
             totals[piece.account] = totals.get(piece.account, Totals()) + piece.totals
     return totals
 

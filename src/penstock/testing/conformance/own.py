@@ -11,9 +11,11 @@ from penstock.sink.own import OwnSink
 from penstock.sparkschema import arrow_schema
 from penstock.testing.conformance.contract import SinkContract
 from penstock.testing.conformance.crashes import CrashContract
+from penstock.testing.conformance.identity import IdentityContract
 from penstock.testing.conformance.publishing import StagingLossContract
-from penstock.testing.conformance.rig import PIPELINE, SinkRig
+from penstock.testing.conformance.rig import DAMAGES, PIPELINE, SinkRig
 from penstock.testing.conformance.rows import Row
+from penstock.testing.conformance.running import VerifyBesideDriverContract
 
 
 class OwnSinkRig(SinkRig):
@@ -58,11 +60,13 @@ class OwnSinkRig(SinkRig):
         return self.sink_type(name="own", pipeline=PIPELINE, spool=spool, inline_limit_bytes=0, **self.options())
 
 
-class OwnSinkContract(SinkContract, StagingLossContract, CrashContract):
+class OwnSinkContract(SinkContract, IdentityContract, StagingLossContract, VerifyBesideDriverContract, CrashContract):
     """Subclass it as `Test…` with `rig_type`. `fault_parts` may name points of the sink's own module, too."""
 
     rig_type: ClassVar[type[OwnSinkRig]]
     fault_parts = ("own",)
+    damages = tuple(damage for damage in DAMAGES if damage != "swapped")
+    """`damages = DAMAGES` where `damage` of the rig knows how to exchange two values, too."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """For each damage; for each point and kind."""

@@ -52,7 +52,7 @@ def publish_in_processes(rig: SinkRig, publication: Publication, *, processes: i
 
 
 def _publish(rig: SinkRig, publication: Publication) -> None:
-    sink = rig.make()
+    sink = rig.make_hashing()
     sink.prepare(pipeline=PIPELINE, schema=rig.schema)
     publish(sink, publication)
     sink.close()

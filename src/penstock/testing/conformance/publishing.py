@@ -43,7 +43,7 @@ class PublishContract(Examined):
         sink, rows = bench.sink(), bench.rows(range(100))
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
         sink.close()
-        recovering = bench.rig.make()
+        recovering = bench.rig.make_hashing()
         recovering.prepare(pipeline=PIPELINE, schema=None)
         assert not recovering.publish(shown.publication).already
         recovering.close()

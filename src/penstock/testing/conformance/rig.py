@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import Final
 
 from penstock.ledger.open import open_ledger
-from penstock.model import BatchId, Generation, PipelineName, SweepCut
-from penstock.protocols import Ledger, Sink
+from penstock.model import NEWEST_ROW_DIGEST, BatchId, Generation, LedgerId, PipelineName, RowDigest, SweepCut
+from penstock.protocols import HashesRows, Ledger, Sink
 from penstock.testing.conformance.rows import SCHEMA, Row, make_rows
 
 PIPELINE: Final = PipelineName("conformance")
-DAMAGES: Final = ("lost", "doubled", "changed", "foreign")
+LEDGER_ID: Final = LedgerId("5e" * 16)
+"""The ledger of publications that a test decides itself."""
+DAMAGES: Final = ("lost", "doubled", "changed", "foreign", "swapped")
 
-_EVERYTHING = SweepCut(pipeline=PIPELINE, generation=Generation(1 << 40), batch_id=BatchId(1 << 40), kept=frozenset())
+_EVERYTHING = SweepCut(
+    pipeline=PIPELINE, ledger_id=LEDGER_ID, generation=Generation(1 << 40), batch_id=BatchId(1 << 40), kept=frozenset()
+)
 
 
 class SinkRig(ABC):
@@ -27,12 +31,22 @@ class SinkRig(ABC):
     whole_batches: bool = True
     """Whether a reader sees a batch at once. False: each piece (rows of one attempt with one `unit_of`) at once."""
 
+    row_digest: RowDigest = NEWEST_ROW_DIGEST
+    """How the ledger's rows are hashed."""
+
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     @abstractmethod
     def make(self) -> Sink:
         """A new object on the same target, not prepared yet."""
+
+    def make_hashing(self) -> Sink:
+        """As `make`, hashing rows as the ledger does."""
+        sink = self.make()
+        if isinstance(sink, HashesRows):
+            sink.use_row_digest(self.row_digest)
+        return sink
 
     @abstractmethod
     def read_back(self) -> Iterable[Row]:
@@ -64,7 +78,10 @@ class SinkRig(ABC):
             sink.close()
 
     def damage(self, kind: str) -> None:
-        """Change published content behind the sink's back, so that a row is lost, doubled, changed or foreign (see DAMAGES)."""
+        """Change published content behind the sink's back, so that a row is lost, doubled, changed or foreign (see DAMAGES).
+
+        `swapped`: a value moves into a column that was NULL, as `rows.swapped` does with the row that has the id `rows.SWAPPED`.
+        """
         raise NotImplementedError(kind)
 
     def lose_staging(self) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
-from penstock.commit.publication import publications
+from penstock.commit.sink_decisions import LedgerDecisions
 from penstock.model import (
     Batch,
     BatchId,
@@ -17,7 +17,7 @@ from penstock.model import (
     SourceName,
     Staged,
 )
-from penstock.protocols import Sink
+from penstock.protocols import Ledger, Sink
 from penstock.testing.conformance.bench import QUERY, Bench
 from penstock.testing.conformance.rig import PIPELINE, SinkRig
 from penstock.testing.conformance.rows import Row, make_rows
@@ -31,20 +31,28 @@ def rows_of(number: int, rig: SinkRig | None = None) -> list[Row]:
     return [row for partition in range(_PARTITIONS) for row in _rows(number, partition, rig)]
 
 
-def live(rig: SinkRig, batches: Sequence[int], *, tidy: bool = True, once_open: Callable[[], None] | None = None) -> None:
+def live(
+    rig: SinkRig,
+    batches: Sequence[int],
+    *,
+    tidy: bool = True,
+    once_open: Callable[[], None] | None = None,
+    ledger: Ledger | None = None,
+) -> None:
     """Open a generation, call `once_open`, deliver `batches` as Spark hands them over: one that was decided before comes again.
 
-    Every partition is staged by several attempts of which one counts. Raises what a driver would end with.
+    By `ledger`, which is closed in the end, or the rig's. Every partition is staged by several attempts of which one counts.
+    Raises what a driver would end with.
     """
-    bench, ledger = Bench(rig), rig.ledger()
+    bench, ledger = Bench(rig), ledger or rig.ledger()
     try:
         sink = bench.sink()
-        coordinator = Coordinator(pipeline=PIPELINE, ledger=ledger, sinks=[sink], now_ms=lambda: 0, sleep=_wait)
+        coordinator = Coordinator(pipeline=PIPELINE, ledger=ledger, sinks=[sink], now_ms=lambda: 0, sleep=wait)
         coordinator.open(_opened(sink))
         if once_open is not None:
             once_open()
         for number in batches:
-            coordinator.deliver(_batch(number), partial(_staged, bench, sink, number))
+            coordinator.deliver(batch_of(number), partial(_staged, bench, sink, number))
         if tidy:
             coordinator.sweep(dry_run=False)
     finally:
@@ -56,15 +64,15 @@ def verify(rig: SinkRig) -> SinkReport:
     """The sink's report against the rig's ledger."""
     bench, ledger = Bench(rig), rig.ledger()
     try:
-        sink, tail = bench.sink(), ledger.tail()
-        expected = {} if tail is None else tail.summary.totals.get(sink.name, {})
-        return sink.verify(expected=expected, known=publications(ledger.newest_first(), sink.name))
+        sink = bench.sink()
+        return sink.verify(LedgerDecisions(ledger, sink.name, tail=ledger.tail()))
     finally:
         bench.close()
         ledger.close()
 
 
-def _wait(seconds: float) -> None:
+def wait(seconds: float) -> None:
+    """A coordinator's pause, cut short."""
     threading.Event().wait(min(seconds, 0.05))
 
 
@@ -72,7 +80,8 @@ def _opened(sink: Sink) -> Opened:
     return Opened(owner="suite", checkpoint="none", pipeline_digest="0" * 16, sinks=(sink.name,))
 
 
-def _batch(number: int) -> Batch:
+def batch_of(number: int) -> Batch:
+    """Batch `number` of the suite's query."""
     offsets = OffsetRange(source=SourceName("rows"), start=f"{number}", end=f"{number + 1}")
     return Batch(query_id=QUERY, batch_id=BatchId(number), offsets=(offsets,))
 

@@ -3,7 +3,7 @@
 from penstock.model import Attempt, BatchId, Generation, SweepCut
 from penstock.protocols import Telling
 from penstock.testing.conformance.bench import Bench, publish
-from penstock.testing.conformance.rig import PIPELINE
+from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE
 from penstock.testing.conformance.staging import Examined
 
 
@@ -83,4 +83,6 @@ class SweepContract(Examined):
 
 
 def _cut_of(generation: int, *, batch_id: int = 10**6) -> SweepCut:
-    return SweepCut(pipeline=PIPELINE, generation=Generation(generation), batch_id=BatchId(batch_id), kept=frozenset())
+    return SweepCut(
+        pipeline=PIPELINE, ledger_id=LEDGER_ID, generation=Generation(generation), batch_id=BatchId(batch_id), kept=frozenset()
+    )

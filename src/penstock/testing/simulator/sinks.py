@@ -1,6 +1,6 @@
 """The three kinds of sink, as small as their protocol allows, step by step."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.errors import StagedDataLost
 from penstock.model import (
@@ -16,9 +16,8 @@ from penstock.model import (
     SinkReport,
     Staged,
     SweepCut,
-    Totals,
 )
-from penstock.protocols import Stager
+from penstock.protocols import SinkDecisions, Stager
 from penstock.testing.simulator.history import History
 from penstock.testing.simulator.rows import from_bytes, to_bytes, totals_of
 from penstock.testing.simulator.stepping import Stepper
@@ -142,7 +141,7 @@ class SteppedSink:
         """Rows are staged by `stage`, without Arrow."""
         raise NotImplementedError
 
-    def verify(self, *, expected: Mapping[AccountName, Totals], known: Iterator[Publication]) -> SinkReport:
+    def verify(self, decisions: SinkDecisions) -> SinkReport:
         """The simulator compares rows itself."""
         raise NotImplementedError
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,14 @@ class DirectoryAccount:
         staging = Path(self.staging, _segment(pipeline), _segment(sink))
         if self.own_staging is not None:
             staging /= _segment(account or "only")
-        return DirectoryArea(root=self.root, staging=staging, publish=self.publish)
+        return DirectoryArea(root=self.root, staging=staging, owner_file=self._owner_file, publish=self.publish)
+
+    @property
+    def _owner_file(self) -> Path:
+        """Staging given by option may serve several accounts."""
+        if self.own_staging is None:
+            return Path(self.staging, ".owner.json")
+        return self.own_staging / f".owner-{sha256(os.fsencode(self.root)).hexdigest()[:16]}.json"
 
     def requests_sent(self) -> Mapping[str, int]:
         """None."""

@@ -4,13 +4,16 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 from penstock.diskreason import trouble_of
 from penstock.errors import Failed, Refused, Retryable
 from penstock.faults import FaultPoint
-from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut, Waiting, new_nonce
+from penstock.highwatermark import AccountOwner, Marker
+from penstock.model import Attempt, Finding, Position, Staged, SweepCut, Waiting, new_nonce
+from penstock.private_files import create_private, make_private_directory
 from penstock.sink.parquet.account import PieceState, StoredFile
 from penstock.sink.parquet.directory.check import DirectoryCheck, check_area, open_directory_check
 from penstock.sink.parquet.directory.disk import (
@@ -22,8 +25,10 @@ from penstock.sink.parquet.directory.disk import (
 )
 from penstock.sink.parquet.directory.marker import raise_marker, read_marker, read_marker_of, read_markers, unplaced_marks
 from penstock.sink.parquet.directory.moving import Move, forget, state_of
+from penstock.sink.parquet.directory.owner import place_owner, read_owner, unplaced_owners
 from penstock.sink.parquet.directory.upload import PIECES, SUFFIX, DirectoryUploads, staged_name
 from penstock.sink.parquet.layout import is_hidden
+from penstock.sink.parquet.ownership import is_anothers
 from penstock.sink.side_by_side import side_by_side
 
 PREPARE = FaultPoint("parquet.prepare", "The directories of an account and its staging are created.")
@@ -36,10 +41,14 @@ _IDENTITY_SUFFIX = ".id"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryArea:
-    """`root` is the table, `staging` this sink's own directory outside of it, `publish` how a file gets its published name."""
+    """`root` is the table, `staging` this sink's own directory outside of it, `publish` how a file gets its published name.
+
+    `owner_file` says whose the account is; it is the same for every pipeline and sink.
+    """
 
     root: Path
     staging: Path
+    owner_file: Path
     publish: Move
 
     @property
@@ -52,7 +61,8 @@ class DirectoryArea:
         try:
             with PREPARE.around(error=io_error, lost=io_error):
                 create_durably(self.root)
-                create_durably(self.staging / PIECES)
+                create_durably(self.staging, make_private_directory)
+                create_durably(self.staging / PIECES, make_private_directory)
                 identity = self._identity() or self._create_identity()
             one_mount = is_one_mount(self.staging, self.root)
         except OSError as cause:
@@ -67,6 +77,20 @@ class DirectoryArea:
                 remedy="Set the account's option `staging` to a directory on the mount of the account, outside of it.",
             )
         return DirectoryUploads(directory=str(self.staging), identity=identity)
+
+    def claimed_by(self) -> AccountOwner | None:
+        """Whose the account is. Raises PublishFailed, Retryable, LedgerMismatch."""
+        try:
+            return read_owner(self.owner_file)
+        except OSError as cause:
+            raise publishing_failed(f"Reading whose the account {self.root} is", cause) from cause
+
+    def claim(self, owner: AccountOwner) -> None:
+        """Note whose the account is. Raises PublishFailed, Retryable."""
+        try:
+            place_owner(self.owner_file, owner)
+        except OSError as cause:
+            raise publishing_failed(f"Claiming the account {self.root}", cause) from cause
 
     def marker(self) -> Marker | None:
         """The high-water mark. Raises PublishFailed, Retryable, LedgerMismatch."""
@@ -115,6 +139,8 @@ class DirectoryArea:
         """Remove staged files of dead attempts, and marks that never counted. Raises PublishFailed, Retryable."""
         try:
             dead = [path for path, attempt in self._staged_files() if attempt is None or cut.is_dead(attempt)]
+            if is_anothers(self.claimed_by(), cut):
+                return []
             for path in () if dry_run else dead:
                 with SWEEP.around(error=io_error, lost=io_error):
                     path.unlink(missing_ok=True)
@@ -168,7 +194,7 @@ class DirectoryArea:
 
     def _create_identity(self) -> str:
         name = new_nonce() + _IDENTITY_SUFFIX
-        (self.staging / name).touch(exist_ok=False)
+        create_private(self.staging / name)
         sync_directory(self.staging)
         return name
 
@@ -182,8 +208,7 @@ class DirectoryArea:
             attempt = Attempt.find(path.name) if path.suffix == SUFFIX else None
             if attempt is not None:
                 yield path, attempt
-        for path in unplaced_marks(self.staging):
-            yield path, None
+        yield from ((path, None) for path in chain(unplaced_marks(self.staging), unplaced_owners(self.owner_file)))
 
     # --- publishing
 

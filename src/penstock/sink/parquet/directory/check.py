@@ -10,6 +10,7 @@ from pathlib import Path
 
 from penstock.diskreason import reason
 from penstock.model import Finding, new_nonce
+from penstock.private_files import make_private_directory
 from penstock.sink.parquet.directory.disk import rename_or_refuse
 
 _LITTLE_SPACE_BYTES = 1_000_000_000
@@ -39,7 +40,7 @@ def open_directory_check(root: Path, staging: Path) -> Iterator[DirectoryCheck |
         yield None
         return
     proof = there / f".penstock-check-{new_nonce()}"
-    proof.mkdir()
+    make_private_directory(proof)
     try:
         yield DirectoryCheck(root=root, staging=staging, proof=proof)
     finally:

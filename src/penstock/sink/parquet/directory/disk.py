@@ -42,14 +42,14 @@ def sync_directory(path: "str | Path") -> None:
         os.close(handle)
 
 
-def create_durably(directory: Path) -> None:
-    """Create a directory and its parents, and make the new names durable; nothing if it is there."""
+def create_durably(directory: Path, make: Callable[[Path], None] | None = None) -> None:
+    """Create a directory (by `make`) and its parents, and make the new names durable; nothing if it is there."""
     missing = []
     while not directory.is_dir():
         missing.append(directory)
         directory = directory.parent
     for path in reversed(missing):
-        path.mkdir(exist_ok=True)
+        make(path) if make is not None and path == missing[0] else path.mkdir(exist_ok=True)
         sync_directory(path.parent)
 
 

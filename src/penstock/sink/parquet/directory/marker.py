@@ -10,9 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.codec import decode_marker, encode_marker
+from penstock.errors import LedgerMismatch
 from penstock.faults import FaultPoint
-from penstock.model import Marker, Position, new_nonce
-from penstock.sink.parquet.directory.disk import io_error, rename_or_refuse, sync_directory
+from penstock.highwatermark import Marker
+from penstock.model import Position, new_nonce
+from penstock.private_files import open_private
+from penstock.sink.parquet.directory.disk import io_error, sync_directory
+from penstock.sink.parquet.directory.owner import place_or_leave
 
 READ = FaultPoint("parquet.marker.read", "The high-water mark of an account is read.")
 WRITE = FaultPoint("parquet.marker.write", "A new high-water mark is written under a name that does not count.", tears=True)
@@ -59,35 +63,41 @@ def read_markers(directory: Path) -> Iterator[Marker]:
 
 
 def raise_marker(directory: Path, marker: Marker) -> None:
-    """Put `marker` durably unless there is one as high. Raises OSError."""
+    """Put `marker` durably unless there is one of that position. Raises OSError, LedgerMismatch if that is of another batch."""
     name = _name(marker.position)
     unplaced = directory / f"{name}.{new_nonce()}"
-    with open(unplaced, "xb") as file:
+    with open_private(unplaced, "xb") as file:
         with WRITE.around(error=io_error, lost=io_error):
             WRITE.write(file, encode_marker(marker))
         file.flush()
         with SYNC.around(error=io_error, lost=io_error):
             os.fsync(file.fileno())
     with PLACE.around(error=io_error, lost=io_error):
-        _place(unplaced, directory / name)
+        if not place_or_leave(unplaced, directory / name):
+            _require_same(read_marker_of(directory, marker.position), marker, directory / name)
     with SEAL.around(error=io_error, lost=io_error):
         sync_directory(directory)
     with FORGET.around(error=io_error, lost=io_error):
         _forget(directory)
 
 
+def _require_same(found: Marker | None, marker: Marker, path: Path) -> None:
+    """Another publisher of this decision may have been faster, but nobody else (I8)."""
+    if found is None or (found.query_id, found.batch_id, found.ledger_id or marker.ledger_id) == (
+        marker.query_id,
+        marker.batch_id,
+        marker.ledger_id,
+    ):
+        return
+    raise LedgerMismatch(
+        f"{path} names batch {found.batch_id} of query {found.query_id}, decided by ledger {found.ledger_id}, expected batch "
+        f"{marker.batch_id} of query {marker.query_id}, decided by ledger {marker.ledger_id}.",
+        remedy="Two ledgers deliver into this account: stop both, and run `penstock verify` to see which rows are there twice.",
+    )
+
+
 def _name(position: Position) -> str:
     return f"marker-{position:020d}.json"
-
-
-def _place(unplaced: Path, target: Path) -> None:
-    try:
-        if rename_or_refuse(unplaced, target):
-            return
-        os.link(unplaced, target)
-    except FileExistsError:  # another publisher of the same decision was faster
-        pass
-    unplaced.unlink(missing_ok=True)
 
 
 def unplaced_marks(directory: Path) -> Iterator[Path]:

@@ -10,17 +10,20 @@ from typing import BinaryIO
 from penstock.blob import BlobStore, Found, Pending, expiry_finding
 from penstock.blob.check import StoreCheck, check_store
 from penstock.blob.ranged import open_object
-from penstock.codec import decode_marker, encode_marker
+from penstock.codec import decode_marker, decode_owner, encode_marker, encode_owner
 from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
 from penstock.faults import FaultPoint
-from penstock.model import Attempt, Finding, Marker, Position, Staged, SweepCut, Waiting
+from penstock.highwatermark import AccountOwner, Marker
+from penstock.model import Attempt, Finding, Position, Staged, SweepCut, Waiting
 from penstock.sink.parquet.account import PieceState, StoredFile
 from penstock.sink.parquet.layout import attempt_of, is_hidden, is_owned
-from penstock.sink.parquet.object.layout import mark_key, tag_of
+from penstock.sink.parquet.object.layout import OWNER, mark_key, tag_of
 from penstock.sink.parquet.object.upload import ObjectUploads
+from penstock.sink.parquet.ownership import is_anothers
 from penstock.sink.side_by_side import side_by_side
 
 PREPARE = FaultPoint("object.prepare", "The driver writes to an account to see whether it may.")
+CLAIM = FaultPoint("claim.put", "Whose an account is, is put unless it is there.")
 PUT = FaultPoint("inline.put", "A small file that travelled inside the decision is put.")
 COMPLETE = FaultPoint("object.publish.complete", "The upload of a file is completed: it appears.")
 LOOK = FaultPoint("object.publish.look", "A published file is looked at: is it there, and is it ours?")
@@ -58,6 +61,16 @@ class ObjectArea:
             self.store.put(f"{self.folder}prepared", b"", tag="prepared")
         return ObjectUploads(store=self.store)
 
+    def claimed_by(self) -> AccountOwner | None:
+        """Whose the account is. Raises Failed, Retryable, LedgerMismatch, FormatTooNew."""
+        data = self.store.get(OWNER)
+        return None if data is None else decode_owner(data, where=f"The object {self.store.url}/{OWNER}")
+
+    def claim(self, owner: AccountOwner) -> None:
+        """Put whose the account is if nothing says it; the caller looks what is there then. Raises Failed, Retryable."""
+        with CLAIM.around():
+            self.store.put_if_absent(OWNER, encode_owner(owner), tag="owner")
+
     def marker(self) -> Marker | None:
         """The high-water mark. Raises Failed, Retryable, LedgerMismatch, FormatTooNew."""
         self._looked_s, self._seen = _clock_s(), self._newest_marker()
@@ -94,9 +107,11 @@ class ObjectArea:
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
         """End uploads of dead attempts, and forget marks of long ago. Raises Failed, Retryable."""
+        dead = [pending for pending, attempt in self._pending() if attempt is None or cut.is_dead(attempt)]
+        if is_anothers(self.claimed_by(), cut):
+            return []
         if not dry_run:
             self._forget_marks()
-        dead = [pending for pending, attempt in self._pending() if attempt is None or cut.is_dead(attempt)]
         side_by_side(self._discard, [] if dry_run else dead)
         return [f"{self.store.url}/{pending.key}" for pending in dead]
 

@@ -7,6 +7,9 @@ from penstock.model import PipelineName, Position, SinkName
 from penstock.sink.parquet.hive import escape
 
 HIDDEN = "_penstock"
+OWNER = f"{HIDDEN}/.owner.json"
+"""Says whose the account is."""
+
 _LAST = 10**12 - 1
 
 

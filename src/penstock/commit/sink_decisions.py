@@ -1,0 +1,43 @@
+"""What the ledger decided for one sink, looked up while a driver may append: the ledger's side of `Sink.verify`."""
+
+from collections.abc import Iterator, Mapping
+
+from penstock.commit.publication import publications
+from penstock.errors import Retryable
+from penstock.model import AccountName, Entry, Position, Publication, SinkName, Totals
+from penstock.protocols import Ledger
+
+NOTHING_PUBLISHED = Position(0)
+
+
+class LedgerDecisions:
+    """The `SinkDecisions` of `sink`, for a verification that began when `tail` was the ledger's newest entry."""
+
+    def __init__(self, ledger: Ledger, sink: SinkName, *, tail: Entry | None) -> None:
+        self._ledger, self._sink = ledger, sink
+        self.published_at = _published_at(tail)
+
+    def totals(self, position: Position) -> Mapping[AccountName, Totals]:
+        """As `SinkDecisions`. Two reads of the ledger. Raises Retryable if the entry was pruned meanwhile."""
+        tail = self._ledger.tail()
+        if tail is None or position == NOTHING_PUBLISHED:
+            return {}
+        is_newest = tail.summary.decided_at is None or position >= tail.summary.decided_at
+        entry = tail if is_newest else self._ledger.read(position)
+        if entry is None:
+            raise Retryable(
+                f"The ledger's entry at position {position} was pruned while sink {self._sink!r} was verified.",
+                remedy="Verify again.",
+            )
+        return entry.summary.totals.get(self._sink, {})
+
+    def publications(self, position: Position | None = None) -> Iterator[Publication]:
+        """As `SinkDecisions`."""
+        entries = (entry for entry in self._ledger.newest_first() if position is None or entry.position <= position)
+        return publications(entries, self._sink)
+
+
+def _published_at(tail: Entry | None) -> Position:
+    if tail is None or tail.summary.published_at is None:
+        return NOTHING_PUBLISHED
+    return tail.summary.published_at

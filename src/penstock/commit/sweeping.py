@@ -1,0 +1,28 @@
+"""Collecting what can never be decided any more, sink by sink, as the ledger's newest entries tell it."""
+
+from collections.abc import Sequence
+
+from penstock.commit.publication import dead_staging
+from penstock.errors import PenstockError
+from penstock.model import Entry
+from penstock.protocols import Signing, Sink
+
+
+def sweep_sinks(
+    sinks: Sequence[Sink], tail: Entry, newest: Entry | None, *, dry_run: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Collect, or only name, the staging that is dead by the ledger's `tail` and its `newest` decision (I10).
+
+    Returns the names of what was collected, and warnings: garbage that stays is no reason not to deliver.
+    """
+    cut = dead_staging(tail, newest)
+    swept: list[str] = []
+    warnings: list[str] = []
+    for sink in sinks:
+        try:
+            swept += sink.sweep(cut, dry_run=dry_run)
+            if isinstance(sink, Signing) and not dry_run:
+                sink.sign(tail)  # after the sweep, which may have made the room for it
+        except PenstockError as error:
+            warnings.append(f"Sink {sink.name!r} could not be swept: {error}")
+    return tuple(swept), tuple(warnings)

@@ -1,0 +1,58 @@
+"""Files and directories that only the user of this process can read, whatever the umask: they hold rows, offsets or settings.
+
+A directory with the set-group-ID bit (`chmod 2770`) is shared, and so is all that is made in it: its group can read and write it.
+That is for executors, or operators, who are other users than the driver.
+"""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+_FILE, _SHARED_FILE = 0o600, 0o660
+_DIRECTORY, _SHARED_DIRECTORY = 0o700, 0o2770
+
+
+def make_private_directory(directory: Path) -> None:
+    """Create `directory` unless it is there; missing parents get the access that the umask gives. Raises OSError."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(mode=_DIRECTORY)
+    except FileExistsError:
+        if not directory.is_dir():
+            raise
+        return
+    if _is_shared(directory.parent):
+        directory.chmod(_SHARED_DIRECTORY)
+
+
+def open_private(path: Path, mode: Literal["xb", "ab"]) -> BinaryIO:
+    """Create `path`, or with `ab` append to it if it is there. Raises OSError, FileExistsError."""
+    file = open(path, mode, opener=_opener)  # noqa: SIM115 - the caller closes it
+    if mode == "xb" or file.tell() == 0:
+        _share(path, file.fileno())
+    return file
+
+
+def create_private(path: Path) -> None:
+    """Create an empty file unless it is there. Raises OSError."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT, _FILE)
+    try:
+        _share(path, handle)
+    finally:
+        os.close(handle)
+
+
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags, _FILE)
+
+
+def _share(path: Path, handle: int) -> None:
+    if _is_shared(path.parent):
+        with suppress(PermissionError):  # another user made it
+            os.fchmod(handle, _SHARED_FILE)
+
+
+def _is_shared(directory: Path) -> bool:
+    return bool(directory.stat().st_mode & stat.S_ISGID)

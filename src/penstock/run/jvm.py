@@ -1,0 +1,113 @@
+"""Starts Spark's JVM so that nobody else on the machine reads a secret of its settings, or reaches its UI.
+
+Every user of a machine can read command lines. PySpark puts all settings of a session there, so the JVM is started with those
+that hold no secret. What SparkSubmit itself may need of the others (a key of the store that `spark.jars` lie in) it reads from a
+file of mode 0600, which is removed once the JVM answers.
+"""
+
+import logging
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+
+from penstock.run.redaction import is_redacted
+from penstock.secret import Secret, holds_secret
+
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_PROPERTIES_FILE, _WITH_DEFAULTS = "--properties-file", "--load-spark-defaults"
+_BIND_UI = "SPARK_LOCAL_IP"
+_ADDRESSES = ("spark.driver.bindAddress", "spark.driver.host")
+_LOOPBACK = "127.0.0.1"
+_ON_COMMAND_LINES = ("JavaOptions", "java-options")
+_log = logging.getLogger(__name__)
+
+
+def start_jvm(settings: Mapping[str, str]) -> Callable[[str], str | None]:
+    """Start the JVM of this process, or find the running one; a function that looks up the settings that it began with.
+
+    The secrets of `settings` are not in its SparkConf for certain: set them before the SparkContext is made.
+    """
+    secret = {key for key, value in settings.items() if holds_secret(key, value) or is_redacted(key, settings)}
+    _warn_of_java_options(settings)
+    with _environment(settings, {key: settings[key] for key in secret}):
+        public = [(key, value) for key, value in settings.items() if key not in secret]
+        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(public))
+    running = SparkConf()
+    return lambda key: running.get(key, None)
+
+
+@contextmanager
+def _environment(settings: Mapping[str, str], secret: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in (_ARGUMENTS, _BIND_UI)}
+    arguments = before[_ARGUMENTS] or "pyspark-shell"
+    words = shlex.split(arguments)
+    with _properties_file({} if _PROPERTIES_FILE in words else secret) as file:
+        if file is not None:
+            os.environ[_ARGUMENTS] = f"{_PROPERTIES_FILE} {shlex.quote(file)} {_WITH_DEFAULTS} {arguments}"
+        if before[_BIND_UI] is None and is_for_this_machine(settings, words):
+            os.environ[_BIND_UI] = _LOOPBACK
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+@contextmanager
+def _properties_file(settings: Mapping[str, str]) -> Iterator[str | None]:
+    """A file that only this user can read, as long as it is needed."""
+    lines = [f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items() if key.startswith("spark.")]
+    if not lines:
+        yield None
+        return
+    handle, name = tempfile.mkstemp(prefix="penstock-", suffix=".properties")
+    try:
+        with open(handle, "w", encoding="ascii") as file:
+            file.writelines(lines)
+        yield name
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _escaped(text: str) -> str:
+    """A key or value of a Java properties file."""
+    units = text.encode("utf-16-be")
+    codes = [int.from_bytes(units[start : start + 2], "big") for start in range(0, len(units), 2)]
+    return "".join(chr(code) if chr(code).isascii() and chr(code).isalnum() else f"\\u{code:04x}" for code in codes)
+
+
+def is_for_this_machine(settings: Mapping[str, str], words: "list[str]") -> bool:
+    """Whether Spark shall listen on the loopback address: it runs in this JVM alone, and nobody gave it another address.
+
+    Executors, and the proxy of YARN, must reach the driver of a cluster; there Spark's own rules are kept.
+    """
+    given = dict(word.split("=", 1) for word in words if word.startswith("spark.") and "=" in word)
+    whole = {**settings, **given}
+    master = words[words.index("--master") + 1] if "--master" in words[:-1] else whole.get("spark.master", "")
+    return master.startswith("local") and all(_is_loopback(whole[key]) for key in _ADDRESSES if key in whole)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _warn_of_java_options(settings: Mapping[str, str]) -> None:
+    for key, value in settings.items():
+        if key.endswith(_ON_COMMAND_LINES) and isinstance(value, Secret):
+            _log.warning(
+                "spark.conf.%s holds a value of the environment, and Java options stand on command lines, which every user of "
+                "the machine can read. Name a file in it that holds the secret, or use another setting.",
+                key,
+            )

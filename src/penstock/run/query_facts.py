@@ -1,0 +1,241 @@
+"""What a door knows of a streaming query before anything of it is staged. Every door answers with the same value.
+
+Spark shows a writer's options and a running query's trigger to its own classes only: on classic sessions they are read from
+these, on Spark Connect from the message that the client sends. What cannot be read, as in a Spark with other classes, is None.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.claim import Claim
+from penstock.errors import Usage
+from penstock.model import SourceName
+from penstock.run.connect import frame_of, is_of_client
+from penstock.run.connect_sources import sources_of_client
+from penstock.run.running_query import running_query
+from penstock.source.guarantee import opened_claims, relevant_confs, source_claims
+from penstock.source.opened import OpenedSource, short_format
+from penstock.spec.pipeline import PipelineSettings
+from penstock.spec.trigger import Trigger
+from penstock.transform.guarantee import ASYNC_OPTION
+from penstock.transform.plan import PlanNode, parse_plan, plan_of, whole_plans
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+T = TypeVar("T")
+_ASYNC_CLASS = "AsyncProgressTracking"
+_TRIGGERS: Mapping[str, Trigger] = {
+    "ProcessingTimeTrigger": Trigger(processing_time=0),
+    "AvailableNowTrigger": Trigger(available_now=True),
+    "OneTimeTrigger": Trigger(once=True),
+    "ContinuousTrigger": Trigger.model_validate({"continuous": "1s"}),
+    "RealTimeTrigger": Trigger.model_validate({"real_time": "1s"}),
+}
+"""By Spark's class; the interval does not matter here."""
+_CLIENT_TRIGGERS: Mapping[str, str] = {
+    "available_now": "AvailableNowTrigger",
+    "once": "OneTimeTrigger",
+    "continuous_checkpoint_interval": "ContinuousTrigger",
+    "real_time_batch_duration": "RealTimeTrigger",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sources:
+    claims: tuple[Claim, ...] | None = None
+    paths: Mapping[str, str] = field(default_factory=dict)
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFacts:
+    """A streaming query as one door sees it; what is None cannot be seen there. `rows` have the columns that are delivered.
+
+    `paths` are what its file sources read, by the source's name; `unseen_of_sources` what the door cannot see of single sources.
+    """
+
+    rows: DataFrame
+    plan: PlanNode | None
+    sources: tuple[Claim, ...] | None
+    output_mode: str | None
+    trigger: Trigger | None
+    options: Mapping[str, str] | None
+    paths: Mapping[str, str]
+    unseen_of_sources: tuple[str, ...] = ()
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """What this door cannot check, in the words of people."""
+        seen: Mapping[str, object | None] = {
+            "sources and their options": self.sources,
+            "operators": self.plan,
+            "output mode": self.output_mode,
+            "trigger": self.trigger,
+            "options of the query": self.options,
+        }
+        return (*(name for name, value in seen.items() if value is None), *self.unseen_of_sources)
+
+
+def facts_of_pipeline(settings: PipelineSettings, frame: DataFrame, spark: SparkSession) -> QueryFacts:
+    """Of a pipeline file or its settings. Raises Usage where Spark's plan cannot be read."""
+    return QueryFacts(
+        rows=frame,
+        plan=plan_of(frame),
+        sources=source_claims(settings.sources, relevant_confs(spark)),
+        output_mode=settings.output_mode,
+        trigger=settings.trigger,
+        options={},
+        paths={name: source.path for name, source in settings.sources.items() if source.path},
+    )
+
+
+def facts_of_writer(writer: "DataStreamWriter", names: Sequence[SourceName]) -> QueryFacts:
+    """Of a query that is about to be started: by `Delivery.start`."""
+    frame = frame_of(writer)
+    sources = _of_sources(_seen(lambda: _opened_sources(frame)), names, frame.sparkSession)
+    mode, trigger, options = _of_client(writer) if is_of_client(writer) else _of_classic(writer)
+    return QueryFacts(
+        rows=frame,
+        plan=_seen(lambda: plan_of(frame)),
+        sources=sources.claims,
+        output_mode=mode,
+        trigger=trigger,
+        options=options,
+        paths=sources.paths,
+        unseen_of_sources=sources.unseen,
+    )
+
+
+def facts_of_batch(rows: DataFrame, names: Sequence[SourceName]) -> QueryFacts:
+    """Of a query that somebody else started, seen from inside its first batch: by `foreachBatch(delivery)`."""
+    execution = _seen(lambda: _execution(rows))
+    if execution is None:
+        return QueryFacts(rows=rows, plan=None, sources=None, output_mode=None, trigger=None, options=None, paths={})
+    opened = _seen(lambda: _leaves(execution.analyzedPlan()))
+    sources = _of_sources(opened, names, rows.sparkSession)
+    is_async = _seen(lambda: str(_ASYNC_CLASS in execution.getClass().getSimpleName()).lower())
+    return QueryFacts(
+        rows=rows,
+        plan=_seen(lambda: _plan_in(rows.sparkSession, execution)),
+        sources=sources.claims,
+        output_mode=_seen(lambda: str(execution.outputMode().toString()).lower()),
+        trigger=_seen(lambda: _trigger(execution.trigger())),
+        options=None if is_async is None else {ASYNC_OPTION: is_async},
+        paths=sources.paths,
+        unseen_of_sources=sources.unseen,
+    )
+
+
+def _seen(read: Callable[[], T]) -> T | None:
+    """None where this Spark does not show it: its own classes change with every version."""
+    try:
+        return read()
+    except (Py4JError, PySparkException, Usage, AttributeError, LookupError, TypeError):
+        return None
+
+
+def _of_classic(writer: "DataStreamWriter") -> tuple[str | None, Trigger | None, Mapping[str, str] | None]:
+    java: Any = writer._jwrite
+    return (
+        _seen(lambda: str(_field(java, "outputMode", "outputmode").toString()).lower()),
+        _seen(lambda: _trigger(_field(java, "trigger"))),
+        _seen(lambda: _scala_map(_field(java, "extraOptions"))),
+    )
+
+
+def _of_client(writer: "DataStreamWriter") -> tuple[str | None, Trigger | None, Mapping[str, str] | None]:
+    message: Any = getattr(writer, "_write_proto", None)
+    if message is None:
+        return None, None, None
+    chosen = message.WhichOneof("trigger")
+    trigger = _TRIGGERS[_CLIENT_TRIGGERS.get(chosen, "ProcessingTimeTrigger")]
+    return (message.output_mode or "append").lower(), trigger, {key.lower(): value for key, value in message.options.items()}
+
+
+def _field(java: Any, *names: str) -> Any:
+    """Of a Java object, the private field that has one of `names`."""
+    for declared in java.getClass().getDeclaredFields():
+        if declared.getName() in names:
+            declared.setAccessible(True)
+            return declared.get(java)
+    raise AttributeError(names[0])
+
+
+def _scala_map(java: Any) -> Mapping[str, str]:
+    found, entries = {}, java.iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        found[str(entry._1()).lower()] = str(entry._2())
+    return found
+
+
+def _trigger(java: Any) -> Trigger:
+    return _TRIGGERS[str(java.getClass().getSimpleName()).rstrip("$")]
+
+
+def _execution(rows: DataFrame) -> Any:
+    """Spark's own object for the query whose batch `rows` is."""
+    query, session = running_query(rows), rows.sparkSession
+    if query is None:
+        return None
+    active = session._jsparkSession.sharedState().activeStreamingQueries()
+    return active.get(session._jvm.java.util.UUID.fromString(query))  # type: ignore[union-attr]
+
+
+def _plan_in(spark: SparkSession, execution: Any) -> PlanNode:
+    with whole_plans(spark):
+        return parse_plan(str(execution.analyzedPlan().treeString()))
+
+
+def _opened_sources(frame: DataFrame) -> tuple[OpenedSource, ...]:
+    if is_of_client(frame):
+        return sources_of_client(frame)
+    return _leaves(frame._jdf.queryExecution().analyzed())
+
+
+def _leaves(plan: Any) -> tuple[OpenedSource, ...]:
+    found, leaves = [], plan.collectLeaves().iterator()
+    while leaves.hasNext():
+        leaf = leaves.next()
+        if leaf.isStreaming():
+            found.append(_opened(leaf))
+    return tuple(found)
+
+
+def _opened(leaf: Any) -> OpenedSource:
+    kind = str(leaf.nodeName())
+    if kind == "StreamingRelation":
+        options = _scala_map(leaf.dataSource().options())
+        return OpenedSource(
+            format=str(leaf.dataSource().className()),
+            options=options,
+            paths=tuple(value for key, value in options.items() if key == "path"),
+        )
+    if kind != "StreamingRelationV2":
+        return OpenedSource(format=kind, options=None)
+    options = {str(key).lower(): str(value) for key, value in dict(leaf.extraOptions().asCaseSensitiveMap()).items()}
+    return OpenedSource(format=str(leaf.sourceName()), options=options)
+
+
+def _of_sources(opened: Sequence[OpenedSource] | None, names: Sequence[SourceName], spark: SparkSession) -> _Sources:
+    if opened is None:
+        return _Sources()
+    unique = [source for index, source in enumerate(opened) if source not in opened[:index]]
+    given = names if len(names) == len(unique) else [SourceName(f"source-{index + 1}") for index in range(len(unique))]
+    named = dict(zip(given, unique, strict=True))
+    kafka = [name for name, source in named.items() if short_format(source.format) == "kafka"]
+    hidden = [name for name, source in named.items() if source.options is None]
+    return _Sources(
+        claims=opened_claims(named, relevant_confs(spark)),
+        paths={name: path for name, source in named.items() for path in source.paths},
+        unseen=(
+            *(f"the options of source {name}" for name in hidden),
+            *(f"what the brokers still hold for source {name}" for name in kafka),
+        ),
+    )

@@ -1,0 +1,68 @@
+"""What Spark is to redact in its UI, event log and plans: every setting and option of the pipeline file that holds a secret."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from penstock.secret import SHORTEST_SCRUBBED, holds_secret
+
+SETTINGS, OPTIONS, TEXTS = "spark.redaction.regex", "spark.sql.redaction.options.regex", "spark.sql.redaction.string.regex"
+_DEFAULTS: Mapping[str, str | None] = {
+    SETTINGS: "(?i)secret|password|token|access[.]?key",
+    OPTIONS: "(?i)url",
+    TEXTS: None,
+}
+"""What Spark redacts where nobody says what."""
+
+Lookup = Callable[[str], str | None]
+
+
+def is_redacted(name: str, settings: Mapping[str, str]) -> bool:
+    """Whether the user's own pattern in `settings` hides the setting `name`, also where only Java understands the pattern."""
+    try:
+        return SETTINGS in settings and re.search(settings[SETTINGS], name) is not None
+    except re.error:
+        return True
+
+
+def secret_items(options: Mapping[str, str]) -> Mapping[str, str]:
+    """Those of `options` that hold a secret."""
+    return {name: value for name, value in options.items() if holds_secret(name, value)}
+
+
+def redactions(settings: Mapping[str, str], options: Mapping[str, str], *, running: Lookup) -> Mapping[str, str]:
+    """The patterns to give to a new session, for the secrets of its `settings` and those `options` of sources that hold one.
+
+    Each begins with that of `settings`, or that is `running`: it never redacts less than the user's own. Settings and options are
+    told by their names. Plans name options in ways of their own, so texts are told by the values; that pattern is itself hidden.
+    """
+    secret = secret_items(settings)
+    if not secret and not options:
+        return {}
+    names = {TEXTS, *secret, *(name for key in secret for name in _in_hadoop(key)), *options}
+    ours = {SETTINGS: _is_one_of(names), OPTIONS: _is_one_of(names), TEXTS: _is_part_of({*secret.values(), *options.values()})}
+    given = {key: settings.get(key) or running(key) or _DEFAULTS[key] for key in ours}
+    return {key: _combined(given[key], pattern) for key, pattern in ours.items() if pattern is not None}
+
+
+def _in_hadoop(key: str) -> Iterable[str]:
+    """Spark hands these settings to Hadoop under shorter names, and shows all of Hadoop's."""
+    return (key.removeprefix(prefix) for prefix in ("spark.hadoop.", "spark.") if key.startswith(prefix))
+
+
+def _combined(pattern: str | None, ours: str) -> str:
+    return ours if pattern is None or pattern == ours else pattern if pattern.endswith(f"|{ours}") else f"(?:{pattern})|{ours}"
+
+
+def _is_one_of(names: Iterable[str]) -> str:
+    """Spark lowers the letters of an option's name in some places."""
+    return f"(?i:^(?:{_any_of(names)})$)"
+
+
+def _is_part_of(secrets: Iterable[str]) -> str | None:
+    """Shorter ones would be found in every text."""
+    return _any_of(secret for secret in secrets if len(secret) >= SHORTEST_SCRUBBED) or None
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    """A pattern of Java, which takes `re.escape` as Python does; the longest comes first, as it may begin with another."""
+    return "|".join(map(re.escape, sorted(texts, key=lambda text: (-len(text), text))))

@@ -1,0 +1,56 @@
+"""Whose a directory account is: a file outside of its root that is written whole, and never replaced."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock.codec import decode_owner, encode_owner
+from penstock.faults import FaultPoint
+from penstock.highwatermark import AccountOwner
+from penstock.model import new_nonce
+from penstock.private_files import make_private_directory, open_private
+from penstock.sink.parquet.directory.disk import create_durably, io_error, rename_or_refuse, sync_directory
+
+WRITE = FaultPoint("claim.write", "Whose an account is, is written under a name that does not count.", tears=True)
+PLACE = FaultPoint("claim.place", "What says whose an account is gets its name, unless somebody was faster.")
+
+
+def read_owner(path: Path) -> AccountOwner | None:
+    """The owner of the account, None if it has none. Raises LedgerMismatch for damage, FormatTooNew, OSError."""
+    try:
+        return decode_owner(path.read_bytes(), where=f"The file {path}")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def place_owner(target: Path, owner: AccountOwner) -> None:
+    """Note `owner` durably at `target` unless there is one. Raises OSError."""
+    create_durably(target.parent, make_private_directory)
+    unplaced = target.with_name(f"{target.name}.{new_nonce()}")
+    with open_private(unplaced, "xb") as file:
+        with WRITE.around(error=io_error, lost=io_error):
+            WRITE.write(file, encode_owner(owner))
+        file.flush()
+        os.fsync(file.fileno())
+    with PLACE.around(error=io_error, lost=io_error):
+        place_or_leave(unplaced, target)
+    sync_directory(target.parent)
+
+
+def unplaced_owners(path: Path) -> Iterator[Path]:
+    """What was left by drivers that died before it counted, once the account has an owner."""
+    if path.exists():
+        yield from path.parent.glob(f"{path.name}.*")
+
+
+def place_or_leave(unplaced: Path, target: Path) -> bool:
+    """Give a file its name unless something has it, and say which; the old name is gone in any case. Raises OSError."""
+    try:
+        if rename_or_refuse(unplaced, target):
+            return True
+        os.link(unplaced, target)
+        placed = True
+    except FileExistsError:
+        placed = False
+    unplaced.unlink(missing_ok=True)
+    return placed

@@ -1,0 +1,27 @@
+"""The check of texts for sinks that have no other: Spark's casts make texts of any bytes, and few readers take them."""
+
+import pyarrow as pa
+
+from penstock.errors import StageFailed
+from penstock.model import SinkName
+
+
+def require_valid(rows: "pa.RecordBatch", *, sink: SinkName) -> None:
+    """Raise StageFailed, naming the column, where a text is not UTF-8."""
+    try:
+        rows.validate(full=True)
+    except pa.ArrowInvalid as cause:
+        raise StageFailed(
+            f"Sink {sink!r} cannot store these rows: found damaged values in column {_column_of(rows)!r}: {cause}.",
+            remedy="Clean the values in the transform: `decode(column, 'UTF-8')` replaces what is no text, "
+            "CAST(column AS BINARY) keeps the bytes.",
+        ) from cause
+
+
+def _column_of(rows: "pa.RecordBatch") -> str:
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            return str(field.name)
+    return "?"

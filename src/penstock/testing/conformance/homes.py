@@ -1,0 +1,108 @@
+"""Two homes of one pipeline name on one target: what one ledger has decided is never moved by another."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from penstock.errors import LedgerMismatch
+from penstock.highwatermark import HighWaterMark
+from penstock.ledger.open import open_ledger
+from penstock.model import LedgerId
+from penstock.protocols import HasMarker, Ledger, Sink
+from penstock.testing.conformance.bench import Bench, Shown, publish
+from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, SinkRig
+from penstock.testing.conformance.rows import Row, require_equal
+from penstock.testing.conformance.staging import Examined
+from penstock.testing.conformance.story import live, rows_of
+
+_ANOTHER = LedgerId("a7" * 16)
+_Homes = tuple[Callable[[], Ledger], Callable[[], Ledger]]
+
+
+class HomesContract(Examined):
+    """For sinks whose markers name the ledger that they are of."""
+
+    @pytest.mark.parametrize("swapped", [False, True], ids=["plain", "swapped"])
+    def test_a_longer_ledger_does_not_deliver_what_another_one_delivered(self, bench: Bench, *, swapped: bool) -> None:
+        """B was opened three times before it has a batch, so that A's marker, at position 2, is not beyond its end."""
+        rig = bench.rig
+        a, b = _homes(rig, swapped=swapped)
+        for _ in range(2):
+            live(rig, [], ledger=b())
+        with pytest.raises(LedgerMismatch):
+            live(rig, [0], ledger=b(), once_open=lambda: live(rig, [0], ledger=a()))
+        require_equal(rig.read_back(), rig.settle([rows_of(0, rig)]))
+        live(rig, [1], ledger=a())
+        require_equal(rig.read_back(), rig.settle([rows_of(0, rig), rows_of(1, rig)]))
+
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_of_two_homes_that_begin_at_once_the_first_one_that_publishes_delivers(self, bench: Bench, first: int) -> None:
+        """Both have prepared, and decided the same batch at the same position in the same generation."""
+        decided = _decided_by_both(bench)
+        sinks = [bench.sink(), bench.sink()]
+        publish(sinks[first], decided[first].publication)
+        with pytest.raises(LedgerMismatch):
+            publish(sinks[1 - first], decided[1 - first].publication)
+        bench.require_shown(decided[first])
+        assert publish(sinks[first], decided[first].publication).already
+
+    def test_of_two_homes_that_publish_at_once_exactly_one_delivers(self, bench: Bench) -> None:
+        """Both come out of one barrier."""
+        decided = _decided_by_both(bench)
+        sinks, start = [bench.sink(), bench.sink()], threading.Barrier(2)
+
+        def run(at: int) -> str:
+            start.wait()
+            try:
+                return "already" if publish(sinks[at], decided[at].publication).already else "delivered"
+            except LedgerMismatch:
+                return "refused"
+
+        with ThreadPoolExecutor(2) as pool:
+            answers = list(pool.map(run, range(2)))
+        assert sorted(answers) == ["delivered", "refused"]
+        bench.require_shown(decided[answers.index("delivered")])
+
+    def test_a_marker_of_an_older_penstock_is_taken_over_once(self, bench: Bench) -> None:
+        """By whoever publishes next: a start has compared the batch at its position. From then on it is that ledger's."""
+        sink = bench.sink()
+        older = _decided(bench, sink, bench.rows(range(40)), batch_id=0, position=2, ledger_id=None)
+        publish(sink, older.publication)
+        assert {mark.ledger_id for mark in _marks(sink)} == {None}
+        assert {(mark.position, mark.batch_id) for mark in _marks(sink)} == {(2, 0)}
+        own = _decided(bench, sink, bench.rows(range(100, 140)), batch_id=1, position=3, ledger_id=LEDGER_ID)
+        publish(sink, own.publication)
+        assert {mark.ledger_id for mark in _marks(sink)} == {LEDGER_ID}
+        foreign = _decided(bench, sink, bench.rows(range(200, 240)), batch_id=2, position=9, ledger_id=_ANOTHER)
+        with pytest.raises(LedgerMismatch):
+            publish(bench.sink(), foreign.publication)
+        bench.require_shown(older, own)
+        assert publish(bench.sink(), own.publication).already
+
+
+def _homes(rig: SinkRig, *, swapped: bool) -> _Homes:
+    """The rig's ledger and another one; a sink may share its database with either."""
+
+    def another() -> Ledger:
+        return open_ledger(str(rig.directory / "another ledger"), pipeline=PIPELINE)
+
+    return (another, rig.ledger) if swapped else (rig.ledger, another)
+
+
+def _decided_by_both(bench: Bench) -> list[Shown]:
+    sink, rows = bench.sink(), bench.rows(range(60))
+    return [_decided(bench, sink, rows, batch_id=0, position=2, ledger_id=one) for one in (LEDGER_ID, _ANOTHER)]
+
+
+def _decided(bench: Bench, sink: Sink, rows: list[Row], *, batch_id: int, position: int, ledger_id: LedgerId | None) -> Shown:
+    staged = bench.stage(sink, rows, batch_id=batch_id)
+    return bench.undecided((rows, staged), batch_id=batch_id, position=position, ledger_id=ledger_id)
+
+
+def _marks(sink: Sink) -> list[HighWaterMark]:
+    """Of accounts with rows; every account gets some."""
+    assert isinstance(sink, HasMarker)
+    found = [sink.high_water_mark(account, pipeline=PIPELINE) for account in sink.accounts]
+    return [mark for mark in found if mark is not None]

@@ -1,0 +1,95 @@
+"""Bugs planted in what is asked before a query is started, and in where its places are."""
+
+from tests.mutation.mutant import Mutant
+
+DELIVERY = "src/penstock/run/delivery.py"
+DEMANDS = "src/penstock/run/demands.py"
+FACTS = "src/penstock/run/query_facts.py"
+PLACE = "src/penstock/spec/place.py"
+OF_PLACES = "tests/unit/test_spec_place.py"
+OF_INPUT = "tests/unit/test_checkpoint_input.py"
+OF_FAILURE = "tests/spark/test_delivery_failure.py"
+OF_DOORS = "tests/spark/test_doors.py::test_every_door_refuses"
+
+MUTANTS_OF_DOORS = (
+    Mutant(
+        bug=39,
+        name="delivery-start-asks-nothing",
+        file=DELIVERY,
+        find="        facts = facts_of_writer(writer, self._plan.sources)\n        require_demanded(facts, self._plan)\n",
+        replace="        facts = facts_of_writer(writer, self._plan.sources)\n",
+        tests=(f"{OF_DOORS}[replace in append mode, delivery.start]",),
+    ),
+    Mutant(
+        bug=39,
+        name="foreach-batch-asks-nothing",
+        file=DELIVERY,
+        find="            require_demanded(facts, self._plan)\n            require_batches(facts)\n",
+        replace="",
+        tests=(f"{OF_DOORS}[files that may be missing, foreachBatch]",),
+    ),
+    Mutant(
+        bug=39,
+        name="foreach-batch-opens-the-ledger-first",
+        file=DELIVERY,
+        find="        schema = rows.schema.json()\n        if",
+        replace="        schema = rows.schema.json()\n        self.open(schema=schema)\n        if",
+        tests=(f"{OF_DOORS}[replace in append mode, foreachBatch]",),
+    ),
+    Mutant(
+        bug=39,
+        name="options-of-the-query-are-not-asked-for",
+        file=DEMANDS,
+        find="        *option_claims(facts.options or {}),\n",
+        replace="",
+        tests=(f"{OF_DOORS}[asynchronous progress, delivery.start]",),
+    ),
+    Mutant(
+        bug=39,
+        name="random-values-behind-the-25th-column-go-unseen",
+        file="src/penstock/transform/plan.py",
+        find="str(2**31 - 1)",
+        replace='"25"',
+        tests=(f"{OF_DOORS}[random values below state, delivery.start]",),
+    ),
+    Mutant(
+        bug=40,
+        name="an-unknown-scheme-is-a-directory",
+        file=PLACE,
+        find="    if scheme_of(path):\n        raise _unknown(path)\n",
+        replace="",
+        tests=(f"{OF_PLACES}::test_a_place_that_is_not_understood_is_no_directory",),
+    ),
+    Mutant(
+        bug=40,
+        name="a-source-passes-on-what-spark-takes-for-a-directory",
+        file=PLACE,
+        find="    return value if scheme_of(value) and known_to_spark else _absolute(value, info)\n",
+        replace="    return value if scheme_of(value) else _absolute(value, info)\n",
+        tests=(f"{OF_PLACES}::test_a_path_of_a_source_that_is_not_understood_is_refused",),
+    ),
+    Mutant(
+        bug=40,
+        name="the-spool-of-a-sink-of-one's-own-is-anywhere",
+        file="src/penstock/sink/spool/root.py",
+        find="    if scheme_of(text) and not is_blob(text):",
+        replace="    if False:",
+        tests=(f"{OF_PLACES}::test_a_place_that_is_not_understood_is_no_directory",),
+    ),
+    Mutant(
+        bug=36,
+        name="files-of-a-replay-are-taken-as-they-are",
+        file="src/penstock/checkpoint/input_check.py",
+        find="    if seen.modified_ms is None or seen.modified_ms == file.modified_ms:",
+        replace="    if seen.modified_ms is None or seen.modified_ms >= file.modified_ms:",
+        tests=(f"{OF_INPUT}::test_a_file_that_was_cut_short_is_delivered_again_once_the_remedy_is_carried_out",),
+    ),
+    Mutant(
+        bug=36,
+        name="files-of-a-replay-are-looked-at-after-staging-only",
+        file="src/penstock/run/open_delivery.py",
+        find="        if batch.batch_id == self._planned_before:",
+        replace="        if False:",
+        tests=(f"{OF_FAILURE}::test_a_planned_file_that_changes_before_its_replay_stops_before_anything_is_staged",),
+    ),
+)

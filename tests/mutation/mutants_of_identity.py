@@ -1,0 +1,75 @@
+"""Bugs planted where markers in databases name the ledger that they are of."""
+
+from tests.mutation.mutant import Mutant
+
+MARKER = "src/penstock/sink/table/marker.py"
+MARKS = "src/penstock/sink/table/marks.py"
+PUBLICATION = "src/penstock/sink/table/publication.py"
+SERVER = "src/penstock/sink/table/server.py"
+
+OF_SQLITE = "tests/conformance/test_sqlite_conformance.py::TestSqlite"
+OF_DUCKDB = "tests/conformance/test_duckdb_conformance.py::TestDuckdb"
+OF_OLDER = "tests/unit/test_older_markers.py"
+
+MUTANTS_OF_IDENTITY = (
+    Mutant(
+        bug=31,
+        name="a-table-takes-what-another-ledger-decided",
+        file=PUBLICATION,
+        find="    require_same_ledger(marker, publication)\n",
+        replace="",
+        tests=(
+            f"{OF_SQLITE}::test_a_longer_ledger_does_not_deliver_what_another_one_delivered[SqliteRig-plain]",
+            f"{OF_DUCKDB}::test_a_longer_ledger_does_not_deliver_what_another_one_delivered[DuckdbRig-plain]",
+        ),
+    ),
+    Mutant(
+        bug=31,
+        name="a-batch-at-the-same-position-is-anybodys",
+        file=PUBLICATION,
+        find="    require_same_ledger(marker, publication)\n    _require_no_older_copy(marker, since)\n",
+        replace="    _require_no_older_copy(marker, since)\n    if marker.position < publication.position:\n"
+        "        require_same_ledger(marker, publication)\n",
+        tests=(f"{OF_SQLITE}::test_of_two_homes_that_begin_at_once_the_first_one_that_publishes_delivers[RidingRig-0]",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-marker-is-written-without-its-ledger",
+        file=MARKER,
+        find='        "ledger_id": marker.ledger_id,\n',
+        replace='        "ledger_id": None,\n',
+        tests=(f"{OF_SQLITE}::test_a_marker_of_an_older_penstock_is_taken_over_once[SqliteRig]",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-marker-is-read-without-its-ledger",
+        file=MARKS,
+        find="marker_from(row, pipeline, sink, ledger_id=row[-1])",
+        replace="marker_from(row, pipeline, sink)",
+        tests=(f"{OF_DUCKDB}::test_of_two_homes_that_publish_at_once_exactly_one_delivers[DuckdbRig]",),
+    ),
+    Mutant(
+        bug=29,
+        name="markers-of-an-older-penstock-are-not-altered",
+        file=SERVER,
+        find="                self._name_markers(connection)\n",
+        replace="                pass\n",
+        tests=(f"{OF_OLDER}::test_it_is_altered_once_and_then_of_one_ledger[duckdb]",),
+    ),
+    Mutant(
+        bug=29,
+        name="markers-of-an-older-penstock-are-read-as-if-they-were-altered",
+        file=MARKS,
+        find="statements.read_marker if named else statements.read_unnamed",
+        replace="statements.read_marker",
+        tests=(f"{OF_OLDER}::test_it_is_read_as_it_is[sqlite]",),
+    ),
+    Mutant(
+        bug=29,
+        name="an-older-penstock-is-not-kept-from-a-marker-with-an-identity",
+        file=MARKER,
+        find='        "format_version": 1 if marker.ledger_id is None else FORMAT_VERSION,\n',
+        replace='        "format_version": 1,\n',
+        tests=("tests/unit/test_sqlite_marker.py::test_a_marker_with_an_identity_is_refused_by_an_older_penstock",),
+    ),
+)

@@ -1,0 +1,135 @@
+"""Bugs planted in `verify`: alarms beside a running driver, and differences that go unseen."""
+
+from tests.mutation.mutant import Mutant
+
+CLI = "src/penstock/cli/verify.py"
+PARQUET = "src/penstock/sink/parquet/verification.py"
+TABLE = "src/penstock/sink/table/verification.py"
+KAFKA = "src/penstock/sink/kafka/verification.py"
+
+OF_READERS = "tests/unit/test_read.py"
+OF_TABLES = "tests/unit/test_table_verification.py"
+
+ROWHASH = "src/penstock/rowhash.py"
+OF_ROWHASH = "tests/unit/test_rowhash.py"
+OF_MEMORY = "tests/conformance/test_memory_conformance.py::TestMemory"
+
+MUTANTS_OF_VERIFY = (
+    Mutant(
+        bug=33,
+        name="a-value-may-move-into-a-null-column",
+        file=ROWHASH,
+        find="    return hash_long(present if somewhere is None else somewhere ^ present, seeds)",
+        replace="    return seeds",
+        tests=(
+            f"{OF_ROWHASH}::test_a_value_that_moves_into_a_null_column_counts",
+            f"{OF_MEMORY}::test_damage_is_found[swapped-MemoryRig]",
+        ),
+    ),
+    Mutant(
+        bug=33,
+        name="an-empty-array-is-null",
+        file=ROWHASH,
+        find="    return hash_int(lengths.astype(np.uint32), folded)",
+        replace="    return folded",
+        tests=(f"{OF_ROWHASH}::test_elements_that_move_between_two_arrays_count",),
+    ),
+    Mutant(
+        bug=33,
+        name="which-elements-are-null-does-not-count",
+        file=ROWHASH,
+        find="        if own.null_count:",
+        replace="        if own.null_count < 0:",
+        tests=(f"{OF_ROWHASH}::test_where_nulls_are_inside_of_a_value_counts",),
+    ),
+    Mutant(
+        bug=33,
+        name="verify-reads-every-ledger-as-a-new-one",
+        file="src/penstock/sink/memory.py",
+        find="        self._row_digest = row_digest",
+        replace="        pass",
+        tests=(f"{OF_MEMORY}::test_good_content_of_a_ledger_of_an_older_penstock_is_good",),
+    ),
+    Mutant(
+        bug=34,
+        name="what-was-published-meanwhile-is-foreign",
+        file=TABLE,
+        find="position = max(marker.position, decisions.published_at)",
+        replace="position = decisions.published_at",
+        tests=(f"{OF_TABLES}::test_what_a_driver_published_meanwhile_and_what_it_has_not_yet_are_no_difference",),
+    ),
+    Mutant(
+        bug=34,
+        name="a-table-without-a-published-batch-is-good",
+        file=TABLE,
+        find="position = max(marker.position, decisions.published_at)",
+        replace="position = marker.position",
+        tests=(f"{OF_TABLES}::test_what_was_published_before_the_look_began_must_be_there",),
+    ),
+    Mutant(
+        bug=34,
+        name="rows-of-a-batch-in-the-making-are-foreign",
+        file=TABLE,
+        find="if not whole_batches and _differs(surplus):",
+        replace="if False:",
+        tests=(f"{OF_TABLES}::test_a_batch_that_is_there_in_part_is_neither_loss_nor_foreign",),
+    ),
+    Mutant(
+        bug=34,
+        name="files-of-a-batch-in-the-making-are-foreign",
+        file=PARQUET,
+        find="newer = ledger.newer_than(listed.as_of, account)",
+        replace="newer = frozenset[str]()",
+        tests=("tests/conformance/test_parquet_conformance.py::TestParquetBesideDriver",),
+    ),
+    Mutant(
+        bug=34,
+        name="an-account-is-not-asked-what-it-shows",
+        file=PARQUET,
+        find="marked_at = table.marked_at()",
+        replace="marked_at = None",
+        tests=(f"{OF_READERS}::test_verify_leaves_out_a_batch_that_an_account_does_not_show_yet",),
+    ),
+    Mutant(
+        bug=34,
+        name="records-of-a-transaction-meanwhile-are-foreign",
+        file=KAFKA,
+        find="is_whole=not (is_open or has_moved)",
+        replace="is_whole=True",
+        tests=(
+            "tests/unit/test_kafka_publish.py::test_a_batch_that_is_published_while_verify_looks_at_the_topics_is_no_difference",
+        ),
+    ),
+    Mutant(
+        bug=34,
+        name="a-driver-that-moves-on-is-a-conflict",
+        file="src/penstock/observe/status.py",
+        find="first - 1 <= checkpoint.next_batch_id <= last",
+        replace="False",
+        tests=(f"{OF_READERS}::test_status_beside_a_driver_that_moves_on_between_two_looks_is_no_conflict",),
+    ),
+    Mutant(
+        bug=34,
+        name="what-a-driver-publishes-in-this-moment-wants-a-hand",
+        file="src/penstock/run/doctor.py",
+        find="stop=stop_after_attempt(_LOOKS),",
+        replace="stop=stop_after_attempt(1),",
+        tests=("tests/unit/test_run_doctor.py::test_what_a_running_driver_publishes_while_it_is_looked_at_wants_no_hand",),
+    ),
+    Mutant(
+        bug=34,
+        name="an-older-sink-must-show-the-newest-batch",
+        file="src/penstock/commit/verification.py",
+        find="positions = {decisions.published_at, ",
+        replace="positions = {",
+        tests=("tests/unit/test_sink_verification.py::test_an_older_sink_may_show_the_newest_batch_or_not",),
+    ),
+    Mutant(
+        bug=34,
+        name="after-an-adoption-every-row-is-there-once",
+        file=CLI,
+        find="if found.adopted_at is None:",
+        replace="if True:",
+        tests=("tests/unit/test_cli_verify.py::test_verify_after_an_adoption_says_what_it_can_know",),
+    ),
+)

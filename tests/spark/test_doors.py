@@ -1,0 +1,287 @@
+"""Every way to start a query asks the same questions (R24): what a pipeline file is refused for, the drop-in is refused for.
+
+A table of questions and doors, all in one session. A refused query stages nothing and leaves no ledger.
+"""
+
+import json
+import logging
+import socketserver
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+import penstock
+from penstock.carried import carried_in
+from penstock.errors import GuaranteeTooWeak, PenstockError, Usage
+from penstock.model import SourceName
+from penstock.sink.memory import table
+from penstock.source.open import open_sources
+from penstock.spec.pipeline import PipelineSettings
+from penstock.spec.source import Source
+from tests.servers.serving import serving
+from tests.spark.streams import put
+from tests.spark.target import Target
+
+pytestmark = pytest.mark.spark
+
+TICKS = {"format": "rate-micro-batch", "options": {"rowsPerBatch": 2, "numPartitions": 1}}
+MANY = ", ".join(f"value + {number} AS c{number}" for number in range(40))
+TABLE = {"type": "sqlite", "url": "sqlite:///{root}/warehouse.db", "table": "numbers"}
+LAKE = {"type": "parquet", "accounts": {"all": "{root}/lake"}}
+GROUPS = "SELECT value % 2 AS k, COUNT(*) AS many FROM s GROUP BY value % 2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A query that every door refuses. `{root}` and `{port}` stand for the test's directory and its socket."""
+
+    refused: type[PenstockError]
+    says: str
+    source: Mapping[str, Any] = field(default_factory=lambda: TICKS)
+    sql: str = "SELECT value AS n FROM s"
+    sink: Mapping[str, Any] = field(default_factory=lambda: TABLE)
+    mode: str = "append"
+    trigger: Mapping[str, Any] = field(default_factory=lambda: {"processing_time": "0s"})
+    options: Mapping[str, str] = field(default_factory=dict)
+    not_by: tuple[str, ...] = ()
+
+
+CASES = {
+    "a socket": Case(
+        source={"format": "socket", "options": {"host": "127.0.0.1", "port": "{port}"}},
+        sql="SELECT CAST(value AS INT) AS n FROM s",
+        refused=GuaranteeTooWeak,
+        says=r"source s \(socket\) gives at_least_once: A socket hands out each line once",
+    ),
+    "a socket by its class": Case(
+        source={
+            "format": "org.apache.spark.sql.execution.streaming.sources.TextSocketSourceProvider",
+            "options": {"host": "127.0.0.1", "port": "{port}"},
+        },
+        sql="SELECT CAST(value AS INT) AS n FROM s",
+        refused=GuaranteeTooWeak,
+        says=r"source s \(.*TextSocketSourceProvider\) gives at_least_once: A socket",
+    ),
+    "files that may be missing": Case(
+        source={"format": "csv", "path": "{root}/in", "schema": "n INT", "options": {"IgnoreMissingFiles": True}},
+        sql="SELECT n FROM s",
+        refused=GuaranteeTooWeak,
+        says=r"source s \(csv\) gives at_least_once: ignoreMissingFiles",
+    ),
+    "random values below state": Case(
+        sql=f"SELECT DISTINCT * FROM (SELECT {MANY}, CAST(rand() * 5 AS INT) AS n FROM s)",
+        mode="update",
+        sink={**TABLE, "write": "upsert", "key": ["c0"]},
+        refused=GuaranteeTooWeak,
+        says=r"operator \w+ gives at_least_once: rand below it gives other values",
+    ),
+    "replace in append mode": Case(
+        sink={**TABLE, "write": "replace"}, refused=Usage, says=r"sinks\.out\.write does not go with output_mode: append: replace"
+    ),
+    "append in update mode": Case(
+        sql=GROUPS, mode="update", refused=Usage, says=r"sinks\.out\.write does not go with output_mode: update: in update mode"
+    ),
+    "files in complete mode": Case(
+        sql=GROUPS, mode="complete", sink=LAKE, refused=Usage, says=r"sinks\.out\.type does not go with output_mode: complete"
+    ),
+    "its own output": Case(
+        source={"format": "csv", "path": "{root}/lake/", "schema": "n INT"},
+        sql="SELECT n FROM s",
+        sink=LAKE,
+        refused=Usage,
+        says=r"sources\.s\.path \(.*lake/?\) (overlaps with|is the same place as) sinks\.out\.accounts\.all",
+    ),
+    "asynchronous progress": Case(
+        options={"asyncProgressTrackingEnabled": "true", "_asyncProgressTrackingOverrideSinkSupportCheck": "true"},
+        refused=GuaranteeTooWeak,
+        says=r"option asyncProgressTrackingEnabled gives at_least_once: Asynchronous progress",
+        not_by=("pipeline file", "pipeline in code"),  # neither has options of the writer
+    ),
+    "continuous": Case(
+        source={"format": "rate", "options": {"rowsPerSecond": 5}},
+        sql="SELECT value AS n FROM s",
+        trigger={"continuous": "1s"},
+        refused=GuaranteeTooWeak,
+        says="trigger continuous gives at_least_once: Continuous processing has no batches",
+        not_by=("foreachBatch",),  # Spark itself starts no foreachBatch with it
+    ),
+}
+
+
+def placed(value: Any, **places: object) -> Any:
+    if isinstance(value, dict):
+        return {key: placed(item, **places) for key, item in value.items()}
+    return value.format(**places) if isinstance(value, str) and "{" in value else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What a case is tried in."""
+
+    spark: SparkSession
+    root: Path
+    case: Case
+    port: int
+
+    def settings(self, home: str) -> dict[str, Any]:
+        case = self.case
+        return placed(
+            {
+                "pipeline": "numbers",
+                "home": home,
+                "sources": {"s": dict(case.source)},
+                "transform": {"sql": case.sql},
+                "sinks": {"out": dict(case.sink)},
+                "output_mode": case.mode,
+                "trigger": dict(case.trigger),
+            },
+            root=self.root,
+            port=self.port,
+        )
+
+    def frame(self) -> DataFrame:
+        settings = self.settings("unused")
+        sources = open_sources(self.spark, {"s": Source(**settings["sources"]["s"])})
+        return self.spark.sql(self.case.sql.replace("FROM s", "FROM {s}"), s=sources[SourceName("s")])
+
+    def writer(self) -> DataStreamWriter:
+        (kind,) = self.case.trigger
+        trigger = {"processing_time": {"processingTime": "0 seconds"}, "continuous": {"continuous": "1 second"}}[kind]
+        return self.frame().writeStream.outputMode(self.case.mode).options(**self.case.options).trigger(**trigger)
+
+    def delivery(self) -> penstock.Delivery:
+        sinks = self.settings("unused")["sinks"]
+        return penstock.Delivery("numbers", home=self.root / "home", sinks=sinks, sources=["s"])
+
+
+def by_file(world: World) -> None:
+    file = world.root / "pipeline.yaml"
+    file.write_text(json.dumps(world.settings("home")))  # YAML can be written so
+    penstock.Pipeline.from_file(file).start(world.spark)
+
+
+def by_code(world: World) -> None:
+    penstock.Pipeline(PipelineSettings(**world.settings(str(world.root / "home")))).start(world.spark)
+
+
+def by_start(world: World) -> None:
+    world.delivery().start(world.writer())
+
+
+def by_foreach_batch(world: World) -> None:
+    delivery = world.delivery()
+    query = world.writer().foreachBatch(delivery).option("checkpointLocation", delivery.checkpoint).start()
+    with pytest.raises(StreamingQueryException) as ended:
+        assert query.awaitTermination(40), "it was not refused, and runs on"
+    error = carried_in(str(ended.value))
+    assert error is not None, ended.value
+    raise error
+
+
+DOORS: Mapping[str, Callable[[World], None]] = {
+    "pipeline file": by_file,
+    "pipeline in code": by_code,
+    "delivery.start": by_start,
+    "foreachBatch": by_foreach_batch,
+}
+
+
+class _Lines(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        self.wfile.write(b"1\n2\n")
+        self.wfile.flush()
+        self.rfile.read()
+
+
+@pytest.fixture(autouse=True)
+def ended(spark: SparkSession) -> Iterator[None]:
+    """A query that was not refused does not run on beside the other tests."""
+    yield
+    for query in spark.streams.active:
+        query.stop()
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    socketserver.ThreadingTCPServer.daemon_threads = True
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Lines)
+    with serving(server):
+        yield server.server_address[1]
+
+
+def asked() -> Iterator[Any]:
+    for question, case in CASES.items():
+        for door in DOORS.keys() - set(case.not_by):
+            yield pytest.param(case, door, id=f"{question}, {door}")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("case", "door"), sorted(asked(), key=lambda case: case.id or ""))
+def test_every_door_refuses(spark: SparkSession, tmp_path: Path, port: int, case: Case, door: str) -> None:
+    put(tmp_path / "in", "0.csv", 1, 2)
+    put(tmp_path / "lake", "0.csv", 1, 2)
+    with pytest.raises(case.refused, match=case.says):
+        DOORS[door](World(spark=spark, root=tmp_path, case=case, port=port))
+    left = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*")} - {"in", "lake", "pipeline.yaml"}
+    below = {path.name for path in (tmp_path / "home").glob("*")} if left else set()
+    assert (left, below) <= ({"home"}, {"checkpoint"})
+    assert [path.name for path in tmp_path.glob("lake/**/*") if path.is_file()] == ["0.csv"]
+
+
+def test_a_drop_in_that_demands_less_is_started(spark: SparkSession, tmp_path: Path, port: int) -> None:
+    world = World(spark=spark, root=tmp_path, case=CASES["a socket"], port=port)
+    delivery = penstock.Delivery(
+        "numbers", home=tmp_path / "home", sinks=world.delivery().plan.settings.sinks, guarantee="at_least_once"
+    )
+    query = delivery.start(world.frame().writeStream)
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+
+def test_a_memory_sink_of_a_drop_in_shows_the_newest_result_in_complete_mode(spark: SparkSession, tmp_path: Path) -> None:
+    """It is told the query's output mode, which a pipeline file says by itself."""
+    for number in range(2):
+        put(tmp_path / "in", f"{number}.csv", 1)
+    counts = spark.readStream.schema("n INT").option("maxFilesPerTrigger", 1).csv(str(tmp_path / "in")).groupBy("n").count()
+    target = Target(tmp_path, view=penstock.Memory())
+    target.deliver(counts, mode="complete")
+    assert table("view").to_pylist() == [{"n": 1, "count": 2}]
+
+
+def test_what_a_door_cannot_check_is_logged_at_the_start(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:9").option("subscribe", "t").load()
+    delivery = penstock.Delivery(
+        "numbers", home=tmp_path / "home", sinks={"out": penstock.Parquet(accounts={"a": tmp_path / "a"})}
+    )
+    with caplog.at_level(logging.WARNING, logger="penstock"):
+        query = delivery.start(topic.selectExpr("offset").writeStream.trigger(availableNow=True))
+        query._streaming.stop()  # before it looks for its brokers
+    (line,) = [record.getMessage() for record in caplog.records if "not checked" in record.getMessage()]
+    assert "what the brokers still hold for source source-1" in line
+    assert "trigger" not in line
+
+
+def test_the_drop_in_checks_everything_of_an_ordinary_query(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By both doors, and nothing is left unchecked: else Spark's classes have changed, and `query_facts` must follow."""
+    put(tmp_path / "in", "0.csv", 1, 2)
+    frame = spark.readStream.schema("n INT").csv(str(tmp_path / "in"))
+    with caplog.at_level(logging.WARNING, logger="penstock"):
+        Target(tmp_path).deliver(frame)
+        delivery = Target(tmp_path / "other").delivery()
+        writer = frame.writeStream.foreachBatch(delivery).option("checkpointLocation", delivery.checkpoint)
+        writer.trigger(availableNow=True).start().awaitTermination()
+        delivery.release()
+    assert [record.getMessage() for record in caplog.records if "not checked" in record.getMessage()] == []
+    assert Target(tmp_path / "other").rows() == Target(tmp_path).rows() != {}

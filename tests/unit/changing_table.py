@@ -1,0 +1,200 @@
+"""A coordinator, a ledger and a real sink, without Spark, whose rows, table and settings change between two starts."""
+
+import re
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from itertools import count
+
+from tests.unit.commit_bench import OPENED, QUERY, batch_of
+from tests.unit.table_target import spark_schema
+
+from penstock.commit.coordinator import Coordinator
+from penstock.commit.outcome import StagedBatch
+from penstock.commit.sink_decisions import LedgerDecisions
+from penstock.errors import Failed, PenstockError
+from penstock.ledger.log import LogLedger
+from penstock.ledger.memory import MemoryStore
+from penstock.model import Attempt, new_nonce
+from penstock.rowhash import row_hashes
+from penstock.testing.conformance import PIPELINE
+from penstock.testing.conformance.rows import as_batch
+
+_STATEMENT = re.compile(r"`([^`]+)`")
+_NULL_COLUMN = re.compile(r"CAST\(NULL AS (\w+)\) AS (\w+)")
+_MOST_STEPS = 6
+_SPARK = {"int64": "long", "int32": "integer", "string": "string"}
+
+
+class Killed(Failed):
+    """What a driver that is killed between decision and publication would leave."""
+
+
+class _Unpublished:
+    """A sink whose driver is killed before it publishes, once it `is_dying`."""
+
+    is_dying = False
+
+    def __init__(self, sink):
+        self._sink = sink
+
+    def __getattr__(self, name):
+        if name in {"home", "publish_within"}:  # it rides in no ledger's transaction
+            raise AttributeError(name)
+        return getattr(self._sink, name)
+
+    def publish(self, publication):
+        if not self.is_dying:
+            return self._sink.publish(publication)
+        raise Killed(f"Killed before position {publication.position}.", remedy="Start again.")
+
+
+class ChangingTable:
+    """`columns`: the rows' columns and types, as the transform gives them. `settings`: of the sink.
+
+    `rename_back`, `make_anew`: the statements of a person who is told to do that. `forgetting`: what pieces do not say in `ref`.
+    """
+
+    def __init__(self, bench, **settings):
+        self.bench, self.columns, self.settings = bench, {"id": "long", "name": "string"}, settings
+        self.store, self.clock, self.numbers = MemoryStore(), count(), count()
+        self.first_columns = dict(self.columns)
+        self.remedies = []
+        self.forgetting = frozenset()
+        self.rename_back = None
+        self.make_anew = ()
+
+    # --- the pipeline
+
+    def deliver(self, *rows, killed=False):
+        """Start, and deliver one batch; a driver that is killed leaves its decision outstanding."""
+        sink, coordinator = self._start(schema=spark_schema(**self.columns), killed=killed)
+        number = next(self.numbers)
+        try:
+            coordinator.deliver(batch_of(number, query=QUERY), partial(self._staged, sink, number=number, rows=rows))
+            assert not killed
+        except Killed:
+            assert killed
+        finally:
+            sink.close()
+
+    def deliver_in_one_run(self, *batches):
+        """Start once, deliver a batch after the other, and end."""
+        sink, coordinator = self._start(schema=spark_schema(**self.columns))
+        for rows in batches:
+            number = next(self.numbers)
+            coordinator.deliver(batch_of(number, query=QUERY), partial(self._staged, sink, number=number, rows=rows))
+        sink.close()
+
+    def start(self):
+        """Start and recover, and end without a batch."""
+        sink, _ = self._start(schema=spark_schema(**self.columns))
+        sink.close()
+
+    def recover(self):
+        """As `penstock recover`."""
+        sink, _ = self._start(schema=None)
+        sink.close()
+
+    def _start(self, *, schema, killed=False):
+        sink = self.bench.rig.make(**self.settings)
+        ledger = LogLedger(self.store, pipeline=PIPELINE)
+        used = _Unpublished(sink)
+        coordinator = Coordinator(
+            pipeline=PIPELINE, ledger=ledger, sinks=[used], now_ms=self.clock.__next__, sleep=lambda _: None
+        )
+        try:
+            sink.prepare(pipeline=PIPELINE, schema=schema)
+            coordinator.open(OPENED)
+            used.is_dying = killed
+        except BaseException:
+            sink.close()
+            raise
+        return sink, coordinator
+
+    def _staged(self, sink, generation, number, rows):
+        attempt = Attempt(generation=generation, batch_id=number, partition=0, task_attempt=0, nonce=new_nonce())
+        schema = spark_schema(**self.columns)
+        batch = as_batch([dict(zip(self.columns, row, strict=True)) for row in rows], schema)
+        writer = sink.stager().open(attempt, batch.schema)
+        if rows:
+            writer.write(batch, hashes=row_hashes(batch), accounts=None)
+        pieces = [
+            replace(piece, ref={k: v for k, v in piece.ref.items() if k not in self.forgetting}) for piece in writer.finish()
+        ]
+        return StagedBatch(pieces=tuple(pieces), rows_in=len(rows), schema=schema)
+
+    # --- the person
+
+    def started_by_the_book(self):
+        """Start, and carry out to the letter what each refusal says, until it starts. Raises if that leads nowhere."""
+        for _ in range(_MOST_STEPS):
+            try:
+                return self.start()
+            except PenstockError as refusal:
+                self._carry_out(refusal)
+        raise AssertionError(f"never started: {self.remedies}")
+
+    def _carry_out(self, refusal):
+        remedy = refusal.remedy
+        self.remedies.append(f"{type(refusal).__name__}: {refusal.message} -> {remedy}")
+        if "rename it back" in remedy and self.rename_back is not None:
+            self.bench.rig.sql(self.rename_back)
+            self.rename_back = None
+            remedy = remedy.partition("rename it back")[2]
+        elif "make the table anew" in remedy.lower():
+            for statement in self.make_anew:
+                self.bench.rig.sql(statement)
+        if "Give a column that was renamed its old name" in remedy and self.rename_back is not None:
+            self.bench.rig.sql(self.rename_back)
+            self.rename_back, self.columns = None, dict(self.first_columns)
+            return
+        if "Cast the column in the transform" in remedy:
+            name = re.match(r"Column '(\w+)'", refusal.message)[1]
+            self.columns[name] = self.first_columns[name]
+            return
+        for step in _STATEMENT.findall(remedy):
+            self._do(step, refusal)
+        self._change_the_transform(refusal)
+
+    def _do(self, step, refusal):
+        if step == "penstock recover":
+            self._recover_by_the_book(refusal)
+        elif null := _NULL_COLUMN.fullmatch(step):
+            self.columns[null[2]] = null[1].lower()
+        elif step.startswith("ALTER TABLE"):
+            self.bench.rig.sql(step)
+        else:
+            raise AssertionError(f"nobody knows how to do {step!r}: {self.remedies[-1]}")
+
+    def _change_the_transform(self, refusal):
+        if "Cast it in the transform to what it was" in refusal.remedy:
+            name, kind = re.search(r"Column '(\w+)' was (\w+)", refusal.message).groups()
+            self.columns[name] = _SPARK[kind]
+        elif "Keep the order" in refusal.remedy:
+            order = re.search(r"came in the order ([\w, ]+) and", refusal.message)[1].split(", ")
+            self.columns = {name: self.columns[name] for name in order} | self.columns
+
+    def _recover_by_the_book(self, refusal):
+        try:
+            self.recover()
+        except PenstockError as again:
+            if again.message == refusal.message:
+                raise
+            self._carry_out(again)
+
+    # --- what is there
+
+    def content(self, *names):
+        """The values of these columns, whatever others there are."""
+        quoted = ", ".join(names)
+        return Counter(tuple(row) for row in self.bench.rig.sql(f"SELECT {quoted} FROM t"))
+
+    def verify(self):
+        """The sink's own report, against the ledger's totals."""
+        ledger, sink = LogLedger(self.store, pipeline=PIPELINE), self.bench.rig.make(**self.settings)
+        sink.prepare(pipeline=PIPELINE, schema=None)
+        try:
+            return sink.verify(LedgerDecisions(ledger, sink.name, tail=ledger.tail()))
+        finally:
+            sink.close()

@@ -1,0 +1,21 @@
+-- a marker of an older Penstock
+
+-- looking
+SET XACT_ABORT ON; SET IMPLICIT_TRANSACTIONS OFF; SET NOCOUNT OFF; SET ROWCOUNT 0; SET DEADLOCK_PRIORITY NORMAL; SET ANSI_NULLS ON; SET ANSI_PADDING ON; SET ANSI_WARNINGS ON; SET ARITHABORT ON; SET CONCAT_NULL_YIELDS_NULL ON; SET NUMERIC_ROUNDABORT OFF; SET QUOTED_IDENTIFIER ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET LOCK_TIMEOUT n
+SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(60)), delayed_durability_desc, snapshot_isolation_state FROM sys.databases WHERE name = DB_NAME()
+SET TRANSACTION ISOLATION LEVEL SNAPSHOT
+BEGIN TRANSACTION
+SELECT o.type_desc, COALESCE(t.is_memory_optimized, 0) FROM sys.objects o JOIN sys.schemas s ON s.schema_id = o.schema_id LEFT JOIN sys.tables t ON t.object_id = o.object_id WHERE s.name = :schema AND o.name = :table
+SELECT i.index_id, c.name FROM sys.indexes i JOIN sys.objects o ON o.object_id = i.object_id JOIN sys.schemas s ON s.schema_id = o.schema_id JOIN sys.index_columns k ON k.object_id = i.object_id AND k.index_id = i.index_id AND k.is_included_column = 0 JOIN sys.columns c ON c.object_id = k.object_id AND c.column_id = k.column_id WHERE s.name = :schema AND o.name = :table AND i.is_unique = 1 AND i.has_filter = 0 AND i.is_disabled = 0 AND i.ignore_dup_key = 0 ORDER BY i.index_id
+SELECT c.name, b.name, c.max_length, c.precision, c.scale, c.collation_name, c.is_nullable, c.is_identity, c.is_computed, c.generated_always_type, c.default_object_id FROM sys.columns c JOIN sys.objects o ON o.object_id = c.object_id JOIN sys.schemas s ON s.schema_id = o.schema_id JOIN sys.types b ON b.user_type_id = c.system_type_id WHERE s.name = :schema AND o.name = :table ORDER BY c.column_id
+SELECT I, …, NULL FROM I.I WHERE I = :pipeline AND I = :sink
+
+-- getting ready
+SET XACT_ABORT ON; SET IMPLICIT_TRANSACTIONS OFF; SET NOCOUNT OFF; SET ROWCOUNT 0; SET DEADLOCK_PRIORITY NORMAL; SET ANSI_NULLS ON; SET ANSI_PADDING ON; SET ANSI_WARNINGS ON; SET ARITHABORT ON; SET CONCAT_NULL_YIELDS_NULL ON; SET NUMERIC_ROUNDABORT OFF; SET QUOTED_IDENTIFIER ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET LOCK_TIMEOUT n
+SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(60)), delayed_durability_desc, snapshot_isolation_state FROM sys.databases WHERE name = DB_NAME()
+SELECT o.type_desc, COALESCE(t.is_memory_optimized, 0) FROM sys.objects o JOIN sys.schemas s ON s.schema_id = o.schema_id LEFT JOIN sys.tables t ON t.object_id = o.object_id WHERE s.name = :schema AND o.name = :table
+SELECT i.index_id, c.name FROM sys.indexes i JOIN sys.objects o ON o.object_id = i.object_id JOIN sys.schemas s ON s.schema_id = o.schema_id JOIN sys.index_columns k ON k.object_id = i.object_id AND k.index_id = i.index_id AND k.is_included_column = 0 JOIN sys.columns c ON c.object_id = k.object_id AND c.column_id = k.column_id WHERE s.name = :schema AND o.name = :table AND i.is_unique = 1 AND i.has_filter = 0 AND i.is_disabled = 0 AND i.ignore_dup_key = 0 ORDER BY i.index_id
+SELECT c.name, b.name, c.max_length, c.precision, c.scale, c.collation_name, c.is_nullable, c.is_identity, c.is_computed, c.generated_always_type, c.default_object_id FROM sys.columns c JOIN sys.objects o ON o.object_id = c.object_id JOIN sys.schemas s ON s.schema_id = o.schema_id JOIN sys.types b ON b.user_type_id = c.system_type_id WHERE s.name = :schema AND o.name = :table ORDER BY c.column_id
+ALTER TABLE I.I ADD I …

@@ -1,0 +1,113 @@
+"""What `penstock verify` prints: for programs in the shape of the interface, for people with what it can know."""
+
+import json
+from dataclasses import replace
+
+from tests.unit.test_cli_text import LAKE, printed
+
+from penstock.cli import jsontext
+from penstock.cli.verify import _text as verify_text
+from penstock.cli.verify import verdict
+from penstock.model import AccountName, AccountReport, BatchId, Position, Problem, SinkReport, Totals
+from penstock.run.operations import Verification
+
+
+def report(*, found_rows: int, problems: tuple[Problem, ...] = ()) -> SinkReport:
+    expected = Totals(rows=10, digest=2**64 - 1)
+    found = Totals(rows=found_rows, digest=expected.digest if found_rows == 10 else 5)
+    good = Totals(rows=4, digest=3)
+    return SinkReport(
+        accounts={
+            AccountName("EWR"): AccountReport(expected=expected, found=found),
+            AccountName("JFK"): AccountReport(expected=good, found=good),
+        },
+        problems=problems,
+        as_of=Position(41),
+    )
+
+
+def test_verify_in_the_shape_of_the_interface() -> None:
+    lost = Problem(message="The file is missing.", account=AccountName("EWR"), file="month=1/x.parquet", batch_id=BatchId(3))
+    found = verdict(
+        Verification(
+            sinks={LAKE: report(found_rows=9, problems=(lost,))}, batches={Position(41): BatchId(7)}, unsettled=BatchId(8)
+        )
+    )
+    assert json.loads(jsontext.line(found)) == {
+        "ok": False,
+        "sinks": {
+            "lake": {
+                "ok": False,
+                "rows_expected": 14,
+                "rows_found": 13,
+                "digest_expected": "0000000000000002",
+                "digest_found": "0000000000000008",
+                "accounts": {
+                    "EWR": {
+                        "ok": False,
+                        "rows_expected": 10,
+                        "rows_found": 9,
+                        "digest_expected": "ffffffffffffffff",
+                        "digest_found": "0000000000000005",
+                    },
+                    "JFK": {
+                        "ok": True,
+                        "rows_expected": 4,
+                        "rows_found": 4,
+                        "digest_expected": "0000000000000003",
+                        "digest_found": "0000000000000003",
+                    },
+                },
+                "problems": [{"message": "The file is missing.", "account": "EWR", "file": "month=1/x.parquet", "batch_id": 3}],
+                "unread": False,
+                "as_of": {"position": 41, "batch_id": 7},
+            }
+        },
+        "unsettled": 8,
+        "adopted_at": None,
+        "digest": "xxhash64+nulls",
+        "unseen": None,
+    }
+    text = printed(verify_text(found))
+    assert "lake: The file is missing. (account EWR file month=1/x.parquet batch 3)" in text
+    assert text[-2] == "The sinks do not hold what the ledger says."
+    assert text[-1].startswith("Put back what is missing")
+
+
+def test_verify_says_as_of_what_it_compared_and_which_batch_it_left_out() -> None:
+    found = Verification(sinks={LAKE: report(found_rows=10)}, batches={Position(41): BatchId(7)}, unsettled=BatchId(8))
+    text = printed(verify_text(verdict(found)))
+    assert "lake: as of position 41 of the ledger (batch 7)." in text
+    left_out = "Batch 8 is decided, was not published everywhere, and is left out: a running driver publishes it, else"
+    assert " ".join(text).count(left_out) == 1
+    assert text[-1] == "Every row of the ledger is in its place once, and nothing else is."
+
+
+def test_verify_after_an_adoption_says_what_it_can_know() -> None:
+    text = printed(verify_text(verdict(Verification(sinks={LAKE: report(found_rows=10)}, adopted_at=Position(30)))))
+    assert "in its place once" not in " ".join(text)
+    assert text[-2:] == [
+        "Every row that the ledger decided is in its place, and nothing else is.",
+        "Each record is there once since the adoption at position 30; records that were delivered before it may be there twice.",
+    ]
+
+
+def test_verify_of_sinks_that_keep_nothing_claims_nothing() -> None:
+    text = printed(verify_text(verdict(Verification(sinks={LAKE: SinkReport(accounts={}, problems=())}))))
+    assert not any("in its place" in line for line in text)
+    assert any(line.startswith("Nothing of lake was compared") for line in text)
+
+
+def test_verify_of_a_good_result() -> None:
+    text = printed(verify_text(verdict(Verification(sinks={LAKE: report(found_rows=10)}))))
+    assert text[-1] == "Every row of the ledger is in its place once, and nothing else is."
+    assert not any("DIFFERENT" in line for line in text)
+
+
+def test_verify_says_whose_rows_it_did_not_read() -> None:
+    unread = replace(report(found_rows=10), unread=True)
+    found = verdict(Verification(sinks={LAKE: unread}))
+    text = printed(verify_text(found))
+    assert text[-1] == "Of lake only what was published was compared: which rows are there your SQL knows."
+    assert any("not read" in line for line in text)
+    assert found.sinks[LAKE].unread

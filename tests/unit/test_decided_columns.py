@@ -1,0 +1,252 @@
+"""A batch is decided and not published, and then the rows, the table or the sink's settings change.
+
+Each start works with exact content, or is refused with a remedy that leads there when it is carried out to the letter.
+"""
+
+from collections import Counter
+from importlib import import_module
+
+import pytest
+from tests.unit.changing_table import ChangingTable
+from tests.unit.table_target import targets_of
+
+from penstock.errors import Refused
+
+KINDS = ["sqlite", "duckdb", "postgres", "mysql", "redshift", "dbapi"]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+def only(*kinds):
+    return pytest.mark.parametrize("kind", kinds, indirect=True)
+
+
+@pytest.fixture
+def changing(tmp_path, kind):
+    targets = targets_of(import_module(f"tests.unit.{kind}_target").TableRig)(tmp_path)
+    make = next(targets)
+    made = []
+
+    def changing(**settings):
+        table = ChangingTable(make(), **settings)
+        made.append(table)
+        return table
+
+    yield changing
+    for _ in targets:
+        pass
+
+
+ADD = "ALTER TABLE t ADD more bigint"
+DROP_NAME = "ALTER TABLE t DROP COLUMN name"
+
+
+def rows_gain_a_column(table):
+    table.columns["more"] = "long"
+
+
+def rows_lose_a_column(table):
+    del table.columns["name"]
+
+
+def rows_get_a_wider_type(table):
+    table.columns["id"] = "string"
+
+
+def rows_change_their_order(table):
+    table.columns = {"name": "string", "id": "long"}
+
+
+def table_gains_a_column(table):
+    table.bench.rig.sql(ADD)
+
+
+def rows_and_table_gain_a_column(table):
+    rows_gain_a_column(table)
+    table_gains_a_column(table)
+
+
+def table_gains_a_column_with_a_default(table):
+    table.bench.rig.sql(f"{ADD} DEFAULT 7")
+
+
+def table_gains_a_column_that_must_have_a_value(table):
+    for statement in MUST_HAVE_A_VALUE[table.kind]:
+        table.bench.rig.sql(statement)
+    table.make_anew = [statement.replace(" NOT NULL", "") for statement in MUST_HAVE_A_VALUE["sqlite"]]
+
+
+def table_loses_a_column(table):
+    table.bench.rig.sql(DROP_NAME)
+
+
+def rows_and_table_lose_a_column(table):
+    rows_lose_a_column(table)
+    table_loses_a_column(table)
+
+
+def a_column_is_renamed_in_the_table(table):
+    table.bench.rig.sql("ALTER TABLE t RENAME COLUMN name TO title")
+    table.rename_back = "ALTER TABLE t RENAME COLUMN title TO name"
+
+
+def a_column_is_renamed_in_rows_and_table(table):
+    a_column_is_renamed_in_the_table(table)
+    table.columns = {"id": "long", "title": "string"}
+
+
+MUST_HAVE_A_VALUE = {
+    "mysql": [f"{ADD} NOT NULL"],
+    "duckdb": [ADD, "UPDATE t SET more = 0", "ALTER TABLE t ALTER more SET NOT NULL"],
+    "postgres": [ADD, "UPDATE t SET more = 0", "ALTER TABLE t ALTER more SET NOT NULL"],
+    "sqlite": [
+        "CREATE TABLE u (id INTEGER, name TEXT, more INTEGER NOT NULL)",
+        "INSERT INTO u (id, name, more) SELECT id, name, 0 FROM t",
+        "DROP TABLE t",
+        "ALTER TABLE u RENAME TO t",
+    ],
+}
+"""For databases in which a column can come to be like that."""
+
+CHANGES = [
+    rows_gain_a_column,
+    rows_lose_a_column,
+    rows_get_a_wider_type,
+    rows_change_their_order,
+    table_gains_a_column,
+    rows_and_table_gain_a_column,
+    table_gains_a_column_with_a_default,
+    table_gains_a_column_that_must_have_a_value,
+    table_loses_a_column,
+    rows_and_table_lose_a_column,
+    a_column_is_renamed_in_the_table,
+    a_column_is_renamed_in_rows_and_table,
+]
+
+
+THAT_DESTROY_VALUES = {table_loses_a_column, rows_and_table_lose_a_column}
+"""What was published is not there any more, and `verify` says so, whatever the columns are called now."""
+
+
+@pytest.mark.parametrize("outstanding", [True, False], ids=["outstanding", "published"])
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        pytest.param(kind, change, id=f"{kind}-{change.__name__}")
+        for kind in KINDS
+        for change in CHANGES
+        if change is not table_gains_a_column_that_must_have_a_value or kind in MUST_HAVE_A_VALUE
+    ],
+    indirect=["kind"],
+)
+def test_a_start_works_or_says_how(changing, kind, change, outstanding):
+    table = changing()
+    table.kind = kind
+    table.deliver((1, "a"), (2, "b"))
+    table.deliver((3, "c"), (4, None), killed=outstanding)
+    change(table)
+    table.started_by_the_book()
+    table.deliver(*(tuple({"id": number, "name": "e", "title": "e"}.get(name) for name in table.columns) for number in (5, 6)))
+    assert Counter(int(value) for (value,) in table.content("id").elements()) == Counter(range(1, 7)), table.remedies
+    report = table.verify()
+    if change in THAT_DESTROY_VALUES:
+        assert [problem.message for problem in report.problems] == [
+            "Table 't' holds as many rows as were published into it, but other values."
+        ]
+    else:
+        assert report.ok, (report, table.remedies)
+
+
+def rows_of(table):
+    return Counter(table.content("id", "name"))
+
+
+def keyed(changing, **settings):
+    """A table whose rows are told apart by `id`, and that is made for that."""
+    return changing(key=["id"], **settings)
+
+
+@only("sqlite", "duckdb", "postgres", "mysql", "redshift")  # the others have no upsert
+def test_an_update_stays_one_when_the_sink_only_inserts_by_now(changing, kind):
+    table = keyed(changing, write="upsert")
+    table.deliver((1, "a"), (2, "b"))
+    table.deliver((1, "new"), (3, "c"), killed=True)
+    table.settings["write"] = "insert_if_absent"
+    table.started_by_the_book()
+    assert rows_of(table) == Counter([(1, "new"), (2, "b"), (3, "c")])
+    table.deliver((1, "newer"), (4, "d"))
+    assert rows_of(table) == Counter([(1, "new"), (2, "b"), (3, "c"), (4, "d")])
+    assert table.verify().ok
+
+
+def test_a_row_stays_inserted_when_the_sink_updates_by_now(changing, kind):
+    table = keyed(changing, write="insert_if_absent")
+    table.deliver((1, "a"), (2, "b"))
+    table.deliver((1, "not this"), (3, "c"), killed=True)
+    table.settings["write"] = "insert_if_absent" if kind == "dbapi" else "upsert"
+    table.recover()
+    assert rows_of(table) == Counter([(1, "a"), (2, "b"), (3, "c")])
+    assert table.verify().ok
+
+
+@pytest.mark.parametrize("now", ["replace", "append"])
+def test_an_appended_batch_stays_appended_and_a_whole_table_stays_whole(changing, now):
+    table = changing(write="append" if now == "replace" else "replace")
+    table.deliver((1, "a"))
+    table.deliver((2, "b"), killed=True)
+    table.settings["write"] = now
+    table.recover()
+    assert rows_of(table) == (Counter([(1, "a"), (2, "b")]) if now == "replace" else Counter([(2, "b")]))
+    assert table.verify().ok
+
+
+def test_an_empty_batch_clears_no_table_that_was_appended_to(changing):
+    """It has no piece that says how it was decided."""
+    table = changing(write="append")
+    table.deliver((1, "a"))
+    table.deliver_in_one_run([(2, "b")], [])
+    table.settings["write"] = "replace"
+    table.start()
+    assert rows_of(table) == Counter([(1, "a"), (2, "b")])
+    table.deliver((3, "c"))
+    assert rows_of(table) == Counter([(3, "c")])
+    assert table.verify().ok
+
+
+@only("sqlite", "duckdb", "postgres", "mysql")  # keys of the others are no indexes of the table
+def test_the_key_of_the_decision_counts(changing, kind):
+    table = changing(write="upsert", key=["id"])
+    table.deliver((1, "a"))
+    table.bench.rig.sql(f"CREATE UNIQUE INDEX by_both ON t (id, name{'(100)' if kind == 'mysql' else ''})")
+    table.deliver((1, "b"), killed=True)
+    table.settings["key"] = ["id", "name"]
+    table.recover()
+    assert rows_of(table) == Counter([(1, "b")])
+    assert table.verify().ok
+
+
+@only("postgres", "mysql")  # which have `merge`
+def test_sql_of_the_users_own_that_is_gone_is_asked_for(changing):
+    merge = {"write": "merge", "merge": "INSERT INTO {table} SELECT id, name FROM {staged}"}
+    table = changing(**merge)
+    table.deliver((1, "a"))
+    table.deliver((2, "b"), killed=True)
+    table.settings = {"write": "append"}
+    with pytest.raises(Refused, match="was decided with `write: merge`") as refused:
+        table.recover()
+    assert "Set `write: merge` and `merge` back and run `penstock recover`" in refused.value.remedy
+    table.settings = merge
+    table.recover()
+    assert rows_of(table) == Counter([(1, "a"), (2, "b")])
+
+
+def test_pieces_of_an_older_penstock_are_written_as_configured(changing):
+    table = changing(write="append")
+    table.deliver((1, "a"))
+    table.forgetting = {"write", "key"}
+    table.deliver((2, "b"), killed=True)
+    table.recover()
+    assert rows_of(table) == Counter([(1, "a"), (2, "b")])

@@ -1,0 +1,203 @@
+"""Markers in Kafka and whose they are: of one ledger, by one driver at a time, also where no transaction fences."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from tests.servers.kafka import send
+from tests.unit.kafka_target import begun, topics, values
+
+from penstock import faults
+from penstock.errors import Failed, LedgerMismatch, Refused, Retryable
+from penstock.kafka import transactions
+from penstock.kafka.transactions import end_transaction, open_transactions
+from penstock.model import Generation, LedgerId
+from penstock.sink.kafka import hanging, marks
+from penstock.sink.kafka.trouble import Overtaken
+from penstock.testing.conformance import PIPELINE
+from penstock.testing.conformance.rig import LEDGER_ID
+
+topic = pytest.fixture(topics)
+
+OTHER = LedgerId("b" * 32)
+
+
+def newest(place, sink, partition=0):
+    [*_, message] = [one for one in place.markers() if one.partition() == partition]
+    return marks.decode_mark(message.value(), pipeline=PIPELINE, sink=sink.name)
+
+
+def test_a_marker_carries_the_ledger_from_the_first_publication_on(topic):
+    place = topic()
+    sink = place.sink()
+    assert newest(place, sink).marker.ledger_id is None
+    place.put(sink, range(10), batch_id=0)
+    assert newest(place, sink).marker.ledger_id == LEDGER_ID
+    mark = place.rig.make().high_water_mark("", pipeline=PIPELINE)
+    assert (mark.ledger_id, mark.position) == (LEDGER_ID, 2)
+
+
+def test_a_part_of_a_batch_carries_it_too(topic):
+    """The rest follows by whoever recovers, and by nobody else."""
+    place = topic(transaction_bytes=500)
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(60), batch_id=0)
+    faults.arm("kafka.mark=error@2")
+    with pytest.raises(Retryable):
+        sink.publish(publication)
+    assert newest(place, sink).part is not None
+    with pytest.raises(LedgerMismatch, match="another table"):
+        place.sink().publish(replace(publication, ledger_id=OTHER, position=publication.position + 1))
+    assert not place.sink().publish(publication).already
+    assert place.content() == values(range(60))
+
+
+def test_who_has_published_one_lane_has_all_of_them(topic):
+    """Else a second ledger would fill the lanes that are left, and neither could go on."""
+    place = topic(partitions=2, lanes=2)
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(10), range(10, 30), batch_id=0)
+    faults.arm("kafka.rows=error")
+    with pytest.raises(Retryable):
+        sink.publish(publication)
+    faults.arm("")
+    shown, other = place.content(), place.sink()
+    assert shown in (values(range(10)), values(range(10, 30)))
+    assert place.rig.make().high_water_mark("", pipeline=PIPELINE).ledger_id == LEDGER_ID
+    with pytest.raises(LedgerMismatch):
+        other.publish(replace(publication, ledger_id=OTHER))
+    assert place.content() == shown
+    place.sink().publish(publication)
+    assert place.content() == values(range(30))
+
+
+def test_a_marker_of_an_older_penstock_is_taken_over(topic):
+    """It carries no identity; a start has compared it with the entry at its position."""
+    place = topic()
+    sink = place.sink()
+    shown = place.put(sink, range(10), batch_id=0)
+    written = newest(place, sink)
+    old = replace(written, mark=replace(written.mark, marker=replace(written.marker, ledger_id=None)))
+    sink.close()
+    key = marks.mark_key(PIPELINE, sink.name)
+    send(place.rig.bootstrap, f"{place.rig.topic}.markers", value=marks.encode_mark(old), key=key, partition=0)
+    going_on = place.sink()
+    assert place.rig.make().high_water_mark("", pipeline=PIPELINE).ledger_id is None
+    assert going_on.publish(shown.publication).already
+    place.put(going_on, range(10, 20), batch_id=1)
+    assert newest(place, going_on).marker.ledger_id == LEDGER_ID
+    assert place.content() == values(range(20))
+
+
+# --- mode: keyed
+
+
+def while_it_reads(sink, act):
+    """Have `act` done once, when `sink` has read the marker and is about to send its rows: a driver that was stopped there."""
+    read, done = sink._rows, []
+
+    @contextmanager
+    def rows(share):
+        if not done:
+            done.append(act())
+        with read(share) as batches:
+            yield batches
+
+    sink._rows = rows
+
+
+def test_a_keyed_driver_that_was_stopped_puts_no_older_marker_over_a_newer_one(topic):
+    place = topic(keyed=True)
+    stopped, sink = place.sink(), place.sink()
+    first = place.decided_but_not_published(stopped, range(10), batch_id=0)
+    second = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
+    while_it_reads(stopped, lambda: [sink.publish(first), sink.publish(second)])
+    assert stopped.publish(first).already
+    assert newest(place, sink).marker.position == second.position
+    assert place.content().keys() == values(range(20)).keys()
+    assert place.rig.make().high_water_mark("", pipeline=PIPELINE).position == second.position
+
+
+def test_a_keyed_driver_reads_the_marker_before_each_batch(topic):
+    """Nothing tells it that another one went on: it sends no row again."""
+    place = topic(keyed=True)
+    stopped, sink = place.sink(), place.sink()
+    for batch_id in (0, 1):
+        place.put(sink, range(batch_id * 10, batch_id * 10 + 10), batch_id=batch_id)
+    for shown in place.decided:
+        assert stopped.publish(shown.publication).already
+    assert place.content() == values(range(20))
+    assert newest(place, sink).marker.position == 3
+
+
+def test_a_keyed_driver_of_an_older_generation_is_refused(topic):
+    """It decided a position that the newer one has not reached: its ledger is another one's, or its fence was overlooked."""
+    place = topic(keyed=True)
+    stopped, sink = place.sink(), place.sink()
+    newer = place.decided_but_not_published(sink, range(10), batch_id=0)
+    older = place.decided_but_not_published(stopped, range(10, 20), batch_id=1)
+    while_it_reads(stopped, lambda: sink.publish(replace(newer, generation=Generation(7))))
+    with pytest.raises(Overtaken, match="moved the marker"):
+        stopped.publish(older)
+    with pytest.raises(LedgerMismatch, match="Generation 1 publishes position 3"):
+        stopped.publish(older)
+    assert newest(place, sink).marker.generation == 7
+
+
+def test_two_ledgers_of_one_name_do_not_both_deliver_by_a_keyed_sink(topic):
+    place = topic(keyed=True)
+    mine, other = place.sink(), place.sink()
+    publication = place.decided_but_not_published(mine, range(10), batch_id=0)
+    faults.arm("kafka.rows=error")
+    with pytest.raises(Retryable):
+        mine.publish(publication)
+    with pytest.raises(LedgerMismatch):
+        other.publish(replace(publication, ledger_id=OTHER))
+    assert place.content() == values()
+    assert not mine.publish(publication).already
+    assert place.content() == values(range(10))
+
+
+# --- a transaction that was forgotten
+
+
+def test_a_start_names_the_transaction_that_no_broker_ends_and_the_command_that_does(topic, monkeypatch):
+    """It would wait for ever, and its supervisor start it again and again."""
+    monkeypatch.setattr(marks, "_CLOSED_S", 0.5)
+    place = topic()
+    sink = place.sink()
+    shown = place.put(sink, range(10), batch_id=0)
+    sink.close()
+    begun(place)
+    [known] = open_transactions(options(place), [f"{place.rig.topic}.markers"])
+    with monkeypatch.context() as patched:
+        patched.setattr(transactions, "_known", lambda admin: {})
+        name = f"{place.rig.topic}.markers/0/{known.producer_id}"
+        with pytest.raises(Refused, match=f"Transaction '{name}' is open") as raised:
+            place.sink()
+        assert f"penstock doctor FILE --end {name}`" in raised.value.remedy
+        [forgotten] = place.rig.make().open_transactions()
+        assert forgotten.name == name
+        place.rig.make().end_transaction(forgotten)
+    assert place.sink().publish(shown.publication).already
+    assert place.content() == values(range(10))
+    end_transaction(options(place), known)
+
+
+def test_who_may_not_list_transactions_is_told_that_one_is_open(topic, monkeypatch):
+    monkeypatch.setattr(marks, "_CLOSED_S", 0.5)
+
+    def silent(*_):
+        raise Failed("No answer.", remedy="Look.")
+
+    monkeypatch.setattr(hanging, "open_transactions", silent)
+    place = topic()
+    place.sink().close()
+    foreign = begun(place)
+    with pytest.raises(Retryable, match="A transaction of somebody else is open in partition 0"):
+        place.sink()
+    foreign.abort_transaction(60)
+
+
+def options(place):
+    return {"bootstrap.servers": place.rig.bootstrap}

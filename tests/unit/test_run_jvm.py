@@ -1,0 +1,148 @@
+"""How the JVM gets its settings: no secret on a command line, and what Spark redacts."""
+
+import logging
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from penstock.run import jvm
+from penstock.run.redaction import OPTIONS, SETTINGS, TEXTS, redactions
+from penstock.secret import Secret
+
+SECRET = {"spark.own.plain": Secret("from-environment"), "spark.hadoop.fs.key.password": "literal-one"}
+PUBLIC = {"spark.master": "local[2]", "spark.app.name": "flights", "spark.sql.shuffle.partitions": "8"}
+
+
+class Launched:
+    """What was handed to the process that PySpark would start."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.conf: dict[str, str] = {}
+        self.arguments, self.properties, self.mode, self.ui = "", "", 0, None
+
+        def launch(conf):
+            self.conf = dict(conf.getAll())
+            self.arguments, self.ui = os.environ.get("PYSPARK_SUBMIT_ARGS", ""), os.environ.get("SPARK_LOCAL_IP")
+            found = re.search(r"--properties-file (\S*penstock-\S+) ", self.arguments)
+            if found:
+                self.file = Path(found[1])
+                self.properties, self.mode = self.file.read_text(), stat.S_IMODE(self.file.stat().st_mode)
+
+        monkeypatch.setattr("pyspark.SparkContext._ensure_initialized", launch)
+        monkeypatch.setattr("pyspark.SparkContext._jvm", None)
+
+
+@pytest.fixture(name="launched")
+def _launched(monkeypatch: pytest.MonkeyPatch) -> Launched:
+    for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_LOCAL_IP"):
+        monkeypatch.delenv(name, raising=False)
+    return Launched(monkeypatch)
+
+
+def test_secrets_go_through_a_file_that_nobody_else_reads_and_that_is_gone_afterwards(launched: Launched) -> None:
+    jvm.start_jvm({**PUBLIC, **SECRET})
+    assert launched.conf == PUBLIC
+    assert launched.arguments.endswith(" --load-spark-defaults pyspark-shell")
+    assert [value for value in SECRET.values() if value in launched.arguments] == []
+    assert launched.mode == 0o600
+    assert len(launched.properties.splitlines()) == len(SECRET)
+    assert not launched.file.exists()
+    assert "PYSPARK_SUBMIT_ARGS" not in os.environ
+
+
+def test_a_start_that_fails_leaves_no_file(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(conf):
+        launched.file = Path(os.environ["PYSPARK_SUBMIT_ARGS"].split()[1])
+        raise RuntimeError("no Java")
+
+    monkeypatch.setattr("pyspark.SparkContext._ensure_initialized", fail)
+    with pytest.raises(RuntimeError):
+        jvm.start_jvm(SECRET)
+    assert not launched.file.exists()
+    assert "PYSPARK_SUBMIT_ARGS" not in os.environ
+
+
+def test_without_a_secret_nothing_is_changed(launched: Launched) -> None:
+    jvm.start_jvm({**PUBLIC, "spark.master": "spark://host:7077"})
+    assert (launched.arguments, launched.ui) == ("", None)
+
+
+def test_the_users_own_properties_file_is_kept(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--properties-file /etc/mine.conf pyspark-shell")
+    jvm.start_jvm({**PUBLIC, **SECRET})
+    assert launched.conf == PUBLIC
+    assert launched.arguments == "--properties-file /etc/mine.conf pyspark-shell"
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "address"),
+    [
+        ({"spark.master": "local[*]"}, "", "127.0.0.1"),
+        (
+            {"spark.master": "local[*]", "spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"},
+            "",
+            "127.0.0.1",
+        ),
+        ({"spark.master": "local[*]", "spark.driver.bindAddress": "0.0.0.0"}, "", None),
+        ({"spark.master": "local[*]", "spark.driver.host": "db7"}, "", None),
+        ({"spark.master": "local[*]"}, "--conf spark.driver.bindAddress=0.0.0.0 pyspark-shell", None),
+        ({"spark.master": "local[*]"}, "--master yarn pyspark-shell", None),
+        ({}, "--master local pyspark-shell", "127.0.0.1"),
+        ({"spark.master": "spark://host:7077"}, "", None),
+        ({}, "", None),
+    ],
+)
+def test_spark_on_this_machine_alone_listens_for_it_alone(
+    launched: Launched, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], arguments: str, address: str | None
+) -> None:
+    if arguments:
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    jvm.start_jvm(settings)
+    assert launched.ui == address
+    assert "SPARK_LOCAL_IP" not in os.environ
+
+
+def test_an_address_in_the_environment_is_kept(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.7")
+    jvm.start_jvm({"spark.master": "local[*]"})
+    assert (launched.ui, os.environ["SPARK_LOCAL_IP"]) == ("10.0.0.7", "10.0.0.7")
+
+
+def test_java_options_from_the_environment_are_warned_of(launched: Launched, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        jvm.start_jvm({"spark.driver.extraJavaOptions": Secret("-Dpassword=geheim"), "spark.executor.extraJavaOptions": "-Xss4m"})
+    [warning] = caplog.messages
+    assert "spark.conf.spark.driver.extraJavaOptions" in warning
+    assert "geheim" not in warning
+
+
+def hides(found: "dict[str, str]", key: str, text: str) -> bool:
+    """As Java searches, which takes flags inside of a pattern."""
+    return re.search(found[key].replace("(?:(?i)", "(?i:"), text) is not None
+
+
+def test_what_holds_a_secret_is_redacted_and_nothing_else() -> None:
+    options = {"own.Name": Secret("value-of-option"), "pin": Secret("1234")}
+    found = dict(redactions({**PUBLIC, **SECRET}, options, running=lambda _: None))
+    for name in (*SECRET, "fs.key.password", "own.plain", TEXTS, "any.secret"):
+        assert hides(found, SETTINGS, name), name
+    assert not [name for name in (*PUBLIC, "spark.own.plainer", "xspark.own.plain") if hides(found, SETTINGS, name)]
+    assert [hides(found, OPTIONS, name) for name in ("own.Name", "own.name", "ownXname", "header", "jdbcUrl")] == [1, 1, 0, 0, 1]
+    texts = ("a -> from-environment,", "literal-one", "x value-of-option y", "value-of", "1234")
+    assert [hides(found, TEXTS, text) for text in texts] == [True, True, True, False, False]
+
+
+def test_the_users_own_pattern_is_extended_and_never_replaced() -> None:
+    of_session = {OPTIONS: "(?i)host", TEXTS: "[0-9]{16}"}
+    found = dict(redactions({**SECRET, SETTINGS: "(?i)mine"}, {}, running=of_session.get))
+    assert [hides(found, SETTINGS, name) for name in ("spark.MINE", "spark.own.plain", "password")] == [True, True, False]
+    assert [hides(found, OPTIONS, name) for name in ("Host", "url")] == [True, False]
+    assert [hides(found, TEXTS, text) for text in ("card 4111111111111111", "from-environment", "12")] == [True, True, False]
+    assert redactions(SECRET, {}, running=found.get)[OPTIONS] == found[OPTIONS], "a second session in the process adds nothing"
+
+
+def test_without_a_secret_sparks_patterns_stay() -> None:
+    assert redactions(PUBLIC, {}, running=lambda _: None) == {}
