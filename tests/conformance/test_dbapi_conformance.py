@@ -19,7 +19,7 @@ from tests.unit.table_target import spark_schema
 from penstock.sink.dbapi.sink import DbapiSink
 from penstock.testing.conformance import (
     CrashContract,
-    HomesContract,
+    IdentityContract,
     Row,
     SinkContract,
     StagingLossContract,
@@ -206,7 +206,7 @@ def rig_beside(rig, directory: Path):
     return rig(directory / "rig")
 
 
-class TestDbapi(SinkContract, HomesContract):
+class TestDbapi(SinkContract, IdentityContract):
     @pytest.fixture(params=[AdbcRig, PostgresRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_beside(request.param, tmp_path)

@@ -26,7 +26,7 @@ from penstock.sink.duckdb.storage import restored
 from penstock.sparkschema import arrow_schema
 from penstock.testing.conformance import (
     CrashContract,
-    HomesContract,
+    IdentityContract,
     Row,
     SinkContract,
     StagingLossContract,
@@ -111,7 +111,7 @@ class ReplaceRig(Replacing, DuckdbRig):
     pass
 
 
-class TestDuckdb(SinkContract, HomesContract):
+class TestDuckdb(SinkContract, IdentityContract):
     @pytest.fixture(params=[DuckdbRig, SpooledRig, ReplaceRig], ids=named)
     def rig(self, request, tmp_path):
         return request.param(tmp_path)

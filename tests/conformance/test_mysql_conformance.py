@@ -26,7 +26,7 @@ from penstock.sink.mysql.sink import MysqlSink
 from penstock.testing.conformance import (
     PIPELINE,
     CrashContract,
-    HomesContract,
+    IdentityContract,
     Row,
     SinkContract,
     StagingLossContract,
@@ -134,7 +134,7 @@ def rig_on_server(rig, directory):
     return rig(directory / "rig", url.replace(" % ", "%20%25%20"))
 
 
-class TestMysql(SinkContract, HomesContract):
+class TestMysql(SinkContract, IdentityContract):
     @pytest.fixture(params=[MysqlRig, SpooledRig, ReplaceRig, RidingRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)

@@ -13,7 +13,7 @@ from tests.servers.fixtures import server, unique
 from penstock.model import Position, SinkName
 from penstock.sink.parquet import ParquetSink, object_account
 from penstock.sink.parquet.object.layout import mark_key, own_folder
-from penstock.testing.conformance import CrashContract, HomesContract, SinkContract, VerifyBesideDriverContract
+from penstock.testing.conformance import CrashContract, IdentityContract, SinkContract, VerifyBesideDriverContract
 from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.rig import PIPELINE
 from penstock.testing.conformance.rows import require_equal
@@ -48,7 +48,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectRig:
     return rig_on(kind, RIGS[way], tmp_path)
 
 
-class TestObjects(SinkContract, HomesContract):
+class TestObjects(SinkContract, IdentityContract):
     pass
 
 

@@ -16,7 +16,7 @@ from penstock.sink.parquet.hive import PartitionColumn
 from penstock.testing.conformance import (
     SWAPPED,
     CrashContract,
-    HomesContract,
+    IdentityContract,
     Row,
     SinkContract,
     SinkRig,
@@ -129,7 +129,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> ParquetRig:
     return RIGS[request.param](tmp_path)
 
 
-class TestParquet(SinkContract, HomesContract):
+class TestParquet(SinkContract, IdentityContract):
     pass
 
 

@@ -22,7 +22,7 @@ from penstock.sink.postgres.sink import PostgresSink
 from penstock.testing.conformance import (
     PIPELINE,
     CrashContract,
-    HomesContract,
+    IdentityContract,
     Row,
     SinkContract,
     StagingLossContract,
@@ -113,7 +113,7 @@ def rig_on_server(rig, directory):
     return rig(directory / "rig", url)
 
 
-class TestPostgres(SinkContract, HomesContract):
+class TestPostgres(SinkContract, IdentityContract):
     @pytest.fixture(params=[PostgresRig, SpooledRig, ReplaceRig, RidingRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)

@@ -19,7 +19,7 @@ from tests.servers.fixtures import server, unique
 from penstock.sink.redshift.sink import RedshiftSink
 from penstock.testing.conformance import (
     CrashContract,
-    HomesContract,
+    IdentityContract,
     Row,
     SinkContract,
     StagingLossContract,
@@ -111,7 +111,7 @@ def rig_on_server(rig, directory):
     return rig(directory / "rig", url, running.direct(name))
 
 
-class TestRedshift(SinkContract, HomesContract):
+class TestRedshift(SinkContract, IdentityContract):
     @pytest.fixture(params=[RedshiftRig, SpooledRig, ReplaceRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_on_server(request.param, tmp_path)

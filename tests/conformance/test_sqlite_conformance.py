@@ -25,7 +25,7 @@ from penstock.sparkschema import arrow_schema
 from penstock.testing.conformance import (
     PIPELINE,
     CrashContract,
-    HomesContract,
+    IdentityContract,
     Row,
     SinkContract,
     StagingLossContract,
@@ -107,7 +107,7 @@ class RidingRig(SpooledRig):
         return SqliteLedger(self.database, pipeline=PIPELINE)
 
 
-class TestSqlite(SinkContract, HomesContract):
+class TestSqlite(SinkContract, IdentityContract):
     @pytest.fixture(params=[SqliteRig, SpooledRig, ReplaceRig, RidingRig], ids=named)
     def rig(self, request, tmp_path):
         return request.param(tmp_path)

@@ -25,7 +25,7 @@ from tests.servers.tsql_in_sqlite import restored
 from penstock.sink.sqlserver.sink import SqlserverSink
 from penstock.testing.conformance import (
     CrashContract,
-    HomesContract,
+    IdentityContract,
     Row,
     SinkContract,
     StagingLossContract,
@@ -102,7 +102,7 @@ def nothing_out_of_order(tmp_path):
     assert [path.read_text() for path in tmp_path.glob("**/*.violations")] == []
 
 
-class TestSqlserver(SinkContract, HomesContract):
+class TestSqlserver(SinkContract, IdentityContract):
     @pytest.fixture(params=[SqlserverRig, SpooledRig, ReplaceRig], ids=named)
     def rig(self, request, tmp_path):
         return rig_below(request.param, tmp_path)

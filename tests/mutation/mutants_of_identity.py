@@ -46,7 +46,7 @@ MUTANTS_OF_IDENTITY = (
         file=MARKS,
         find="marker_from(row, pipeline, sink, ledger_id=row[-1])",
         replace="marker_from(row, pipeline, sink)",
-        tests=(f"{OF_DUCKDB}::test_of_two_homes_that_publish_at_once_exactly_one_delivers[DuckdbRig]",),
+        tests=(f"{OF_DUCKDB}::test_of_two_homes_that_publish_at_once_exactly_one_delivers[DuckdbRig-same]",),
     ),
     Mutant(
         bug=29,

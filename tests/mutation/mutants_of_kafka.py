@@ -208,7 +208,7 @@ MUTANTS_OF_KAFKA = (
         file="src/penstock/sink/table/publication.py",
         find="        ledger_id=publication.ledger_id,\n",
         replace="",
-        tests=(f"{CONFORMANCE}::TestKafka::test_a_longer_ledger_of_the_same_name_delivers_nothing_twice",),
+        tests=(f"{CONFORMANCE}::TestKafka::test_a_ledger_that_starts_after_another_one_delivered_is_refused",),
     ),
     Mutant(
         bug=31,

@@ -1,60 +1,124 @@
-"""Two ledgers of one pipeline name on one target: the first to publish has it, the other one is refused."""
+"""Two ledgers of one pipeline name on one target: what one of them has decided is never moved by the other."""
 
-from collections import Counter
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 
 import pytest
 
-from penstock.errors import LedgerMismatch, PenstockError
+from penstock.errors import LedgerMismatch
+from penstock.highwatermark import HighWaterMark
 from penstock.ledger.open import open_ledger
-from penstock.model import LedgerId, Published
-from penstock.testing.conformance.bench import Bench, publish
-from penstock.testing.conformance.rig import PIPELINE, SinkRig
-from penstock.testing.conformance.rows import require_equal
+from penstock.model import LedgerId
+from penstock.protocols import HasMarker, Ledger, Sink
+from penstock.testing.conformance.bench import Bench, Shown, publish
+from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, SinkRig
+from penstock.testing.conformance.rows import Row, require_equal
 from penstock.testing.conformance.staging import Examined
 from penstock.testing.conformance.story import live, rows_of
 
-_LEDGERS = LedgerId("a" * 32), LedgerId("b" * 32)
+_ANOTHER = LedgerId("a7" * 16)
+_Homes = tuple[Callable[[], Ledger], Callable[[], Ledger]]
 
 
 class IdentityContract(Examined):
-    """Names and positions are no identity: nobody moves a marker of another ledger, however its positions compare."""
+    """For every sink with a marker: names and positions are no identity, a marker of another ledger is never moved."""
 
-    def test_a_longer_ledger_of_the_same_name_delivers_nothing_twice(self, rig: SinkRig) -> None:
-        """The other one was started three times with nothing to do, so that the marker's position is within its own."""
-        other = str(rig.directory / "another-ledger")
-        for _ in range(3):
-            live(rig, [], ledger=open_ledger(other, pipeline=PIPELINE))
-        live(rig, [0])
+    @pytest.mark.parametrize("swapped", [False, True], ids=["plain", "swapped"])
+    def test_a_longer_ledger_does_not_deliver_what_another_one_delivered(self, bench: Bench, *, swapped: bool) -> None:
+        """B was opened three times before it has a batch, so that A's marker, at position 2, is not beyond its end."""
+        rig = bench.rig
+        a, b = _homes(rig, swapped=swapped)
+        for _ in range(2):
+            live(rig, [], ledger=b())
         with pytest.raises(LedgerMismatch):
-            live(rig, [0], ledger=open_ledger(other, pipeline=PIPELINE))
+            live(rig, [0], ledger=b(), once_open=lambda: live(rig, [0], ledger=a()))
         require_equal(rig.read_back(), rig.settle([rows_of(0, rig)]))
-        live(rig, [0, 1])
+        live(rig, [1], ledger=a())
         require_equal(rig.read_back(), rig.settle([rows_of(0, rig), rows_of(1, rig)]))
 
-    def test_of_two_ledgers_that_begin_at_the_same_moment_one_publishes(self, bench: Bench) -> None:
-        """Each decided the same batch at the same position, of attempts of its own."""
-        sinks, start = [bench.sink() for _ in _LEDGERS], Barrier(len(_LEDGERS))
-        rows = [bench.rows(range(120)), bench.rows(range(120))]
-        staged = [bench.stage(sinks[at], rows[at], batch_id=0, task_attempt=at) for at in (0, 1)]
-        shown = [
-            bench.undecided((rows[at], staged[at]), batch_id=0, position=2 + at, ledger_id=ledger_id)
-            for at, ledger_id in enumerate(_LEDGERS)
-        ]
+    def test_a_ledger_that_starts_after_another_one_delivered_is_refused(self, rig: SinkRig) -> None:
+        """However often it was opened before, so that the marker's position is within its own."""
+        a, b = _homes(rig, swapped=False)
+        for _ in range(3):
+            live(rig, [], ledger=b())
+        live(rig, [0], ledger=a())
+        with pytest.raises(LedgerMismatch):
+            live(rig, [0], ledger=b())
+        require_equal(rig.read_back(), rig.settle([rows_of(0, rig)]))
 
-        def run(at: int) -> Published | PenstockError:
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_of_two_homes_that_begin_at_once_the_first_one_that_publishes_delivers(self, bench: Bench, first: int) -> None:
+        """Both have prepared, and decided the same batch at the same position in the same generation."""
+        decided = _decided_by_both(bench)
+        sinks = [bench.sink(), bench.sink()]
+        publish(sinks[first], decided[first].publication)
+        with pytest.raises(LedgerMismatch):
+            publish(sinks[1 - first], decided[1 - first].publication)
+        bench.require_shown(decided[first])
+        assert publish(sinks[first], decided[first].publication).already
+
+    @pytest.mark.parametrize("positions", [(2, 2), (2, 3)], ids=["same", "next"])
+    def test_of_two_homes_that_publish_at_once_exactly_one_delivers(self, bench: Bench, positions: tuple[int, int]) -> None:
+        """Both come out of one barrier, with the same position or another one."""
+        decided = _decided_by_both(bench, positions)
+        sinks, start = [bench.sink(), bench.sink()], threading.Barrier(2)
+
+        def run(at: int) -> str:
             start.wait()
             try:
-                return publish(sinks[at], shown[at].publication)
-            except PenstockError as error:
-                return error
+                return "already" if publish(sinks[at], decided[at].publication).already else "delivered"
+            except LedgerMismatch:
+                return "refused"
 
-        with ThreadPoolExecutor(len(_LEDGERS)) as pool:
-            answers = list(pool.map(run, range(len(_LEDGERS))))
-        assert Counter(type(answer) for answer in answers) == {Published: 1, LedgerMismatch: 1}, answers
-        [winner] = [at for at, answer in enumerate(answers) if isinstance(answer, Published)]
-        bench.require_shown(shown[winner])
+        with ThreadPoolExecutor(2) as pool:
+            answers = list(pool.map(run, range(2)))
+        assert sorted(answers) == ["delivered", "refused"]
+        winner = answers.index("delivered")
+        bench.require_shown(decided[winner])
         with pytest.raises(LedgerMismatch):
-            publish(bench.sink(), shown[1 - winner].publication)
-        bench.require_shown(shown[winner])
+            publish(bench.sink(), decided[1 - winner].publication)
+        bench.require_shown(decided[winner])
+
+    def test_a_marker_of_an_older_penstock_is_taken_over_once(self, bench: Bench) -> None:
+        """By whoever publishes next: a start has compared the batch at its position. From then on it is that ledger's."""
+        sink = bench.sink()
+        older = _decided(bench, sink, bench.rows(range(40)), batch_id=0, position=2, ledger_id=None)
+        publish(sink, older.publication)
+        assert {mark.ledger_id for mark in _marks(sink)} == {None}
+        assert {(mark.position, mark.batch_id) for mark in _marks(sink)} == {(2, 0)}
+        own = _decided(bench, sink, bench.rows(range(100, 140)), batch_id=1, position=3, ledger_id=LEDGER_ID)
+        publish(sink, own.publication)
+        assert {mark.ledger_id for mark in _marks(sink)} == {LEDGER_ID}
+        foreign = _decided(bench, sink, bench.rows(range(200, 240)), batch_id=2, position=9, ledger_id=_ANOTHER)
+        with pytest.raises(LedgerMismatch):
+            publish(bench.sink(), foreign.publication)
+        bench.require_shown(older, own)
+        assert publish(bench.sink(), own.publication).already
+
+
+def _homes(rig: SinkRig, *, swapped: bool) -> _Homes:
+    """The rig's ledger and another one; a sink may share its database with either."""
+
+    def another() -> Ledger:
+        return open_ledger(str(rig.directory / "another ledger"), pipeline=PIPELINE)
+
+    return (another, rig.ledger) if swapped else (rig.ledger, another)
+
+
+def _decided_by_both(bench: Bench, positions: tuple[int, int] = (2, 2)) -> list[Shown]:
+    sink, rows = bench.sink(), bench.rows(range(60))
+    ledgers = zip((LEDGER_ID, _ANOTHER), positions, strict=True)
+    return [_decided(bench, sink, rows, batch_id=0, position=at, ledger_id=one) for one, at in ledgers]
+
+
+def _decided(bench: Bench, sink: Sink, rows: list[Row], *, batch_id: int, position: int, ledger_id: LedgerId | None) -> Shown:
+    staged = bench.stage(sink, rows, batch_id=batch_id)
+    return bench.undecided((rows, staged), batch_id=batch_id, position=position, ledger_id=ledger_id)
+
+
+def _marks(sink: Sink) -> list[HighWaterMark]:
+    """Of accounts with rows; every account gets some."""
+    assert isinstance(sink, HasMarker)
+    found = [sink.high_water_mark(account, pipeline=PIPELINE) for account in sink.accounts]
+    return [mark for mark in found if mark is not None]
