@@ -66,6 +66,8 @@ class World:
     """The accounts that are not directories, looked at from outside."""
     spool: Outside | None = None
     """The spool if it is not a directory."""
+    program: tuple[str, ...] = ("-m", "penstock")
+    """What Python is given to run the command in a process of its own."""
 
     @property
     def file(self) -> Path:
@@ -97,7 +99,7 @@ class World:
         return file_rows(self.account(account) / name) if store is None else parquet_rows(io.BytesIO(store.get(name)), name)
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "penstock", *arguments]
+        return [sys.executable, *self.program, *arguments]
 
     def start(self, *arguments: str, faults: str = "", once: Path | None = None) -> "subprocess.Popen[str]":
         """`penstock ARGUMENTS` in a session of its own; the caller awaits or kills it."""
