@@ -235,6 +235,14 @@ MUTANTS_OF_KAFKA = (
         tests=(f"{OF_LEDGERS}::test_a_part_of_a_batch_carries_it_too",),
     ),
     Mutant(
+        bug=31,
+        name="who-is-fenced-while-it-claims-a-lane-does-not-read-whose-it-is",
+        file="src/penstock/sink/kafka/lane.py",
+        find="            if newer is None or newer.marker.ledger_id is None:",
+        replace="            if True:",
+        tests=(f"{OF_LEDGERS}::test_a_driver_that_prepared_before_a_newer_one_delivered_reads_whose_the_lanes_are",),
+    ),
+    Mutant(
         bug=16,
         name="a-keyed-driver-that-was-stopped-writes-its-older-marker",
         file="src/penstock/sink/kafka/lane.py",

@@ -22,6 +22,12 @@ topic = pytest.fixture(topics)
 OTHER = LedgerId("b" * 32)
 
 
+def pieces(place, sink, *attempts):
+    """What tasks staged of each."""
+    rows = [place.rows(ids) for ids in attempts]
+    return [(each, place.stage(sink, each, batch_id=0, partition=at)) for at, each in enumerate(rows)]
+
+
 def newest(place, sink, partition=0):
     [*_, message] = [one for one in place.markers() if one.partition() == partition]
     return marks.decode_mark(message.value(), pipeline=PIPELINE, sink=sink.name)
@@ -69,6 +75,19 @@ def test_who_has_published_one_lane_has_all_of_them(topic):
     assert place.content() == shown
     place.sink().publish(publication)
     assert place.content() == values(range(30))
+
+
+def test_a_driver_that_prepared_before_a_newer_one_delivered_reads_whose_the_lanes_are(topic):
+    """The marker that it read while it prepared names no ledger, and its producer is fenced when it claims the first lane."""
+    place = topic(partitions=2, lanes=2)
+    stopped, of_other, sink = place.sink(), place.sink(), place.sink()
+    foreign = place.undecided(*pieces(place, of_other, range(50, 60), range(60, 70)), batch_id=0, position=2, ledger_id=OTHER)
+    delivered = place.put(sink, range(10), batch_id=0)
+    with pytest.raises(LedgerMismatch):
+        of_other.publish(foreign.publication)
+    assert stopped.publish(delivered.publication).already
+    assert newest(place, sink).marker.ledger_id == LEDGER_ID
+    assert place.content() == values(range(10))
 
 
 def test_a_marker_of_an_older_penstock_is_taken_over(topic):

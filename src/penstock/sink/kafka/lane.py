@@ -88,7 +88,16 @@ class Lane:
                 return
             require_same_ledger(mark.marker, publication)  # I2
             if mark.marker.ledger_id is None:
-                self.keep(mark.of_ledger(publication.ledger_id))
+                self._claim(mark, publication)
+
+    def _claim(self, mark: LaneMark, publication: Publication) -> None:
+        try:
+            self.keep(mark.of_ledger(publication.ledger_id))
+        except Overtaken:  # by a newer driver, which claimed the lane before its first row
+            newer = self._read_back()
+            if newer is None or newer.marker.ledger_id is None:
+                raise
+            require_same_ledger(newer.marker, publication)
 
     def publish(self, publication: Publication, rows: Rows) -> Published:
         """Show this share of a batch unless the marker says that it is shown. Raises what `apply` does, and Retryable."""
@@ -140,6 +149,13 @@ class Lane:
         require_closed(self._clients, self._target.markers, self.number)
         return self._look()
 
+    def _read_back(self) -> LaneMark | None:
+        """The newest marker, after another driver moved it; the producer is let go of."""
+        self.drop()
+        with told(self._clients):
+            self._mark = self._closed()
+        return self._mark
+
     def _look(self) -> LaneMark | None:
         with told(self._clients):
             return look(self._clients, self._target.markers, self.number, pipeline=self._pipeline, sink=self._sink)
@@ -155,10 +171,8 @@ class Lane:
             if not published.already:
                 self._commit()
         except (StagedDataLost, Overtaken):  # or published meanwhile by another driver, which then removes what was staged
-            self.drop()
-            with told(self._clients):
-                self._mark = self._closed()
-            if self._mark is None or self._mark.marker.position < publication.position:
+            mark = self._read_back()
+            if mark is None or mark.marker.position < publication.position:
                 raise
             return self._apply(publication, move=_never)
         self._committed = max(self._committed, Position(self._opened().marker.position))
