@@ -1,13 +1,11 @@
 """The cassandra sink passes the suite on a real node: inline, from spool files, and with both ways of writing."""
 
-import atexit
 import datetime as dt
 import os
 import random
 import signal
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ import pytest
 from tests.conformance.table_rig import ForgottenSpool, Spooled, TableRig, TruncatedSpool, named
 from tests.seed import SEED
 from tests.servers.cassandra import PASSWORD, ROLE, connected
-from tests.servers.fixtures import server, unique
+from tests.servers.fixtures import open_until_servers_stop, server, unique
 
 from penstock.model import SinkName
 from penstock.sink.cassandra.sink import CassandraSink
@@ -40,9 +38,6 @@ KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))
 
 KEYSPACE = "Conformance"
 TABLES = "SELECT table_name FROM system_schema.tables"
-
-_sessions = ExitStack()
-atexit.register(_sessions.close)
 
 
 class CassandraRig(TableRig):
@@ -112,7 +107,7 @@ class UpsertRig(Spooled, CassandraRig):
 def session_of(url: str) -> Any:
     """Another client than the product's settings make, open until the end."""
     port = int(url.rpartition(":")[2].partition("/")[0])
-    return _sessions.enter_context(connected(port, ROLE, PASSWORD, KEYSPACE))
+    return open_until_servers_stop(connected(port, ROLE, PASSWORD, KEYSPACE))
 
 
 @cache

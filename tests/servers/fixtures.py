@@ -2,16 +2,18 @@
 
 import atexit
 import tempfile
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.servers import KINDS
 from tests.servers.server import NotInstalledError, Outside, Place
+
+T = TypeVar("T")
 
 _running = ExitStack()
 
@@ -36,6 +38,14 @@ def accounts_on(**kinds: str) -> dict[str, tuple[Place, Outside]]:
     """An empty account on a server of that kind for each name, with a look from outside."""
     places = {name: (server(kind), server(kind).place(unique(name.lower()))) for name, kind in kinds.items()}
     return {name: (place, running.outside(place)) for name, (running, place) in places.items()}
+
+
+def open_until_servers_stop(connection: AbstractContextManager[T]) -> T:
+    """Enter `connection`, which is closed before its server is stopped.
+
+    Closed only when Python exits, a driver's threads meet one another half ended.
+    """
+    return _running.enter_context(connection)
 
 
 @cache

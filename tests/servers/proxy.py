@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import urlsplit
 
 from tests.servers.serving import serving
@@ -40,6 +41,7 @@ class Proxy(ThreadingHTTPServer):
         self.hits = 0
         self.seen: list[tuple[str, str]] = []
         """Method and path of every request, also of those that fail."""
+        self.connections = 0
         self.redirected = 0
         """Answers that send the client elsewhere, past this proxy."""
         self.through = False
@@ -60,6 +62,10 @@ class Proxy(ThreadingHTTPServer):
     def tell(self, matches: Matches, answer: bytes) -> None:
         """From now on, in the server's stead."""
         self.told = (matches, answer)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections += 1
+        super().process_request(request, client_address)
 
     def due(self, method: str, path: str) -> str:
         """The kind of fault for this request, empty for none."""

@@ -100,6 +100,7 @@ def test_azure_is_asked_as_often_as_the_option_says(monkeypatch: pytest.MonkeyPa
         assert store.get("name") is None
     assert proxy.hits == len(pauses) == 7
     assert max(pauses) == 20
+    assert proxy.connections == 1
 
 
 def test_webhdfs_does_not_wait_as_long_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,6 +112,16 @@ def test_webhdfs_does_not_wait_as_long_as_it_is_told(monkeypatch: pytest.MonkeyP
         with pytest.raises(Retryable):
             store.get("name")
     assert proxy.hits == 2
+
+
+def test_google_is_asked_again_on_the_connection_that_it_refused_on() -> None:
+    """Else each refusal costs a new connection, and the old one stays open until the garbage collector finds it."""
+    with before(NOBODY) as proxy:
+        store = open_store("gs://bucket/table", options={"endpoint": proxy.endpoint})
+        proxy.arm("slow down", lambda *_: True, times=2)
+        proxy.tell(lambda *_: proxy.hits == 2, b"content")
+        assert store.get("name") == b"content"
+    assert (proxy.hits, proxy.connections) == (2, 1)
 
 
 # --- certificates

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import date
 
@@ -171,7 +172,8 @@ def test_a_key_that_comes_again_in_an_appended_batch_is_refused(target):
     with pytest.raises(ContentConflict, match=r"1 rows whose key \(id\) comes again"):
         sink.publish(publication)
     assert content(table, ALL) == Counter()
-    assert not table.rig.make(write="upsert").publish(publication).already
+    with closing(table.rig.make(write="upsert")) as upserting:
+        assert not upserting.publish(publication).already
     assert content(table, ALL) == Counter([(1, "b")])
 
 

@@ -26,7 +26,7 @@ from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, Contain
 
 from penstock.blob.counting import sent
 from penstock.blob.expiry import Expiry
-from penstock.blob.http import AsSigned
+from penstock.blob.http import AsSigned, read_refusals
 from penstock.blob.options import require_known
 from penstock.blob.placed import TAG, PlacedStore, unix_ms
 from penstock.blob.store import Found, Pending, RequestsEach
@@ -238,6 +238,7 @@ def _client(process: int, host: str, given: tuple[tuple[str, str], ...]) -> Blob
     transport = RequestsTransport(connection_timeout=min(timeout_s, 10.0), read_timeout=timeout_s)
     transport.open()
     transport.session.auth = AsSigned()
+    read_refusals(transport.session)
     for adapter in transport.session.adapters.values():
         adapter.init_poolmanager(_CONNECTIONS, _CONNECTIONS)
     settings: dict[str, Any] = {

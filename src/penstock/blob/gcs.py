@@ -19,7 +19,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import storage
 
 from penstock.blob.expiry import Expiry, expiries_of_gcs
-from penstock.blob.http import AsSigned, CountedRequests, never_sent, words_of
+from penstock.blob.http import AsSigned, CountedRequests, never_sent, read_refusals, words_of
 from penstock.blob.options import require_known
 from penstock.blob.placed import STAGING, TAG, PlacedStore, unix_ms
 from penstock.blob.store import Found, Pending, RequestsEach
@@ -238,6 +238,7 @@ def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: A
         client._http.mount(scheme, CountedRequests(pool_maxsize=32))
     for session in (client._http, client._http._auth_request.session):  # the other one fetches tokens
         session.auth = AsSigned()
+    read_refusals(client._http)
     return client
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from requests import PreparedRequest, RequestException, Response
+from requests import PreparedRequest, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
@@ -26,6 +26,20 @@ class AsSigned(AuthBase):
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         """As it is."""
         return request
+
+
+def read_refusals(session: Session) -> None:
+    """Have `session` read the body of every answer with an error status at once, also where the caller asked for a stream.
+
+    The clients of Azure and Google retry a refused download without reading it: each retry would open a new connection, and the
+    old one would stay open until the garbage collector finds it.
+    """
+    session.hooks["response"].append(_read_refusal)
+
+
+def _read_refusal(answer: Response, **_: Any) -> None:
+    if not answer.ok:
+        answer.content  # noqa: B018 - reads it
 
 
 _SPEAKER = re.compile(r"^HTTPS?Connection(?:Pool)?\(host='(?P<host>[^']*)', port=(?P<port>\d+)\): ")
