@@ -33,7 +33,7 @@ style: $(VENV)/.installed-dev ## Checks style, types and import contracts only.
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-bench: $(VENV)/.installed-dev ## Measures the product against plain Spark on this machine and writes docs/benchmarks.md.
+bench: $(VENV)/.installed-dev ## Measures the product against plain Spark on this machine and writes docs/benchmarks.md; `make bench ARGS="tax kafka"` measures parts, `ARGS=--help` lists them with their minutes.
 	@$(BIN)/python -m bench $(ARGS)
 
 soak: $(VENV)/.installed-dev ## Kills the pipeline KILLS (100) times at random moments, and at every fault point in every way, while a reader watches, and checks the content.

@@ -1,66 +1,116 @@
-"""`python -m bench [passes|tax|ledger|restart|stores|databases|kafka …]`: measures and writes docs/benchmarks.md."""
+"""`python -m bench [PART …]`: measures these parts, or all, keeps the results, and renders docs/benchmarks.md from them."""
 
 import argparse
-import os
-import platform
-import re
+import sys
 import tempfile
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 
-import pyspark
+from pyspark.sql import SparkSession
 from tests.servers.kafka import connector
 
-from bench import databases, kafka, ledger, passes, restart, stores, tax
-from bench.session import session
-from bench.table import Table
+from bench.aims import require_aims
+from bench.kept import keep, kept_runs
+from bench.measuring import Bench, ContentError
+from bench.page import page, section
+from bench.parts import PARTS, Part
+from bench.result import Run
+from bench.servers import stop_all
+from bench.session import session, write_checkpoints
 from bench.target import PACKAGES
+from bench.versions import versions
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-HEAD = """# Benchmarks
-
-Written by `make bench`; every run is verified by content, every comparison is made in one run, in turns. Ratios carry over to
-other machines, milliseconds do not. Measured with PySpark {spark}, Python {python}, {cores} cores, `local[2]`.
-"""
 
 
-_TABLE = re.compile(r"^(?=### )", re.MULTILINE)
+def main(arguments: "Sequence[str] | None" = None) -> int:
+    """Exit code 1: `--check` found a part that does not notice wrong content."""
+    options = _parser().parse_args(arguments)
+    chosen = [name for name in PARTS if name in options.parts or not options.parts]
+    start = partial(
+        session,
+        PACKAGES if any(PARTS[name].jdbc for name in chosen) else (),
+        connector() if any(PARTS[name].kafka for name in chosen) else (),
+    )
+    if options.render:
+        _render()
+    elif options.check:
+        return max([check(name, start) for name in chosen], default=0)
+    else:
+        for name in chosen:
+            _measure(name, start, quick=options.quick)
+    return 0
 
 
-def main() -> None:
-    """Measure what was asked for (everything by default); other tables of the page stay."""
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("what", nargs="*", choices=[[], *_WHAT], help="what to measure; without it everything")
-    parser.add_argument("--print-only", action="store_true", help="do not write docs/benchmarks.md")
-    arguments = parser.parse_args()
-    what = arguments.what or list(_WHAT)
-    if {"databases", "kafka"} & set(what):
-        session(PACKAGES if "databases" in what else (), connector() if "kafka" in what else ())
-    for name in what:
-        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
-            for table in _WHAT[name](Path(scratch)):
-                print(table.markdown(), flush=True)
-                if not arguments.print_only:
-                    PAGE.write_text(_page([table.markdown()]))
+def _parser() -> argparse.ArgumentParser:
+    parts = ", ".join(f"{name} ({part.minutes:g})" for name, part in PARTS.items())
+    total = sum(part.minutes for part in PARTS.values())
+    parser = argparse.ArgumentParser(
+        prog="bench", description=f"{__doc__} Parts, and minutes on two cores: {parts}; all: {total:g}."
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", choices=[[], *PARTS], help="what to measure; without it everything")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--quick", action="store_true", help="tiny inputs, one round; prints, and writes nothing")
+    how.add_argument("--check", action="store_true", help="the same, and again with a changed row, which must be noticed")
+    how.add_argument("--render", action="store_true", help="measure nothing, render the page from what is kept")
+    return parser
 
 
-def _page(tables: list[str]) -> str:
-    """With what was measured now in its old place, or after the other tables."""
-    head = HEAD.format(spark=pyspark.__version__, python=platform.python_version(), cores=os.cpu_count())
-    old, *notes = PAGE.read_text().partition("## What the figures say")
-    shown = {section.partition("\n")[0]: section for section in [*_TABLE.split(old)[1:], *tables]}
-    return "\n".join([head, *(f"{section.rstrip()}\n" for section in shown.values()), "".join(notes)]).rstrip() + "\n"
+def _measure(name: str, start: "partial[SparkSession]", *, quick: bool) -> None:
+    with _bench(PARTS[name], start, quick=quick) as bench:
+        began, started = time.strftime("%Y-%m-%d %H:%M", time.gmtime()), time.monotonic()
+        tables = tuple(PARTS[name].measure(bench))
+        minutes = (time.monotonic() - started) / 60
+        measured_with = versions(PARTS[name].servers) if tables else {}
+    run = Run(began=began, minutes=round(minutes, 1), rounds=bench.rounds, versions=measured_with, tables=tables)
+    if not tables:
+        print(f"{name} was not measured: its servers are not here.", file=sys.stderr)
+        return
+    print(f"# {name}\n{section([run])}", flush=True)
+    if not quick:
+        keep(name, run)
+        _render()
 
 
-_WHAT: dict[str, Callable[[Path], Iterable[Table]]] = {
-    "ledger": ledger.measure,
-    "restart": restart.measure,
-    "tax": lambda scratch: tax.measure(session(), scratch),
-    "passes": lambda scratch: passes.measure(session(), scratch),
-    "stores": lambda scratch: stores.measure(session(), scratch),
-    "databases": lambda scratch: databases.measure(session(), scratch),
-    "kafka": lambda scratch: kafka.measure(session(), scratch),
-}
+def check(name: str, start: "partial[SparkSession]") -> int:
+    """Run a part quickly, then with a changed row. 1: the change was not noticed."""
+    with _bench(PARTS[name], start, quick=True) as bench:
+        tables = tuple(PARTS[name].measure(bench))
+    if tables:
+        require_aims(name, tables)
+    if not tables or not PARTS[name].notices:
+        print(f"{name}: {'runs' if tables else 'was not measured'}", flush=True)
+        return 0
+    try:
+        with _bench(PARTS[name], start, quick=True, spoilt=True) as bench:
+            tuple(PARTS[name].measure(bench))
+    except ContentError:
+        print(f"{name}: runs, and notices a changed row", flush=True)
+        return 0
+    print(f"{name}: does not notice a changed row", flush=True)
+    return 1
+
+
+@contextmanager
+def _bench(part: Part, start: "partial[SparkSession]", *, quick: bool, spoilt: bool = False) -> "Iterator[Bench]":
+    @cache
+    def prepared() -> SparkSession:
+        spark = start()
+        write_checkpoints(spark, in_process=part.small_batches)
+        return spark
+
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
+        yield Bench(scratch=Path(scratch), session=prepared, quick=quick, spoilt=spoilt)
+    if part.servers:
+        stop_all()
+
+
+def _render() -> None:
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), kept_runs(), list(PARTS)), encoding="utf-8")
+
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,20 +8,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from pyspark.sql import SparkSession
+from tests.servers.fixtures import server
 from tests.servers.kafka import KafkaServer, is_open, running
 
 import penstock
-from bench.table import Table, median
+from bench.measuring import SPOILT, Bench, require_content
+from bench.result import PENSTOCK, Case, Table
+from bench.servers import those_there
 
-ROUNDS = 3
+STALLS = 3
+"""Rounds: each takes minutes, and nothing is compared."""
 DEFAULTS = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "10000"}
 """What brokers have where nobody says otherwise: how often they look for transactions that are too old."""
 
@@ -36,31 +40,49 @@ sinks:
 trigger: {{available_now: true}}
 """
 LINES = 1_000
+RATE = 10_000
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "longest": 1.0}
 
 
-def stalls(scratch: Path) -> Table:
+def measure(bench: Bench) -> Iterator[Table]:
+    """Behind a driver that was killed, and from end to end."""
+    if not those_there({"kafka": "Kafka"}):
+        return
+    yield _latencies(bench, server("kafka"))
+    yield _stalls(bench, bench.scratch / "stalls")
+
+
+# --- behind a driver that was killed
+
+
+def _stalls(bench: Bench, scratch: Path) -> Table:
     """A driver is killed with an open transaction; a record behind it is read when that has ended."""
-    scratch.mkdir(parents=True)
-    (scratch / "rows").mkdir()
-    (scratch / "rows" / "all.csv").write_text("".join(f"{number},name {number}\n" for number in range(LINES)))
-    ways: dict[str, tuple[str, int, tuple[str, ...]]] = {
-        "the next `penstock run`": ("1m", ROUNDS, ("run",)),
-        "`penstock recover`": ("1m", ROUNDS, ("recover",)),
-        "nobody starts, `transaction_timeout: 10s`": ("10s", ROUNDS, ()),
-        "nobody starts, the default of 1m": ("1m", 1, ()),
+    (scratch / "rows").mkdir(parents=True)
+    numbers = (0 if bench.spoilt and number == SPOILT else number for number in range(LINES))
+    (scratch / "rows" / "all.csv").write_text("".join(f"{number},name {number}\n" for number in numbers))
+    ways: dict[str, tuple[str, tuple[str, ...]]] = {
+        "the next `penstock run`": ("1m", ("run",)),
+        "`penstock recover`": ("1m", ("recover",)),
+        "nobody starts, `transaction_timeout: 10s`": ("10s", ()),
     }
+    longest: dict[str, tuple[str, tuple[str, ...]]] = {"nobody starts, the default of 1m": ("10s" if bench.quick else "1m", ())}
+    topics = (f"stalled{number}" for number in count())
     with running(_made(scratch / "broker"), **DEFAULTS) as broker:
-        taken = {
-            name: [_stalled_s(scratch, broker, f"s{at}-{turn}", timeout, then) for turn in range(rounds)]
-            for at, (name, (timeout, rounds, then)) in enumerate(ways.items())
-        }
-    shown = [[name, f"{median(times):.1f}", f"{max(times):.1f}"] for name, times in taken.items()]
+
+        def waited_s(_: str, way: tuple[str, tuple[str, ...]]) -> float:
+            return _stalled_s(scratch, broker, next(topics), *way)
+
+        figures = bench.in_rounds(ways, waited_s, rounds=STALLS) | bench.in_rounds(longest, waited_s, rounds=1)
+    way = "until the reader goes on"
     return Table(
-        "A reader of committed records behind a driver that was killed in a transaction: seconds until it goes on",
-        ["what comes then", "median", "longest"],
-        shown,
-        "From the SIGKILL on; the start of Python and Spark is in it. Brokers look for old transactions every 10 s, as they do "
-        "unless told otherwise. After each, the next run delivered every row once.",
+        name="stalls",
+        title="A reader of committed records behind a driver that was killed in a transaction: how long until it goes on",
+        unit="s",
+        cases=tuple(Case(name=name, figures={way: taken}) for name, taken in figures.items()),
+        ours=(way,),
+        comparison="alone",
+        note="From the SIGKILL on; the start of Python and Spark is in it. Brokers look for old transactions every 10 s, as they "
+        f"do unless told otherwise. After each, the next run delivered every row once. {STALLS} rounds, of the last case one.",
     )
 
 
@@ -87,7 +109,7 @@ def _stalled_s(scratch: Path, broker: KafkaServer, topic: str, timeout: str, the
         assert started.wait(300) == 0
     assert _penstock(scratch, "run", file.name).wait(300) == 0
     found = [json.loads(value)["id"] for value in _committed(broker.bootstrap, topic) if value != b"behind"]
-    assert sorted(found) == list(range(LINES)), f"{len(found)} rows"
+    require_content(sorted(found) == list(range(LINES)), expected=True, writer=PENSTOCK)
     return took
 
 
@@ -168,26 +190,28 @@ class _Seen:
     distinct: int
 
 
-def latencies(spark: SparkSession, scratch: Path, broker: KafkaServer, *, scale: int = 1) -> Table:
+def _latencies(bench: Bench, broker: KafkaServer) -> Table:
     """From a topic into a topic at a steady rate: how much later than it was sent a record is read."""
-    load = _Load(rate=10_000 // scale, seconds=30, warm_up=10)
-    ways = {"Penstock": _penstock_query, "Spark's own sink": _spark_query}
-    late: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(2):
-        for name, start in ways.items():
-            seen = _measured(spark, scratch / f"{turn}-{start.__name__}", broker, load, start)
-            assert seen.distinct == load.rate * load.seconds, name
-            assert seen.records == seen.distinct, f"{name} doubled {seen.records - seen.distinct}"
-            late[name] += seen.late_ms
-    shown = [
-        [name, *(f"{_quantile(times, at):,.0f}" for at in (0.5, 0.9, 0.99)), f"{max(times):,.0f}"] for name, times in late.items()
-    ]
+    load = _Load(rate=bench.sized(RATE, 100), seconds=bench.sized(12, 2), warm_up=bench.sized(4, 1))
+    late: dict[str, dict[str, list[float]]] = {at: {} for at in QUANTILES}
+    runs = count()
+
+    def late_p50(name: str, start: "Callable[..., Any]") -> float:
+        seen = _measured(bench, bench.scratch / f"latency{next(runs)}", broker, load, start)
+        require_content((seen.records, seen.distinct), (load.rate * load.seconds,) * 2, writer=name)
+        for at, share in QUANTILES.items():
+            late[at].setdefault(name, []).append(_quantile(seen.late_ms, share))
+        return late["p50"][name][-1]
+
+    bench.in_rounds({PENSTOCK: _penstock_query, "Spark's own sink": _spark_query}, late_p50)
     return Table(
-        f"{load.rate:,} records a second from one topic into another: milliseconds from sending to being read as committed",
-        ["writer", "p50", "p90", "p99", "longest"],
-        shown,
-        f"Two rounds of {load.seconds - load.warm_up} s in turns, {load.partitions} partitions, one broker; a batch begins when "
-        "the one before it has ended. Sender, reader, broker and Spark share the two cores. Spark's own sink is at-least-once.",
+        name="latency",
+        title=f"{RATE:,} records a second from one topic into another: from sending to being read as committed",
+        unit="ms",
+        cases=tuple(Case(name=at, figures=figures) for at, figures in late.items()),
+        comparison="added",
+        note=f"{load.seconds - load.warm_up} s in each round, {load.partitions} partitions, one broker; a batch begins when the "
+        "one before it has ended. Sender, reader, broker and Spark share the cores. Spark's own sink is at-least-once.",
     )
 
 
@@ -195,12 +219,13 @@ def _quantile(values: list[float], at: float) -> float:
     return sorted(values)[int(at * (len(values) - 1))]
 
 
-def _measured(spark: SparkSession, home: Path, broker: KafkaServer, load: _Load, start: "Callable[..., Any]") -> _Seen:
+def _measured(bench: Bench, home: Path, broker: KafkaServer, load: _Load, start: "Callable[..., Any]") -> _Seen:
     number = int(time.time() * 1000)
     source, target = (broker.topic(f"{name}{number}", load.partitions) for name in ("from", "to"))
     options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": source, "startingOffsets": "earliest"}
-    rows = spark.readStream.format("kafka").options(**options).option("kafka.isolation.level", "read_committed").load()
-    query = start(rows.select("key", "value").writeStream, home, broker.bootstrap, target)
+    stream = bench.spark.readStream.format("kafka").options(**options)
+    rows = stream.option("kafka.isolation.level", "read_committed").load().select("key", "value")
+    query = start(rows.writeStream, home, broker.bootstrap, target)
     processes, (ours, theirs) = multiprocessing.get_context("spawn"), multiprocessing.Pipe()
     reader = processes.Process(target=_read, args=(broker.bootstrap, target, load, theirs))
     sender = processes.Process(target=_produce, args=(broker.bootstrap, source, load))

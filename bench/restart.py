@@ -4,11 +4,15 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from bench.table import Table, median
+import pyarrow.parquet as pq
 
-ROUNDS = 5
+from bench.measuring import SPOILT, Bench, require_content
+from bench.result import PENSTOCK, Case, Table
+
+ROWS = 1_000
 
 SCRIPT = """
 import sys
@@ -17,7 +21,7 @@ from penstock.run.java import use_java
 {imports}
 use_java()
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.log.level", "OFF").getOrCreate()
-frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1000).load()
+frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", {rows}).load().where("{where}")
 {start}
 while query.lastProgress is None:
     query.awaitTermination(0.01)
@@ -35,42 +39,45 @@ query = (
 )
 """
 
-PENSTOCK = """
+DELIVER = """
 lake = penstock.Parquet(accounts={{"one": "{root}/one"}})
 query = penstock.Delivery("restart", home="{root}/home", sinks={{"lake": lake}}).start(frame.writeStream)
 """
 
 
-def measure(scratch: Path) -> list[Table]:
+def measure(bench: Bench) -> Iterator[Table]:
     """The scripts in turns, each killed after its first batch, so that every start but the first recovers."""
-    ways = {"noop": ("", NOOP), "foreachBatch that collects": ("", COLLECT), "Penstock": ("import penstock", PENSTOCK)}
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(ROUNDS + 1):
-        for name, (imports, start) in ways.items():
-            took = _first_batch_s(SCRIPT.format(imports=imports, start=start.format(root=scratch / name)))
-            if turn:
-                seconds[name].append(took)
-    noop = median(seconds["noop"])
-    rows = [[name, f"{median(took):.2f}", f"{median(took) - noop:+.2f}"] for name, took in seconds.items()]
-    return [
-        Table(
-            "Restart: seconds from process start to the first finished batch after a SIGKILL (median)",
-            ["sink", "seconds", "added"],
-            rows,
-            note="The second row is what Spark's own `foreachBatch` and `toArrow` take, with a function that does nothing else.",
-        )
-    ]
+    ways = {PENSTOCK: ("import penstock", DELIVER), "noop": ("", NOOP), "`foreachBatch` that collects": ("", COLLECT)}
+    scratch = {name: bench.scratch / f"way{number}" for number, name in enumerate(ways)}
+    where = f"value <> {SPOILT}" if bench.spoilt else "true"
+
+    def first_batch_s(name: str, way: tuple[str, str]) -> float:
+        imports, start = way
+        took, batch = _first_batch(SCRIPT.format(imports=imports, rows=ROWS, where=where, start=start.format(root=scratch[name])))
+        if name == PENSTOCK:
+            _require_batches(scratch[name] / "one", batch + 1)
+        return took
+
+    figures = bench.in_rounds(ways, first_batch_s, warm_up=True)
+    yield Table(
+        name="restart",
+        title="Restart: from the start of the process to its first finished batch, after a SIGKILL",
+        unit="s",
+        cases=(Case(name="", figures=figures),),
+        comparison="added",
+        note="The second row is what Spark's own `foreachBatch` and `toArrow` take, with a function that does nothing else.",
+    )
 
 
-def _first_batch_s(script: str) -> float:
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+def _first_batch(script: str) -> tuple[float, int]:
+    """Seconds, and the number of the batch; the process is killed then."""
     started = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-c", script],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=environment,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         text=True,
     )
     assert process.stdout is not None
@@ -79,4 +86,11 @@ def _first_batch_s(script: str) -> float:
     process.kill()
     process.wait()
     assert line.startswith("ready"), line
-    return took
+    return took, int(line.split()[1])
+
+
+def _require_batches(account: Path, finished: int) -> None:
+    """Raise ContentError unless the rows of the finished batches are there once; the kill may have left the next one's."""
+    table = pq.read_table(account, columns=["value"])
+    found = sorted(value for value in table.column("value").to_pylist() if value < finished * ROWS)
+    require_content(found == list(range(finished * ROWS)), expected=True, writer=PENSTOCK)

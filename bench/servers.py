@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.servers.fixtures import server
+from tests.servers.fixtures import server, stop_servers
 
 
 def those_there(names: Mapping[str, str]) -> list[str]:
@@ -16,3 +16,9 @@ def those_there(names: Mapping[str, str]) -> list[str]:
         except pytest.skip.Exception as missing:
             print(f"{name} is not measured: {missing}")
     return found
+
+
+def stop_all() -> None:
+    """So that no server of one part takes the cores from the next."""
+    stop_servers()
+    server.cache_clear()

@@ -5,8 +5,9 @@ ratios and the numbers of requests. The peers write with Arrow's own file system
 """
 
 import shutil
+import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -19,23 +20,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from tests.servers.fixtures import server
 from tests.servers.server import Outside, Place
 
 import penstock
-from bench.content import fingerprint, of_directories
+from bench.content import Fingerprint, fingerprint, of_directories
+from bench.inputs import counted, expressions, numbers, stream, write_input
+from bench.lakes import CACHED, UNCACHED
+from bench.measuring import Bench, require_content
+from bench.queries import batchwise, run_available, run_until, trigger_ms
+from bench.result import PENSTOCK, Case, Table
 from bench.servers import those_there
-from bench.session import COLUMNS, counted, stream, write_input
-from bench.table import Table, median, ratio
 from penstock.bloburl import parse
 from penstock.observe.history import history
 from penstock.run.operations import reading
 from penstock.sink.parquet.sink import ParquetSink
 
-ROWS, FILES, ROUNDS = 1_000_000, 4, 3
-BATCH_ROWS, BATCHES, WARM_UP = 1_000, 25, 12
+ROWS, FILES = 500_000, 4
+BATCH_ROWS, BATCHES, WARM_UP = 1_000, 10, 4
 NAMES = {"s3": "S3 (versitygw)", "az": "Azure (Azurite)", "gs": "Google (fake-gcs-server)", "hdfs": "HDFS"}
+DECIDED, UPLOADED, ARROW = "Penstock, in the decision", "Penstock, uploaded", "three Arrow files"
 
 WITH_PEER = ("s3", "az")
 """Arrow has file systems of its own for these."""
@@ -78,11 +83,14 @@ class Stored:
         )
 
 
-def measure(spark: SparkSession, scratch: Path) -> list[Table]:
-    """A table of one large batch per store, and one of small batches."""
+def measure(bench: Bench) -> Iterator[Table]:
+    """One large batch, and small batches with their requests, on every store that is there."""
     there = those_there(NAMES)
-    large = [_large(spark, scratch / kind, kind) for kind in there if kind in WITH_PEER]
-    return [*large, _small(spark, scratch, there)] if there else []
+    with_peer = [kind for kind in there if kind in WITH_PEER]
+    if with_peer:
+        yield _large(bench, with_peer)
+    if there:
+        yield from _small(bench, there)
 
 
 def _accounts(kind: str, number: int) -> Mapping[str, Stored]:
@@ -101,48 +109,46 @@ def _delivery(accounts: Mapping[str, Stored], home: Path) -> "penstock.Delivery"
 # --- one large batch
 
 
-def _large(spark: SparkSession, scratch: Path, kind: str) -> Table:
-    rows = []
-    for number in (2, 4, 8):
-        write_input(spark, scratch / "input", rows=ROWS, accounts=number, files=FILES)
-        expected = fingerprint(spark.read.parquet(str(scratch / "input")))
-        seconds: dict[str, list[float]] = {"one pass": [], "N passes": [], "N passes, cached": []}
-        for turn in range(ROUNDS + 1):  # the first round warms up
-            for way, times in seconds.items():
-                accounts = _accounts(kind, number)
-                took = _run(spark, way, accounts, scratch)
-                assert _found(spark, accounts, scratch) == expected, way
-                times.extend([took] if turn else [])
-        ours, plain, cached = (median(times) for times in seconds.values())
-        rows.append([str(number), f"{ours:.1f}", f"{plain:.1f}", f"{cached:.1f}", ratio(plain / ours), ratio(cached / ours)])
+def _large(bench: Bench, kinds: list[str]) -> Table:
+    rows = bench.sized(ROWS, 1_000)
     return Table(
-        f"{ROWS:,} rows x 7 columns to N accounts on {NAMES[kind]}, one batch, seconds (median)",
-        [
-            "accounts",
-            "one pass (Penstock)",
-            "N passes",
-            "N passes, cached",
-            "N passes / Penstock",
-            "cached / Penstock",
-        ],
-        rows,
-        "The N passes filter the batch for one account after the other and write it with Arrow's own file system for that store.",
+        name="large",
+        title=f"{ROWS:,} rows x 7 columns to several accounts in a store, one batch",
+        unit="s",
+        cases=tuple(_large_case(bench, kind, number, rows) for kind in kinds for number in (2, 8)),
+        amounts="rows",
+        note="The N passes filter the batch for one account after the other and write it with Arrow's own file "
+        "system for that store.",
     )
 
 
-def _run(spark: SparkSession, way: str, accounts: Mapping[str, Stored], scratch: Path) -> float:
-    home, frame = scratch / "home", stream(spark, scratch / "input")
-    shutil.rmtree(home, ignore_errors=True)
-    started = time.perf_counter()
-    if way == "one pass":
-        _delivery(accounts, home).start(frame.writeStream.trigger(availableNow=True)).awaitTermination()
-    else:
-        writer = frame.writeStream.foreachBatch(_passes(accounts, cached=way.endswith("cached")))
-        writer.option("checkpointLocation", str(home)).trigger(availableNow=True).start().awaitTermination()
-    return time.perf_counter() - started
+def _large_case(bench: Bench, kind: str, number: int, rows: int) -> Case:
+    scratch = bench.scratch / f"{kind}{number}"
+    write_input(bench.spark, scratch / "input", rows=rows, columns=expressions(accounts=number), files=FILES)
+    expected = fingerprint(bench.spark.read.parquet(str(scratch / "input")))
+
+    def seconds(name: str, passes: Any) -> float:
+        accounts, home = _accounts(kind, number), scratch / "home"
+        shutil.rmtree(home, ignore_errors=True)
+        start = passes(accounts, home) if passes else _delivery(accounts, home).start
+        frame = stream(bench, scratch / "input")
+        started = time.perf_counter()
+        run_available(frame, start)
+        took = time.perf_counter() - started
+        require_content(_found(bench, accounts, scratch), expected, writer=name)
+        return took
+
+    ways = {PENSTOCK: None, UNCACHED: _passes, CACHED: _cached_passes}
+    return Case(
+        name=f"{NAMES[kind]}, {number} accounts", figures=bench.in_rounds(ways, seconds, warm_up=number == 2), amount=rows
+    )
 
 
-def _passes(accounts: Mapping[str, Stored], *, cached: bool) -> Any:
+def _cached_passes(accounts: Mapping[str, Stored], home: Path) -> Any:
+    return _passes(accounts, home, cached=True)
+
+
+def _passes(accounts: Mapping[str, Stored], home: Path, *, cached: bool = False) -> Any:
     def write(rows: DataFrame, batch_id: int) -> None:
         source = rows.persist() if cached else rows
         for name, stored in accounts.items():
@@ -150,7 +156,7 @@ def _passes(accounts: Mapping[str, Stored], *, cached: bool) -> Any:
         if cached:
             source.unpersist()
 
-    return write
+    return batchwise(write, home)
 
 
 def _writer(stored: Stored, batch_id: int) -> Any:
@@ -172,10 +178,10 @@ def _writer(stored: Stored, batch_id: int) -> Any:
     return write
 
 
-def _found(spark: SparkSession, accounts: Mapping[str, Stored], scratch: Path) -> tuple[int, int]:
+def _found(bench: Bench, accounts: Mapping[str, Stored], scratch: Path, *, where: str = "true") -> Fingerprint:
     """The content, fetched by the store's own client and read by Spark."""
     roots = [_fetched(stored.outside, scratch / "fetched" / name) for name, stored in accounts.items()]
-    found = of_directories(spark, roots)
+    found = of_directories(bench.spark, roots, where=where)
     shutil.rmtree(scratch / "fetched")
     return found
 
@@ -193,34 +199,44 @@ def _fetched(outside: Outside, root: Path) -> Path:
 # --- small batches
 
 
-def _small(spark: SparkSession, scratch: Path, kinds: Sequence[str]) -> Table:
-    return Table(
-        f"{BATCH_ROWS:,} rows a batch to three accounts in a store, milliseconds per batch (median of whole triggers)",
-        ["store", "in the decision", "requests a batch", "uploaded", "requests a batch", "three Arrow files, at-least-once"],
-        [_small_row(spark, kind, scratch) for kind in kinds],
-        "The ledger is a local file. On Azure and S3 small files travel in the decision and are put once, which is switched off "
-        "for `uploaded`, the only way elsewhere. Requests are those that the ledger has, tasks included. The peer "
-        "writes with Arrow's file systems, which has none for the others.",
+def _small(bench: Bench, kinds: list[str]) -> Iterator[Table]:
+    spent = {kind: _small_figures(bench, kind) for kind in kinds}
+    yield Table(
+        name="small",
+        title=f"{BATCH_ROWS:,} rows a batch to three accounts in a store, a batch (whole triggers)",
+        unit="ms",
+        cases=tuple(Case(name=NAMES[kind], figures=took, amount=BATCH_ROWS) for kind, (took, _) in spent.items()),
+        ours=(DECIDED, UPLOADED),
+        note="The ledger is a local file. On Azure and S3 small files travel in the decision and are put once, which is switched "
+        "off for `uploaded`, the only way elsewhere. The peer writes with Arrow's file systems, which has none for the others, "
+        "and is at-least-once.",
+    )
+    yield Table(
+        name="requests",
+        title="The same: requests of a batch",
+        unit="requests",
+        cases=tuple(Case(name=NAMES[kind], figures=asked) for kind, (_, asked) in spent.items()),
+        ours=(DECIDED, UPLOADED),
+        comparison="alone",
+        note="Those that the ledger has, tasks included.",
     )
 
 
-def _small_row(spark: SparkSession, kind: str, scratch: Path) -> list[str]:
-    ways = ("in the decision", "uploaded") if kind in WITH_PEER else ("uploaded",)
-    spent: dict[str, tuple[list[float], list[float]]] = {way: ([], []) for way in ways}
-    plain: list[float] = []
-    for _ in range(ROUNDS):
-        for way, (times, requests) in spent.items():
-            with _inline_limit(0 if way == "uploaded" else None):
-                took, asked = _penstock_ms(spark, kind, scratch)
-            times.extend(took)
-            requests.extend(asked)
-        plain += _plain_ms(spark, kind, scratch) if kind in WITH_PEER else []
-    shown = [_shown(*spent[way]) if way in spent else ["-", "-"] for way in ("in the decision", "uploaded")]
-    return [NAMES[kind], *shown[0], *shown[1], f"{median(plain):.0f}" if plain else "-"]
+def _small_figures(bench: Bench, kind: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Milliseconds of each writer, and requests of those that are ours."""
+    ours: dict[str, Any] = {DECIDED: None, UPLOADED: 0} if kind in WITH_PEER else {UPLOADED: 0}
+    requests: dict[str, list[float]] = {name: [] for name in ours}
 
+    def batch_ms(name: str, limit_bytes: int | None) -> float:
+        if name == ARROW:
+            return _arrow_ms(bench, kind)
+        with _inline_limit(limit_bytes):
+            took, asked = _penstock_ms(bench, kind)
+        requests[name].append(asked)
+        return took
 
-def _shown(times: list[float], requests: list[float]) -> list[str]:
-    return [f"{median(times):.0f}", f"{median(requests):.0f}"]
+    figures = bench.in_rounds({**ours, **({ARROW: None} if kind in WITH_PEER else {})}, batch_ms)
+    return figures, requests
 
 
 @contextmanager
@@ -232,22 +248,19 @@ def _inline_limit(limit_bytes: int | None) -> Iterator[None]:
         yield
 
 
-def _penstock_ms(spark: SparkSession, kind: str, scratch: Path) -> tuple[list[float], list[float]]:
-    """Milliseconds and requests of each batch after the first ones."""
+def _penstock_ms(bench: Bench, kind: str) -> tuple[float, float]:
+    """Milliseconds and requests of a batch after the first ones, in the median."""
     accounts = _accounts(kind, 3)
-    delivery = _delivery(accounts, scratch / "home")
-    query = delivery.start(counted(spark, BATCH_ROWS).writeStream)
-    _await(query, WARM_UP + BATCHES)
-    query.stop()
-    _require_whole_batches(spark, accounts, scratch)
+    delivery = _delivery(accounts, bench.scratch / "home")
+    took = _counted_ms(bench, accounts, delivery.start, PENSTOCK)
     with reading(delivery.plan) as ledger:
-        batches = [row for row in history(ledger.newest_first()) if (row.batch_id or 0) >= WARM_UP]
-    counted_both = [(row.stage_requests, row.publish_requests) for row in batches]
-    requests = [float(staged + published) for staged, published in counted_both if staged is not None and published is not None]
-    return _triggers_ms(query), requests
+        batches = [row for row in history(ledger.newest_first()) if (row.batch_id or 0) >= _warm_up(bench)]
+    both = [(row.stage_requests, row.publish_requests) for row in batches]
+    asked = [staged + published for staged, published in both if staged is not None and published is not None]
+    return took, float(statistics.median(asked))
 
 
-def _plain_ms(spark: SparkSession, kind: str, scratch: Path) -> list[float]:
+def _arrow_ms(bench: Bench, kind: str) -> float:
     accounts = _accounts(kind, 3)
     opened = {name: (stored.file_system(), stored.root) for name, stored in accounts.items()}
 
@@ -257,31 +270,18 @@ def _plain_ms(spark: SparkSession, kind: str, scratch: Path) -> list[float]:
             part = table.filter(pc.equal(table["account"], name))
             pq.write_table(part, f"{root}/batch-{batch_id}.parquet", filesystem=file_system, compression="zstd")
 
-    shutil.rmtree(scratch / "home", ignore_errors=True)
-    writer = counted(spark, BATCH_ROWS).writeStream.foreachBatch(write)
-    query = writer.option("checkpointLocation", str(scratch / "home")).start()
-    _await(query, WARM_UP + BATCHES)
-    query.stop()
-    return _triggers_ms(query)
+    shutil.rmtree(bench.scratch / "home", ignore_errors=True)
+    return _counted_ms(bench, accounts, batchwise(write, bench.scratch / "home"), ARROW)
 
 
-def _batch(query: Any) -> int:
-    return -1 if query.lastProgress is None else int(query.lastProgress.batchId)
+def _counted_ms(bench: Bench, accounts: Mapping[str, Stored], start: Any, writer: str) -> float:
+    """The median trigger; the rows of all finished batches are compared, of the one that was cut some may be there."""
+    query = start(counted(bench, BATCH_ROWS).writeStream)
+    rows = BATCH_ROWS * run_until(query, _warm_up(bench) + bench.sized(BATCHES, 1))
+    found = _found(bench, accounts, bench.scratch, where=f"id < {rows}")
+    require_content(found, fingerprint(numbers(bench.spark.range(rows))), writer=writer)
+    return trigger_ms(query, warm_up=_warm_up(bench))
 
 
-def _await(query: Any, batch_id: int) -> None:
-    while _batch(query) < batch_id and query.isActive:
-        time.sleep(0.05)
-
-
-def _triggers_ms(query: Any) -> list[float]:
-    return [each.durationMs["triggerExecution"] for each in query.recentProgress if each.batchId >= WARM_UP]
-
-
-def _require_whole_batches(spark: SparkSession, accounts: Mapping[str, Stored], scratch: Path) -> None:
-    roots: Sequence[Path] = [_fetched(stored.outside, scratch / "fetched" / name) for name, stored in accounts.items()]
-    rows = spark.read.schema(COLUMNS).parquet(*[str(root) for root in roots]).agg({"id": "sum", "*": "count"}).first()
-    shutil.rmtree(scratch / "fetched")
-    assert rows is not None
-    assert rows["count(1)"] % BATCH_ROWS == 0, rows
-    assert rows["sum(id)"] == sum(range(rows["count(1)"])), rows
+def _warm_up(bench: Bench) -> int:
+    return bench.sized(WARM_UP, 1)

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.servers import cassandra, mysql, postgres
 from tests.servers.fixtures import server
 
-from bench.session import COLUMNS
+from bench.inputs import COLUMNS
 
 PACKAGES = ("org.postgresql:postgresql:42.7.8", "org.mariadb.jdbc:mariadb-java-client:2.7.12")
 DRIVERS = {"postgres": "org.postgresql.Driver", "mysql": "org.mariadb.jdbc.Driver"}
@@ -45,6 +45,11 @@ class Target:
         with self._connected() as connection, closing(connection.cursor()) as cursor:
             cursor.execute(statement)
             connection.commit()
+
+    def drop(self) -> None:
+        """The table, so that a server does not clean up behind one writer while the next is measured."""
+        if self.kind != "cassandra":  # which copies what it drops
+            self.execute("DROP TABLE events")
 
     def options(self, table: str, *, rewrite: bool = False) -> dict[str, str]:
         """For Spark's `jdbc` format."""

@@ -5,65 +5,98 @@ look: no staging, no ledger, no fsync. It is at-least-once and shows torn files.
 """
 
 import shutil
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 import penstock
-from bench.content import of_directories
-from bench.session import counted
-from bench.table import Table, median, ratio
-from bench.turns import in_turns
+from bench.content import fingerprint, of_directories
+from bench.inputs import counted, numbers
+from bench.measuring import Bench, require_content
+from bench.queries import batchwise, run_until, trigger_ms
+from bench.result import PENSTOCK, Case, Table
 
 ACCOUNTS = ("account0", "account1", "account2")
 SIZES = (1_000, 10_000, 100_000)
-ROUNDS, BATCHES, WARM_UP = 3, 25, 12
+BATCHES, WARM_UP = 15, 5
+PEER, NOOP = "the same pass, at-least-once", "noop"
 
-Way = Callable[[DataFrame, Path], Callable[[], object]]
+Way = Callable[[Path], Callable[[Any], Any]]
+"""Given a directory, what starts a query of a writer."""
 
 
-def measure(spark: SparkSession, scratch: Path) -> list[Table]:
+def measure(bench: Bench) -> Iterator[Table]:
     """The tax by batch size, and what is added to a micro-batch over noop."""
-    rows, added = [], []
-    for size in SIZES:
-        ours, plain, noop = _medians(spark, scratch, size, (_penstock, _plain, None))
-        rows.append([f"{size:,}", f"{ours:.0f}", f"{plain:.0f}", f"{100 * (ours / plain - 1):+.1f} %", ratio(plain / ours)])
-        added.append([f"{size:,} rows", f"{ours:.0f}", f"{noop:.0f}", f"{ours - noop:+.0f}"])
-    ours, noop = _medians(spark, scratch, 1_000, (_penstock, None), empty=True)
-    added.append(["empty (1,000 rows read, none left)", f"{ours:.0f}", f"{noop:.0f}", f"{ours - noop:+.0f}"])
-    return [
-        Table(
-            "Exactly-once tax, three accounts, milliseconds per batch (median of whole triggers)",
-            ["rows a batch", "Penstock", "the same pass, at-least-once", "tax", "speed"],
-            rows,
-            f"The peer stages nothing, remembers nothing and syncs nothing. {ROUNDS} rounds in turns of {BATCHES} batches each.",
+    ways: dict[str, Way] = {PENSTOCK: _penstock, PEER: _plain, NOOP: _noop}
+    figures: dict[str, dict[str, list[float]]] = {}
+    for size in SIZES[-1:] if bench.quick else SIZES:
+        figures[f"{size:,} rows"] = _figures(bench, bench.sized(size, 100), ways, warm_up=not figures)
+    empty = _figures(bench, bench.sized(1_000, 100), {PENSTOCK: _penstock, NOOP: _noop}, empty=True)
+    yield Table(
+        name="tax",
+        title="Exactly-once tax, three accounts, a batch (whole triggers)",
+        unit="ms",
+        cases=tuple(_against(name, found, PEER) for name, found in figures.items()),
+        comparison="tax",
+        note=f"The peer stages nothing, remembers nothing and syncs nothing. "
+        f"A round is the median of {BATCHES} batches of a query.",
+    )
+    yield Table(
+        name="noop",
+        title="Added to a micro-batch over Spark's noop sink",
+        unit="ms",
+        cases=tuple(
+            _against(name, found, NOOP) for name, found in {**figures, "empty (1,000 rows read, none left)": empty}.items()
         ),
-        Table(
-            "Added to a micro-batch over Spark's noop sink, milliseconds (median)", ["batch", "Penstock", "noop", "added"], added
-        ),
-    ]
+        comparison="added",
+    )
 
 
-def _medians(spark: SparkSession, scratch: Path, size: int, ways: "Sequence[Way | None]", *, empty: bool = False) -> list[float]:
-    """The median batch of each way: the machine's weather changes, and hits all of them alike."""
-    taken: list[list[float]] = [[] for _ in ways]
-    for number, way in in_turns(dict(enumerate(ways)), ROUNDS):
-        taken[number].extend(_batches_ms(spark, scratch, size, way, empty=empty))
-    return [median(times) for times in taken]
+def _against(name: str, figures: dict[str, list[float]], peer: str) -> Case:
+    return Case(name=name, figures={PENSTOCK: figures[PENSTOCK], peer: figures[peer]})
 
 
-def _penstock(frame: DataFrame, root: Path) -> "Callable[[], object]":
+def _figures(
+    bench: Bench, size: int, ways: "dict[str, Way]", *, warm_up: bool = False, empty: bool = False
+) -> dict[str, list[float]]:
+    return bench.in_rounds(ways, lambda name, way: _batch_ms(bench, size, name, way, empty=empty), warm_up=warm_up)
+
+
+def _batch_ms(bench: Bench, size: int, name: str, way: Way, *, empty: bool) -> float:
+    root = bench.scratch / "tax"
+    shutil.rmtree(root, ignore_errors=True)
+    frame = counted(bench, size)
+    query = way(root)((frame.where("id < 0") if empty else frame).writeStream)
+    finished = run_until(query, bench.sized(WARM_UP + BATCHES, 2))
+    if name != NOOP and not empty:
+        _require_batches(bench, root, finished * size, name)
+    return trigger_ms(query, warm_up=bench.sized(WARM_UP, 1))
+
+
+def _require_batches(bench: Bench, root: Path, rows: int, writer: str) -> None:
+    """The rows of all finished batches; the one that was cut by the stop may be there in part, where the peer writes it."""
+    found = of_directories(bench.spark, [root / name for name in ACCOUNTS], where=f"id < {rows}")
+    require_content(found, fingerprint(numbers(bench.spark.range(rows))), writer=writer)
+
+
+# --- the writers
+
+
+def _penstock(root: Path) -> "Callable[[Any], Any]":
     lake = penstock.Parquet(accounts={name: root / name for name in ACCOUNTS}, route={"column": "account"})
-    delivery = penstock.Delivery("bench", home=root / "home", sinks={"lake": lake})
-    return lambda: delivery.start(frame.writeStream)
+    return penstock.Delivery("bench", home=root / "home", sinks={"lake": lake}).start
 
 
-def _plain(frame: DataFrame, root: Path) -> "Callable[[], object]":
+def _noop(root: Path) -> "Callable[[Any], Any]":
+    return lambda writer: writer.format("noop").option("checkpointLocation", str(root / "home/checkpoint")).start()
+
+
+def _plain(root: Path) -> "Callable[[Any], Any]":
     for name in ACCOUNTS:
         (root / name).mkdir(parents=True)
 
@@ -88,34 +121,4 @@ def _plain(frame: DataFrame, root: Path) -> "Callable[[], object]":
         else:
             write_all(rows.toArrow(), f"batch-{batch_id}")
 
-    writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(root / "home/checkpoint"))
-    return writer.start
-
-
-def _batches_ms(spark: SparkSession, scratch: Path, size: int, way: "Way | None", *, empty: bool) -> list[float]:
-    root = scratch / "tax"
-    shutil.rmtree(root, ignore_errors=True)
-    frame = counted(spark, size)
-    frame = frame.where("id < 0") if empty else frame
-    if way is None:
-        start = frame.writeStream.format("noop").option("checkpointLocation", str(root / "home/checkpoint")).start
-    else:
-        start = way(frame, root)
-    query = start()
-    while (query.lastProgress is None or query.lastProgress.batchId < WARM_UP + BATCHES) and query.isActive:  # type: ignore[attr-defined]
-        time.sleep(0.1)
-    query.stop()  # type: ignore[attr-defined]
-    progress = [each for each in query.recentProgress if each.batchId >= WARM_UP]  # type: ignore[attr-defined]
-    if way is not None and not empty:
-        _verify(spark, root, size)
-    return [each.durationMs["triggerExecution"] for each in progress]
-
-
-def _verify(spark: SparkSession, root: Path, size: int) -> None:
-    """What is there is a whole number of batches and exactly their rows."""
-    found = of_directories(spark, [root / name for name in ACCOUNTS])
-    assert found[0] % size == 0, found
-    batches = found[0] // size
-    ids = spark.read.parquet(*[str(root / name) for name in ACCOUNTS]).agg({"id": "sum"}).first()
-    assert ids is not None
-    assert ids[0] == sum(range(batches * size)), (ids, batches)
+    return batchwise(write, root / "home/checkpoint")

@@ -1,0 +1,44 @@
+"""The registry of parts: to add one, write a module with `measure(bench)` and one line here."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from bench import databases, kafka, kafka_reader, kafka_waiting, ledger, passes, restart, shapes, simulator, stores, tax
+from bench.measuring import Bench
+from bench.result import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of the page, measured by itself. `minutes` on two cores; `jdbc` and `kafka` say which jars Spark needs.
+
+    `small_batches`: Spark's own logs would take most of a batch's time; see `bench.session.write_checkpoints`.
+    `notices`: a row that is changed on its way fails the measurement.
+    """
+
+    measure: Callable[[Bench], Iterator[Table]]
+    minutes: float
+    servers: tuple[str, ...] = ()
+    jdbc: bool = False
+    kafka: bool = False
+    small_batches: bool = False
+    notices: bool = True
+
+
+PARTS = {
+    "ledger": Part(measure=ledger.measure, minutes=3),
+    "simulator": Part(measure=simulator.measure, minutes=0.5, notices=False),
+    "restart": Part(measure=restart.measure, minutes=3.5),
+    "tax": Part(measure=tax.measure, minutes=4),
+    "passes": Part(measure=passes.measure, minutes=5),
+    "shapes": Part(measure=shapes.measure, minutes=5),
+    "stores": Part(measure=stores.measure, minutes=6, servers=("s3", "az", "gs", "hdfs")),
+    **{
+        kind: Part(measure=partial(databases.measure, kind=kind), minutes=minutes, servers=(kind,), jdbc=True, small_batches=True)
+        for kind, minutes in (("postgres", 4), ("mysql", 4), ("cassandra", 3))
+    },
+    "kafka": Part(measure=kafka.measure, minutes=4, servers=("kafka",), kafka=True, small_batches=True),
+    "kafka_reader": Part(measure=kafka_reader.measure, minutes=3, servers=("kafka",), kafka=True, small_batches=True),
+    "kafka_waiting": Part(measure=kafka_waiting.measure, minutes=8, servers=("kafka",), kafka=True, small_batches=True),
+}
