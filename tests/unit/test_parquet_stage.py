@@ -18,6 +18,7 @@ from penstock.model import AccountName, Attempt, SinkName
 from penstock.protocols import SCHEMA_KEY
 from penstock.rowhash import digest, row_hashes
 from penstock.sink.parquet.buffer import Buffer
+from penstock.sink.parquet.encoding import EncodingSettings
 from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.settings import WriteSettings
 from penstock.sink.parquet.splitting import Group, Lease
@@ -62,6 +63,7 @@ def test_files_roll_by_size_and_row_groups_are_whole(tmp_path: Path) -> None:
             owner="1a2b3c4d",
             accounts=(AccountName("only"),),
             target_file_size_bytes=400_000,
+            encoding=EncodingSettings(default="dictionary"),
             row_group_rows=2 * CHUNK_ROWS,
         ),
         areas=target.sink().stager().areas,

@@ -1,6 +1,7 @@
 """What people read when settings that they made in code are wrong."""
 
 import pytest
+from tests.unit.test_spec_errors import PARQUET_KEYS
 
 from penstock.errors import Usage
 from penstock.spec import Parquet, Sqlite, Trigger
@@ -11,7 +12,7 @@ def test_mistakes_in_code_name_the_settings() -> None:
         Parquet(acounts={})  # type: ignore[call-arg]
     assert (caught.value.message, caught.value.remedy) == (
         "Parquet: acounts is not a known key.",
-        "Did you mean accounts? The keys here are: type, accounts, route, unrouted, partition_by, compression, target_file_size.",
+        f"Did you mean accounts? {PARQUET_KEYS}",
     )
     with pytest.raises(Usage, match=r"Parquet: accounts.a should be a file URL with a path, found the host 'b'\."):
         Parquet(accounts={"a": "file://b/c"})

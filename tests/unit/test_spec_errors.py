@@ -11,7 +11,11 @@ from penstock.spec import load, sink
 TOP = "pipeline: flights\nhome: ./state\n"
 SOURCES = "sources:\n  flights: {format: rate}\n"
 SINKS = "sinks:\n  lake:\n    type: parquet\n    accounts: {EWR: ./ewr, JFK: ./jfk}\n    route: {column: origin}\n"
-PARQUET_KEYS = "The keys here are: type, accounts, route, unrouted, partition_by, compression, target_file_size."
+PARQUET_KEYS = (
+    "The keys here are: type, accounts, route, unrouted, partition_by, compression, column_encoding, dictionary_pagesize_limit, "
+    "target_file_size."
+)
+ENCODINGS = "dictionary, plain, delta_binary_packed, delta_byte_array, delta_length_byte_array or byte_stream_split"
 EVERY_KEY = "pipeline, home, guarantee, spark, sources, transform, sinks, quarantine, output_mode, trigger, checkpoint, ledger"
 TOP_KEYS = f"The keys here are: {EVERY_KEY}, spool, publish_behind."
 NAME = "a name of at most 100 letters, digits, hyphens, dots and underscores"
@@ -126,6 +130,16 @@ SINK_MISTAKES = [
         lake("type: parquet", "accounts: {EWR: ./ewr}", "compression: zst"),
         "f.yaml:9: sinks.lake.compression should be zstd, snappy, gzip, lz4, brotli or none, found the text 'zst'.",
         "Use one of zstd, snappy, gzip, lz4, brotli or none.",
+    ),
+    (
+        lake("type: parquet", "accounts: {EWR: ./ewr}", "column_encoding: dict"),
+        "f.yaml:9: sinks.lake.column_encoding should be auto, dictionary, plain or a mapping of columns, found the text 'dict'.",
+        "Write column_encoding: auto, or {column: encoding} for some columns.",
+    ),
+    (
+        lake("type: parquet", "accounts: {EWR: ./ewr}", "column_encoding: {id: delta}"),
+        f"f.yaml:9: sinks.lake.column_encoding.id should be {ENCODINGS}, found the text 'delta'.",
+        f"Use one of {ENCODINGS}.",
     ),
     (
         lake("type: parquet", "accounts: {EWR: ./ewr}", "target_file_size: 1 elephant"),

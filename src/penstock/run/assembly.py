@@ -173,6 +173,8 @@ def _parquet(name: SinkName, settings: settings_of.Parquet, plan: DeliveryPlan) 
         unrouted=None if settings.unrouted == FAIL else AccountName(settings.unrouted),
         partition_by=settings.partition_by,
         compression=settings.compression,
+        column_encoding=settings.column_encoding,
+        dictionary_pagesize_limit_bytes=settings.dictionary_pagesize_limit,
         target_file_size_bytes=settings.target_file_size,
     )
 

@@ -131,7 +131,8 @@ def _value(part: Mapping[str, Any]) -> str:
     if "$ref" in first:
         return "`exactly_once`, `at_least_once`" if "Guarantee" in first["$ref"] else "mapping"
     if "enum" in first or "const" in first:
-        return ", ".join(f"`{_yaml(choice)}`" for choice in first.get("enum", [first.get("const")]))
+        named = [f"`{_yaml(choice)}`" for choice in first.get("enum", [first.get("const")])]
+        return ", ".join([*named, *(["mapping"] if any(choice.get("type") == "object" for choice in choices) else [])])
     return _KINDS[first["type"]]
 
 

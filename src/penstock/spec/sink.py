@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
 from typing_extensions import Self
 
 from penstock.secret import remember_options
@@ -18,12 +18,41 @@ from penstock.spec.settings import Settings, nearest
 from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Redshift, Sqlite, SqlServer
 
 Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
+Encoding: TypeAlias = Literal[
+    "dictionary", "plain", "delta_binary_packed", "delta_byte_array", "delta_length_byte_array", "byte_stream_split"
+]
+EncodingOfAll: TypeAlias = Literal["auto", "dictionary", "plain"]
 
 PLANNED: Final = (
     *("delta", "iceberg"),
     "http",
 )
 """Sink types of later versions."""
+
+
+def _column_encoding(value: Any) -> Any:
+    if isinstance(value, str) and value not in get_args(EncodingOfAll):
+        raise wrong(
+            f"should be {', '.join(get_args(EncodingOfAll))} or a mapping of columns, found {described(value)}",
+            remedy="Write column_encoding: auto, or {column: encoding} for some columns.",
+        )
+    return value
+
+
+ColumnEncoding: TypeAlias = Annotated[
+    Annotated[EncodingOfAll, Tag("all")] | Annotated[Mapping[str, Encoding], Tag("some")],
+    Discriminator(lambda value: "all" if isinstance(value, str) else "some"),
+    BeforeValidator(_column_encoding),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": list(get_args(EncodingOfAll)), "type": "string"},
+                {"additionalProperties": {"enum": list(get_args(Encoding)), "type": "string"}, "type": "object"},
+            ]
+        }
+    ),
+]
+"""One encoding for all columns, or a column's path and its encoding."""
 
 
 class Parquet(Settings):
@@ -41,6 +70,17 @@ class Parquet(Settings):
     )
     partition_by: Columns = Field(default=(), description="Columns that become directories (`month=3/`) inside the account.")
     compression: Compression = Field(default="zstd", description="Compression of the Parquet pages.")
+    column_encoding: ColumnEncoding = Field(
+        default="auto",
+        description="Parquet encoding of columns. `auto` chooses by the first rows: `dictionary` where values repeat, else "
+        "`delta_binary_packed` for numbers and times that lie close, else `plain`. `dictionary` or `plain` for all columns, or "
+        "`{column: encoding}` for some; inside of nested columns as in `tags.list.element`.",
+    )
+    dictionary_pagesize_limit: Size = Field(
+        default=1 << 20,
+        description="A column whose dictionary is larger goes on without one, in each row group.",
+        json_schema_extra={"default": "1MiB"},
+    )
     target_file_size: Size = Field(
         default=128_000_000,
         description="A new file is begun when one has about this size.",
@@ -57,6 +97,8 @@ class Parquet(Settings):
             unrouted: str = FAIL,
             partition_by: "tuple[str, ...] | list[str]" = (),
             compression: Compression = "zstd",
+            column_encoding: EncodingOfAll | Mapping[str, Encoding] = "auto",
+            dictionary_pagesize_limit: int | str = "1MiB",
             target_file_size: int | str = "128MB",
         ) -> None: ...
 

@@ -10,6 +10,7 @@ from penstock.errors import Usage
 from penstock.model import AccountName, SinkName, Staged, Totals
 from penstock.protocols import SCHEMA_KEY
 from penstock.sink.parquet.account import Upload
+from penstock.sink.parquet.encoding import Encodings
 
 _SPARK_KEY = "org.apache.spark.sql.parquet.row.metadata"
 
@@ -18,13 +19,26 @@ class PartFile:
     """Rows go in as whole row groups; `close` writes the footer, `finish` makes it durable. Used by one thread at a time."""
 
     def __init__(
-        self, upload: Upload, *, account: AccountName, name: str, schema: "pa.Schema", compression: str, notes: Mapping[str, str]
+        self,
+        upload: Upload,
+        *,
+        account: AccountName,
+        name: str,
+        schema: "pa.Schema",
+        compression: str,
+        encodings: Encodings,
+        notes: Mapping[str, str],
     ) -> None:
         self.account, self.name = account, name
         self._upload, self._schema = upload, schema
         self._rows, self._digest = 0, 0
         self._writer = pq.ParquetWriter(
-            pa.PythonFile(upload, mode="w"), schema, compression=compression, version="2.6", store_schema=False
+            pa.PythonFile(upload, mode="w"),
+            schema,
+            compression=compression,
+            version="2.6",
+            store_schema=False,
+            **encodings.writer_options(),
         )
         self._writer.add_key_value_metadata(notes)
 

@@ -1,9 +1,10 @@
 """What the storage writer's tasks need to know; picklable."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.model import NEWEST_ROW_DIGEST, AccountName, RowDigest, SinkName
 from penstock.sink.parquet.allowance import INLINE_LIMIT_BYTES
+from penstock.sink.parquet.encoding import EncodingSettings
 
 ROW_GROUP_ROWS = 1 << 20
 ROW_GROUP_BYTES = 64 * 1024 * 1024
@@ -29,6 +30,7 @@ class WriteSettings:
     partition_by: tuple[str, ...] = ()
     null_for_lost_texts: bool = False
     compression: str = "zstd"
+    encoding: EncodingSettings = field(default_factory=EncodingSettings)
     target_file_size_bytes: int = 128_000_000
     row_group_rows: int = ROW_GROUP_ROWS
     row_group_bytes: int = ROW_GROUP_BYTES

@@ -5,6 +5,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import combinations_with_replacement
 
+import pyarrow as pa
+
 from penstock.errors import Failed, LedgerMismatch, Usage
 from penstock.highwatermark import AccountOwner, HighWaterMark
 from penstock.model import (
@@ -28,6 +30,7 @@ from penstock.protocols import SinkDecisions, TaskCheck
 from penstock.sink.parquet.account import Account, Area, UploadArea
 from penstock.sink.parquet.allowance import INLINE_LIMIT_BYTES
 from penstock.sink.parquet.continuity import require_continued
+from penstock.sink.parquet.encoding import AUTO, DICTIONARY_PAGESIZE_LIMIT, encoding_settings, require_encodable
 from penstock.sink.parquet.hive import partition_columns
 from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.ownership import claim_account, require_own_account
@@ -61,6 +64,8 @@ class ParquetSink:
         unrouted: AccountName | None = None,
         partition_by: Sequence[str] = (),
         compression: str = "zstd",
+        column_encoding: str | Mapping[str, str] = AUTO,
+        dictionary_pagesize_limit_bytes: int = DICTIONARY_PAGESIZE_LIMIT,
         target_file_size_bytes: int = 128_000_000,
         null_for_lost_texts: bool = False,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
@@ -75,6 +80,7 @@ class ParquetSink:
             partition_by=tuple(partition_by),
             null_for_lost_texts=null_for_lost_texts,
             compression=compression,
+            encoding=encoding_settings(column_encoding, dictionary_pagesize_limit_bytes=dictionary_pagesize_limit_bytes),
             target_file_size_bytes=target_file_size_bytes,
             inline_limit_bytes=inline_limit_bytes,
         )
@@ -253,8 +259,9 @@ class ParquetSink:
     def _require_storable(self, schema: str) -> None:
         rows = arrow_schema(schema)
         try:
-            partition_columns(rows, self._settings.partition_by)
-            stored_schema(rows)
+            parts = {column.name for column in partition_columns(rows, self._settings.partition_by)}
+            stored = stored_schema(rows)
+            require_encodable(self._settings.encoding, pa.schema([each for each in stored if each.name not in parts]))
         except Usage as wrong:
             raise Usage(f"Sink {self._name!r}: {wrong.message}", remedy=wrong.remedy) from wrong
         names = [name.casefold() for name in rows.names]

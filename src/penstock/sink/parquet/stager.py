@@ -13,6 +13,8 @@ from penstock.model import AccountName, Attempt, Staged
 from penstock.sink.parquet.account import Upload, UploadArea
 from penstock.sink.parquet.allowance import Allowance
 from penstock.sink.parquet.buffer import Buffer, Place, RowGroup
+from penstock.sink.parquet.encoding import Encodings
+from penstock.sink.parquet.encoding_choice import choose_encodings
 from penstock.sink.parquet.layout import file_name
 from penstock.sink.parquet.part_file import PartFile, notes_for, stored_schema
 from penstock.sink.parquet.settings import WriteSettings
@@ -50,6 +52,7 @@ class ParquetStageWriter:
         self._notes = notes_for(schema, self._splitter.data_schema)
         self._buffer = Buffer(stager.settings)
         self._chunk = _Gathering()
+        self._encodings: Encodings | None = None
         self._open: dict[Place, PartFile] = {}
         self._files = 0
         self._allowance = Allowance(stager.settings.inline_limit_bytes)
@@ -87,7 +90,10 @@ class ParquetStageWriter:
             upload.abandon()
 
     def _split(self) -> None:
-        for group in self._splitter.split(self._chunk.take()):
+        chunk = self._chunk.take()
+        if self._encodings is None:
+            self._encodings = choose_encodings(chunk.rows.select(self._stored.names), self._settings.encoding)
+        for group in self._splitter.split(chunk):
             self._buffer.add(group)
         for row_group in self._buffer.due():
             self._write(row_group)
@@ -113,8 +119,16 @@ class ParquetStageWriter:
         account, name = named
         upload = self._areas[account].open(name, allowance=self._allowance)
         self._uploads.append(upload)
-        compression = self._settings.compression
-        return PartFile(upload, account=account, name=name, schema=self._stored, compression=compression, notes=self._notes)
+        assert self._encodings is not None
+        return PartFile(
+            upload,
+            account=account,
+            name=name,
+            schema=self._stored,
+            compression=self._settings.compression,
+            encodings=self._encodings,
+            notes=self._notes,
+        )
 
     def _finish(self, place: Place) -> None:
         file = self._open.pop(place)
