@@ -1,6 +1,7 @@
 """Every error class is raised somewhere, documented, and drawn in the tree of errors.py."""
 
 import ast
+from functools import cache
 
 import pytest
 
@@ -14,6 +15,7 @@ CAUGHT_HERE = (errors.PositionTaken, errors.Conflict)
 each_class = pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
 
 
+@cache
 def mentioned_in_code() -> set[str]:
     """Names used as values outside of except clauses and annotations: raised, returned, or handed on as what to raise."""
     found = set()

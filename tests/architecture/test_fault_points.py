@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,11 +53,20 @@ def uses(point: Declared) -> Counter[str]:
         .as_posix()
         .replace("/", ".")
     )
-    for path in python_files("src"):
-        for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.ImportFrom) and node.module == module:
-                found["elsewhere"] += sum(alias.name == point.constant for alias in node.names)
+    found["elsewhere"] = imports()[module, point.constant]
     return found
+
+
+@cache
+def imports() -> Counter[tuple[str | None, str]]:
+    """How often a name of a module is imported in the package."""
+    return Counter(
+        (node.module, alias.name)
+        for path in python_files("src")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    )
 
 
 def test_there_are_points_and_all_are_declared_at_module_level() -> None:
@@ -87,6 +97,7 @@ def files_of_tests() -> list[Path]:
     return [path for path in paths if path.parent != Path(__file__).parent]
 
 
+@cache
 def texts_in_tests() -> set[str]:
     texts = [
         node.value
@@ -97,6 +108,7 @@ def texts_in_tests() -> set[str]:
     return {word for text in texts for word in re.split(r"[\s=,@]+", text)}
 
 
+@cache
 def parts_of_crash_contracts() -> set[str]:
     """The `fault_parts` of the conformance suite: it arms every point whose name begins so, and requires that each fired."""
     return {
