@@ -270,7 +270,8 @@ class Publication:
 
     `position` grows with every decision of a pipeline, whatever its query id: it is what markers remember. `ledger_id` is the
     ledger that decided it: a marker of another one refuses the publication. It is None only for publications that are compared,
-    of a ledger that no newer Penstock has opened.
+    of a ledger that no newer Penstock has opened. `previous` is the position of the ledger's decision before, 0 if this is the
+    first one, None where that is not known.
     """
 
     pipeline: PipelineName
@@ -282,6 +283,15 @@ class Publication:
     schema: str
     ledger_id: LedgerId | None
     row_digest: RowDigest = RowDigest.XXHASH64
+    previous: Position | None = None
+
+    def may_follow(self, position: Position) -> bool:
+        """Whether a place whose marker stands at `position`, below this one's, shows nothing but what this ledger decided.
+
+        It may lag behind, where batches had nothing for it. Between two decisions of one ledger there is none: such a marker is
+        of a copy of the ledger, which has its identity, too.
+        """
+        return self.previous is None or position <= self.previous
 
     @property
     def totals(self) -> Totals:

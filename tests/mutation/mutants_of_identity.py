@@ -5,10 +5,13 @@ from tests.mutation.mutant import Mutant
 MARKER = "src/penstock/sink/table/marker.py"
 MARKS = "src/penstock/sink/table/marks.py"
 PUBLICATION = "src/penstock/sink/table/publication.py"
+PARQUET = "src/penstock/sink/parquet/publishing.py"
+DECISIONS = "src/penstock/commit/publication.py"
 SERVER = "src/penstock/sink/table/server.py"
 
 OF_SQLITE = "tests/conformance/test_sqlite_conformance.py::TestSqlite"
 OF_DUCKDB = "tests/conformance/test_duckdb_conformance.py::TestDuckdb"
+OF_PARQUET = "tests/conformance/test_parquet_conformance.py::TestParquet"
 OF_OLDER = "tests/unit/test_older_markers.py"
 
 MUTANTS_OF_IDENTITY = (
@@ -71,5 +74,29 @@ MUTANTS_OF_IDENTITY = (
         find='        "format_version": 1 if marker.ledger_id is None else FORMAT_VERSION,\n',
         replace='        "format_version": 1,\n',
         tests=("tests/unit/test_sqlite_marker.py::test_a_marker_with_an_identity_is_refused_by_an_older_penstock",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-table-takes-what-a-copy-of-its-ledger-decided",
+        file=PUBLICATION,
+        find='    require_no_copy(publication, marker.position, place=f"Table {marker.table_name!r}")\n',
+        replace="",
+        tests=(f"{OF_SQLITE}::test_of_a_ledger_and_its_copy_one_delivers_a_batch[SqliteRig]",),
+    ),
+    Mutant(
+        bug=31,
+        name="an-account-takes-what-a-copy-of-its-ledger-decided",
+        file=PARQUET,
+        find='            require_no_copy(self.publication, marker.position, place=f"Account {self.account!r}")\n',
+        replace="",
+        tests=(f"{OF_PARQUET}::test_of_a_ledger_and_its_copy_one_delivers_a_batch[rename]",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-publication-does-not-say-which-decision-it-follows",
+        file=DECISIONS,
+        find="        previous=entry.summary.published_at or Position(0),  # all decisions before it are published\n",
+        replace="",
+        tests=(f"{OF_DUCKDB}::test_of_a_ledger_and_its_copy_one_delivers_a_batch[DuckdbRig]",),
     ),
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from penstock.model import Adopted, BatchId, Decided, Decision, Entry, LedgerId, Publication, SinkName, SweepCut
+from penstock.model import Adopted, BatchId, Decided, Decision, Entry, LedgerId, Position, Publication, SinkName, SweepCut
 from penstock.protocols import Ledger
 
 
@@ -25,6 +25,7 @@ def publication_of(entry: Entry, sink: SinkName, *, ledger_id: LedgerId | None) 
         schema=decision.schema,
         ledger_id=ledger_id,
         row_digest=entry.summary.row_digest,
+        previous=entry.summary.published_at or Position(0),  # all decisions before it are published
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from penstock.errors import LedgerMismatch, StagedDataLost
 from penstock.highwatermark import MarkedFile, Marker
 from penstock.model import AccountName, Publication, Staged
+from penstock.sink.copied_ledger import require_no_copy
 from penstock.sink.parquet.account import Area, PieceState
 
 
@@ -49,6 +50,7 @@ class Share:
             return False
         self._require_named_ledger(marker)
         if marker.position < self.publication.position:
+            require_no_copy(self.publication, marker.position, place=f"Account {self.account!r}")
             return False
         self._require_same_ledger(marker)
         return True

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
 from penstock.model import Json, Position, Publication, Published, Totals
+from penstock.sink.copied_ledger import require_no_copy
 from penstock.sink.table.marker import NOTHING_YET, Marking, TableMarker, minus, offsets_json, require_same
 from penstock.sink.table.target import MERGE, Target
 
@@ -37,6 +38,7 @@ def apply(
         require_same(marks.batch_at(publication), publication, marker)
         return Published(totals=publication.totals, already=True)
     _require_no_older_generation(marker, publication)
+    require_no_copy(publication, marker.position, place=f"Table {marker.table_name!r}")
     write = _write_of(publication, target, marker)
     moved = move() if publication.staged or write == "replace" else Moved(rows=0, displaced=Totals())
     _require_all(moved, publication, target)

@@ -8,6 +8,8 @@ import pytest
 
 from penstock.errors import LedgerMismatch
 from penstock.highwatermark import HighWaterMark
+from penstock.ledger.log import LogLedger
+from penstock.ledger.memory import MemoryStore
 from penstock.ledger.open import open_ledger
 from penstock.model import LedgerId
 from penstock.protocols import HasMarker, Ledger, Sink
@@ -46,6 +48,22 @@ class IdentityContract(Examined):
         with pytest.raises(LedgerMismatch):
             live(rig, [0], ledger=b())
         require_equal(rig.read_back(), rig.settle([rows_of(0, rig)]))
+
+    def test_of_a_ledger_and_its_copy_one_delivers_a_batch(self, bench: Bench) -> None:
+        """Both are of one identity. The copy is opened before the ledger delivers, and was once before that: what the ledger
+        decides is neither beyond its end nor at the position where it decides the same batch.
+        """
+        rig, store = bench.rig, MemoryStore()
+        live(rig, [0], ledger=_in_memory(store))
+        copy = MemoryStore()
+        for key in store.keys(""):
+            copy.put(key, store.get(key) or b"")
+        live(rig, [], ledger=_in_memory(copy))
+        with pytest.raises(LedgerMismatch, match="a copy of it delivers, too"):
+            live(rig, [1], ledger=_in_memory(copy), once_open=lambda: live(rig, [1], ledger=_in_memory(store)))
+        require_equal(rig.read_back(), rig.settle([rows_of(0, rig), rows_of(1, rig)]))
+        live(rig, [1, 2], ledger=_in_memory(store))
+        require_equal(rig.read_back(), rig.settle([rows_of(number, rig) for number in range(3)]))
 
     @pytest.mark.parametrize("first", [0, 1])
     def test_of_two_homes_that_begin_at_once_the_first_one_that_publishes_delivers(self, bench: Bench, first: int) -> None:
@@ -104,6 +122,10 @@ def _homes(rig: SinkRig, *, swapped: bool) -> _Homes:
         return open_ledger(str(rig.directory / "another ledger"), pipeline=PIPELINE)
 
     return (another, rig.ledger) if swapped else (rig.ledger, another)
+
+
+def _in_memory(store: MemoryStore) -> Ledger:
+    return LogLedger(store, pipeline=PIPELINE)
 
 
 def _decided_by_both(bench: Bench, positions: tuple[int, int] = (2, 2)) -> list[Shown]:

@@ -1,0 +1,16 @@
+"""A copy of a ledger has its identity, too: what only the copy decided is told by where the marker of a place stands."""
+
+from penstock.errors import LedgerMismatch
+from penstock.model import Position, Publication
+
+
+def require_no_copy(publication: Publication, marked_at: Position, *, place: str) -> None:
+    """Raise LedgerMismatch if the ledger of `publication` cannot have put the marker of `place` there, which is below it (I2)."""
+    if publication.may_follow(marked_at):
+        return
+    raise LedgerMismatch(
+        f"{place} shows what was decided at position {marked_at}, but the ledger that publishes position {publication.position} "
+        f"decided nothing there after its position {publication.previous}: a copy of it delivers, too.",
+        remedy=f"Stop both runs. Go on with the ledger that decided a batch at position {marked_at} (`penstock history`) and "
+        "remove the other one: what both decided would be there twice.",
+    )
