@@ -14,7 +14,7 @@ from tests import fast_spark
 from tests.drawing import keep_some
 from tests.seed import SEED
 
-LAYERS = ("unit", "architecture", "simulation", "conformance", "upgrade", "spark", "crash", "mutation")
+LAYERS = ("unit", "architecture", "simulation", "conformance", "attack", "upgrade", "spark", "crash", "mutation")
 START_SPARK = {"spark", "crash"}
 HANGS_AFTER_S = {"unit": 120, "architecture": 120}
 """Where a test takes milliseconds, a hang shall not cost the ten minutes that the other layers are given."""

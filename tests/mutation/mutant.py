@@ -62,4 +62,5 @@ BUGS: Mapping[int, str] = {
     40: "a URL of an unknown scheme became a local directory",
     41: "of several sinks that did not publish, only the first was named, and its class decided what to do",
     42: "a part of a password was shown, because its URL could not be taken apart",
+    43: "a value was stored as another one, or under another name, which only other readers saw",
 }

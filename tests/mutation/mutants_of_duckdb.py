@@ -13,7 +13,33 @@ OF_DECIDED = "tests/unit/test_decided_columns.py"
 OF_SINK = "tests/unit/test_duckdb_sink.py"
 OF_SERVED = "tests/unit/test_served_table.py"
 
+OF_VALUES = "tests/attack/test_values.py::test_every_value_is_delivered_as_it_is_or_refused_before_the_decision"
+
 MUTANTS_OF_DUCKDB = (
+    Mutant(
+        bug=43,
+        name="the-last-days-of-the-calendar-become-infinity",
+        file="src/penstock/sink/duckdb/admission.py",
+        find="high=(1 << 31) - 2,",
+        replace="high=(1 << 31) - 1,",
+        tests=(f"{OF_VALUES}[duckdb-spooled]",),
+    ),
+    Mutant(
+        bug=43,
+        name="the-calendar-ends-nowhere-inside-of-lists",
+        file="src/penstock/sink/duckdb/admission.py",
+        find="for inside in _leaves(column) if pa.types.is_nested(column.type) else ():",
+        replace="for inside in ():",
+        tests=("tests/unit/test_duckdb_sink.py::test_the_ends_of_the_calendar_are_refused_at_any_depth",),
+    ),
+    Mutant(
+        bug=43,
+        name="an-empty-map-becomes-a-list",
+        file="src/penstock/sink/table/nested.py",
+        find="len(as_object) == len(pairs) else pairs",
+        replace="len(as_object) == len(pairs) and pairs else pairs",
+        tests=(f"{OF_VALUES}[sqlite-inline]",),
+    ),
     Mutant(
         bug=1,
         name="an-older-copy-under-a-run-that-goes-on-is-filled-further",

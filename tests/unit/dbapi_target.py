@@ -21,7 +21,7 @@ class TableRig(SinkRig):
     def make(self, **changed):
         connect = {"database": str(self.path), "timeout": 0.1, "check_same_thread": False}
         given = {"driver": self.driver, "connect": connect, **self.options, **changed}
-        return DbapiSink(name=SINK, spool=str(self.directory / "spool"), **given)
+        return DbapiSink(**{"name": SINK, "spool": str(self.directory / "spool"), **given})
 
     def read_back(self):
         return self.sql('SELECT * FROM "t"')

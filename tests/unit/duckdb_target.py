@@ -19,7 +19,7 @@ class TableRig(SinkRig):
 
     def make(self, **changed):
         settings = {"busy_timeout_s": 0.05, "path": self.path, "table": self.table, **self.options, **changed}
-        return DuckdbSink(name=SINK, spool=str(self.directory / "spool"), **settings)
+        return DuckdbSink(**{"name": SINK, "spool": str(self.directory / "spool"), **settings})
 
     def read_back(self):
         return self.sql(f'SELECT * FROM "{self.table}"')

@@ -46,7 +46,7 @@ class ServedRig(SinkRig):
 
     def make(self, **changed):
         settings = {"url": self.url, "table": self.table, "lock_timeout_s": self.lock_timeout_s, **self.options, **changed}
-        return self.sink(name=SINK, spool=str(self.directory / "spool"), **settings)
+        return self.sink(**{"name": SINK, "spool": str(self.directory / "spool"), **settings})
 
     def cutting(self):
         """A network before the server that is cut at a COMMIT."""

@@ -18,8 +18,8 @@ class TableRig(SinkRig):
         self.path = directory / "data.db"
 
     def make(self, **changed):
-        options = {"busy_timeout_s": 0.05, **self.options, **changed}
-        return SqliteSink(name=SINK, path=self.path, table=self.table, spool=str(self.directory / "spool"), **options)
+        settings = {"busy_timeout_s": 0.05, "path": self.path, "table": self.table, **self.options, **changed}
+        return SqliteSink(**{"name": SINK, "spool": str(self.directory / "spool"), **settings})
 
     def read_back(self):
         name = self.table.replace('"', '""')

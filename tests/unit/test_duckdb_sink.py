@@ -11,11 +11,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 from tests.unit.duckdb_target import TableRig, targets
-from tests.unit.table_target import TableBench, spark_schema
+from tests.unit.table_target import SINK, TableBench, spark_schema
 
 from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable, StageFailed, Usage
 from penstock.model import RowDigest
 from penstock.rowhash import row_hashes
+from penstock.sink.duckdb.admission import Admission
 from penstock.sink.duckdb.database import Database
 from penstock.sink.duckdb.storage import restored, stored
 from penstock.sink.duckdb.trouble import is_conflict
@@ -284,3 +285,21 @@ def test_a_path_that_duckdb_cuts_at_a_question_mark_is_refused(tmp_path):
     with pytest.raises(Usage, match=r"has a \? in its name, at which DuckDB cuts the path of its log"):
         Database(str(tmp_path / "a?b" / "c.duckdb"))
     Database(str(tmp_path / "c?d.duckdb"))
+
+
+@pytest.mark.parametrize("moment", [LEAST, LEAST + 1, -9_223_372_022_400_000_001, MOST])
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(lambda column: column, id="plain"),
+        pytest.param(lambda column: pa.ListArray.from_arrays([0, 1], column), id="list"),
+        pytest.param(lambda column: pa.StructArray.from_arrays([column], ["a"]), id="struct"),
+        pytest.param(lambda column: pa.MapArray.from_arrays([0, 1], pa.array(["k"]), column), id="map"),
+    ],
+)
+def test_the_ends_of_the_calendar_are_refused_at_any_depth(made, moment):
+    """To DuckDB they are infinity, or it cannot show them."""
+    admission = Admission(sink=SINK, table="t", required=frozenset())
+    with pytest.raises(StageFailed, match="outside what DuckDB holds"):
+        admission(pa.record_batch({"x": made(pa.array([moment]).view(pa.timestamp("us")))}))
+    admission(pa.record_batch({"x": made(pa.array([MOST - 1]).view(pa.timestamp("us")))}))

@@ -63,8 +63,8 @@ def _map_writer(kind: "pa.DataType") -> Convert:
 
     def write(value: list[tuple[Any, Any]]) -> Any:
         pairs = [[write_key(key), write_item(item)] for key, item in value]
-        as_object = dict(pairs) if pa.types.is_string(kind.key_type) else {}
-        return as_object if len(as_object) == len(pairs) and pairs else pairs
+        as_object = dict(pairs) if pa.types.is_string(kind.key_type) else None
+        return as_object if as_object is not None and len(as_object) == len(pairs) else pairs
 
     return write
 
