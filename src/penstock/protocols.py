@@ -282,7 +282,8 @@ class ClaimsPlaces(Protocol):
         """Note in every place that it belongs to `ledger_id`, durably, unless that is there already. Called once per generation,
         after `prepare`, before its first batch is staged; never by a run that has nothing to deliver.
 
-        Of several ledgers that claim a place at the same moment one succeeds. Raises LedgerMismatch for a place of another one.
+        Of several ledgers that claim a place at the same moment one succeeds at most. Raises LedgerMismatch for a place of
+        another one.
         """
         ...
 
@@ -302,7 +303,7 @@ class HasMarker(Protocol):
 class Signature:
     """An entry of the ledger for which a sink stages: no other ledger has one of this nonce at this position.
 
-    `place` and `name` are where it was found, for people.
+    `place` and `name` are where it was found, for people. `ledger_id` is None where an older Penstock signed.
     """
 
     place: str
@@ -310,6 +311,7 @@ class Signature:
     generation: Generation
     position: Position
     nonce: Nonce
+    ledger_id: LedgerId | None = None
 
 
 @runtime_checkable

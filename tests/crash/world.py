@@ -25,7 +25,7 @@ Row = tuple[object, ...]
 ACCOUNTS = ("EWR", "JFK", "LGA")
 SCHEMA = "id INT, origin STRING, month INT, payload STRING, amount DOUBLE"
 
-_STAYS = re.compile(r"[0-9a-f]{16}\.id|ledger-g\d+-\d+-[0-9a-f]{16}\.id|marker-\d{20}\.json|\.owner\.json")
+_STAYS = re.compile(r"[0-9a-f]{16}\.id|ledger-g\d+-\d+-[0-9a-f]{16}-[0-9a-f]{32}\.id|marker-\d{20}\.json|\.owner\.json")
 
 PIPELINE = """\
 pipeline: crash

@@ -14,7 +14,46 @@ OF_DUCKDB = "tests/conformance/test_duckdb_conformance.py::TestDuckdb"
 OF_PARQUET = "tests/conformance/test_parquet_conformance.py::TestParquet"
 OF_OLDER = "tests/unit/test_older_markers.py"
 
+SIGNATURES = "src/penstock/run/signatures.py"
+SIGNING = "src/penstock/sink/spool/signing.py"
+SPOOL = "src/penstock/sink/spool/spool.py"
+
+OF_PLACES = "tests/unit/test_run_places.py"
+OF_SIGNATURES = "tests/unit/test_run_signatures.py"
+
 MUTANTS_OF_IDENTITY = (
+    Mutant(
+        bug=31,
+        name="who-has-pruned-the-position-of-a-spools-signature-owns-it",
+        file=SIGNATURES,
+        find="    if signature.ledger_id is not None:\n",
+        replace="    if False:\n",
+        tests=(f"{OF_SIGNATURES}::test_another_ledger_is_refused_whatever_it_has_at_that_position[directory]",),
+    ),
+    Mutant(
+        bug=31,
+        name="two-ledgers-that-sign-a-spool-at-once-stage-there-both",
+        file=SIGNING,
+        find="    if foreign is None:\n",
+        replace="    if True:\n",
+        tests=(f"{OF_SIGNATURES}::test_of_two_ledgers_that_begin_at_once_neither_sweeps_what_the_other_one_staged[directory]",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-spool-that-another-ledger-signed-is-swept",
+        file=SPOOL,
+        find="        if any(is_of_another(",
+        replace="        if False and any(is_of_another(",
+        tests=(f"{OF_SIGNATURES}::test_of_two_ledgers_that_begin_at_once_neither_sweeps_what_the_other_one_staged[directory]",),
+    ),
+    Mutant(
+        bug=31,
+        name="status-looks-at-no-marker",
+        file="src/penstock/observe/status.py",
+        find="        if wrong is None:",
+        replace="        if True:",
+        tests=(f"{OF_PLACES}::test_a_home_that_did_not_fill_the_sinks_says_so[of_another-foreign]",),
+    ),
     Mutant(
         bug=31,
         name="a-table-takes-what-another-ledger-decided",

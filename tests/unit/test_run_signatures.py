@@ -1,6 +1,7 @@
 """Two ledgers of one pipeline name under one spool: neither may sweep what the other staged."""
 
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -14,6 +15,7 @@ from tests.unit.table_target import spark_schema
 
 import penstock
 from penstock.commit.outcome import StagedBatch
+from penstock.commit.publication import dead_staging
 from penstock.errors import LedgerMismatch, PublishFailed
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
@@ -30,15 +32,18 @@ from penstock.model import (
     Published,
     QueryId,
     SourceName,
+    Staged,
+    SweepCut,
     new_nonce,
 )
 from penstock.protocols import Signature
 from penstock.rowhash import row_hashes
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.operations import acting, recover, sweep, verify
-from penstock.run.parts import coordinator_of, opened_by_this_process, prepare
+from penstock.run.parts import Parts, coordinator_of, opened_by_this_process, prepare
 from penstock.run.signatures import require_own_staging
 from penstock.sink.spool import Spool
+from penstock.sink.spool.place import Place
 from penstock.testing.entries import PIPELINE, chain
 
 SCHEMA = spark_schema(id="long", noise="string")
@@ -71,21 +76,13 @@ def plan_at(shared: Any, tmp_path: Path) -> Callable[..., DeliveryPlan]:
 
 
 def decide_and_fail_to_publish(plan: DeliveryPlan) -> None:
-    """The rows are too many to travel in the decision."""
-    noise = [random.Random(number).randbytes(100_000).hex() for number in range(2)]
-    rows = pa.record_batch({"id": [1, 2], "noise": noise})
     with acting(plan) as parts:
         prepare(parts, schema=SCHEMA)
         coordinator = coordinator_of(parts)
         coordinator.open(opened_by_this_process(parts))
 
         def stage(generation: Generation) -> StagedBatch:
-            attempt = Attempt(generation=generation, batch_id=BatchId(0), partition=0, task_attempt=0, nonce=new_nonce())
-            writer = parts.sinks[0].stager().open(attempt, rows.schema)
-            writer.write(rows, hashes=row_hashes(rows, NEWEST_ROW_DIGEST), accounts=None)
-            pieces = tuple(writer.finish())
-            assert pieces[0].inline is None
-            return StagedBatch(pieces=pieces, rows_in=2, schema=SCHEMA)
+            return StagedBatch(pieces=stage_in(parts, generation), rows_in=2, schema=SCHEMA)
 
         parts.sinks[0].publish = fail  # type: ignore[method-assign]
         with pytest.raises(PublishFailed):
@@ -100,23 +97,77 @@ def test_a_second_ledger_is_refused_and_takes_nothing(plan_at: Callable[..., Del
     first, second = plan_at("one"), plan_at("two")
     decide_and_fail_to_publish(first)
     for _ in range(2):
-        with pytest.raises(LedgerMismatch, match=r"in use by a ledger with entry \w{16} at position \d+, but") as told:
+        with pytest.raises(LedgerMismatch, match=r"in use by ledger \w{32}, but the ledger at .* is empty") as told:
             recover(second)
-        assert "ends at position 0" in told.value.message
         assert "`spool:` of its own" in told.value.remedy
     assert recover(first).rolled_forward
     assert verify(first).ok
     assert not recover(first).rolled_forward
 
 
-def test_a_ledger_of_other_entries_is_refused_too(plan_at: Callable[..., DeliveryPlan], tmp_path: Path) -> None:
+def test_another_ledger_is_refused_whatever_it_has_at_that_position(plan_at: Callable[..., DeliveryPlan], tmp_path: Path) -> None:
+    """Also when it retains no entry there, and has reached a greater generation."""
     first, second = plan_at("one"), plan_at("two")
     recover(first)
     for _ in range(3):
         recover(plan_at("two", spool=tmp_path / "other"))
     for act in (recover, lambda plan: sweep(plan, dry_run=False)):
-        with pytest.raises(LedgerMismatch, match=r"but the ledger at .* has entry \w{16} there"):
+        with pytest.raises(LedgerMismatch, match=r"but the ledger at .* is \w{32}"):
             act(second)
+    with acting(second) as parts:
+        parts.ledger.prune(below=Position(5))
+    for act in (recover, lambda plan: sweep(plan, dry_run=False)):
+        with pytest.raises(LedgerMismatch, match=r"but the ledger at .* is \w{32}"):
+            act(second)
+
+
+def test_an_older_copy_of_a_ledger_is_refused(plan_at: Callable[..., DeliveryPlan], tmp_path: Path) -> None:
+    """It has the identity, but not the entries."""
+    first = plan_at("one")
+    recover(first)
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    recover(first)
+    with pytest.raises(LedgerMismatch, match=r"but the ledger at .* ends at position 2"):
+        recover(plan_at("copy"))
+    for _ in range(2):
+        recover(plan_at("copy", spool=tmp_path / "other"))
+    with pytest.raises(LedgerMismatch, match=r"but the ledger at .* has entry \w{16} there"):
+        recover(plan_at("copy"))
+
+
+def test_of_two_ledgers_that_begin_at_once_neither_sweeps_what_the_other_one_staged(
+    plan_at: Callable[..., DeliveryPlan],
+) -> None:
+    """Both have prepared before one has signed. Who claims the spool last sees both names, and takes its own away."""
+    with acting(plan_at("one")) as one, acting(plan_at("two")) as two:
+        coordinators = []
+        for parts in (one, two):
+            prepare(parts, schema=SCHEMA)
+            coordinators.append(coordinator_of(parts))
+        for parts, coordinator in zip((one, two), coordinators, strict=True):
+            coordinator.open(opened_by_this_process(parts))
+        [piece] = stage_in(one, coordinators[0].generation)
+        assert [*two.sinks[0].sweep(every_attempt(two), dry_run=False)] == []
+        with pytest.raises(LedgerMismatch, match=r"which ledger \w{32} signed, but this is ledger \w{32}"):
+            coordinators[1].deliver(BATCH, lambda _: pytest.fail("it staged"))
+        assert len(one.sinks[0].signatures(pipeline=one.pipeline)) == 1  # type: ignore[attr-defined]
+        assert [name.rpartition("/")[2] for name in one.sinks[0].sweep(every_attempt(one), dry_run=False)] == [piece.name]
+
+
+def test_the_spool_of_an_older_penstock_is_taken_over_once(plan_at: Callable[..., DeliveryPlan]) -> None:
+    """It names an entry and no identity."""
+    first, second = plan_at("one"), plan_at("two")
+    recover(first)
+    [signature] = signatures_of(first)
+    older = signature.name.replace(f"-{signature.ledger_id}", "")
+    with acting(first) as parts:
+        place_of(parts).identify(older)
+    forget(first, signature.name)
+    assert [one.ledger_id for one in signatures_of(first)] == [None]
+    with pytest.raises(LedgerMismatch, match=r"in use by a ledger with entry \w{16} at position \d+, but"):
+        recover(second)
+    recover(first)
+    assert [one.ledger_id for one in signatures_of(first)] == [signature.ledger_id]
 
 
 def test_a_ledger_knows_its_spool_again_also_when_it_was_moved(plan_at: Callable[..., DeliveryPlan], tmp_path: Path) -> None:
@@ -147,10 +198,33 @@ def signatures_of(plan: DeliveryPlan) -> Sequence[Signature]:
         return parts.sinks[0].signatures(pipeline=plan.pipeline)  # type: ignore[attr-defined, no-any-return]
 
 
+def place_of(parts: Parts) -> Place:
+    spool: Spool = parts.sinks[0]._spool  # type: ignore[attr-defined]
+    return spool.root.place_of(parts.pipeline, parts.sinks[0].name)
+
+
+def stage_in(parts: Parts, generation: Generation) -> tuple[Staged, ...]:
+    """Rows that are too many to travel in the decision."""
+    noise = [random.Random(number).randbytes(100_000).hex() for number in range(2)]
+    rows = pa.record_batch({"id": [1, 2], "noise": noise})
+    attempt = Attempt(generation=generation, batch_id=BatchId(0), partition=0, task_attempt=0, nonce=new_nonce())
+    writer = parts.sinks[0].stager().open(attempt, rows.schema)
+    writer.write(rows, hashes=row_hashes(rows, NEWEST_ROW_DIGEST), accounts=None)
+    pieces = tuple(writer.finish())
+    assert pieces[0].inline is None
+    return pieces
+
+
+def every_attempt(parts: Parts) -> SweepCut:
+    """Of a ledger whose generations are greater than those of all others."""
+    tail = parts.ledger.tail()
+    assert tail is not None
+    return replace(dead_staging(tail, None), generation=Generation(99))
+
+
 def forget(plan: DeliveryPlan, name: str) -> None:
     with acting(plan) as parts:
-        spool: Spool = parts.sinks[0]._spool  # type: ignore[attr-defined]
-        place = spool.root.place_of(plan.pipeline, parts.sinks[0].name)
+        place = place_of(parts)
         [found] = [spooled for spooled in place.spooled() if spooled.name == name]
         place.remove(found)
 

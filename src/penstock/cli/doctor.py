@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from penstock.opentransaction import OpenTransaction
     from penstock.run.doctor import AccountState, Diagnosis, Heap
 
-_STYLES = {"published": "green", "outstanding": "yellow", "lost": "bold red", "foreign": "bold red", "unreachable": "bold red"}
+_STYLES = {"published": "green", "outstanding": "yellow", "lost": "bold red", "foreign": "bold red"}
+_STYLES |= {"behind": "bold red", "unreachable": "bold red"}
 _DECIDED, _RUNNING, _DEAD = "of the newest decision", "of the running generation", "dead"
 
 
@@ -114,10 +115,7 @@ def _advice(found: "Diagnosis", *, pending: bool) -> "Iterator[Text]":
     if gone:
         said = f"Batch {found.batch_id} was published in {', '.join(gone)}, and the mark that says so there is not"
         yield Text(f"{said}: mount it, or restore its newest copy, before the next start.", "red")
-    foreign = [f"{one.sink} {one.account}".rstrip() for one in found.accounts if one.state == "foreign"]
-    if foreign:
-        filled = f"Another ledger of pipeline {found.pipeline!r} filled {', '.join(foreign)}"
-        yield Text(f"{filled}: put that ledger in the place of {found.ledger}; a start with this one is refused.", "red")
+    yield from (Text(said, "red") for said in _of_other_ledgers(found))
     if any(one.dead.pieces for one in found.accounts):
         yield Text("What is dead can never be published: the next start collects it, or `penstock sweep --yes`.")
     for name in dict.fromkeys(one.name for one in found.transactions if one.hangs):
@@ -129,6 +127,19 @@ def _advice(found: "Diagnosis", *, pending: bool) -> "Iterator[Text]":
         )
     if not pending and found.ok:
         yield Text("Nothing is pending.", "green")
+
+
+def _of_other_ledgers(found: "Diagnosis") -> Iterator[str]:
+    foreign, ahead = (
+        ", ".join(f"{one.sink} {one.account}".rstrip() for one in found.accounts if one.state == state)
+        for state in ("foreign", "behind")
+    )
+    if foreign:
+        filled = f"Another ledger of pipeline {found.pipeline!r} filled {foreign}"
+        yield f"{filled}: put that ledger in the place of {found.ledger}; a start with this one is refused."
+    if ahead:
+        said = f"{found.ledger} is an older copy: {ahead} shows batches that it does not hold"
+        yield f"{said}. Put the newest ledger in its place; a start with this one is refused."
 
 
 def add_to(app: typer.Typer) -> None:

@@ -15,15 +15,20 @@ from penstock.cli.show import console, show
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from penstock.observe.status import Status
+    from penstock.observe.status import PlaceState, Status
     from penstock.run.pipeline import Pipeline
     from penstock.source.kafka.lag import TopicLag
 
 _STYLES = {"ok": "green", "new": "cyan", "replay": "yellow", "conflict": "bold red"}
+_PLACE_STYLES = {"foreign": "bold red", "behind": "bold red", "unreachable": "yellow"}
+_PLACES_S = 30.0
 
 
 def status(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
-    """Where the pipeline stands: last batch, health, rows of every sink. Works beside a running driver, without Java."""
+    """Where the pipeline stands: last batch, health, rows and position of every sink, whether it is this ledger's.
+
+    Works beside a running driver, without Java.
+    """
     show(pipeline(file, overrides).status(), as_json=as_json, text=text_of)
 
 
@@ -46,8 +51,14 @@ def watch(
 
 
 def _looks(watched: "Pipeline", *, interval_s: float) -> "Iterator[Status]":
+    """The places of the sinks are looked at less often than the ledger: each look takes requests to every one of them."""
+    places, looked_s = None, 0.0
     while True:
-        yield watched.status()
+        if places is None or time.monotonic() - looked_s > _PLACES_S:
+            places, looked_s = None, time.monotonic()
+        look = watched.status(known=places)
+        places = look.places
+        yield look
         time.sleep(interval_s)
 
 
@@ -78,17 +89,36 @@ def text_of(found: "Status") -> "RenderableType":
 
     head = Text.assemble((found.pipeline, "bold"), "  ", (found.health, _STYLES.get(found.health, "")), "\n", found.text, "\n")
     parts: list[RenderableType] = [head, facts(_facts(found))]
-    rows = [
-        (sink, account, words.count(totals.rows), words.count(totals.files), words.size(totals.size_bytes))
-        for sink, accounts in found.totals.items()
-        for account, totals in accounts.items()
-    ]
+    rows = list(_accounts(found))
     if rows:
-        parts += [Text(), table(("sink", "account", "decided", "files", "size"), rows)]
+        parts += [Text(), table(("sink", "account", "decided", "files", "size", "position", ""), rows)]
+    parts += [Text(_named(place), _PLACE_STYLES.get(place.state, "")) for place in found.places if place.trouble is not None]
     if found.lag:
         parts += [Text(), table(("source", "topic", "records behind", "oldest", "lost", "time to loss"), map(_lag, found.lag))]
     parts += [Text(f"not known how far behind: {why}", "yellow") for why in found.lag_unknown]
     return Group(*parts)
+
+
+def _accounts(found: "Status") -> "Iterator[tuple[object, ...]]":
+    """What is decided for each account, and up to which position its own marker says that it is there."""
+    from rich.text import Text
+
+    marks = {(place.sink, place.account): place for place in found.places}
+    for sink, accounts in found.totals.items():
+        for account, totals in accounts.items():
+            sizes = (words.count(totals.rows), words.count(totals.files), words.size(totals.size_bytes))
+            place = marks.pop((sink, account), None)
+            state = None if place is None or place.state == "own" else Text(place.state, _PLACE_STYLES.get(place.state, ""))
+            yield sink, account, *sizes, None if place is None else place.mark, state
+    for place in marks.values():
+        if place.state != "empty":
+            state = None if place.state == "own" else Text(place.state, _PLACE_STYLES.get(place.state, ""))
+            yield place.sink, place.account, None, None, None, place.mark, state
+
+
+def _named(place: "PlaceState") -> str:
+    name = place.sink if not place.account else f"{place.sink} {place.account}"
+    return f"{name}: {place.trouble}"
 
 
 def _lag(lag: "TopicLag") -> Sequence[object]:

@@ -1,7 +1,7 @@
 """Where a pipeline stands, from its ledger's tail alone and, if it can be read, from Spark's checkpoint; constant cost."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.model import AccountName, BatchId, Entry, Generation, Opened, Position, QueryId, SinkName, Totals
 from penstock.protocols import Ledger
@@ -30,6 +30,21 @@ class CheckpointPosition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceState:
+    """One account of a sink by its own marker, which stands at position `mark` of the ledger; `account` None: all of the sink.
+
+    `state`: `own` (this ledger's), `empty` (nothing was published there), `foreign` (another ledger filled it), `behind` (this
+    ledger is behind it: an older copy), `unreachable`. `trouble` says more of the last three.
+    """
+
+    sink: SinkName
+    account: AccountName | None
+    state: str
+    mark: Position | None = None
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """One pipeline. `health` is `new`, `ok`, `replay` or `conflict`; `text` says it in a sentence.
 
@@ -51,6 +66,14 @@ class Status:
     lag: tuple[TopicLag, ...] = ()
     lag_unknown: tuple[str, ...] = ()
     """Why it is not known of a source how far the pipeline is behind it."""
+    places: tuple[PlaceState, ...] = ()
+
+    def beside(self, places: tuple[PlaceState, ...]) -> "Status":
+        """With what the sinks' places say. One that is not this ledger's is a conflict: a start would be refused."""
+        wrong = next((place for place in places if place.state in {"foreign", "behind"}), None)
+        if wrong is None:
+            return replace(self, places=places)
+        return replace(self, places=places, health="conflict", text=f"{wrong.trouble} A start would be refused.")
 
 
 def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | None, before: Entry | None = None) -> Status:

@@ -10,7 +10,6 @@ from penstock.blob import expiry_finding, open_store
 from penstock.bloburl import is_blob
 from penstock.commit.publication import dead_staging, decision_in
 from penstock.errors import PenstockError
-from penstock.highwatermark import HighWaterMark
 from penstock.model import (
     AccountName,
     BatchId,
@@ -30,6 +29,7 @@ from penstock.protocols import HasMarker, Ledger, Sink, Telling
 from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
 from penstock.run.lingering import transactions_of
 from penstock.run.operations import newest_decision, reading
+from penstock.run.presence import ledger_mismatch
 
 _LOOKS, _PAUSE_S = 6, 0.4
 _sleep = time.sleep
@@ -51,6 +51,7 @@ class AccountState:
 
     `state`: `published` (it shows everything that is decided), `outstanding` (not yet the newest decision), `lost` (it has not
     the mark of the newest decision, which the ledger knows to be published there), `foreign` (another ledger filled it),
+    `behind` (it shows more than the ledger holds, which is an older copy),
     `unknown` (the sink keeps no mark, and nobody noted it), `unreachable` (`trouble` says why). `mark` is the position up to
     which it shows everything, `batch_id` the batch there. `decided` waits to be published, `running` is of the running generation
     and may be decided yet, `dead` can never be.
@@ -105,11 +106,6 @@ class _Case:
     @property
     def is_settled(self) -> bool:
         return self.newest is None or (self.tail is not None and self.tail.summary.published_at == self.newest.position)
-
-    def is_anothers(self, mark: HighWaterMark | None) -> bool:
-        """Whether `mark` names a ledger that is not this one. A mark of an older Penstock names none."""
-        own = None if self.tail is None else self.tail.summary.ledger_id
-        return mark is not None and mark.ledger_id not in {None, own}
 
     def pieces(self, sink: SinkName, account: AccountName) -> Sequence[Staged]:
         """What the newest decision holds for an account."""
@@ -188,7 +184,8 @@ def _states(sink: Sink, case: _Case) -> Iterator[AccountState]:
 def _state(sink: Sink, account: AccountName, case: _Case) -> AccountState:
     high = sink.high_water_mark(account, pipeline=case.plan.pipeline) if isinstance(sink, HasMarker) else None
     mark = None if high is None else high.position
-    state = "foreign" if case.is_anothers(high) else _published(sink, account, mark, case)
+    mismatch = None if high is None else ledger_mismatch(high, case.ledger, sink=sink.name, account=account)
+    state = _published(sink, account, mark, case) if mismatch is None else mismatch.state
     waits = case.pieces(sink.name, account) if state == "outstanding" else []
     running, dead = _sorted(_waiting(sink, account, case), case.cut, waits)
     return AccountState(

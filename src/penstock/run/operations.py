@@ -12,11 +12,12 @@ from penstock.commit.verification import verify_sink
 from penstock.errors import Failed, Usage
 from penstock.model import NEWEST_ROW_DIGEST, Adopted, BatchId, Decided, Entry, Position, RowDigest, SinkName, SinkReport
 from penstock.observe.history import HistoryRow, history
-from penstock.observe.status import Status, status, unsettled_batch
+from penstock.observe.status import PlaceState, Status, status, unsettled_batch
 from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_of, sinks_of
 from penstock.run.kafka_lag import input_lag
 from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process, prepare, use_row_digest
+from penstock.run.places import places_of
 from penstock.run.preflight import position_of
 from penstock.run.signatures import require_own_staging
 
@@ -64,14 +65,18 @@ def acting(plan: DeliveryPlan, *, demanded: bool = True) -> Iterator[Parts]:
         parts.ledger.close()
 
 
-def status_of(plan: DeliveryPlan) -> Status:
-    """Where the pipeline stands; constant cost."""
+def status_of(plan: DeliveryPlan, *, known: tuple[PlaceState, ...] | None = None) -> Status:
+    """Where the pipeline stands, at a cost that does not grow with it: its ledger, its checkpoint, and a look at each place.
+
+    `known`: what the places said a moment ago, which is not asked again.
+    """
     with reading(plan) as ledger:
         before = ledger.tail()
         checkpoint = position_of(checkpoint_of(plan))
         found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=checkpoint, before=before)
         lag = input_lag(plan.settings, ledger, now_ms=now_ms)
-        return replace(found, lag=lag.topics, lag_unknown=lag.troubles)
+        places = places_of(plan, ledger) if known is None else known
+        return replace(found, lag=lag.topics, lag_unknown=lag.troubles).beside(places)
 
 
 def history_of(plan: DeliveryPlan, *, batch_id: BatchId | None = None, limit: int | None = None) -> Sequence[HistoryRow]:

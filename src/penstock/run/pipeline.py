@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.commit.outcome import Recovered
 from penstock.model import BatchId, SinkName, SourceName
 from penstock.observe.history import HistoryRow
-from penstock.observe.status import Status
+from penstock.observe.status import PlaceState, Status
 from penstock.opentransaction import OpenTransaction
 from penstock.run import operations
 from penstock.run.adoption import Adoption, adopt
@@ -103,9 +103,9 @@ class Pipeline:
 
         return explain(self, spark or self.session())
 
-    def status(self) -> Status:
-        """Where it stands; works beside a running driver."""
-        return operations.status_of(self.plan)
+    def status(self, *, known: tuple[PlaceState, ...] | None = None) -> Status:
+        """Where it stands; works beside a running driver. `known`: `places` of an earlier answer, not looked at again."""
+        return operations.status_of(self.plan, known=known)
 
     def history(self, *, batch_id: int | None = None, limit: int | None = None) -> Sequence[HistoryRow]:
         """The ledger, newest first."""

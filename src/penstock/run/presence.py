@@ -1,13 +1,14 @@
 """Do ledger and places belong together: neither an empty mount point nor an older copy in the stead of either."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 
 from penstock.commit.publication import decision_in
 from penstock.errors import LedgerMismatch, Refused
 from penstock.highwatermark import HighWaterMark
-from penstock.model import AccountName, Decided, Decision, Entry, PipelineName, Position, SinkName, Summary, Totals
+from penstock.model import AccountName, Decided, Decision, Entry, LedgerId, PipelineName, Position, SinkName, Summary, Totals
 from penstock.protocols import HasMarker, Ledger, Sink
 
 _LOOKED_AT = 20
@@ -52,10 +53,41 @@ def require_decided(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
         for account, mark in _standing(sink, pipeline, markers):
             if mark.position > _end(tail):
                 tail = ledger.tail()  # a run that is still alive may have decided and published since
-            place = f"Account {account!r} of sink {sink.name!r}"
-            _require_same_ledger(mark, tail, ledger.location, place=place)
-            _require_reached(mark, tail, ledger.location, place=place)
-            _require_same_batch(mark, entry_at(mark.position), ledger.location, place=place)
+            _require_own(mark, tail, entry_at, ledger.location, sink=sink.name, account=account)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """Why an account is not this ledger's. `state`: `foreign`: another ledger filled it; `behind`: this one is an older copy."""
+
+    state: str
+    error: LedgerMismatch
+
+
+def ledger_mismatch(mark: HighWaterMark, ledger: Ledger, *, sink: SinkName, account: AccountName) -> Mismatch | None:
+    """What `require_decided` would raise for one account with the marker `mark`, None if that is the ledger's own."""
+    tail = ledger.tail()
+    try:
+        _require_own(mark, tail, ledger.read, ledger.location, sink=sink, account=account)
+    except LedgerMismatch as error:
+        is_copy = mark.ledger_id == identity_of(tail) and mark.position > _end(tail)
+        return Mismatch(state="behind" if is_copy else "foreign", error=error)
+    return None
+
+
+def _require_own(
+    mark: HighWaterMark,
+    tail: Entry | None,
+    entry_at: Callable[[Position], Entry | None],
+    location: str,
+    *,
+    sink: SinkName,
+    account: AccountName,
+) -> None:
+    place = f"Account {account!r} of sink {sink!r}"
+    _require_same_ledger(mark, tail, location, place=place)
+    _require_reached(mark, tail, location, place=place)
+    _require_same_batch(mark, entry_at(mark.position), location, place=place)
 
 
 def _standing(sink: Sink, pipeline: PipelineName, markers: Markers) -> Iterator[tuple[AccountName, HighWaterMark]]:
@@ -68,6 +100,19 @@ def _standing(sink: Sink, pipeline: PipelineName, markers: Markers) -> Iterator[
             yield account, found
 
 
+def identity_of(tail: Entry | None) -> LedgerId | None:
+    """Of the ledger that ends with `tail`."""
+    return None if tail is None else tail.summary.ledger_id
+
+
+def identity_in_words(tail: Entry | None) -> str:
+    """What is found where another identity is expected, as the end of a sentence that begins with the ledger."""
+    if tail is None:
+        return "is empty"
+    own = identity_of(tail)
+    return "has no identity: an older Penstock wrote all of it" if own is None else f"is {own}"
+
+
 _REMEDY = (
     "Put that ledger back and start again: what it decided would be delivered a second time. If it is lost, give the sink "
     "another name and an empty place: new accounts, another table or topic."
@@ -75,18 +120,11 @@ _REMEDY = (
 
 
 def _require_same_ledger(mark: HighWaterMark, tail: Entry | None, location: str, *, place: str) -> None:
-    found = None if tail is None else tail.summary.ledger_id
-    if mark.ledger_id is None or mark.ledger_id == found:
+    if mark.ledger_id is None or mark.ledger_id == identity_of(tail):
         return
-    if tail is None:
-        is_found = "is empty"
-    elif found is None:
-        is_found = "has no identity: an older Penstock wrote all of it"
-    else:
-        is_found = f"is {found}"
     raise LedgerMismatch(
         f"{place} shows what ledger {mark.ledger_id} decided, up to its position {mark.position}, but the ledger at {location} "
-        f"{is_found}: another ledger, or an older copy, is in its place.",
+        f"{identity_in_words(tail)}: another ledger, or an older copy, is in its place.",
         remedy=_REMEDY,
     )
 

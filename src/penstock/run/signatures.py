@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from penstock.errors import LedgerMismatch
 from penstock.model import Entry, PipelineName
 from penstock.protocols import Ledger, Signature, Signing, Sink
+from penstock.run.presence import identity_in_words, identity_of
 
 
 def require_own_staging(ledger: Ledger, sinks: Iterable[Sink], *, pipeline: PipelineName) -> None:
@@ -16,6 +17,8 @@ def require_own_staging(ledger: Ledger, sinks: Iterable[Sink], *, pipeline: Pipe
 
 def _require_own(ledger: Ledger, signature: Signature, sink: Sink) -> None:
     entry, tail = ledger.read(signature.position), ledger.tail()
+    if signature.ledger_id is not None:
+        _require_same_ledger(ledger, tail, signature, sink)
     if entry is None and tail is not None and tail.position > signature.position and tail.generation >= signature.generation:
         return  # no longer retained
     if entry is not None and entry.nonce == signature.nonce:
@@ -24,8 +27,25 @@ def _require_own(ledger: Ledger, signature: Signature, sink: Sink) -> None:
         f"Sink {sink.name!r} would stage into {signature.place}, which is in use by a ledger with entry {signature.nonce} at "
         f"position {signature.position}, but the ledger at {ledger.location} {_found(entry, tail)}: another ledger, or an older "
         "copy, is in its place.",
-        remedy="Put the newest ledger back. Where there are two, one would sweep what the other stages: give each a `spool:` of "
-        f"its own. If that ledger is gone for good, remove {signature.place}/{signature.name} and start again.",
+        remedy=_remedy(signature),
+    )
+
+
+def _require_same_ledger(ledger: Ledger, tail: Entry | None, signature: Signature, sink: Sink) -> None:
+    """Whatever its entries are: one that has pruned the position would pass by them."""
+    if signature.ledger_id == identity_of(tail):
+        return
+    raise LedgerMismatch(
+        f"Sink {sink.name!r} would stage into {signature.place}, which is in use by ledger {signature.ledger_id}, but the ledger "
+        f"at {ledger.location} {identity_in_words(tail)}: another ledger, or an older copy, is in its place.",
+        remedy=_remedy(signature),
+    )
+
+
+def _remedy(signature: Signature) -> str:
+    return (
+        "Put the newest ledger back. Where there are two, one would sweep what the other stages: give each a `spool:` of "
+        f"its own. If that ledger is gone for good, remove {signature.place}/{signature.name} and start again."
     )
 
 

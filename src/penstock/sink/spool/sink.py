@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from penstock.model import ONLY_ACCOUNT, AccountName, Entry, Finding, PipelineName, SinkName, Waiting
+from penstock.model import ONLY_ACCOUNT, AccountName, Entry, Finding, LedgerId, PipelineName, SinkName, Waiting
 from penstock.protocols import Signature
 from penstock.sink.spool.spool import Spool
 
@@ -39,6 +39,10 @@ class SpooledSink:
     def sign(self, entry: Entry) -> None:
         """The spool."""
         self._spool.sign(entry)
+
+    def claim(self, ledger_id: LedgerId) -> None:
+        """As `ClaimsPlaces.claim`: an opening has signed the spool, and so may another ledger's in the same moment."""
+        self._spool.claim(ledger_id)
 
     def lifecycle(self) -> Sequence[Finding]:
         """Nothing: targets keep everything, and the spool is looked at once for all sinks."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.diskreason import trouble_of
 from penstock.errors import Failed, Retryable
 from penstock.faults import FaultPoint
-from penstock.model import Attempt, Entry, PipelineName, SinkName, Staged, SweepCut, Waiting
+from penstock.model import Attempt, Entry, LedgerId, PipelineName, SinkName, Staged, SweepCut, Waiting
 from penstock.protocols import Signature
 from penstock.sink.side_by_side import side_by_side
 from penstock.sink.spool.copies import AT_ONCE, copied
@@ -20,7 +20,7 @@ from penstock.sink.spool.held import Held
 from penstock.sink.spool.place import Claimed, Place, Spooled, claim
 from penstock.sink.spool.reader import read_held, read_piece
 from penstock.sink.spool.root import SpoolRoot, root_at
-from penstock.sink.spool.signing import sign, signatures_in
+from penstock.sink.spool.signing import is_of_another, require_own_place, sign, signatures_among, signatures_in
 from penstock.sink.spool.writer import INLINE_LIMIT_BYTES, RowCheck, SpoolStager
 
 if TYPE_CHECKING:
@@ -69,6 +69,10 @@ class Spool:
         claimed = self._prepared()
         self._signed = sign(claimed.place, entry, instead_of=self._signed)
         self._name_again(claimed)
+
+    def claim(self, ledger_id: LedgerId) -> None:
+        """Raise LedgerMismatch if another ledger has signed the place since `signatures` looked. Raises Retryable, Failed."""
+        require_own_place(self._prepared().place, own=self._signed, sink=self._sink, ledger_id=ledger_id)
 
     def stager(self, check: RowCheck | None = None) -> SpoolStager:
         """The recipe for the tasks. `check` raises StageFailed for rows that the sink could not publish.
@@ -134,9 +138,15 @@ class Spool:
         self._is_stuck = is_stuck.is_set() or (self._is_stuck and not spilled)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Remove what dead attempts left and give its names. Raises Retryable, Failed."""
+        """Remove what dead attempts left and give its names. Raises Retryable, Failed.
+
+        Nothing where another ledger has signed the place: what is dead is counted by each ledger for itself (I10).
+        """
         place = self._place(cut.pipeline)
-        dead = [spooled for spooled, attempt in _of_attempts(place) if cut.is_dead(attempt)]
+        there = list(place.spooled())
+        if any(is_of_another(one, cut.ledger_id) for one in signatures_among((spooled.name for spooled in there), place)):
+            return []
+        dead = [spooled for spooled, attempt in _of_attempts(there) if cut.is_dead(attempt)]
         for spooled in () if dry_run else dead:
             with SWEEP.around(error=_stuck, lost=_stuck):
                 _remove(spooled, place)
@@ -145,7 +155,7 @@ class Spool:
     def waiting(self, pipeline: PipelineName) -> Iterator[Waiting]:
         """Everything of an attempt."""
         place = self._place(pipeline)
-        for spooled, attempt in _of_attempts(place):
+        for spooled, attempt in _of_attempts(place.spooled()):
             yield Waiting(name=f"{place.where}/{spooled.name}", attempt=attempt, size_bytes=spooled.size_bytes)
 
     def _place(self, pipeline: PipelineName) -> Place:
@@ -163,8 +173,8 @@ class Spool:
         return self._claimed
 
 
-def _of_attempts(place: Place) -> Iterator[tuple[Spooled, Attempt]]:
-    for spooled in place.spooled():
+def _of_attempts(there: Iterable[Spooled]) -> Iterator[tuple[Spooled, Attempt]]:
+    for spooled in there:
         attempt = Attempt.find(spooled.name)
         if attempt is not None:
             yield spooled, attempt

@@ -1,0 +1,75 @@
+"""Whose each account is by its own marker, for `penstock status`: one look at each place, which no store holds up for long."""
+
+import time
+from collections.abc import Sequence
+from threading import Thread
+
+from penstock.errors import PenstockError
+from penstock.highwatermark import HighWaterMark
+from penstock.model import PipelineName, SinkName
+from penstock.observe.status import PlaceState
+from penstock.protocols import HasMarker, Ledger, Sink
+from penstock.run.assembly import DeliveryPlan, sinks_of
+from penstock.run.presence import Place, ledger_mismatch
+from penstock.spec.sink import Console, Memory
+
+LOOK_S = 10.0
+"""How long all places together are waited for."""
+
+_Answers = dict[Place, HighWaterMark | PenstockError | None]
+
+
+def places_of(plan: DeliveryPlan, ledger: Ledger, *, within_s: float = LOOK_S) -> tuple[PlaceState, ...]:
+    """Every account of every sink that has a marker. A place that fails or does not answer in time is told as that.
+
+    Sinks are loaded for it, and Arrow with them, unless none has a place. Raises what the ledger raises.
+    """
+    if all(isinstance(sink, Memory | Console) for sink in plan.settings.sinks.values()):
+        return ()
+    try:
+        sinks = [sink for sink in sinks_of(plan) if isinstance(sink, HasMarker)]
+    except PenstockError as trouble:  # such as a client library that is not installed where somebody looks
+        names = map(SinkName, plan.settings.sinks)
+        return tuple(PlaceState(sink=name, account=None, state="unreachable", trouble=str(trouble)) for name in names)
+    found = _marks(sinks, plan.pipeline, within_s=within_s)
+    return tuple(_state((sink.name, account), found, ledger, within_s) for sink in sinks for account in sink.accounts)
+
+
+def _marks(sinks: Sequence[Sink], pipeline: PipelineName, *, within_s: float) -> _Answers:
+    """Those that are there in time. A sink that hangs keeps a thread, which ends with the process."""
+    found = _Answers()
+    threads = [Thread(target=_look, args=(sink, pipeline, found), daemon=True) for sink in sinks]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + within_s
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return found.copy()
+
+
+def _look(sink: Sink, pipeline: PipelineName, found: _Answers) -> None:
+    assert isinstance(sink, HasMarker)
+    try:
+        for account in sink.accounts:
+            try:
+                found[sink.name, account] = sink.high_water_mark(account, pipeline=pipeline)
+            except PenstockError as trouble:
+                found[sink.name, account] = trouble
+    finally:
+        sink.close()
+
+
+def _state(place: Place, found: _Answers, ledger: Ledger, within_s: float) -> PlaceState:
+    sink, account = place
+    if place not in found:
+        silent = f"No answer within {within_s:g} seconds."
+        return PlaceState(sink=sink, account=account, state="unreachable", trouble=silent)
+    mark = found[place]
+    if isinstance(mark, PenstockError):
+        return PlaceState(sink=sink, account=account, state="unreachable", trouble=str(mark))
+    if mark is None:
+        return PlaceState(sink=sink, account=account, state="empty")
+    mismatch = ledger_mismatch(mark, ledger, sink=sink, account=account)
+    if mismatch is None:
+        return PlaceState(sink=sink, account=account, state="own", mark=mark.position)
+    return PlaceState(sink=sink, account=account, state=mismatch.state, mark=mark.position, trouble=mismatch.error.message)
