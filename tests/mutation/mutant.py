@@ -63,4 +63,5 @@ BUGS: Mapping[int, str] = {
     41: "of several sinks that did not publish, only the first was named, and its class decided what to do",
     42: "a part of a password was shown, because its URL could not be taken apart",
     43: "a value was stored as another one, or under another name, which only other readers saw",
+    50: "what a source had read was held against its options by another rule than it is read by, and a second start was refused",
 }

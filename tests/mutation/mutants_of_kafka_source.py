@@ -9,8 +9,18 @@ OF_PLAN, OF_FETCH = "tests/unit/test_kafka_reader_plan.py", "tests/unit/test_kaf
 OF_INPUT = "tests/unit/test_kafka_input.py"
 OF_LEADERS = "tests/unit/test_kafka_leaders.py"
 OF_OPTIONS = "tests/unit/test_spec_kafka.py"
+NAMED = "src/penstock/source/kafka/named.py"
+OF_NAMED = "tests/unit/test_kafka_named.py"
 
 MUTANTS_OF_KAFKA_SOURCE = (
+    Mutant(
+        bug=50,
+        name="a-pattern-names-only-topics-that-it-matches-as-a-whole",
+        file=NAMED,
+        find="named.search(topic) is None",
+        replace="named.fullmatch(topic) is None",
+        tests=(f"{OF_NAMED}::test_what_is_named",),
+    ),
     Mutant(
         bug=23,
         name="a-topic-that-was-created-again-is-taken-for-the-old-one",

@@ -21,6 +21,8 @@ def source(**options: str) -> Source:
         {"Subscribe": "orders,orders.eu"},
         {"subscribePattern": r"orders(\..*)?"},
         {"subscribePattern": r"\p{Alpha}+"},
+        {"subscribePattern": "^orders"},
+        {"subscribePattern": "rder"},
         {"assign": '{"orders": [0, 1, 2], "orders.eu": [0]}'},
     ],
 )
@@ -32,7 +34,7 @@ def test_what_is_named(options: dict[str, str]) -> None:
     ("options", "left_out"),
     [
         ({"subscribe": "orders"}, "topic 'orders.eu'"),
-        ({"subscribePattern": "orders"}, "topic 'orders.eu'"),
+        ({"subscribePattern": "orders$"}, "topic 'orders.eu'"),
         ({"assign": '{"orders": [0, 1]}'}, "topic 'orders.eu'"),
         ({"assign": '{"orders": [1], "orders.eu": [0]}'}, "partition 0 of topic 'orders'"),
     ],

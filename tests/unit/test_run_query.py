@@ -19,6 +19,7 @@ class Streaming:
 
     def __init__(self) -> None:
         self.isActive = True  # Spark's name
+        self.interrupted: Exception | None = None
 
     def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
         threading.Event().wait(min(timeout, 0.01))
@@ -27,8 +28,8 @@ class Streaming:
     def stop(self) -> None:
         self.isActive = False
 
-    def exception(self) -> None:
-        return None
+    def exception(self) -> Exception | None:
+        return None if self.isActive else self.interrupted
 
 
 class Opened:
@@ -112,6 +113,16 @@ def test_a_stop_while_the_last_batch_is_published_hides_no_failure() -> None:
     opened.published.set()
     with pytest.raises(PublishFailed):
         query.stop(grace=0)
+
+
+def test_a_stop_that_interrupts_spark_where_it_writes_its_checkpoint_is_no_failure() -> None:
+    """Google's connector wraps the interruption in an error of its own."""
+    query, streaming, opened = made()
+    streaming.interrupted = RuntimeError("Failed to write 0 bytes in 'gs://b/offsets/.1.tmp'. cause=null")
+    opened.published.set()
+    query.stop()
+    query.awaitTermination()
+    assert opened.closed == 1
 
 
 def test_what_stops_a_query_is_not_hidden_by_the_batch_that_spark_cancels_then(

@@ -109,9 +109,11 @@ class Query:
         is_told = self._ended
         opened = self._delivery.opened
         drained = opened is None or opened.drain(grace_s=grace)
+        running, failure = self._streaming.isActive, self._delivery.failure
         self._streaming.stop()
-        if not drained and not isinstance(self._delivery.failure, PenstockError):
-            self._delivery.failure = StopRequested()  # whatever the batch raised, the interruption caused it
+        if (running and failure is None) or not (drained or isinstance(self._delivery.failure, PenstockError)):
+            # Whatever comes now is of the interruption: of the batch, or of Spark's own writing to its checkpoint.
+            self._delivery.failure = StopRequested()
         if not is_told:
             self._end()
 

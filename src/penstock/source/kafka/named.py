@@ -41,12 +41,12 @@ def _partitions_left_out(assigned: Mapping[str, Sequence[int]], read: Positions)
 
 
 def _unmatched(pattern: str, read: Positions) -> Iterable[str]:
-    """None where it is a regular expression of Java's alone."""
+    """Topics in whose names the pattern is found nowhere, as both readers look; none for a regular expression of Java's alone."""
     try:
         named = re.compile(pattern)
     except re.error:
         return []
-    return (topic for topic in read if named.fullmatch(topic) is None)
+    return (topic for topic in read if named.search(topic) is None)
 
 
 def _told(topics: Iterable[str]) -> Iterator[str]:
