@@ -13,6 +13,14 @@ OF_DOORS = "tests/spark/test_doors.py::test_every_door_refuses"
 
 MUTANTS_OF_DOORS = (
     Mutant(
+        bug=38,
+        name="a-path-may-begin-with-a-user-and-a-password",
+        file=PLACE,
+        find="    if _LACKS_ITS_SCHEME.match(path):\n",
+        replace="    if False:\n",
+        tests=(f"{OF_PLACES}::test_a_server_without_its_scheme_is_no_directory[ledger]",),
+    ),
+    Mutant(
         bug=39,
         name="delivery-start-asks-nothing",
         file=DELIVERY,

@@ -129,13 +129,23 @@ def test_a_place_that_is_not_understood_is_no_directory(kind: str, place: str, t
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", [*(kind for kind in PLACES if kind != "spool of a sink of one's own"), "source"])
+def test_a_server_without_its_scheme_is_no_directory(kind: str, tmp_path: Path) -> None:
+    """`status` showed the path of the ledger, and the password in it."""
+    places = {**PLACES, "source": lambda place: Source(format="text", path=place)}
+    with pytest.raises(Usage, match=r"looks like user:password@host, found a text without scheme://") as caught:
+        places[kind]("//me:gehe/im@host/db")
+    assert "gehe" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_remedy_for_a_mounted_file_system_is_a_place() -> None:
     with pytest.raises(Usage, match=r"begins with dbfs:, which is no directory and no store .* Write /dbfs/data/x,"):
         Account(url="dbfs:/data/x")
     assert Account(url="/dbfs/data/x").directory == Path("/dbfs/data/x")
 
 
-@pytest.mark.parametrize("name", ["./a:b", "sub/a:b", "./dbfs:/x", "./C:\\x", "2024:01"])
+@pytest.mark.parametrize("name", ["./a:b", "sub/a:b", "./dbfs:/x", "./C:\\x", "2024:01", "./a:b@c"])
 def test_a_name_with_a_colon_is_written_behind_a_directory(name: str, tmp_path: Path) -> None:
     assert Account(url=name).directory == Path(os.path.normpath(tmp_path / name))
     assert root_at(name).url == str((tmp_path / name).absolute())

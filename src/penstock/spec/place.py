@@ -23,6 +23,8 @@ _HALF_A_SCHEME = re.compile(r"(?i)(s3a?|gs|az|abfss?|wasbs|hdfs|https?)(:(?!//)|
 """A URL with a slip of the pen, which would be a directory of that name."""
 _LET_IN = re.compile(r"[^/.][^@]*:.*@", re.DOTALL)
 """A place that nobody understands is a directory of that name, which is shown, with the password in it."""
+_LACKS_ITS_SCHEME = re.compile(r"//[^/@]*:.*@", re.DOTALL)
+"""A path may begin with two slashes, but hardly with a user and a password behind them."""
 _HOST = re.compile(r"([^:\[\]]*|\[[^\]]*\])(:\d*)?")
 _OF_HADOOP = frozenset(
     {"abfs", "abfss", "adl", "alluxio", "cosn", "dbfs", "gs", "har", "hdfs", "maprfs", "obs", "oci", "ofs", "oss", "s3", "s3a"}
@@ -68,6 +70,8 @@ def _base(info: ValidationInfo) -> Path:
 def _absolute(path: str, info: ValidationInfo) -> str:
     if scheme_of(path):
         raise _unknown(path)
+    if _LACKS_ITS_SCHEME.match(path):
+        raise _user_and_password(path)
     return os.path.normpath(_base(info) / Path(path).expanduser())
 
 
@@ -95,10 +99,7 @@ def _directory(value: str, info: ValidationInfo, *, also: str = "") -> str:
     if scheme_of(value) == "file":
         return _file_path(value, info)
     if _LET_IN.match(value):
-        raise wrong(
-            f"looks like user:password@host, found {outlined(value)}",
-            remedy="Write the scheme of what is there, such as postgresql://, or ./ before the name of a directory.",
-        )
+        raise _user_and_password(value)
     half = _HALF_A_SCHEME.match(value)
     if half:
         raise wrong(
@@ -107,6 +108,14 @@ def _directory(value: str, info: ValidationInfo, *, also: str = "") -> str:
     if f"{scheme_of(value)}://" == value[: len(scheme_of(value)) + 3].lower() and scheme_of(value) not in _MOUNTED:
         raise wrong(f"is at {scheme_of(value)}://, which is not supported by this version", remedy=f"{_SUPPORTED}{also}.")
     return _absolute(value, info)
+
+
+def _user_and_password(place: str) -> PydanticCustomError:
+    """The refusal of what would be a directory of this name, with a password in it."""
+    return wrong(
+        f"looks like user:password@host, found {outlined(place)}",
+        remedy="Write the scheme of what is there, such as postgresql://, or ./ before the name of a directory.",
+    )
 
 
 def _unknown(place: str) -> PydanticCustomError:
