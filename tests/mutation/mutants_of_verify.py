@@ -8,6 +8,7 @@ TABLE = "src/penstock/sink/table/verification.py"
 KAFKA = "src/penstock/sink/kafka/verification.py"
 
 OF_READERS = "tests/unit/test_read.py"
+OF_ACCOUNTS = "tests/unit/test_parquet_verify.py"
 OF_TABLES = "tests/unit/test_table_verification.py"
 
 ROWHASH = "src/penstock/rowhash.py"
@@ -49,6 +50,30 @@ MUTANTS_OF_VERIFY = (
         find="        self._row_digest = row_digest",
         replace="        pass",
         tests=(f"{OF_MEMORY}::test_good_content_of_a_ledger_of_an_older_penstock_is_good",),
+    ),
+    Mutant(
+        bug=33,
+        name="accounts-may-exchange-rows",
+        file=PARQUET,
+        find="found=_totals(seen))",
+        replace="found=expected if _totals(seen).rows == expected.rows else _totals(seen))",
+        tests=(f"{OF_ACCOUNTS}::test_rows_that_two_accounts_exchanged_are_found_in_both",),
+    ),
+    Mutant(
+        bug=33,
+        name="files-that-exchanged-rows-are-not-named",
+        file=PARQUET,
+        find="if (content.rows, content.digest) == (totals.rows, totals.digest):",
+        replace="if content.rows == totals.rows:",
+        tests=(f"{OF_ACCOUNTS}::test_rows_that_two_accounts_exchanged_are_found_in_both",),
+    ),
+    Mutant(
+        bug=33,
+        name="tables-may-exchange-rows",
+        file=TABLE,
+        find="return bool(difference.rows or difference.digest)",
+        replace="return bool(difference.rows)",
+        tests=(f"{OF_TABLES}::test_rows_that_two_tables_exchanged_are_found",),
     ),
     Mutant(
         bug=34,

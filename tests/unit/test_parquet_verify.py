@@ -114,6 +114,42 @@ def test_a_changed_value_and_a_lost_row(target: Target) -> None:
     assert "it holds 2 rows, 3 were decided" in only(verify(sink, decided)).message
 
 
+def move(source: Path, target: Path) -> None:
+    """Exchange the first rows of two files: neither has more rows than before, nor fewer."""
+    ours, theirs = (pq.ParquetFile(file).read() for file in (source, target))
+    pq.write_table(pa.concat_tables([theirs[:1], ours[1:]]), source)
+    pq.write_table(pa.concat_tables([ours[:1], theirs[1:]]), target)
+
+
+def test_rows_that_two_accounts_exchanged_are_found_in_both(target: Target) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    move(file_of(target, decided[0]), file_of(target, decided[1], "b"))
+    report = verify(sink, decided)
+    assert not report.ok
+    assert [(problem.account, problem.batch_id) for problem in report.problems] == [("a", 0), ("b", 1)]
+    assert all("the content of its" in problem.message for problem in report.problems)
+
+
+def test_rows_that_two_partitions_exchanged_are_found_in_both(target: Target) -> None:
+    sink = target.sink()
+    pieces = [*stage(sink, rows(1, 2, place="here"), routes=["a"] * 2), *stage(sink, rows(3, 4, place="there"), routes=["a"] * 2)]
+    publication = decide(pieces)
+    sink.publish(publication)
+    move(*(target.root("a") / piece.name for piece in pieces))
+    report = verify(sink, [publication])
+    assert not report.ok
+    assert {problem.file for problem in report.problems} == {piece.name for piece in pieces}
+
+
+def test_rows_that_moved_between_files_and_batches_of_one_directory_are_the_same_content(target: Target) -> None:
+    """Compaction does that, too: the account holds what was decided for it."""
+    sink = target.sink()
+    decided = deliver(sink)
+    move(file_of(target, decided[0]), file_of(target, decided[2]))
+    assert verify(sink, decided).ok
+
+
 def test_flipped_bytes(target: Target) -> None:
     sink = target.sink()
     decided = deliver(sink)

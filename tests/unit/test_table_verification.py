@@ -22,7 +22,7 @@ def publication(position: int) -> Publication:
     return decide([piece], position=position, batch_id=position - 2)
 
 
-def look(*, rows: int, marked: int, published_at: int, whole_batches: bool = True) -> SinkReport:
+def look(*, rows: int, marked: int, published_at: int, whole_batches: bool = True, digest: int | None = None) -> SinkReport:
     """Batches 0, 1 and 2 of ten rows are at positions 2, 3 and 4; the marker counts those up to `marked`."""
     decisions = DecidedBatches([publication(position) for position in (2, 3, 4)])
     decisions.published_at = Position(published_at)
@@ -38,7 +38,7 @@ def look(*, rows: int, marked: int, published_at: int, whole_batches: bool = Tru
     )
 
     def content(_: TableMarker) -> Totals:
-        return of_rows(rows)
+        return of_rows(rows) if digest is None else Totals(rows=rows, digest=digest)
 
     return compare(marker, sink=SINK, table="t", decisions=decisions, content=content, whole_batches=whole_batches)
 
@@ -64,6 +64,12 @@ def test_a_difference_beside_a_running_driver_is_found(rows: int, said: str) -> 
     report = look(rows=rows, marked=3, published_at=2)
     assert not report.ok
     assert said in report.problems[0].message
+
+
+def test_rows_that_two_tables_exchanged_are_found() -> None:
+    """Each holds as many as before."""
+    (problem,) = look(rows=20, marked=3, published_at=3, digest=21).problems
+    assert "holds as many rows as were published into it, but other values" in problem.message
 
 
 @pytest.mark.parametrize("rows", [14, 20])
