@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
-from bench.figures import Row, rows
+from bench.figures import Row, rows, tables_named
 from bench.result import PENSTOCK, Comparison, Run
 
 FIGURE = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:x\b| %)")
@@ -54,7 +54,7 @@ def read(kept: Mapping[str, Sequence[Run]], key: Key) -> Reading | None:
     """None where no run of that part is kept; KeyError where the runs have no such comparison."""
     if not kept.get(key.part):
         return None
-    tables = [table for run in kept[key.part] for table in run.tables if table.name == key.table]
+    tables = tables_named(kept[key.part], key.table)
     for row in rows(tables) if tables else ():
         if (row.case.name, row.way, row.peer) == (key.case, key.way, key.peer):
             return Reading(tables[-1].comparison, tables[-1].unit, row)

@@ -50,11 +50,11 @@ def measure(bench: Bench, kind: str) -> Iterator[Table]:
 
 
 def _cases(bench: Bench, kind: str) -> "list[tuple[_Input, Mapping[str, Way]]]":
-    large = _input(bench, "large", 100_000, batches=4)
-    wide = _input(bench, "wide", 100_000, batches=4, wide=True)
-    keyed = _input(bench, "keyed", 50_000, batches=4, keyed=True)
-    fewer = _input(bench, "fewer", 10_000, batches=4)  # the loop takes a minute for 100,000
-    small = _input(bench, "small", 1_000, batches=10, warm_up=3)
+    large = _input(bench, "large", 100_000, batches=3)
+    wide = _input(bench, "wide", 100_000, batches=3, wide=True)
+    keyed = _input(bench, "keyed", 50_000, batches=3, keyed=True)
+    fewer = _input(bench, "fewer", 10_000, batches=3)  # the loop takes a minute for 100,000
+    small = _input(bench, "small", 1_000, batches=8, warm_up=3)
     jdbc = {**_ours("append"), "JDBC": _jdbc, "JDBC, rewriting batches": _rewriting}
     merge = {**_ours("upsert", "id"), "JDBC into a table, then one statement": _merging}
     loop = {PENSTOCK: _penstock("append", "id"), "a loop of `execute_concurrent`": _concurrent}

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.result import Case, Comparison, Table
+from bench.result import Case, Comparison, Run, Table
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,13 @@ class Row:
 def spread(values: Sequence[float]) -> Spread:
     """Of one figure per round."""
     return Spread(statistics.median(values), min(values), max(values))
+
+
+def tables_named(runs: Sequence[Run], name: str) -> list[Table]:
+    """That table of each run that measured the same as the newest one: under the same title, in the same unit."""
+    tables = [table for run in runs for table in run.tables if table.name == name]
+    like = [(table.title, table.unit, table.comparison) for table in tables]
+    return [table for table, what in zip(tables, like, strict=True) if what == like[-1]]
 
 
 def rows(tables: Sequence[Table]) -> Iterator[Row]:

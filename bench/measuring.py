@@ -47,7 +47,7 @@ class Bench:
     ) -> dict[str, list[float]]:
         """The figures of each way, one per round; with `warm_up` there is one round more, whose figures are dropped."""
         taken: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(warm_up and not self.quick):
+        if warm_up and not self.quick:
             for name, way in ways.items():
                 measured(name, way)
         for name, way in in_turns(ways, min(rounds or self.rounds, self.rounds)):

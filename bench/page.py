@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from bench.aims import AIMS, Aim
 from bench.claims import Reading, read
-from bench.figures import Row, Spread, rows
+from bench.figures import Row, Spread, rows, tables_named
 from bench.formats import compared, compared_with_spread, number, number_with_spread
 from bench.result import Run, Table
 
@@ -62,13 +62,8 @@ def section(runs: Sequence[Run]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in runs[-1].versions.items())
     once = " It was run once only." if len(runs) == 1 else ""
     lines = [f"\nMeasured {when} in {runs[-1].rounds} rounds with {versions}.{once}\n"]
-    lines += [_table([table for run in runs for table in run.tables if _same(table, newest)]) for newest in runs[-1].tables]
+    lines += [_table(tables_named(runs, table.name)) for table in runs[-1].tables]
     return "\n".join(lines) + "\n"
-
-
-def _same(table: Table, newest: Table) -> bool:
-    """Whether both runs measured the same thing in the same way."""
-    return (table.name, table.title, table.unit, table.comparison) == (newest.name, newest.title, newest.unit, newest.comparison)
 
 
 def _table(tables: Sequence[Table]) -> str:
@@ -86,15 +81,14 @@ def _columns(table: Table, found: Sequence[Row]) -> list[str]:
 
 
 def _cells(table: Table, row: Row) -> dict[str, str]:
-    named = len(table.cases) > 1 or bool(row.case.name)
     slower, other, peer = row.slower, row.other, row.slower.peer
     cells = {
-        "case": row.case.name if named else "",
+        "case": row.case.name,
         "writer": row.way if len(table.ours) > 1 else "",
         "peer": row.peer or "",
         f"Penstock, {table.unit}": number_with_spread(slower.ours),
         f"{table.amounts} a second": _rate(table, row, slower.ours),
-        f"peer, {table.unit}": number(peer.median) if peer else "",
+        f"peer, {table.unit}": number_with_spread(peer) if peer else "",
     }
     if table.comparison == "alone":
         return {**cells, "other run": number(other.ours.median) if other else ""}

@@ -36,9 +36,9 @@ class _Shape:
 
 
 SHAPES = (
-    _Shape("one account", 2_000_000, expressions()),
-    _Shape("nested columns", 1_000_000, _NESTED, accounts=3),
-    _Shape("skew", 2_000_000, _SKEWED, accounts=3),
+    _Shape("one account", 1_000_000, expressions()),
+    _Shape("nested columns", 500_000, _NESTED, accounts=3),
+    _Shape("skew", 1_000_000, _SKEWED, accounts=3),
     _Shape("126 columns", 100_000, _MANY_COLUMNS, accounts=3),
     _Shape("64 accounts", 1_000_000, expressions(accounts=64), accounts=64),
     _Shape("200 partitions", 1_000_000, _PARTITIONED, partition_by=("part",)),

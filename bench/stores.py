@@ -38,7 +38,7 @@ from penstock.run.operations import reading
 from penstock.sink.parquet.sink import ParquetSink
 
 ROWS, FILES = 500_000, 4
-BATCH_ROWS, BATCHES, WARM_UP = 1_000, 10, 4
+BATCH_ROWS, BATCHES, WARM_UP = 1_000, 6, 3
 NAMES = {"s3": "S3 (versitygw)", "az": "Azure (Azurite)", "gs": "Google (fake-gcs-server)", "hdfs": "HDFS"}
 DECIDED, UPLOADED, ARROW = "Penstock, in the decision", "Penstock, uploaded", "three Arrow files"
 

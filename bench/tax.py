@@ -23,7 +23,7 @@ from bench.result import PENSTOCK, Case, Table
 
 ACCOUNTS = ("account0", "account1", "account2")
 SIZES = (1_000, 10_000, 100_000)
-BATCHES, WARM_UP = 15, 5
+BATCHES, WARM_UP = 10, 4
 PEER, NOOP = "the same pass, at-least-once", "noop"
 
 Way = Callable[[Path], Callable[[Any], Any]]

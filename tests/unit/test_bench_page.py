@@ -102,7 +102,7 @@ def test_a_run_of_other_sizes_is_not_compared() -> None:
 def test_a_section_says_when_and_with_what() -> None:
     text = section([FAST, SLOW])
     assert "Measured 2026-01-02 03:04 UTC (4 min) and 2026-01-02 03:04 UTC (4 min) in 3 rounds with PySpark 4.3." in text
-    assert "| 100 (95.0 to 120) | 1,000,000 | 110 | 1.05x (1.00x to 1.10x) | 2.00x |" in text
+    assert "| 100 (95.0 to 120) | 1,000,000 | 110 (95.0 to 126) | 1.05x (1.00x to 1.10x) | 2.00x |" in text
     assert "run once only" not in text
     assert "run once only" in section([FAST])
 
