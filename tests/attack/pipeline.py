@@ -2,8 +2,8 @@
 
 import copy
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -70,16 +70,18 @@ class Pipeline:
         with self._started(schema=self.schema) as (sink, coordinator):
             if again is not None:
                 assert coordinator.deliver(batch_of(again), _never).already
-            publish = sink.publish
-            for at, rows in enumerate(batches, 1):
-                if is_dying and at == len(batches):
-                    sink.publish = _killed
-                number = coordinator.summary.next_batch_id or 0
-                try:
-                    coordinator.deliver(batch_of(number), partial(self._staged, sink, coordinator, number, self.batch(rows)))
-                except Killed:
-                    assert is_dying
-                sink.publish = publish
+            for rows in batches[:-1] if is_dying else batches:
+                self._deliver(sink, coordinator, rows)
+            if is_dying:
+                sink.publish = _killed
+                with suppress(Killed):
+                    self._deliver(sink, coordinator, batches[-1])
+
+    @contextmanager
+    def driver(self) -> "Iterator[Callable[[pa.RecordBatch | Rows], None]]":
+        """One that has started, and delivers a batch when it is told to."""
+        with self._started(schema=self.schema) as (sink, coordinator):
+            yield partial(self._deliver, sink, coordinator)
 
     def recover(self) -> None:
         """As `penstock recover`."""
@@ -115,10 +117,15 @@ class Pipeline:
             )
             coordinator.open(opened_by_this_process(parts))
             yield sink, coordinator
-            coordinator.sweep(dry_run=False)
+            if "publish" not in vars(sink):  # of one that was killed
+                coordinator.sweep(dry_run=False)
         finally:
             sink.close()
             ledger.close()
+
+    def _deliver(self, sink: Any, coordinator: Coordinator, rows: "pa.RecordBatch | Rows") -> None:
+        number = coordinator.summary.next_batch_id or 0
+        coordinator.deliver(batch_of(number), partial(self._staged, sink, coordinator, number, self.batch(rows)))
 
     def _staged(self, sink: Any, coordinator: Coordinator, number: int, rows: "pa.RecordBatch", generation: Generation):
         attempt = Attempt(generation=generation, batch_id=BatchId(number), partition=0, task_attempt=0, nonce=new_nonce())

@@ -26,6 +26,14 @@ OF_OWNERSHIP = "tests/unit/test_parquet_ownership.py"
 
 MUTANTS_OF_SINKS = (
     Mutant(
+        bug=43,
+        name="a-staged-file-that-was-cut-short-is-shown",
+        file="src/penstock/sink/parquet/directory/moving.py",
+        find="    if found_bytes != decided_bytes:\n",
+        replace="    if False:\n",
+        tests=("tests/attack/test_damage.py::test_a_damaged_file_is_refused_or_does_no_harm[parquet-staging-0]",),
+    ),
+    Mutant(
         bug=31,
         name="an-account-of-another-ledger-is-anybodys",
         file="src/penstock/sink/parquet/ownership.py",

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.errors import ContentConflict
+from penstock.errors import ContentConflict, StagedDataLost
 from penstock.faults import FaultPoint
 from penstock.sink.parquet.account import PieceState
 from penstock.sink.parquet.directory.disk import io_error, rename_or_refuse
@@ -42,11 +42,15 @@ def forget(staged: Path) -> None:
 def state_of(staged: Path, target: Path, *, size_bytes: int) -> PieceState:
     """Where a piece is. The staged name is looked at first: a concurrent publisher moves pieces the other way only.
 
-    Raises ContentConflict if the target holds anything else than the decided file.
+    Raises ContentConflict if the target holds anything else than the decided file, StagedDataLost if what is staged is shorter or
+    longer than that.
     """
     waiting, shown = _stat(staged), _stat(target)
     if shown is None:
-        return PieceState.GONE if waiting is None else PieceState.STAGED
+        if waiting is None:
+            return PieceState.GONE
+        _require_whole(staged, waiting.st_size, size_bytes)
+        return PieceState.STAGED
     same = shown.st_size == size_bytes
     if same and waiting is not None and not os.path.samestat(waiting, shown):
         same = filecmp.cmp(staged, target, shallow=False)
@@ -56,6 +60,15 @@ def state_of(staged: Path, target: Path, *, size_bytes: int) -> PieceState:
             remedy="Find out who writes into the table; move the foreign file away, then run `penstock recover`.",
         )
     return PieceState.SHOWN
+
+
+def _require_whole(staged: Path, found_bytes: int, decided_bytes: int) -> None:
+    """Before a reader can see it."""
+    if found_bytes != decided_bytes:
+        raise StagedDataLost(
+            f"The staged file {staged} has {found_bytes} bytes, but {decided_bytes} were decided.",
+            remedy="Restore it from a backup, then run `penstock recover`.",
+        )
 
 
 def _stat(path: Path) -> os.stat_result | None:
