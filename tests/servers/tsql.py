@@ -90,6 +90,14 @@ def known() -> frozenset[str]:
     return frozenset(line for line in lines if line and not line.startswith("--"))
 
 
+_SAME_EVERYWHERE: dict[str, list[tuple[Any, ...]]] = {
+    "sys.databases": [("READ_WRITE", "DISABLED", 1)],
+    "HAS_PERMS": [(1,)],
+    "sys.security_policies": [],
+}
+"""What the catalog says whatever table it is asked about."""
+
+
 class Session:
     """One connection."""
 
@@ -206,10 +214,9 @@ class Session:
 
     def _catalog(self, text: str, values: Mapping[str, Any]) -> tuple[list[tuple[Any, ...]], int]:
         place = f"{values.get('schema')}.{values.get('table')}"
-        if "sys.databases" in text:
-            return [("READ_WRITE", "DISABLED", 1)], 1
-        if "HAS_PERMS" in text:
-            return [(1,)], 1
+        for asked, answers in _SAME_EVERYWHERE.items():
+            if asked in text:
+                return answers, len(answers)
         if "sys.columns c JOIN sys.objects" in text:
             columns = "name, type, length, precision, scale, collation, nullable, identity, computed, always, filled"
             return self._rows(f'SELECT {columns} FROM "double.column" WHERE place = ? ORDER BY rowid', place)
@@ -217,7 +224,7 @@ class Session:
             return self._rows('SELECT number, name FROM "double.unique" WHERE place = ? ORDER BY number', place)
         if text.startswith("SELECT 1 FROM sys.schemas"):
             return ([(1,)], 1) if values["schema"] != "nowhere" else ([], 0)
-        return self._rows('SELECT kind, 0 FROM "double.table" WHERE place = ?', place)
+        return self._rows("SELECT kind, 0, 0, 'NON_TEMPORAL_TABLE' FROM \"double.table\" WHERE place = ?", place)
 
     def _rows(self, query: str, *values: Any) -> tuple[list[tuple[Any, ...]], int]:
         found = self._sqlite.execute(query, values).fetchall()

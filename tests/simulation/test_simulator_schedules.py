@@ -5,15 +5,17 @@ A failure names the seed and the command that replays it. The whole campaigns ru
 
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
 from penstock.errors import Usage
-from penstock.testing.simulator.__main__ import main
+from penstock.testing.simulator.command import main
 from penstock.testing.simulator.explore import interleavings, seconds, shape, singles, worlds
 from penstock.testing.simulator.history import Decided, History
 from penstock.testing.simulator.schedule import SMALL, Fault, Kind, Schedule, Shape, draw, parse_faults
@@ -146,7 +148,29 @@ def test_an_enumerated_schedule_replays_from_the_command_line(capsys: pytest.Cap
 
 def test_a_campaign_on_two_processes_tells_how_many_passed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--schedules", "300", "--first-seed", "7", "--processes", "2"]) == 0
-    assert capsys.readouterr().out.startswith("random schedules: 300 passed in ")
+    told = capsys.readouterr().out
+    assert told.startswith("random schedules: 300 passed in ")
+    assert told.endswith(" schedules a minute\n")
+
+
+@pytest.mark.parametrize(
+    ("greenlet", "code", "said"), [("there", 0, "every invariant holds"), ("missing", 1, "penstock[testing]")]
+)
+def test_it_says_which_extra_it_needs(greenlet: str, code: int, said: str) -> None:
+    hidden = "" if greenlet == "there" else "sys.modules['greenlet'] = None; "
+    script = f"import runpy, sys; {hidden}sys.argv = ['x', '--seed', '7', '--quiet']; "
+    script += "runpy.run_module('penstock.testing.simulator', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_is_for_testing_needs_is_in_its_extra() -> None:
+    """Not only in the extra of those who develop Penstock."""
+    extras = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    [testing] = re.findall(r"^testing = \[(.*)\]$", extras, re.MULTILINE)
+    assert {name for name in ("greenlet", "pytest") if f'"{name}>=' in testing} == {"greenlet", "pytest"}
 
 
 @pytest.mark.parametrize("text", ["x", "1:none", "1:stall:x", "1:kill,"])

@@ -1,6 +1,7 @@
 """How the command line ends: exit codes, the style of errors, no traceback."""
 
 import json
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import app
-from penstock.errors import Fenced, GuaranteeTooWeak, PenstockError, Retryable, StageFailed, Usage
+from penstock.errors import Fenced, GuaranteeTooWeak, PenstockError, PublishFailed, Retryable, StageFailed, Usage
 
 
 @pytest.fixture(name="ran")
@@ -107,6 +108,33 @@ def test_errors_end_with_their_code_and_without_a_traceback(
     assert "Traceback" in err
     _, _, err = ran("status", "f.yaml", "--debug")
     assert "Traceback" in err
+
+
+@pytest.mark.parametrize(("switch", "named"), [("--debug", False), ("--show-values", True)])
+def test_a_traceback_names_values_of_rows_where_they_are_asked_for(
+    ran: Ran, monkeypatch: pytest.MonkeyPatch, switch: str, *, named: bool
+) -> None:
+    """In whichever way the database's error hangs on Penstock's."""
+    value = " ".join(("Ann", "Lee"))  # the traceback shows the text of this file, too
+
+    def fails(*args: object) -> None:
+        by = sqlite3.IntegrityError(f"Key (name)=({value}) already exists")
+        try:
+            try:
+                raise by
+            except sqlite3.IntegrityError:
+                raise KeyError(value)  # noqa: B904 - as code of others does
+        except KeyError as cause:
+            raise PublishFailed("The rows are not there.", remedy="Mend the table.") from cause
+
+    monkeypatch.setattr("penstock.cli.status.pipeline", fails)
+    for words in (("status", "f.yaml", switch), (switch, "status", "f.yaml")):
+        code, _, err = ran(*words)
+        assert code == 1
+        assert "sqlite3.IntegrityError: " in err
+        assert "PublishFailed: The rows are not there." in err
+        assert (value in err.partition("error: ")[0]) is named
+        assert ("`--show-values` prints them" in err) is not named
 
 
 def test_an_unexpected_error_is_told_in_the_same_style(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:

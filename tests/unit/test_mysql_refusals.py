@@ -104,6 +104,13 @@ def test_a_server_that_loses_what_it_acknowledged_is_refused(target):
     table.sink()
 
 
+def test_a_server_is_asked_for_its_redo_log(target, monkeypatch):
+    """Only MySQL can switch it off; any server answers the question."""
+    monkeypatch.setattr("penstock.mysql.database.sql.REDO_LOG", "SELECT 'Innodb_redo_log_enabled', 'OFF'")
+    with pytest.raises(GuaranteeTooWeak, match="redo log switched off"):
+        target().sink()
+
+
 def test_a_server_that_nothing_can_be_written_to_is_refused(target):
     table = target()
     sink = table.sink()
@@ -126,6 +133,10 @@ def test_a_server_that_nothing_can_be_written_to_is_refused(target):
         ({"log_bin": "ON", "sync_binlog": "1", "binlog_format": "ROW"}, None),
         ({"log_bin": "OFF", "sync_binlog": "0", "binlog_format": "STATEMENT"}, None),
         ({"innodb_flush_log_at_trx_commit": "3"}, None),
+        ({"Innodb_redo_log_enabled": "OFF"}, GuaranteeTooWeak),
+        ({"innodb_flush_method": "nosync"}, GuaranteeTooWeak),
+        ({"innodb_flush_method": "littlesync"}, GuaranteeTooWeak),
+        ({"Innodb_redo_log_enabled": "ON", "innodb_flush_method": "O_DIRECT"}, None),
     ],
 )
 def test_settings_that_need_a_server_of_their_own(variables, error):

@@ -191,6 +191,36 @@ def test_a_database_that_would_lose_rows_is_refused(target, monkeypatch, answer,
         table.sink()
 
 
+NOT_KEPT = [
+    ("is_memory_optimized", ("USER_TABLE", 1, 0, ""), "is a memory-optimized table, expected"),
+    ("is_memory_optimized", ("USER_TABLE", 0, 1, ""), "is an external table, expected"),
+    ("is_memory_optimized", ("USER_TABLE", 0, 0, "HISTORY_TABLE"), "is a history table, expected"),
+    ("is_memory_optimized", ("VIEW", 0, 0, ""), "is a view, expected"),
+    ("sys.security_policies", ("dbo.only_mine",), "Security policy 'dbo.only_mine' is in force on"),
+]
+
+
+@pytest.mark.parametrize("found", NOT_KEPT)
+@pytest.mark.parametrize("when", ["start", "publication"])
+def test_a_table_that_does_not_keep_what_it_takes_is_refused(target, monkeypatch, found, when):
+    """At the start, and where the table became so between decision and publication; the marker's table is as it was."""
+    (asked, answer, said), table = found, target()
+    sink = table.sink()
+    publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
+    session = table.rig.make()._database._connect.func.__globals__["Session"]
+    catalog = session._catalog
+
+    def other(self, text, values):
+        return ([answer], 1) if asked in text and values["table"] == "t" else catalog(self, text, values)
+
+    monkeypatch.setattr("tests.servers.tsql.Session._catalog", other)
+    with pytest.raises(Refused, match=said):
+        table.sink() if when == "start" else sink.publish(publication)
+    monkeypatch.undo()
+    sink.publish(publication)
+    assert content(table) == Counter([(1, "a")])
+
+
 @pytest.mark.parametrize(
     ("number", "kind"),
     [(1205, Conflict), (3960, Conflict), (1222, Retryable), (40613, Retryable), (3906, Retryable), (0, Retryable), (547, Failed)],

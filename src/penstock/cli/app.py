@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
@@ -56,6 +56,9 @@ def _options(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")] = False,
+    show_values: Annotated[
+        bool, typer.Option("--show-values", help="As --debug, and what databases say, which can name values of rows.")
+    ] = False,
 ) -> None:
     """Declared here for `--help`; `main` and the verbs look at them."""
 
@@ -70,18 +73,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = words[: words.index("--")] if "--" in words else words
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(SafeFormatter())
-    debug, as_json = "--debug" in options, "--json" in options
-    rest = [word for word in options if word != "--debug"] + words[len(options) :]
-    sys.exit(_run(["--debug", *rest] if debug and rest else rest or ["--help"], debug=debug, as_json=as_json))
+    values, as_json = "--show-values" in options, "--json" in options
+    debug = values or "--debug" in options
+    rest = [word for word in options if word not in {"--debug", "--show-values"}] + words[len(options) :]
+    detail = _Detail(tracebacks=debug, values=values)
+    sys.exit(_run(["--debug", *rest] if debug and rest else rest or ["--help"], detail=detail, as_json=as_json))
 
 
-def _run(words: Sequence[str], *, debug: bool, as_json: bool) -> int:
+class _Detail(NamedTuple):
+    """How much is told of an error."""
+
+    tracebacks: bool
+    values: bool
+
+
+def _run(words: Sequence[str], *, detail: _Detail, as_json: bool) -> int:
     try:
         return int(app(args=list(words), prog_name="penstock", standalone_mode=False) or 0)
     except PenstockError as error:
-        return _ended(error, debug=debug, as_json=as_json)
+        return _ended(error, detail=detail, as_json=as_json)
     except _CommandLineError as error:
-        return _ended(_usage(error), debug=False, as_json=as_json)
+        return _ended(_usage(error), detail=_Detail(tracebacks=False, values=False), as_json=as_json)
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("interrupted\n")
         return _INTERRUPTED
@@ -89,16 +101,16 @@ def _run(words: Sequence[str], *, debug: bool, as_json: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except Exception as error:  # noqa: BLE001 - the last place before the user: told in one style, never swallowed
-        return _ended(PenstockError(f"{type(error).__name__}: {error}", remedy=_UNEXPECTED), debug=debug, as_json=as_json)
+        return _ended(PenstockError(f"{type(error).__name__}: {error}", remedy=_UNEXPECTED), detail=detail, as_json=as_json)
 
 
-def _ended(error: PenstockError, *, debug: bool, as_json: bool) -> int:
-    if debug:
-        import traceback
+def _ended(error: PenstockError, *, detail: _Detail, as_json: bool) -> int:
+    """Called where the error is handled: it may tell of another one that was raised."""
+    raised = sys.exc_info()[1]
+    if detail.tracebacks and raised is not None:
+        from penstock.cli.tracebacks import traceback_of
 
-        from penstock.secret import scrub
-
-        sys.stderr.write(printable(scrub(traceback.format_exc())))
+        sys.stderr.write(traceback_of(raised, values=detail.values))
     show_error(error, as_json=as_json)
     return error.exit_code
 

@@ -122,6 +122,7 @@ class Database(HeldToServer):
             raise Failed(f"{self.place} cannot be logged in to: {cause}.", remedy="Install that package.") from cause
         connection.execute(sql.SESSION)
         variables = dict(connection.execute(sql.VARIABLES).fetchall())
+        variables |= dict(connection.execute(sql.REDO_LOG).fetchall())
         self._server = server_of(variables)
         for name, statement in sql.NO_STATEMENT_TIMEOUT.items():
             if name in variables:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from penstock.errors import GuaranteeTooWeak, Refused
 
+_UNFLUSHED = frozenset({"nosync", "littlesync"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
@@ -47,6 +49,7 @@ def require_durable(variables: Mapping[str, str], place: str) -> None:
             f"{place} has {locked[0]} = {variables[locked[0]]}, as replicas have, and nothing can be written to it.",
             remedy="Name the primary server in `url`.",
         )
+    _require_redo_log(variables, place)
     _require_variable(variables, place, "innodb_flush_log_at_trx_commit", ("1", "3"), "a crash could lose what it committed")
     if variables.get("log_bin") != "ON":
         return
@@ -55,6 +58,21 @@ def require_durable(variables: Mapping[str, str], place: str) -> None:
         raise Refused(
             f"{place} has binlog_format = STATEMENT, with which it refuses transactions that read what is committed.",
             remedy="Set binlog_format = ROW or MIXED.",
+        )
+
+
+def _require_redo_log(variables: Mapping[str, str], place: str) -> None:
+    """MySQL can switch it off; both servers can be started so that nothing is forced to the disk, for tests of their own."""
+    if variables.get("Innodb_redo_log_enabled", "ON") != "ON":
+        raise GuaranteeTooWeak(
+            f"{place} runs with its redo log switched off, so a crash could lose what it committed, or all of it.",
+            remedy="ALTER INSTANCE ENABLE INNODB REDO_LOG.",
+        )
+    method = variables.get("innodb_flush_method", "fsync")
+    if method.lower() in _UNFLUSHED:
+        raise GuaranteeTooWeak(
+            f"{place} runs with innodb_flush_method = {method}, so a power cut could lose what it committed.",
+            remedy="Take innodb_flush_method out of the server's configuration, and start it again.",
         )
 
 

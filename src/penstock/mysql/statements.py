@@ -39,9 +39,12 @@ PATIENT = "SET SESSION net_write_timeout = 600"
 VARIABLES = """
 SHOW GLOBAL VARIABLES WHERE Variable_name IN (
     'version', 'read_only', 'innodb_read_only', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format',
-    'local_infile', 'max_allowed_packet', 'max_statement_time', 'max_execution_time'
+    'local_infile', 'max_allowed_packet', 'max_statement_time', 'max_execution_time', 'innodb_flush_method'
 )
 """
+
+REDO_LOG = "SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_enabled'"
+"""No row on MariaDB, and on MySQL before 8.0.21, which cannot switch it off."""
 
 ONE_AT_A_TIME = "SELECT GET_LOCK(CONCAT('penstock.', MD5(DATABASE())), %s)"
 """Two that prepare at once would collide in the catalog. No fence: it only keeps one waiting."""

@@ -27,6 +27,8 @@ class Shape:
     static: frozenset[str] = frozenset()
     counts: bool = False
     lives_s: int = 0
+    volatile_in: str | None = None
+    """The keyspace, if it keeps no commit log."""
 
 
 def shape_of(connection: Connection, table: str) -> Shape | None:
@@ -39,6 +41,7 @@ def shape_of(connection: Connection, table: str) -> Shape | None:
     parts = {kind: tuple(_named(columns, kind)) for kind in ("partition_key", "clustering", "static")}
     key = parts["partition_key"] + parts["clustering"]
     [(lives_s, flags)] = found
+    [(durable,)] = connection.execute(sql.DURABLE, (connection.keyspace,))
     return Shape(
         is_view=False,
         columns=tuple(_column(name, declared, in_key=name in key) for name, _, _, declared in columns),
@@ -47,6 +50,7 @@ def shape_of(connection: Connection, table: str) -> Shape | None:
         static=frozenset(parts["static"]),
         counts="counter" in (flags or ()) or any(declared == "counter" for *_, declared in columns),
         lives_s=lives_s or 0,
+        volatile_in=None if durable else connection.keyspace,
     )
 
 
@@ -75,6 +79,12 @@ def misfit(shape: Shape, table: str) -> Refused | None:
     """Why nothing can be written exactly once into such a table, whatever the rows; None if it can."""
     if shape.is_view:
         return Refused(f"{table!r} is a view, expected a table.", remedy="Name a table in `table:`.")
+    if shape.volatile_in is not None:
+        return Refused(
+            f"Keyspace {shape.volatile_in} has durable_writes = false: what it acknowledged is in the memory of its nodes alone, "
+            "and a power cut takes rows and marker.",
+            remedy=f"ALTER KEYSPACE {shape.volatile_in} WITH durable_writes = true; then `nodetool flush {shape.volatile_in}`.",
+        )
     if shape.counts:
         return Refused(
             f"Table {table!r} has counters, which a repeated write would raise again.",

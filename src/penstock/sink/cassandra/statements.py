@@ -78,6 +78,7 @@ FORGET_BATCH = f"DELETE FROM {BATCH_TABLE} USING TIMESTAMP ? {_OF} AND position 
 
 NOW = "SELECT toUnixTimestamp(now()) FROM system.local"
 REPLICATION = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?"
+DURABLE = "SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?"
 TABLE = "SELECT default_time_to_live, flags FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 VIEW = "SELECT view_name FROM system_schema.views WHERE keyspace_name = ? AND view_name = ?"
 COLUMNS = "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"

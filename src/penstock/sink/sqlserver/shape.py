@@ -43,12 +43,29 @@ class Column(TableColumn):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What the catalog says about an existing table. `uniques` are the sets of columns that tell rows apart."""
+    """What the catalog says about an existing table. `uniques` are the sets of columns that tell rows apart.
+
+    `policies` are security policies in force, which hide rows from readers or keep rows out.
+    """
 
     kind: str
     in_memory: bool
+    is_external: bool
+    is_history: bool
+    policies: tuple[str, ...]
     columns: tuple[Column, ...]
     uniques: tuple[frozenset[str], ...]
+
+    @property
+    def what(self) -> str:
+        """The kind with its article, told apart from tables that keep no rows of their own, or not on the disk."""
+        kinds = {
+            "a memory-optimized table": self.in_memory,
+            "an external table": self.is_external,
+            "a history table": self.is_history,
+            "a table": self.kind == "table",
+        }
+        return next((name for name, found in kinds.items() if found), f"a {self.kind}")
 
     @property
     def required(self) -> frozenset[str]:
@@ -67,9 +84,13 @@ def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
     if found is None:
         return None
     uniques = connection.execute(sql.TABLE_UNIQUES, place).fetchall()
+    policies = connection.execute(sql.TABLE_POLICIES, place).fetchall()
     return Shape(
         kind={"USER_TABLE": "table"}.get(found[0], str(found[0]).lower().replace("_", " ")),
         in_memory=bool(found[1]),
+        is_external=bool(found[2]),
+        is_history=found[3] == "HISTORY_TABLE",
+        policies=tuple(str(name) for (name,) in policies),
         columns=tuple(_column(row) for row in connection.execute(sql.TABLE_COLUMNS, place).fetchall()),
         uniques=tuple(frozenset(folded(name) for _, name in rows) for _, rows in groupby(uniques, key=itemgetter(0))),
     )
@@ -141,9 +162,14 @@ def _staged(field: "pa.Field", column: Column | None) -> tuple[str, str]:
 def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
     """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     table = target.table
-    if shape.kind != "table" or shape.in_memory:
-        found = "memory-optimized table" if shape.in_memory else shape.kind
-        raise Refused(f"{table!r} is a {found}, expected a table on disk.", remedy="Name a table in `table:`.")
+    if shape.what != "a table":
+        raise Refused(f"{table!r} is {shape.what}, expected a table on disk.", remedy="Name a table in `table:`.")
+    if shape.policies:
+        policy = shape.policies[0]
+        raise Refused(
+            f"Security policy {policy!r} is in force on table {table!r}: rows could be hidden from `verify`, or kept out.",
+            remedy=f"ALTER SECURITY POLICY {policy} WITH (STATE = OFF), or name a table without one in `table:`.",
+        )
     of = Columns(table=table, alter=_ALTER, decided=decided)
     require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=folded)
     if not target.key:

@@ -46,9 +46,17 @@ FROM sys.databases WHERE name = DB_NAME()
 SCHEMA_EXISTS = "SELECT 1 FROM sys.schemas WHERE name = %(schema)s"
 
 TABLE_KIND = """
-SELECT o.type_desc, COALESCE(t.is_memory_optimized, 0)
+SELECT o.type_desc, COALESCE(t.is_memory_optimized, 0), COALESCE(t.is_external, 0), COALESCE(t.temporal_type_desc, '')
 FROM sys.objects o JOIN sys.schemas s ON s.schema_id = o.schema_id LEFT JOIN sys.tables t ON t.object_id = o.object_id
 WHERE s.name = %(schema)s AND o.name = %(table)s
+"""
+
+TABLE_POLICIES = """
+SELECT p.name
+FROM sys.security_policies p JOIN sys.security_predicates q ON q.object_id = p.object_id
+JOIN sys.objects o ON o.object_id = q.target_object_id JOIN sys.schemas s ON s.schema_id = o.schema_id
+WHERE s.name = %(schema)s AND o.name = %(table)s AND p.is_enabled = 1
+ORDER BY p.name
 """
 
 TABLE_COLUMNS = """

@@ -1,85 +1,22 @@
-"""`python -m penstock.testing.simulator`: replay one schedule, or run a campaign of many."""
+"""`python -m penstock.testing.simulator`: its command line, if what it needs is installed."""
 
-import argparse
 import sys
-from collections.abc import Sequence
+from importlib.util import find_spec
 
-from penstock.errors import Usage
-from penstock.testing.simulator.campaign import conduct, interleaving_work, pair_work, random_work, single_work
-from penstock.testing.simulator.explore import shape
-from penstock.testing.simulator.schedule import Schedule, draw, parse_faults
-from penstock.testing.simulator.simulation import Simulation
-from penstock.testing.simulator.trouble import ViolationError
+from penstock.errors import DependencyMissing
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0: nothing found. 1: an invariant does not hold. 2: wrong usage."""
-    options = _parser().parse_args(arguments)
-    try:
-        return _replay(_schedule(options), quiet=options.quiet) if options.seed is not None else _campaign(options)
-    except Usage as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
+def main() -> int:
+    """As `command.main`; 1 where the package for it is missing."""
+    if find_spec("greenlet") is None:
+        missing = DependencyMissing(
+            "The simulator needs the package greenlet, which is not installed.", remedy="pip install 'penstock[testing]'."
+        )
+        sys.stderr.write(f"{missing}\n")
+        return missing.exit_code
+    from penstock.testing.simulator import command  # noqa: PLC0415 - only when it can be loaded
 
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m penstock.testing.simulator", description=__doc__)
-    replay = parser.add_argument_group("replay one schedule")
-    replay.add_argument("--seed", type=int, help="the random schedule of this seed; prints its trace")
-    replay.add_argument("--schedule", metavar="FAULTS", help="these faults instead of random ones: STEP:KIND[:STEPS],… or none")
-    replay.add_argument("--lose-commits", action="store_true", help="every start finds the newest commit of the checkpoint gone")
-    replay.add_argument("--behind", action="store_true", help="each batch is published beside the next one")
-    replay.add_argument("--quiet", action="store_true", help="no trace")
-    many = parser.add_argument_group("a campaign")
-    many.add_argument("--schedules", type=int, default=0, metavar="N", help="N random schedules")
-    many.add_argument("--first-seed", type=int, default=0, metavar="N", help="their first seed")
-    many.add_argument("--singles", action="store_true", help="every single fault")
-    many.add_argument("--pairs", action="store_true", help="every ordered pair of faults")
-    many.add_argument("--interleavings", action="store_true", help="two drivers, interleaved at every step")
-    many.add_argument("--processes", type=int, default=1, metavar="N", help="processes to use")
-    return parser
-
-
-def _schedule(options: argparse.Namespace) -> Schedule:
-    if options.schedule is None:
-        return draw(options.seed)
-    return Schedule(options.seed, shape(lose_commits=options.lose_commits, behind=options.behind), parse_faults(options.schedule))
-
-
-def _replay(schedule: Schedule, *, quiet: bool) -> int:
-    simulation = Simulation(schedule)
-    try:
-        found, code = f"{simulation.run()}: every invariant holds.", 0
-    except ViolationError as violation:
-        found, code = f"{violation}\nReplay: {schedule.command}", 1
-    if not quiet:
-        for driver, operation, subject in simulation.trace:
-            sys.stdout.write(f"driver {driver:2d}  {operation:14s} {subject}\n")
-    sys.stdout.write(f"trace {simulation.digest()}\n{found}\n")
-    return code
-
-
-def _campaign(options: argparse.Namespace) -> int:
-    campaigns = {
-        "single faults": single_work() if options.singles else None,
-        "interleavings": interleaving_work() if options.interleavings else None,
-        "pairs of faults": pair_work() if options.pairs else None,
-        "random schedules": random_work(first_seed=options.first_seed, schedules=options.schedules)
-        if options.schedules
-        else None,
-    }
-    if not any(campaigns.values()):
-        raise Usage("Nothing to do.", remedy="Give --seed, --schedules, --singles, --interleavings or --pairs.")
-    for name, work in campaigns.items():
-        if work is None:
-            continue
-        try:
-            result = conduct(work, processes=options.processes)
-        except ViolationError as violation:
-            sys.stdout.write(f"{name}: {violation}\n")
-            return 1
-        sys.stdout.write(f"{name}: {result.schedules:,} passed in {result.took_s:.1f} s, {result.per_minute:,.0f} a minute\n")
-    return 0
+    return command.main()
 
 
 if __name__ == "__main__":
