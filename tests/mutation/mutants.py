@@ -1,4 +1,4 @@
-"""All mutants. The first fifteen bugs have at least one each.
+"""All mutants. Each bug has at least one.
 
 A mutant survives if its tests pass: the suite has a hole then, and the missing test belongs into the layer that should have seen
 it. One whose text is not found any more is planted anew in the line that carries the guarantee now.
@@ -17,6 +17,7 @@ from tests.mutation.mutants_of_mysql import MUTANTS_OF_MYSQL
 from tests.mutation.mutants_of_postgres import MUTANTS_OF_POSTGRES
 from tests.mutation.mutants_of_registry import MUTANTS_OF_REGISTRY
 from tests.mutation.mutants_of_secrets import MUTANTS_OF_SECRETS
+from tests.mutation.mutants_of_settings import MUTANTS_OF_SETTINGS
 from tests.mutation.mutants_of_sinks import MUTANTS_OF_SINKS
 from tests.mutation.mutants_of_stores import MUTANTS_OF_STORES
 from tests.mutation.mutants_of_verify import MUTANTS_OF_VERIFY
@@ -26,7 +27,7 @@ _KINDS = (
     MUTANTS_OF_IDENTITY,
     *(MUTANTS_OF_COMMIT, MUTANTS_OF_DUCKDB, MUTANTS_OF_LEDGER, MUTANTS_OF_MYSQL, MUTANTS_OF_POSTGRES, MUTANTS_OF_SINKS),
     *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_SOURCE, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
-    *(MUTANTS_OF_REGISTRY, MUTANTS_OF_DOORS, MUTANTS_OF_SECRETS, MUTANTS_OF_VERIFY),
+    *(MUTANTS_OF_REGISTRY, MUTANTS_OF_DOORS, MUTANTS_OF_SECRETS, MUTANTS_OF_SETTINGS, MUTANTS_OF_VERIFY),
 )
 
 MUTANTS = tuple(sorted((mutant for kind in _KINDS for mutant in kind), key=lambda mutant: mutant.bug))

@@ -73,9 +73,9 @@ MUTANTS_OF_SECRETS = (
     Mutant(
         bug=38,
         name="a-traceback-holds-the-secrets-of-errors",
-        file="src/penstock/cli/app.py",
-        find="        sys.stderr.write(printable(scrub(traceback.format_exc())))",
-        replace="        sys.stderr.write(traceback.format_exc())",
+        file="src/penstock/cli/tracebacks.py",
+        find='printable(scrub("".join(whole.format())))',
+        replace='printable("".join(whole.format()))',
         tests=(f"{OF_PRINTING}::test_the_traceback_of_debug_and_warnings",),
     ),
     Mutant(

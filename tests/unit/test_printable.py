@@ -95,7 +95,7 @@ def test_the_traceback_of_debug_and_warnings(capsys: Captured, monkeypatch: pyte
     monkeypatch.setattr(app, "app", fail)
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     with pytest.raises(SystemExit):
-        app.main(["--debug", "status"])
+        app.main(["--show-values", "status"])
     shown = unharmed(capsys)
     assert shown.count(r"\x1b]0;title") == 3
     assert "Traceback" in shown

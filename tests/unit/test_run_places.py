@@ -14,7 +14,7 @@ from tests.unit.table_target import spark_schema
 import penstock
 from penstock.cli.app import main
 from penstock.commit.outcome import StagedBatch
-from penstock.errors import LedgerMismatch, Retryable, Usage
+from penstock.errors import LedgerMismatch, Refused, Retryable, Usage
 from penstock.model import NEWEST_ROW_DIGEST, Attempt, Batch, BatchId, Generation, OffsetRange, QueryId, SourceName, new_nonce
 from penstock.rowhash import row_hashes
 from penstock.run import places
@@ -132,6 +132,25 @@ def test_what_was_delivered_shows_its_position(plan_at: Callable[[str], Delivery
     deliver(plan, batches=2)
     assert states(plan) == [("db", "", "own", 3), ("lake", "only", "own", 3)]
     assert status_of(plan, known=()).places == ()
+
+
+def test_an_emptied_database_and_a_place_that_is_not_mounted_are_lost(plan_at: Callable[[str], DeliveryPlan]) -> None:
+    """A database file of 0 bytes is a valid one, without tables. Of the newest batch nobody noted yet that it is there."""
+    plan = plan_at("own")
+    deliver(plan, batches=3)
+    Path("data.db").write_bytes(b"")
+    for left in Path().glob("data.db-*"):
+        left.unlink()
+    found = status_of(plan)
+    assert [(one.sink, one.state) for one in found.places] == [("db", "lost"), ("lake", "own")]
+    assert found.health == "conflict"
+    said = "Account '' of sink 'db' shows no trace of the 2 rows that were published there: it was removed, or something else"
+    assert found.text.startswith(said)
+    for act in (recover, lambda plan: deliver(plan, batches=4)):
+        with pytest.raises(Refused, match="shows no trace of the 2 rows") as told:
+            act(plan)
+        assert "give the sink another name and an empty place" in told.value.remedy
+    assert Path("data.db").read_bytes() == b""
 
 
 def test_a_store_that_fails_or_hangs_holds_nothing_up(

@@ -53,7 +53,7 @@ def test_no_output_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pla
     monkeypatch.setenv("S", MARKER)
     file = tmp_path / "pipeline.yaml"
     file.write_text(PLACES[place].replace("SECRET", MARKER).replace("QUOTED", QUOTED))
-    for words in ([verb, str(file), "--debug"], [verb, str(file), "--json"]):
+    for words in ([verb, str(file), "--show-values"], [verb, str(file), "--json"]):
         ended = penstock(*words)
         assert [each for each in (MARKER, QUOTED) if each in str(ended)] == []
         assert ended.out + ended.err

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.source.kafka.lag import TopicLag
 
 _STYLES = {"ok": "green", "new": "cyan", "replay": "yellow", "conflict": "bold red"}
-_PLACE_STYLES = {"foreign": "bold red", "behind": "bold red", "unreachable": "yellow"}
+_PLACE_STYLES = {"foreign": "bold red", "behind": "bold red", "lost": "bold red", "unreachable": "yellow"}
 _PLACES_S = 30.0
 
 

@@ -34,7 +34,7 @@ class PlaceState:
     """One account of a sink by its own marker, which stands at position `mark` of the ledger; `account` None: all of the sink.
 
     `state`: `own` (this ledger's), `empty` (nothing was published there), `foreign` (another ledger filled it), `behind` (this
-    ledger is behind it: an older copy), `unreachable`. `trouble` says more of the last three.
+    ledger is behind it: an older copy), `lost` (what was published is not there), `unreachable`. `trouble` says more of them.
     """
 
     sink: SinkName
@@ -70,7 +70,7 @@ class Status:
 
     def beside(self, places: tuple[PlaceState, ...]) -> "Status":
         """With what the sinks' places say. One that is not this ledger's is a conflict: a start would be refused."""
-        wrong = next((place for place in places if place.state in {"foreign", "behind"}), None)
+        wrong = next((place for place in places if place.state in {"foreign", "behind", "lost"}), None)
         if wrong is None:
             return replace(self, places=places)
         return replace(self, places=places, health="conflict", text=f"{wrong.trouble} A start would be refused.")

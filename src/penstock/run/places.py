@@ -4,13 +4,13 @@ import time
 from collections.abc import Sequence
 from threading import Thread
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Refused
 from penstock.highwatermark import HighWaterMark
-from penstock.model import PipelineName, SinkName
+from penstock.model import PipelineName, Position, SinkName
 from penstock.observe.status import PlaceState
 from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, sinks_of
-from penstock.run.presence import Place, ledger_mismatch
+from penstock.run.presence import Place, ledger_mismatch, published_rows, require_trace
 from penstock.spec.sink import Console, Memory
 
 LOOK_S = 10.0
@@ -31,8 +31,13 @@ def places_of(plan: DeliveryPlan, ledger: Ledger, *, within_s: float = LOOK_S) -
     except PenstockError as trouble:  # such as a client library that is not installed where somebody looks
         names = map(SinkName, plan.settings.sinks)
         return tuple(PlaceState(sink=name, account=None, state="unreachable", trouble=str(trouble)) for name in names)
+    rows = published_rows(ledger, sinks)
     found = _marks(sinks, plan.pipeline, within_s=within_s)
-    return tuple(_state((sink.name, account), found, ledger, within_s) for sink in sinks for account in sink.accounts)
+    places = [(sink.name, account) for sink in sinks for account in sink.accounts]
+    return tuple(
+        _state(place, found[place], ledger, rows.get(place, 0)) if place in found else _silent(place, within_s)
+        for place in places
+    )
 
 
 def _marks(sinks: Sequence[Sink], pipeline: PipelineName, *, within_s: float) -> _Answers:
@@ -59,15 +64,21 @@ def _look(sink: Sink, pipeline: PipelineName, found: _Answers) -> None:
         sink.close()
 
 
-def _state(place: Place, found: _Answers, ledger: Ledger, within_s: float) -> PlaceState:
+def _silent(place: Place, within_s: float) -> PlaceState:
     sink, account = place
-    if place not in found:
-        silent = f"No answer within {within_s:g} seconds."
-        return PlaceState(sink=sink, account=account, state="unreachable", trouble=silent)
-    mark = found[place]
+    return PlaceState(sink=sink, account=account, state="unreachable", trouble=f"No answer within {within_s:g} seconds.")
+
+
+def _state(place: Place, mark: HighWaterMark | PenstockError | None, ledger: Ledger, rows: int) -> PlaceState:
+    """`rows`: how many were published there."""
+    sink, account = place
     if isinstance(mark, PenstockError):
         return PlaceState(sink=sink, account=account, state="unreachable", trouble=str(mark))
     if mark is None:
+        try:
+            require_trace(None if rows else Position(0), rows, None, sink=sink, account=account)
+        except Refused as lost:
+            return PlaceState(sink=sink, account=account, state="lost", trouble=lost.message)
         return PlaceState(sink=sink, account=account, state="empty")
     mismatch = ledger_mismatch(mark, ledger, sink=sink, account=account)
     if mismatch is None:

@@ -1,6 +1,6 @@
 """Do ledger and places belong together: neither an empty mount point nor an older copy in the stead of either."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -88,6 +88,15 @@ def _require_own(
     _require_same_ledger(mark, tail, location, place=place)
     _require_reached(mark, tail, location, place=place)
     _require_same_batch(mark, entry_at(mark.position), location, place=place)
+
+
+def published_rows(ledger: Ledger, sinks: Sequence[Sink]) -> Mapping[Place, int]:
+    """How many rows each account holds for certain: those of the newest decision may not be there yet."""
+    tail = ledger.tail()
+    if tail is None:
+        return {}
+    newest = _unsettled(ledger, tail)
+    return {(sink.name, account): rows for sink in sinks for account, rows in _published(sink, tail.summary, newest)}
 
 
 def _standing(sink: Sink, pipeline: PipelineName, markers: Markers) -> Iterator[tuple[AccountName, HighWaterMark]]:
