@@ -106,9 +106,17 @@ MUTANTS_OF_DUCKDB = (
     ),
     Mutant(
         bug=35,
+        name="an-empty-batch-of-an-earlier-run-is-written-as-the-sink-says-now",
+        file=PUBLICATION,
+        find="(target.has_staged and publication.generation != marker.generation)",
+        replace="publication.generation != marker.generation",
+        tests=(f"{OF_DECIDED}::test_an_empty_batch_of_an_earlier_run_clears_only_what_was_replaced_before[sqlite-append]",),
+    ),
+    Mutant(
+        bug=35,
         name="an-empty-batch-clears-a-table-that-was-appended-to",
         file=PUBLICATION,
-        find="    return marker.write if same_run else target.write\n",
+        find="    return target.write if is_told else marker.write\n",
         replace="    return target.write\n",
         tests=(f"{OF_DECIDED}::test_an_empty_batch_clears_no_table_that_was_appended_to[sqlite]",),
     ),

@@ -216,6 +216,22 @@ def test_an_empty_batch_clears_no_table_that_was_appended_to(changing):
     assert table.verify().ok
 
 
+@pytest.mark.parametrize("was", ["append", "replace"])
+def test_an_empty_batch_of_an_earlier_run_clears_only_what_was_replaced_before(changing, was):
+    """The marker is of a run before that one, and the first batch of this one says how it is written by now."""
+    table = changing(write=was)
+    table.deliver((1, "a"))
+    table.deliver(killed=True)
+    table.settings["write"] = "replace"
+    table.recover()
+    assert rows_of(table) == (Counter([(1, "a")]) if was == "append" else Counter())
+    assert table.verify().ok
+    table.deliver((2, "b"))
+    table.deliver()
+    assert rows_of(table) == Counter()
+    assert table.verify().ok
+
+
 @only("sqlite", "duckdb", "postgres", "mysql")  # keys of the others are no indexes of the table
 def test_the_key_of_the_decision_counts(changing, kind):
     table = changing(write="upsert", key=["id"])

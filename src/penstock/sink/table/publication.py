@@ -72,9 +72,11 @@ def decided_target(publication: Publication, target: T) -> T:
 
 
 def _write_of(publication: Publication, target: Target, marker: TableMarker) -> str:
-    """An empty batch has no piece that says how it was decided, but the marker does, if it is of the same run."""
-    same_run = not publication.staged and publication.generation == marker.generation
-    return marker.write if same_run else target.write
+    """An empty batch has no piece that says how it was decided: the marker does, if it is of the same run, and the sink for a
+    batch of this one. Of an earlier run's nothing tells for certain: it clears no table that was not replaced before, either.
+    """
+    is_told = publication.staged or (target.has_staged and publication.generation != marker.generation)
+    return target.write if is_told else marker.write
 
 
 def moves(publication: Publication, target: Target) -> bool:

@@ -116,6 +116,7 @@ class TableSink(SpooledSink):
         """The recipe for the tasks: the spool, the check that the table can take the rows, and how they are to be written."""
         if self._admission is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
+        self._target = replace(self._target, has_staged=True)
         return replace(self._spool.stager(self._admission), note=decided_as(self._target))
 
     def _note(self, publication: Publication) -> None:

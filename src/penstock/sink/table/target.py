@@ -31,7 +31,8 @@ class Target:
     """The table and how rows get into it. `case_counts`: whether names that differ in case only are two tables.
 
     `merge`: the user's own SQL, which alone knows what it makes of the rows; only with the write of that name. `row_digest`: how
-    its rows are hashed, which the ledger says.
+    its rows are hashed, which the ledger says. `has_staged`: whether this run has staged a batch; what is published before that
+    was decided by an earlier one, whose settings may have been others.
     """
 
     table: str
@@ -40,6 +41,7 @@ class Target:
     merge: Script | None = None
     case_counts: bool = False
     row_digest: RowDigest = NEWEST_ROW_DIGEST
+    has_staged: bool = False
 
     def is_table(self, name: str) -> bool:
         """Whether `name` is this table's."""
