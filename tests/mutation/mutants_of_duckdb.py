@@ -9,7 +9,7 @@ PUBLICATION = "src/penstock/sink/table/publication.py"
 SINK = "src/penstock/sink/duckdb/sink.py"
 STATEMENTS = "src/penstock/sink/duckdb/statements.py"
 
-OF_DECIDED = "tests/unit/test_decided_columns.py"
+OF_DECIDED = "tests/attack/test_decided_columns.py"
 OF_SINK = "tests/unit/test_duckdb_sink.py"
 OF_SERVED = "tests/unit/test_served_table.py"
 

@@ -7,7 +7,7 @@ from collections import Counter
 from importlib import import_module
 
 import pytest
-from tests.unit.changing_table import ChangingTable
+from tests.attack.changing_table import ChangingTable
 from tests.unit.table_target import targets_of
 
 from penstock.errors import Refused
