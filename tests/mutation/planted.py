@@ -1,12 +1,12 @@
-"""A copy of the product with a mutant planted in it, and what the tests of the copy say.
+"""The product with a mutant planted in it, and what the tests say of it.
 
-Every run is a process of its own with the copy first on its path; it refuses to go on if another copy is imported.
+A mutant has a tree of its own: symbolic links to the repository, and directories only on the way to the changed file. Every run
+is a process of its own with that tree first on its path; it refuses to go on if another product is imported.
 """
 
 import ast
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +20,7 @@ from tests.mutation.mutant import Mutant
 from tests.servers.server import HOME
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("src", "tests", "pyproject.toml")
+LINKED = ("src", "tests", "pyproject.toml")
 LONGEST_S = 180
 SCHEDULES = 2_000
 """So many random schedules must do for the simulator; most mutants break an invariant in the first few."""
@@ -65,27 +65,37 @@ class Outcome:
 
 
 class Copy:
-    """The sources and tests in `directory`, as they are now. `archive` holds what makes Spark start fast."""
+    """The sources and tests as they are now, seen from `directory`. `archive` holds what makes Spark start fast."""
 
     def __init__(self, directory: Path, *, archive: Path) -> None:
         self._root = directory
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, directory / name)
-            else:
-                shutil.copy2(source, directory / name)
+        for name in LINKED:
+            (directory / name).symlink_to(ROOT / name)
         cache = directory / ".pytest_cache" / "d"
         cache.mkdir(parents=True)
         (cache / "spark").symlink_to(archive, target_is_directory=True)
 
     def plant(self, mutant: Mutant) -> None:
-        """Change the copy. Raises AssertionError if the mutant's text is not there exactly once."""
+        """Change the file here alone. Raises AssertionError if the mutant's text is not there exactly once."""
         path = self._root / mutant.file
         text = changed(mutant, path.read_text(encoding="utf-8"))
         with _PARSING:
             ast.parse(text, filename=mutant.file)
+        self._part_from_repository(Path(mutant.file).parent)
+        path.unlink()
         path.write_text(text, encoding="utf-8")
+
+    def _part_from_repository(self, folder: Path) -> None:
+        """Make each directory down to `folder` one of its own, with links to what the repository's has.
+
+        Compiled code is left out, so that a mutant's never reaches the repository.
+        """
+        for part in reversed([folder, *folder.parents][:-1]):
+            (self._root / part).unlink()
+            (self._root / part).mkdir()
+            for found in (ROOT / part).iterdir():
+                if found.name != "__pycache__":
+                    (self._root / part / found.name).symlink_to(found)
 
     def run_tests(self, tests: Sequence[str]) -> Outcome:
         """Run pytest until the first failure."""
