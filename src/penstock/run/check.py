@@ -25,7 +25,7 @@ from penstock.run.presence import require_decided, require_present
 from penstock.run.quarantine import require_read_once
 from penstock.run.query_facts import facts_of_pipeline
 from penstock.source.kafka.reader.client_check import ClientCheck
-from penstock.spec.pipeline import quarantined
+from penstock.spec.pipeline import quarantined, without_ledger
 from penstock.transform.plan import plan_of, source_order
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def _findings(pipeline: "Pipeline", schema: str) -> Iterator[Finding]:
         tail = parts.ledger.tail()
         summary = Summary() if tail is None else tail.summary
         continues = "continues what the ledger holds" if summary.query_id else "nothing was delivered yet"
-        yield _finding("checkpoint", continues, lambda: require_continuation(summary, parts.checkpoint))
+        if without_ledger(pipeline.settings) is None:
+            yield _finding("checkpoint", continues, lambda: require_continuation(summary, parts.checkpoint))
 
 
 def _require_together(parts: Parts) -> None:

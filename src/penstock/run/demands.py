@@ -15,6 +15,7 @@ from penstock.run.query_facts import QueryFacts
 from penstock.sparkerror import read_spark_error
 from penstock.spec.combinations import mode_complaints, own_output_complaints
 from penstock.spec.complaint import Complaint, KeyPath
+from penstock.spec.trigger import Trigger
 from penstock.spec.validation import sentence
 from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
 
@@ -64,14 +65,14 @@ def require_batches(facts: QueryFacts) -> None:
 def batches_without_identity() -> GuaranteeTooWeak:
     """The refusal of continuous and real-time queries, whatever is demanded."""
     return GuaranteeTooWeak(
-        "Continuous and real-time triggers run without Penstock's protocol, with a single console sink only.",
+        "Continuous and real-time triggers run without Penstock's protocol, with a single sink of type console, kafka or memory.",
         remedy="Use trigger processing_time or available_now for every other sink.",
     )
 
 
 def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
     """Every claim that `facts` allow, in the order of a row's way. Raises Usage for what makes no sense together."""
-    settings, sinks, mode = plan.settings, sinks_of(plan), facts.output_mode
+    sinks, mode = sinks_of(plan), facts.output_mode
     _require_no_complaint(facts, plan)
     if facts.plan is not None and mode is not None:
         require_mode(facts.plan, output_mode=mode)
@@ -84,7 +85,7 @@ def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
         *(() if mode is None else (output_mode_claim(mode),)),
         *(() if facts.trigger is None else (trigger_claim(facts.trigger),)),
         *option_claims(facts.options or {}),
-        *(_sink_claim(sink, settings.sinks[sink.name].type if sink.name in settings.sinks else "parquet") for sink in sinks),
+        *(_sink_claim(sink, _type_of(sink, plan), facts.trigger) for sink in sinks),
     )
 
 
@@ -129,8 +130,21 @@ def _require_projectable(frame: DataFrame, sink: Sink) -> None:
         ) from error
 
 
-def _sink_claim(sink: Sink, kind: str) -> Claim:
+def _type_of(sink: Sink, plan: DeliveryPlan) -> str:
+    """As the pipeline file says it; the quarantine is not among its sinks."""
+    sinks = plan.settings.sinks
+    return sinks[sink.name].type if sink.name in sinks else "parquet"
+
+
+def _sink_claim(sink: Sink, kind: str, trigger: Trigger | None) -> Claim:
     subject = f"sink {sink.name} ({kind})"
+    if trigger is not None and not trigger.batches_have_identity:
+        return Claim(
+            subject=subject,
+            guarantee=Guarantee.AT_LEAST_ONCE,
+            why=f"With this trigger Spark's own {kind} sink takes the rows, without marker and ledger.",
+            remedy="Use processing_time, or available_now.",
+        )
     if not sink.exactly_once:
         return Claim(
             subject=subject,

@@ -11,6 +11,7 @@ from penstock.run.assembly import sinks_of
 from penstock.run.connect import is_of_client
 from penstock.run.costs import Costs, batches_per_day, costs_of
 from penstock.secret import redact
+from penstock.spec.pipeline import without_ledger
 from penstock.stage.path import DRIVER_BYTES, DRIVER_ROWS
 from penstock.transform.operators import stateful_operators
 from penstock.transform.plan import plan_of, source_order
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.run.pipeline import Pipeline
 
 AT_ONCE = "before Spark goes on with the next batch"
+_OF_SPARK: Mapping[str, str] = {"publish": "Spark's own sink of that type: after a crash rows come again"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +47,16 @@ def explain(pipeline: "Pipeline", spark: SparkSession) -> Explanation:
     frame, sources = pipeline.frame(spark)
     plan = plan_of(frame)
     order = source_order(plan, tuple(sources))
+    alone = without_ledger(pipeline.settings)
     stateful = tuple(operator.name for operator in stateful_operators(plan))
     return Explanation(
         pipeline=pipeline.settings.pipeline,
         scans={name: sum(scan.partition("#")[0] == name for scan in order) for name in sources},
         stateful=stateful,
         columns=tuple(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields),
-        path=_path(stateful=bool(stateful)),
-        sinks={sink.name: sink.describe() for sink in sinks_of(pipeline.plan)},
-        ledger="one append per batch: " + redact(pipeline.settings.ledger.url),
+        path=_path(stateful=bool(stateful)) if alone is None else alone,
+        sinks={sink.name: sink.describe() if alone is None else _OF_SPARK for sink in sinks_of(pipeline.plan)},
+        ledger="one append per batch: " + redact(pipeline.settings.ledger.url) if alone is None else "no entries",
         batches_per_day=batches_per_day(pipeline.settings.trigger.processing_time),
         costs=costs_of(pipeline),
         publishing=_publishing(spark, behind=pipeline.settings.publish_behind),

@@ -20,6 +20,7 @@ from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_pro
 from penstock.run.places import places_of
 from penstock.run.preflight import position_of
 from penstock.run.signatures import require_own_staging
+from penstock.spec.pipeline import without_ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,8 @@ def status_of(plan: DeliveryPlan, *, known: tuple[PlaceState, ...] | None = None
         before = ledger.tail()
         checkpoint = position_of(checkpoint_of(plan))
         found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=checkpoint, before=before)
+        if (text := without_ledger(plan.settings)) is not None:
+            return replace(found, health="ok", text=text)
         lag = input_lag(plan.settings, ledger, now_ms=now_ms)
         places = places_of(plan, ledger) if known is None else known
         return replace(found, lag=lag.topics, lag_unknown=lag.troubles).beside(places)

@@ -203,3 +203,11 @@ def quarantined(settings: PipelineSettings) -> tuple[str, ...]:
 def _refuse_all(found: "list[Complaint]") -> None:
     if found:
         raise refuse(found)
+
+
+def without_ledger(settings: DeliverySettings) -> str | None:
+    """What is true of a pipeline whose trigger has no batches that a ledger could note; None for all others."""
+    if not isinstance(settings, PipelineSettings) or settings.trigger.batches_have_identity:
+        return None
+    name = "continuous" if settings.trigger.continuous is not None else "real_time"
+    return f"Trigger {name}: a sink of Spark's own takes the rows, at least once; the ledger notes nothing of them."
