@@ -48,7 +48,8 @@ def rig_of(kind: str, directory: Path, **options: Any) -> Any:
     directory.mkdir()
     if kind == "parquet":
         return LakeRig(directory, **options)
-    return import_module(f"tests.unit.{kind}_target").TableRig(directory, **options)
+    module = import_module(f"tests.unit.{kind}_target")
+    return (module.TopicRig if kind == "kafka" else module.TableRig)(directory, **options)
 
 
 @pytest.fixture

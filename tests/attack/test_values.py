@@ -3,12 +3,14 @@
 import datetime as dt
 import functools
 import operator
+from collections import Counter
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 from tests.attack.places import KINDS, pipelines
 from tests.attack.reading import expected
+from tests.servers.kafka import records
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import StageFailed
@@ -128,6 +130,9 @@ REFUSED = {
     "duckdb": NO_UNICODE | {"day most", "day infinity", "day least", "zoned least", "zoned most", "zoned infinity", "local most"},
     "postgres": NO_UNICODE
     | {"text NUL", "text NUL at the end", "day least", "day most", "day infinity", "zoned least", "zoned infinity"},
+    "cassandra": NO_UNICODE
+    | {case for case in BEYOND_YEAR_9999 if not case.startswith("day ")}
+    | {"zoned year 9999", "zoned before 1970", "zoned 2038", "local year 9999"},
     "mysql": NO_UNICODE | BEYOND_YEAR_9999 | {f"{name} {value}" for name in ("f32", "f64") for value in ("NaN", "inf", "-inf")},
 }
 """By the name of the column and the value."""
@@ -149,8 +154,11 @@ def column(kind, value):
     return pa.array([list(value.items()) if pa.types.is_map(kind) else value], kind)
 
 
-@pytest.mark.parametrize("inline_limit_bytes", [100_000, 0], ids=["inline", "spooled"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "inline_limit_bytes"),
+    [pytest.param(kind, limit, id=f"{kind}-{way}") for kind in KINDS for way, limit in (("inline", 100_000), ("spooled", 0))]
+    + [pytest.param("cassandra", 0, id="cassandra")],
+)
 def test_every_value_is_delivered_as_it_is_or_refused_before_the_decision(pipelines, kind, inline_limit_bytes):
     pipeline = pipelines(kind, columns=COLUMNS, inline_limit_bytes=inline_limit_bytes)
     cases = {f"{name} {label}": (name, value) for name, (_, values) in VALUES.items() for label, value in values.items()}
@@ -164,4 +172,22 @@ def test_every_value_is_delivered_as_it_is_or_refused_before_the_decision(pipeli
     ]
     pipeline.run(*taken)
     assert pipeline.content() == functools.reduce(operator.add, map(expected, taken))
+    assert pipeline.verify().ok
+
+
+def test_texts_and_bytes_reach_a_topic_as_they_are(pipelines):
+    """Keys, values and headers; a reader of Kafka has no texts but bytes."""
+    pipeline = pipelines("kafka", columns={"value": "string", "key": "string"}, inline_limit_bytes=0)
+    texts = {label: text for label, text in VALUES["text"][1].items() if label != "long"}
+    for label, text in texts.items():
+        if isinstance(text, bytes):
+            rows = pa.record_batch({"value": pa.array([text]).view(pa.string()), "key": pa.array(["a"])})
+            assert isinstance(pipeline.offer(rows), StageFailed), label
+    taken = [text for text in texts.values() if isinstance(text, str)]
+    pipeline.run([(text, label) for label, text in texts.items() if text in taken], [(None, text) for text in taken])
+    found = records(pipeline.rig.bootstrap, pipeline.rig.topic)
+    assert Counter((message.value(), message.key()) for message in found) == Counter(
+        [(text.encode(), label.encode()) for label, text in texts.items() if text in taken]
+        + [(None, text.encode()) for text in taken]
+    )
     assert pipeline.verify().ok
