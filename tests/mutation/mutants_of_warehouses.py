@@ -1,4 +1,4 @@
-"""Mutants of the redshift and sqlserver sinks, which have no server of their own to be tried on."""
+"""Mutants of the redshift, sqlserver and dbapi sinks, which have no server of their own to be tried on."""
 
 from tests.mutation.mutant import Mutant
 
@@ -9,6 +9,14 @@ OF_SQLSERVER = "tests/unit/test_sqlserver_publish.py"
 OF_DIALOGUE = "tests/unit/test_sqlserver_dialogue.py"
 
 MUTANTS_OF_WAREHOUSES = (
+    Mutant(
+        bug=35,
+        name="a-constraint-that-a-decided-batch-breaks-is-told-as-a-session-in-the-way",
+        file="src/penstock/sink/dbapi/sink.py",
+        find="    def _in_the_way(",
+        replace="    def _never_called(",
+        tests=("tests/unit/test_decided_columns.py::test_a_constraint_that_a_decided_batch_breaks_is_told_with_what_to_do",),
+    ),
     Mutant(
         bug=7,
         name="the-marker-is-read-without-the-lock-in-redshift",

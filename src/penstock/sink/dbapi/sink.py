@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import Failed, OutcomeUnknown, Usage
+from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed, Usage
 from penstock.faults import FaultPoint
 from penstock.model import PipelineName, Publication, SinkReport, Totals
 from penstock.protocols import SinkDecisions
@@ -79,6 +79,15 @@ class DbapiSink(ServerSink[Session]):
 
     def _described(self, rows: str) -> str:
         return f"one transaction over {self._database.driver.name}: {rows} table {self._target.table}"
+
+    def _in_the_way(self, conflict: Conflict, *, times: int) -> PublishFailed:
+        """A key that came in meanwhile is seen at the next try: what a table refuses again and again, it always will."""
+        return PublishFailed(
+            f"Table {self._target.table!r} refused the rows {times} time{'s' * (times > 1)}: {conflict}.",
+            remedy="Drop the constraint that is named, or let the column that must have a value be NULL or have a default; where "
+            "the database cannot, make the table anew without it, and copy the rows. Then run `penstock recover`, which "
+            "publishes the batch with the columns that it has, and start again.",
+        )
 
     def _look(self, connection: Session) -> tuple[str, bool] | None:
         if quotes_of(connection, self._target.table) is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
-from penstock.errors import Conflict, Failed, PenstockError, Retryable
+from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable
 from penstock.highwatermark import HighWaterMark
 from penstock.model import (
     ONLY_ACCOUNT,
@@ -190,7 +190,7 @@ class DatabaseSink(TableSink, Generic[C]):
         self.conflicts += 1
         _log.warning("sink %s: publishing is run again, for the %d. time: %s", self._name, self.conflicts, conflict)
 
-    def _in_the_way(self, conflict: Conflict, *, times: int) -> Retryable:
+    def _in_the_way(self, conflict: Conflict, *, times: int) -> Retryable | PublishFailed:
         return Retryable(
             f"Another session was in the way of table {self._target.table!r} {times} time{'s' * (times > 1)}: {conflict}.",
             remedy="Have other programs write in shorter transactions, or look for a trigger that drops rows; then try again.",
