@@ -71,18 +71,19 @@ def test_check_warns_of_a_keyspace_whose_only_copy_dies_with_its_node(target):
 
 def test_a_keyspace_without_a_commit_log_is_refused_until_the_remedy_was_run(target):
     table = target()
-    sink = table.sink()
-    keyspace = table.rig.make()._database.connected().keyspace
+    sink, keep = table.sink(), f"ALTER KEYSPACE {KEYSPACE} WITH durable_writes = true"
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
-    table.sql(f"ALTER KEYSPACE {keyspace} WITH durable_writes = false")
+    table.sql(keep.replace("true", "false"))
     try:
         for act in (lambda: sink.publish(publication), table.sink):
-            with pytest.raises(Refused, match=f"Keyspace {keyspace} has durable_writes = false") as told:
+            with pytest.raises(Refused, match=f"Keyspace {KEYSPACE} has durable_writes = false") as told:
                 act()
+            assert told.value.remedy.partition(";")[0] == keep
         assert [finding.ok for finding in table.rig.make().check()] == [False]
     finally:
-        table.sql(told.value.remedy.partition(";")[0])
-    table.sink().publish(publication)
+        table.sql(keep)
+    assert not table.sink().publish(publication).already
+    assert table.verify(table.sink()).ok
 
 
 def test_check_tells_of_counters_without_knowing_the_rows(target):
