@@ -15,7 +15,7 @@ MUTANTS_OF_WAREHOUSES = (
         file="src/penstock/sink/dbapi/sink.py",
         find="    def _in_the_way(",
         replace="    def _never_called(",
-        tests=("tests/unit/test_decided_columns.py::test_a_constraint_that_a_decided_batch_breaks_is_told_with_what_to_do",),
+        tests=("tests/attack/test_decided_columns.py::test_a_constraint_that_a_decided_batch_breaks_is_told_with_what_to_do",),
     ),
     Mutant(
         bug=7,
