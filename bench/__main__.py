@@ -4,6 +4,7 @@ import argparse
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -27,7 +28,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
 def main(arguments: "Sequence[str] | None" = None) -> int:
-    """Exit code 1: `--check` found a part that does not notice wrong content."""
+    """Exit code 1: a part failed, or does not notice wrong content."""
     options = _parser().parse_args(arguments)
     chosen = [name for name in PARTS if name in options.parts or not options.parts]
     start = partial(
@@ -40,8 +41,7 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
     elif options.check:
         return max([check(name, start) for name in chosen], default=0)
     else:
-        for name in chosen:
-            _measure(name, start, quick=options.quick)
+        return max([_measure(name, start, quick=options.quick) for name in chosen], default=0)
     return 0
 
 
@@ -59,20 +59,31 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _measure(name: str, start: "partial[SparkSession]", *, quick: bool) -> None:
+def _measure(name: str, start: "partial[SparkSession]", *, quick: bool) -> int:
+    """Measure a part and keep the run. 1: it failed, is not kept, and the others are measured all the same."""
+    try:
+        run = _run(name, start, quick=quick)
+    except Exception:  # noqa: BLE001 - shown, and the exit code says it; an hour of other parts is not lost
+        traceback.print_exc()
+        print(f"{name} failed: nothing of it is kept.", file=sys.stderr, flush=True)
+        return 1
+    if not run.tables:
+        print(f"{name} was not measured: its servers are not here.", file=sys.stderr, flush=True)
+        return 0
+    print(f"# {name}\n{section([run])}", flush=True)
+    if not quick:
+        keep(name, run)
+        _render()
+    return 0
+
+
+def _run(name: str, start: "partial[SparkSession]", *, quick: bool) -> Run:
     with _bench(PARTS[name], start, quick=quick) as bench:
         began, started = time.strftime("%Y-%m-%d %H:%M", time.gmtime()), time.monotonic()
         tables = tuple(PARTS[name].measure(bench))
         minutes = (time.monotonic() - started) / 60
         measured_with = versions(PARTS[name].servers) if tables else {}
-    run = Run(began=began, minutes=round(minutes, 1), rounds=bench.rounds, versions=measured_with, tables=tables)
-    if not tables:
-        print(f"{name} was not measured: its servers are not here.", file=sys.stderr)
-        return
-    print(f"# {name}\n{section([run])}", flush=True)
-    if not quick:
-        keep(name, run)
-        _render()
+    return Run(began=began, minutes=round(minutes, 1), rounds=bench.rounds, versions=measured_with, tables=tables)
 
 
 def check(name: str, start: "partial[SparkSession]") -> int:
@@ -102,10 +113,20 @@ def _bench(part: Part, start: "partial[SparkSession]", *, quick: bool, spoilt: b
         write_checkpoints(spark, in_process=part.small_batches)
         return spark
 
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
-        yield Bench(scratch=Path(scratch), session=prepared, quick=quick, spoilt=spoilt)
-    if part.servers:
-        stop_all()
+    try:
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
+            yield Bench(scratch=Path(scratch), session=prepared, quick=quick, spoilt=spoilt)
+    finally:
+        _stop_queries()
+        if part.servers:
+            stop_all()
+
+
+def _stop_queries() -> None:
+    """Those that a part which failed has left running."""
+    spark = SparkSession.getActiveSession()
+    for query in spark.streams.active if spark else ():
+        query.stop()
 
 
 def _render() -> None:

@@ -13,7 +13,7 @@ ROWS, FILES = 2_000_000, 8
 
 def measure(bench: Bench) -> Iterator[Table]:
     """Three and eight accounts."""
-    rows = bench.sized(ROWS, 1_000)
+    rows = bench.sized(ROWS, 200)
     yield Table(
         name="passes",
         title=f"{ROWS:,} rows x 7 columns to several accounts, one batch",
@@ -27,7 +27,7 @@ def measure(bench: Bench) -> Iterator[Table]:
 
 def _case(bench: Bench, rows: int, accounts: int) -> Case:
     lake = Lake(root=bench.scratch / f"accounts{accounts}", accounts=accounts)
-    write_input(bench.spark, lake.root / "input", rows=rows, columns=expressions(accounts=accounts), files=FILES)
+    write_input(bench.spark, lake.root / "input", rows=rows, columns=expressions(accounts=accounts), files=bench.sized(FILES, 1))
     expected = fingerprint(bench.spark.read.parquet(str(lake.root / "input")))
     figures = bench.in_rounds(
         {**SPARKS, **PASSES}, lambda name, way: seconds(bench, lake, name, way, expected=expected), warm_up=accounts == 3
