@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import time
 import urllib.error
 import urllib.parse
@@ -12,31 +11,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.servers.maven import fetch
 from tests.servers.server import HOME, START_S, NotInstalledError, Place, free_port, started, stop
 
 VERSION = "3.5.0"
 FOLDER = HOME / "hdfs"
 READY = FOLDER / f"{VERSION}.ready"
 MAIN = "org.apache.hadoop.test.MiniDFSClusterManager"
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion><groupId>test</groupId><artifactId>hdfs</artifactId><version>1</version>
-  <dependencies><dependency>
-    <groupId>org.apache.hadoop</groupId><artifactId>hadoop-client-minicluster</artifactId><version>{VERSION}</version>
-  </dependency></dependencies>
-</project>
-"""
+_CLUSTER = ((f"org.apache.hadoop:hadoop-client-minicluster:{VERSION}", ()),)
 
 
 def install() -> None:
     """Fetch its jars, unless they are there."""
-    maven = shutil.which("mvn")
-    if maven is None or shutil.which("java") is None:
-        raise NotInstalledError("HDFS is fetched by Maven and runs on Java, and mvn or java is not on PATH")
     if not READY.exists():
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        (FOLDER / "pom.xml").write_text(POM)
-        copy = ["-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={FOLDER / 'jars'}"]
-        subprocess.run([maven, "-f", str(FOLDER / "pom.xml"), *copy], check=True)
+        fetch(FOLDER / "jars", _CLUSTER)
         READY.touch()
 
 

@@ -1,17 +1,22 @@
-"""`python -m tests.servers.install [NAME …]`: fetches and builds the servers that the tests start. `make servers` calls it."""
+"""`python -m tests.servers.install [NAME …]`: fetches and builds the servers that the tests start, and Spark's connectors.
+
+`make servers` calls it.
+"""
 
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.servers import KINDS
+from tests.servers import KINDS, connectors
 from tests.servers.server import HOME, NotInstalledError
+
+INSTALLED = {**KINDS, "connectors": connectors}
 
 
 def main(names: list[str]) -> int:
     """Install all, or those named; says what is missing on this machine."""
     HOME.mkdir(parents=True, exist_ok=True)
-    chosen = names or sorted(KINDS)
+    chosen = names or sorted(INSTALLED)
     with ThreadPoolExecutor() as pool:
         said = list(pool.map(_install, chosen))
     print("\n".join(said))
@@ -20,7 +25,7 @@ def main(names: list[str]) -> int:
 
 def _install(name: str) -> str:
     try:
-        KINDS[name].install()
+        INSTALLED[name].install()
     except (NotInstalledError, OSError, subprocess.CalledProcessError) as trouble:
         return f"{name}: {trouble}"
     return f"{name}: ready"

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.servers.maven import ALONE, fetch
 from tests.servers.server import HOME, NotInstalledError, free_port, started, stop
 
 VERSION = "4.3.1"
@@ -21,18 +22,17 @@ FOLDER = HOME / "kafka"
 READY = FOLDER / f"{VERSION}.ready"
 MAIN, FORMAT = "kafka.Kafka", "kafka.tools.StorageTool"
 _ARCHIVE = FOLDER / f"{VERSION}.jsa"
-_ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 _BROKER = (
-    *((f"org.apache.kafka:{name}:{VERSION}", "") for name in ("kafka_2.13", "kafka-tools")),
-    ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4", ""),
+    *((f"org.apache.kafka:{name}:{VERSION}", ()) for name in ("kafka_2.13", "kafka-tools")),
+    ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4", ()),
 )
 _CONNECTOR = (
     *(
-        (f"org.apache.spark:spark-{name}-0-10_2.13:{version}", _ALONE)
+        (f"org.apache.spark:spark-{name}-0-10_2.13:{version}", ALONE)
         for name, version in (("sql-kafka", "4.2.0"), ("token-provider-kafka", "4.0.0"))
     ),
-    ("org.apache.kafka:kafka-clients:3.9.2", _ALONE),
-    ("org.apache.commons:commons-pool2:2.13.1", _ALONE),
+    ("org.apache.kafka:kafka-clients:3.9.2", ALONE),
+    ("org.apache.commons:commons-pool2:2.13.1", ALONE),
 )
 """Spark's own connector. That of Spark 4.3.0 is in no repository yet; this one runs on it."""
 SETTINGS = """process.roles=broker,controller
@@ -74,12 +74,9 @@ _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 def install() -> None:
     """Fetch the broker's jars and those for Spark, unless they are there."""
-    maven = shutil.which("mvn")
-    if maven is None or shutil.which("java") is None:
-        raise NotInstalledError("Kafka is fetched by Maven and runs on Java, and mvn or java is not on PATH")
     if not READY.exists():
-        _fetch(maven, "broker", _BROKER)
-        _fetch(maven, "connector", _CONNECTOR)
+        fetch(FOLDER / "broker", _BROKER)
+        fetch(FOLDER / "connector", _CONNECTOR)
         _archive()
         READY.touch()
 
@@ -92,22 +89,6 @@ def _archive() -> None:
             server.create()
         finally:
             server.stop()
-
-
-def _fetch(maven: str, name: str, coordinates: tuple[tuple[str, str], ...]) -> None:
-    wanted = "".join(_dependency(*one) for one in coordinates)
-    project = f"<modelVersion>4.0.0</modelVersion><groupId>test</groupId><artifactId>{name}</artifactId><version>1</version>"
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    pom = FOLDER / f"{name}.xml"
-    pom.write_text(f'<project xmlns="http://maven.apache.org/POM/4.0.0">{project}<dependencies>{wanted}</dependencies></project>')
-    copy = ["-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={FOLDER / name}"]
-    subprocess.run([maven, "-f", str(pom), *copy], check=True)
-
-
-def _dependency(coordinate: str, exclusions: str) -> str:
-    group, artifact, version = coordinate.split(":")
-    named = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-    return f"<dependency>{named}{exclusions}</dependency>"
 
 
 def connector() -> list[Path]:

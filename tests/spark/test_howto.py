@@ -69,7 +69,7 @@ def prepared_hdfs() -> tuple[dict[str, str], dict[str, Outside]]:
 def test_the_page_works(tmp_path: Path, page: str, prepared) -> None:
     environment, accounts = prepared()
     sent = Counter(row for row in feed(tmp_path / "incoming").elements() if row[1] in accounts)
-    whole, kept = blocks(page, "yaml")
+    whole, kept, *_ = blocks(page, "yaml")
     whole += "transform: {sql: SELECT * FROM flights WHERE origin != 'LGA'}\n"
     *ours, _ = kept.splitlines(keepends=True)
     commands = [line.split("#")[0] for block in blocks(page, "sh") for line in block.splitlines() if line.startswith("penstock")]

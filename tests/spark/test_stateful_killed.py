@@ -1,6 +1,9 @@
 """Stateful queries that emit in batches without input, and die between staging, decision and publication: exact."""
 
 import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,6 +17,7 @@ from penstock import faults
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.errors import PenstockError
 from penstock.model import SourceName
+from tests.crash.commandline import penstock
 from tests.spark import stateful
 from tests.spark.stateful import PROVIDER, ROCKSDB, Build
 from tests.spark.streams import forget_commit, put, run
@@ -26,6 +30,26 @@ POINTS = ("ledger.sqlite_commit=kill@2", "rename.move=kill@1", "sqlite.commit=ki
 
 PHASES = 2
 """How often files come and are delivered to the end, which is a batch without input."""
+
+
+PIPELINE = """\
+pipeline: windows
+home: ./home
+spark:
+  master: local[2]
+  conf: {spark.ui.enabled: false, spark.sql.shuffle.partitions: 2, spark.log.level: "OFF", spark.sql.session.timeZone: UTC}
+sources:
+  events:
+    format: csv
+    path: ./in
+    schema: n INT, at TIMESTAMP
+    options: {maxFilesPerTrigger: 1}
+    watermark: {column: at, delay: 0s}
+transform: {sql: "SELECT n, count(*) AS many FROM events GROUP BY window(at, '1 minute'), n"}
+sinks:
+  table: {type: sqlite, url: "sqlite:///warehouse.db", table: numbers}
+trigger: {available_now: true}
+"""
 
 
 class Died(BaseException):
@@ -170,3 +194,25 @@ def test_state_that_times_out_without_input(spark: SparkSession, tmp_path: Path)
 @pytest.mark.parametrize("build", [stateful.counted_by_timers, stateful.counted_by_timers_in_pandas])
 def test_timers_that_fire_without_input(spark: SparkSession, tmp_path: Path, build: Build) -> None:
     survive(spark, tmp_path, build)
+
+
+def test_a_driver_that_is_killed_while_it_publishes_what_came_without_input(spark: SparkSession, tmp_path: Path) -> None:
+    expected, _ = expected_of(spark, stateful.tumbling, tmp_path / "plain")
+    target, file = Target(tmp_path / "killed"), tmp_path / "killed/windows.yaml"
+    for phase in range(PHASES):
+        feed(target.root, phase)
+        file.write_text(PIPELINE)
+        if phase == 0:
+            killed = subprocess.run(
+                [sys.executable, "-m", "penstock", "run", file.name],
+                cwd=target.root,
+                env={**os.environ, faults.VARIABLE: "sqlite.commit=kill@3"},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+            assert is_without_input(target, ("events",))
+        done = penstock("run", str(file), "--json")
+        assert done.code == 0, str(done)
+    assert target.rows() == expected

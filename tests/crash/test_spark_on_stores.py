@@ -1,0 +1,134 @@
+"""Spark reads its input from an object store and keeps its checkpoint there, by its own connectors; Penstock's home is elsewhere.
+
+The query is stopped, killed, loses a commit and an input file, and is started again; Penstock reads the checkpoint by itself.
+"""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from pyspark.sql import SparkSession
+from ruamel.yaml import YAML
+
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.model import BatchId, SourceName
+from tests.crash.commandline import penstock
+from tests.crash.trouble import run
+from tests.crash.world import World, make_world
+from tests.servers import connectors
+from tests.servers.fixtures import accounts_on, server
+from tests.servers.server import Outside, Place
+from tests.spark.stores import connect, disconnect
+from tests.spark.test_howto import blocks
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(600)]
+
+SEED = 17
+FILES = 6
+
+
+@pytest.fixture(name="session")
+def _session(spark: SparkSession) -> Iterator[SparkSession]:
+    yield spark
+    disconnect(spark)
+
+
+def test_input_and_checkpoint_in_s3(session: SparkSession, tmp_path: Path) -> None:
+    survive(session, tmp_path, "s3")
+
+
+def test_input_and_checkpoint_in_azure(session: SparkSession, tmp_path: Path) -> None:
+    survive(session, tmp_path, "az")
+
+
+def test_input_and_checkpoint_in_google_cloud_storage(session: SparkSession, tmp_path: Path) -> None:
+    survive(session, tmp_path, "gs")
+
+
+def survive(spark: SparkSession, root: Path, kind: str) -> None:
+    place, checkpoint = accounts_on(checkpoint=kind)["checkpoint"]
+    connect(spark, place)
+    world, incoming = made(root, place, kind)
+    checked = penstock("check", str(world.file), "--json")
+    assert checked.code == 0, str(checked)
+    assert penstock("status", str(world.file), "--json").code == 0
+    stopped = run(world, "--batches", "1")
+    assert (stopped.code, stopped.last["batches"]) == (0, 1), str(stopped)
+    killed = world.run("run", str(world.file), "--json", faults="ledger.sqlite_commit=kill@4")
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    assert_readable(world, place)
+    assert_gone_input_is_refused(world, place, incoming)
+    done = run(world)
+    assert done.code == 0, str(done)
+    world.assert_exact()
+    world.assert_verified()
+    for _ in range(2):
+        checkpoint.delete(f"commits/{FILES - 1}")
+        assert penstock("status", str(world.file), "--json").last["checkpoint"]["is_replay"] is True
+        again = run(world)
+        assert again.code == 0, str(again)
+    world.assert_exact()
+
+
+def made(root: Path, place: Place, kind: str) -> tuple[World, Outside]:
+    """A world of so many files, a batch each, and its input."""
+    written = Place(connectors.spelled(place), place.options).written
+    world = make_world(root / "world", files=FILES, rows_per_file=60, seed=SEED, per_trigger=1, extra=f"checkpoint: {written}")
+    source = Place(f"{place.url.removesuffix('table')}incoming with spaces", place.options)
+    conf = {f"spark.hadoop.{name}": value for name, value in connectors.settings(place).items()}
+    conf["spark.jars"] = ",".join(map(str, connectors.jars()))
+    world.rewrite(
+        ("path: ./incoming", f'path: "{connectors.spelled(source)}"'),
+        ("conf: {", f"conf: {{{json.dumps(conf)[1:-1]}, "),
+    )
+    incoming = server(kind).outside(source)
+    for file in (world.root / "incoming").iterdir():
+        incoming.put(file.name, file.read_bytes())
+    return world, incoming
+
+
+def assert_readable(world: World, place: Place) -> None:
+    """By the pipeline file and by the URL with its options; batch 3 is planned and was not decided."""
+    options = [part for key, value in place.options.items() for part in ("--option", f"{key}={value}")]
+    for named in ([str(world.file)], [connectors.spelled(place), *options]):
+        inspected = penstock("checkpoint", "inspect", *named, "--json")
+        assert inspected.code == 0, str(inspected)
+        assert inspected.last["ok"], str(inspected)
+        explained = penstock("checkpoint", "explain", *named, "--json")
+        assert explained.code == 0, str(explained)
+        assert "batch 3" in explained.last["headline"], str(explained)
+        assert explained.last["problems"] == [], str(explained)
+    status = penstock("status", str(world.file), "--json").last
+    assert status["checkpoint"]["is_replay"] is True
+
+
+def assert_gone_input_is_refused(world: World, place: Place, incoming: Outside) -> None:
+    """Batch 3 was planned with a file that is gone; until it is back, no start goes on."""
+    checkpoint = SparkCheckpoint(place.url, options=place.options)
+    [[file]] = checkpoint.input_files(BatchId(3), [SourceName("flights")]).values()
+    name = unquote(file.path.rpartition("/")[2])
+    content = incoming.get(name)
+    incoming.delete(name)
+    refused = run(world)
+    assert (refused.code, refused.last["error"]["kind"]) == (1, "InputChanged"), str(refused)
+    assert f"{name} is gone" in refused.err
+    incoming.put(name, content)
+
+
+@pytest.mark.parametrize(("page", "kind"), [("s3", "s3"), ("azure", "az"), ("gcs", "gs")])
+def test_the_page_says_what_spark_is_told(tmp_path: Path, page: str, kind: str) -> None:
+    """In a process of its own, which ends; the jars come from this machine, and the rest of what is told is the emulator's."""
+    place, _ = accounts_on(checkpoint=kind)["checkpoint"]
+    world, _ = made(tmp_path, place, kind)
+    shown, whole = (YAML(typ="safe").load(text) for text in (blocks(page, "yaml")[2], world.file.read_text()))
+    for key, value in shown["spark"]["conf"].items():
+        given = whole["spark"]["conf"][key]
+        assert str(value).startswith("${") or str(value) == given
+    schemes = [each["sources"]["flights"]["path"].partition("://")[0] for each in (shown, whole)]
+    assert schemes in (["s3a", "s3a"], ["abfss", "abfs"], ["gs", "gs"]), schemes
+    done = world.run("run", str(world.file), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    world.assert_exact()
