@@ -32,19 +32,19 @@ class IdentityContract(Examined):
         rig = bench.rig
         a, b = _homes(rig, swapped=swapped)
         for _ in range(2):
-            live(rig, [], ledger=b())
+            _live_apart(rig, [], ledger=b())
         with pytest.raises(LedgerMismatch):
-            live(rig, [0], ledger=b(), once_open=lambda: live(rig, [0], ledger=a()))
+            live(rig, [0], ledger=b(), once_open=lambda: _live_apart(rig, [0], ledger=a()))
         require_equal(rig.read_back(), rig.settle([rows_of(0, rig)]))
-        live(rig, [1], ledger=a())
+        _live_apart(rig, [1], ledger=a())
         require_equal(rig.read_back(), rig.settle([rows_of(0, rig), rows_of(1, rig)]))
 
     def test_a_ledger_that_starts_after_another_one_delivered_is_refused(self, rig: SinkRig) -> None:
         """However often it was opened before, so that the marker's position is within its own."""
         a, b = _homes(rig, swapped=False)
         for _ in range(3):
-            live(rig, [], ledger=b())
-        live(rig, [0], ledger=a())
+            _live_apart(rig, [], ledger=b())
+        _live_apart(rig, [0], ledger=a())
         with pytest.raises(LedgerMismatch):
             live(rig, [0], ledger=b())
         require_equal(rig.read_back(), rig.settle([rows_of(0, rig)]))
@@ -122,6 +122,18 @@ def _homes(rig: SinkRig, *, swapped: bool) -> _Homes:
         return open_ledger(str(rig.directory / "another ledger"), pipeline=PIPELINE)
 
     return (another, rig.ledger) if swapped else (rig.ledger, another)
+
+
+def _live_apart(rig: SinkRig, batches: list[int], *, ledger: Ledger) -> None:
+    """As `live`, with a spool of this home's own: what a ledger signs its spool with is taken away, before and afterwards."""
+    _unsign(rig)
+    live(rig, batches, ledger=ledger)
+    _unsign(rig)
+
+
+def _unsign(rig: SinkRig) -> None:
+    for signature in rig.directory.rglob("ledger-g*.id"):
+        signature.unlink()
 
 
 def _in_memory(store: MemoryStore) -> Ledger:
