@@ -116,7 +116,8 @@ def test_one_that_is_not_there_is_not_said_to_be_ended(topic: str) -> None:
         end_transaction(options(), replace(one, transactional_id=None, producer_epoch=-7))
 
 
-def test_nobody_there() -> None:
+def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.kafka.transactions._ANSWER_MS", 500)
     with pytest.raises(Failed, match=r"Kafka at 127.0.0.1:1 did not say"):
         open_transactions({"bootstrap.servers": "127.0.0.1:1"}, ["any"])
 
