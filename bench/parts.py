@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from bench import databases, kafka, kafka_reader, kafka_waiting, ledger, passes, restart, shapes, simulator, stores, tax
+from bench import databases, digests, kafka, kafka_reader, kafka_waiting, ledger, passes, restart, shapes, simulator, stores, tax
 from bench.measuring import Bench
 from bench.result import Table
 
@@ -33,6 +33,7 @@ PARTS = {
     "tax": Part(measure=tax.measure, minutes=4),
     "passes": Part(measure=passes.measure, minutes=5),
     "shapes": Part(measure=shapes.measure, minutes=5),
+    "digests": Part(measure=digests.measure, minutes=2),
     "stores": Part(measure=stores.measure, minutes=6, servers=("s3", "az", "gs", "hdfs")),
     **{
         kind: Part(measure=partial(databases.measure, kind=kind), minutes=minutes, servers=(kind,), jdbc=True, small_batches=True)
