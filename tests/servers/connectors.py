@@ -75,6 +75,7 @@ def _azure(options: Mapping[str, str]) -> dict[str, str]:
         "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",
         "fs.azure.account.hns.enabled": "false",
         "fs.azure.fns.account.service.type": "BLOB",
+        "fs.azure.metrics.collection.enabled": "false",  # else Java sends them when it ends, to a server that has ended before
         **{f"fs.azure.account.key.{ACCOUNT}.{api}.core.windows.net": KEY for api in ("blob", "dfs")},
     }
 

@@ -33,10 +33,6 @@ def sessions(spark: SparkSession, root: Path) -> DataFrame:
     return counted.select("n", "many")
 
 
-def deduplicated(spark: SparkSession, root: Path) -> DataFrame:
-    return events(spark, root / "in").dropDuplicatesWithinWatermark(["n"]).selectExpr("n", "1L AS many")
-
-
 def joined(spark: SparkSession, root: Path) -> DataFrame:
     """What finds no partner comes out when the watermark has passed."""
     left = events(spark, root / "in")
