@@ -66,11 +66,18 @@ def survive(spark: SparkSession, root: Path, kind: str) -> None:
     world.assert_exact()
     world.assert_verified()
     for _ in range(2):
-        checkpoint.delete(f"commits/{FILES - 1}")
+        checkpoint.delete(newest_commit(checkpoint))
         assert penstock("status", str(world.file), "--json").last["checkpoint"]["is_replay"] is True
         again = run(world)
         assert again.code == 0, str(again)
     world.assert_exact()
+
+
+def newest_commit(checkpoint: Outside) -> str:
+    """Of the last batch, which is not always the number of files: a query that is stopped between its source's log and its
+    offset log plans the next file into the same batch.
+    """
+    return max((key for key in checkpoint.listing() if key.startswith("commits/")), key=lambda key: int(key.partition("/")[2]))
 
 
 def made(root: Path, place: Place, kind: str) -> tuple[World, Outside]:

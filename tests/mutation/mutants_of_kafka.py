@@ -208,7 +208,7 @@ MUTANTS_OF_KAFKA = (
         file="src/penstock/sink/table/publication.py",
         find="        ledger_id=publication.ledger_id,\n",
         replace="",
-        tests=(f"{CONFORMANCE}::TestKafka::test_a_ledger_that_starts_after_another_one_delivered_is_refused",),
+        tests=("tests/unit/test_older_markers.py::test_it_is_altered_once_and_then_of_one_ledger[sqlite]",),
     ),
     Mutant(
         bug=31,

@@ -195,6 +195,8 @@ def connected(port: int, user: str, password: str, keyspace: str | None = None) 
         port=port,
         auth_provider=PlainTextAuthProvider(user, password),
         protocol_version=5,
+        connect_timeout=START_S,
+        control_connection_timeout=START_S,  # a node reads its schema late where it was just started, beside other work
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
     )
     try:

@@ -147,6 +147,10 @@ def test_more_than_can_be_given_is_refused(tmp_path: Path) -> None:
     project = made(tmp_path, "rate")
     weak = (*FEW_CORES, "--set", "trigger={continuous: 1s}")
     (checked,) = penstock(project, "check", *weak, code=3)
-    assert [claim["subject"] for claim in checked["too_weak"]] == ["trigger continuous"]
+    assert [claim["subject"] for claim in checked["too_weak"]] == [
+        "trigger continuous",
+        "sink lake (parquet)",
+        "sink warehouse (sqlite)",
+    ]
     (refused,) = penstock(project, "run", *weak, code=3)
     assert refused["error"]["kind"] == "GuaranteeTooWeak"
