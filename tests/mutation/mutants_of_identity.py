@@ -48,6 +48,22 @@ MUTANTS_OF_IDENTITY = (
     ),
     Mutant(
         bug=31,
+        name="a-spool-that-could-not-be-signed-takes-a-batch",
+        file=SIGNING,
+        find="    if all(one.ledger_id != ledger_id for one in found):\n",
+        replace="    if False:\n",
+        tests=(f"{OF_SIGNATURES}::test_a_spool_that_could_not_be_signed_takes_no_batch[directory]",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-spool-whose-sweep-fails-is-not-signed",
+        file="src/penstock/commit/sweeping.py",
+        find="        if isinstance(sink, Signing) and not dry_run:",
+        replace="        if isinstance(sink, Signing) and not dry_run and not warnings:",
+        tests=(f"{OF_SIGNATURES}::test_a_spool_is_signed_where_its_sweep_fails[directory]",),
+    ),
+    Mutant(
+        bug=31,
         name="status-looks-at-no-marker",
         file="src/penstock/observe/status.py",
         find="        if wrong is None:",

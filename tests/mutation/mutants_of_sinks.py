@@ -43,6 +43,14 @@ MUTANTS_OF_SINKS = (
     ),
     Mutant(
         bug=31,
+        name="an-account-with-files-and-without-an-owner-is-anybodys",
+        file="src/penstock/sink/parquet/ownership.py",
+        find="    if filled is not None:",
+        replace="    if False:",
+        tests=(f"{OF_OWNERSHIP}::test_files_in_an_account_whose_owner_is_noted_elsewhere_are_not_delivered_twice[by_a_link]",),
+    ),
+    Mutant(
+        bug=31,
         name="the-last-one-that-claims-an-account-has-it",
         file="src/penstock/sink/parquet/directory/owner.py",
         find="        place_or_leave(unplaced, target)",

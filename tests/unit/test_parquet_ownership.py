@@ -1,7 +1,7 @@
 """An account belongs to one ledger, and to one account of one sink of one pipeline, whoever comes first."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Barrier, Thread
@@ -146,6 +146,57 @@ def test_an_account_that_an_older_penstock_filled_is_claimed_by_its_own_ledger(t
     lake.run([1])
     assert len(list((tmp_path / "shop").rglob(".owner.json"))) == 2
     assert shown(lake) == lake.ids(2)
+
+
+def by_a_link(lake: Lake) -> None:
+    for name in "ab":
+        (lake.directory / f"link-{name}").symlink_to(lake.directory / name)
+    lake.replace('"a": "./a", "b": "./b"', '"a": "./link-a", "b": "./link-b"')
+
+
+def with_its_own_staging(lake: Lake) -> None:
+    staging = f'"options": {{"staging": "{lake.directory / "waiting"}"}}'
+    lake.replace('"a": "./a", "b": "./b"', f'"a": {{"url": "./a", {staging}}}, "b": {{"url": "./b", {staging}}}')
+
+
+def without_its_staging(lake: Lake) -> None:
+    shutil.rmtree(lake.directory / ".penstock-staging")
+
+
+@pytest.mark.parametrize("elsewhere", [by_a_link, with_its_own_staging, without_its_staging])
+def test_files_in_an_account_whose_owner_is_noted_elsewhere_are_not_delivered_twice(
+    tmp_path: Path, elsewhere: Callable[[Lake], None]
+) -> None:
+    """A new home sees neither owner nor marker, but the files. What the error says delivers every row once."""
+    Lake(tmp_path / "shop", ledger=A).run([0])
+    other = Lake(tmp_path / "shop", ledger=B)
+    elsewhere(other)
+    before = other.listed("a") + other.listed("b")
+    for _ in range(2):
+        with pytest.raises(LedgerMismatch, match="neither an owner nor a marker that says which ledger decided it") as told:
+            other.run([0])
+    assert other.listed("a") + other.listed("b") == before
+    assert "give the sink another name and empty accounts" in told.value.remedy
+    lake = Lake(tmp_path / "shop", ledger=B)
+    lake.replace("  lake: ", "  pond: ")
+    lake.replace('"a": "./a", "b": "./b"', '"a": "./new-a", "b": "./new-b"')
+    lake.run([0, 1])
+    assert shown(lake) == lake.ids(2)
+    assert verify(lake.pipeline.plan).ok
+
+
+def test_files_in_a_store_that_lost_its_owner_are_not_delivered_twice(tmp_path: Path) -> None:
+    first, second = accounts_on(first="gs", second="gs").values()
+    stores = {"a": first[0], "b": second[0]}
+    Lake(tmp_path / "shop", ledger=A, places=stores).run([0])
+    for _, outside in (first, second):
+        for key in outside.listing():
+            if key.startswith("_penstock/"):
+                outside.delete(key)
+    files = first[1].listing()
+    with pytest.raises(LedgerMismatch, match="neither an owner nor a marker"):
+        Lake(tmp_path / "shop", ledger=B, places=stores).run([0])
+    assert {key for key in first[1].listing() if not key.startswith("_penstock/")} == set(files)
 
 
 def owners(count: int) -> list[AccountOwner]:

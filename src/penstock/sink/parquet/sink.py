@@ -33,7 +33,7 @@ from penstock.sink.parquet.continuity import require_continued
 from penstock.sink.parquet.encoding import AUTO, DICTIONARY_PAGESIZE_LIMIT, encoding_settings, require_encodable
 from penstock.sink.parquet.hive import partition_columns
 from penstock.sink.parquet.layout import owner_of
-from penstock.sink.parquet.ownership import claim_account, require_own_account
+from penstock.sink.parquet.ownership import claim_account, require_own_account, require_unfilled
 from penstock.sink.parquet.part_file import stored_schema
 from penstock.sink.parquet.publishing import Share
 from penstock.sink.parquet.settings import WriteSettings
@@ -155,6 +155,7 @@ class ParquetSink:
     def claim(self, ledger_id: LedgerId) -> None:
         """Note in every account that it is this sink's and that ledger's. Raises Refused, LedgerMismatch, Retryable, Failed."""
         for name, area in self._areas(self._pipeline):
+            require_unfilled(area, url=self._accounts[name].url)
             self._claim(name, area, ledger_id)
 
     def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
