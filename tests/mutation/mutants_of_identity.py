@@ -34,8 +34,8 @@ MUTANTS_OF_IDENTITY = (
         bug=31,
         name="two-ledgers-that-sign-a-spool-at-once-stage-there-both",
         file=SIGNING,
-        find="    if foreign is None:\n",
-        replace="    if True:\n",
+        find="    if foreign is not None:\n",
+        replace="    if False:\n",
         tests=(f"{OF_SIGNATURES}::test_of_two_ledgers_that_begin_at_once_neither_sweeps_what_the_other_one_staged[directory]",),
     ),
     Mutant(
@@ -61,6 +61,22 @@ MUTANTS_OF_IDENTITY = (
         find="        if isinstance(sink, Signing) and not dry_run:",
         replace="        if isinstance(sink, Signing) and not dry_run and not warnings:",
         tests=(f"{OF_SIGNATURES}::test_a_spool_is_signed_where_its_sweep_fails[directory]",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-table-under-another-spelling-of-its-name-is-nobodys",
+        file=MARKS,
+        find="len({*map(self._split_name, names)}) == 1",
+        replace="len({*names}) == 1",
+        tests=("tests/unit/test_served_table.py::test_a_table_belongs_to_one_sink_however_it_is_named[postgres-public.t]",),
+    ),
+    Mutant(
+        bug=31,
+        name="a-table-in-other-letters-is-nobodys",
+        file="src/penstock/sink/dbapi/marks.py",
+        find='    return "", name.lower()',
+        replace='    return "", name',
+        tests=("tests/unit/test_dbapi_sink.py::test_a_table_of_another_sink_is_refused_in_other_letters_too",),
     ),
     Mutant(
         bug=31,
