@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, Thread
 
@@ -108,6 +109,33 @@ def test_a_place_that_another_sink_or_pipeline_filled_is_refused(tmp_path: Path,
     assert lake.listed("a") + lake.listed("b") == before
     lake.run([1])
     assert shown(lake) == lake.ids(2)
+
+
+def test_an_account_within_that_of_another_sink_is_refused(tmp_path: Path) -> None:
+    """Its files would be among the other one's, whose every start would be refused then."""
+    lake = Lake(tmp_path / "shop", ledger=A)
+    lake.run([0])
+    (tmp_path / "shop" / "link").symlink_to(tmp_path / "shop" / "a")
+    for inner in ("./a/in", "./a/deep/in", "./link/in"):
+        other = Lake(tmp_path / "shop", ledger=B)
+        other.replace("  lake: ", "  pond: ")
+        other.replace('"a": "./a", "b": "./b"', f'"a": "{inner}", "b": "./elsewhere"')
+        with pytest.raises(Refused, match=r"in lies within file://\S*/shop/a, which belongs to account 'a' of sink 'lake'"):
+            other.run([0])
+    lake = Lake(tmp_path / "shop", ledger=A)
+    lake.run([1])
+    assert shown(lake) == lake.ids(2)
+    assert verify(lake.pipeline.plan).ok
+
+
+def test_an_account_within_that_of_another_sink_is_refused_in_a_store(tmp_path: Path) -> None:
+    stores = in_stores()
+    Lake(tmp_path / "shop", ledger=A, places=stores).run([0])
+    within = {name: replace(place, url=f"{place.url}/in") for name, place in stores.items()}
+    other = Lake(tmp_path / "shop", ledger=B, places=within)
+    other.replace("  lake: ", "  pond: ")
+    with pytest.raises(Refused, match=r"/in lies within gs://\S*, which belongs to account 'a' of sink 'lake'"):
+        other.run([0])
 
 
 def test_an_account_in_the_place_of_another_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from itertools import islice
 from penstock.errors import LedgerMismatch, Refused, Retryable
 from penstock.highwatermark import AccountOwner
 from penstock.model import AccountName, PipelineName, SinkName, SweepCut
-from penstock.sink.parquet.account import Area
+from penstock.sink.parquet.account import Account, Area
 from penstock.sink.parquet.layout import attempt_of
 
 FILES_LOOKED_AT = 10_000
@@ -24,6 +24,18 @@ def require_own_account(
         f"{account!r} of sink {sink!r} of pipeline {pipeline!r}.",
         remedy=REMEDY,
     )
+
+
+def require_apart(account: Account, owner: AccountOwner | None) -> None:
+    """Raise Refused for an account with no `owner` yet that lies within one that has: its files would be among that one's."""
+    outer = next(account.enclosing(), None) if owner is None else None
+    if outer is not None:
+        url, other = outer
+        raise Refused(
+            f"{account.url} lies within {url}, which belongs to account {other.account!r} of sink {other.sink!r} of pipeline "
+            f"{other.pipeline!r}.",
+            remedy="Give every sink of every pipeline accounts of its own, none of them within another one.",
+        )
 
 
 def is_anothers(found: AccountOwner | None, cut: SweepCut) -> bool:
