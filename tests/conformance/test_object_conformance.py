@@ -12,7 +12,7 @@ from tests.servers.fixtures import server, unique
 
 from penstock.model import Position, SinkName
 from penstock.sink.parquet import ParquetSink, object_account
-from penstock.sink.parquet.object.layout import mark_key, own_folder
+from penstock.sink.parquet.object.layout import OWNER, mark_key, own_folder
 from penstock.testing.conformance import CrashContract, IdentityContract, SinkContract, VerifyBesideDriverContract
 from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.rig import PIPELINE
@@ -105,6 +105,19 @@ def test_a_mark_that_was_left_aside_is_collected(tmp_path: Path) -> None:
     live(rig, [1])
     assert len(rig.leftovers()) == 1
     assert newer in rig.leftovers()[0]
+
+
+def test_an_owner_that_was_left_aside_is_collected(tmp_path: Path) -> None:
+    """By a driver that was killed while it claimed the account; once the account has one."""
+    rig = rig_on("hdfs", ObjectRig, tmp_path)
+    store = object_account(rig.places["EWR"].url, options=rig.places["EWR"].options).store
+    store.put_part(OWNER, store.begin(OWNER, tag="owner"), 0, b"{}")
+    live(rig, [])
+    assert [pending.key for pending in store.pending("")] == [OWNER]
+    live(rig, [0])
+    live(rig, [])
+    assert [pending.key for pending in store.pending("")] == []
+    require_equal(rig.read_back(), rig.settle([rows_of(0)]))
 
 
 class TestObjectsBesideDriver(VerifyBesideDriverContract):

@@ -22,8 +22,6 @@ OF_SQLITE_PUBLISHING = "tests/unit/test_sqlite_publish.py"
 
 OF_READERS = "tests/unit/test_read.py"
 
-OF_OWNERSHIP = "tests/unit/test_parquet_ownership.py"
-
 MUTANTS_OF_SINKS = (
     Mutant(
         bug=43,
@@ -32,54 +30,6 @@ MUTANTS_OF_SINKS = (
         find="    if found_bytes != decided_bytes:\n",
         replace="    if False:\n",
         tests=("tests/attack/test_damage.py::test_a_damaged_file_is_refused_or_does_no_harm[parquet-staging-0]",),
-    ),
-    Mutant(
-        bug=31,
-        name="an-account-of-another-ledger-is-anybodys",
-        file="src/penstock/sink/parquet/ownership.py",
-        find="    if found.ledger_id != owner.ledger_id:",
-        replace="    if False:",
-        tests=(f"{OF_OWNERSHIP}::test_of_two_homes_that_start_at_the_same_moment_one_delivers",),
-    ),
-    Mutant(
-        bug=31,
-        name="the-last-one-that-claims-an-account-has-it",
-        file="src/penstock/sink/parquet/directory/owner.py",
-        find="        place_or_leave(unplaced, target)",
-        replace="        unplaced.replace(target)",
-        tests=(f"{OF_OWNERSHIP}::test_of_many_that_claim_an_account_at_once_one_is_noted_whole",),
-    ),
-    Mutant(
-        bug=31,
-        name="staging-of-another-ledger-is-swept",
-        file="src/penstock/sink/parquet/directory/area.py",
-        find="            if is_anothers(self.claimed_by(), cut):\n                return []\n",
-        replace="",
-        tests=(f"{OF_OWNERSHIP}::test_another_ledger_sweeps_nothing_of_an_account",),
-    ),
-    Mutant(
-        bug=31,
-        name="uploads-of-another-ledger-are-ended",
-        file="src/penstock/sink/parquet/object/area.py",
-        find="        if is_anothers(self.claimed_by(), cut):\n            return []\n",
-        replace="",
-        tests=(f"{OF_OWNERSHIP}::test_another_ledger_sweeps_nothing_of_an_account",),
-    ),
-    Mutant(
-        bug=37,
-        name="a-new-name-delivers-into-the-place-of-another-sink",
-        file="src/penstock/sink/parquet/ownership.py",
-        find="    if found is None or (found.pipeline, found.sink, found.account) == (pipeline, sink, account):",
-        replace="    if True:",
-        tests=(f"{OF_OWNERSHIP}::test_where_the_ledger_is_lost_the_remedy_delivers_every_row_once",),
-    ),
-    Mutant(
-        bug=37,
-        name="files-of-another-sink-say-nothing",
-        file="src/penstock/sink/parquet/continuity.py",
-        find="    if other is not None:",
-        replace="    if False:",
-        tests=(f"{OF_OWNERSHIP}::test_a_place_that_another_sink_or_pipeline_filled_is_refused",),
     ),
     Mutant(
         bug=19,

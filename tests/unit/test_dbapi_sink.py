@@ -211,6 +211,16 @@ def test_a_table_or_marker_that_is_not_there(targets):
         created.rig.make(table="u").prepare(pipeline=PIPELINE, schema=created.rig.schema)
 
 
+def test_a_table_of_another_sink_is_refused_in_other_letters_too(targets):
+    """Most databases take both names for one table."""
+    table = targets()
+    table.put(table.sink(), [(1, "a")], batch_id=0)
+    other = table.rig.make(table="T", name="another")
+    with pytest.raises(Refused, match="Table 'T' is filled by sink 'warehouse'"):
+        other.prepare(pipeline=PIPELINE, schema=table.rig.schema)
+    assert table.verify(table.rig.make(table="T")).ok
+
+
 def test_columns_that_do_not_fit(targets):
     target = targets()
     target.sql("CREATE TABLE t (id BIGINT, nam TEXT)")

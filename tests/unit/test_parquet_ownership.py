@@ -1,8 +1,9 @@
 """An account belongs to one ledger, and to one account of one sink of one pipeline, whoever comes first."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, Thread
 
@@ -110,6 +111,33 @@ def test_a_place_that_another_sink_or_pipeline_filled_is_refused(tmp_path: Path,
     assert shown(lake) == lake.ids(2)
 
 
+def test_an_account_within_that_of_another_sink_is_refused(tmp_path: Path) -> None:
+    """Its files would be among the other one's, whose every start would be refused then."""
+    lake = Lake(tmp_path / "shop", ledger=A)
+    lake.run([0])
+    (tmp_path / "shop" / "link").symlink_to(tmp_path / "shop" / "a")
+    for inner in ("./a/in", "./a/deep/in", "./link/in"):
+        other = Lake(tmp_path / "shop", ledger=B)
+        other.replace("  lake: ", "  pond: ")
+        other.replace('"a": "./a", "b": "./b"', f'"a": "{inner}", "b": "./elsewhere"')
+        with pytest.raises(Refused, match=r"in lies within file://\S*/shop/a, which belongs to account 'a' of sink 'lake'"):
+            other.run([0])
+    lake = Lake(tmp_path / "shop", ledger=A)
+    lake.run([1])
+    assert shown(lake) == lake.ids(2)
+    assert verify(lake.pipeline.plan).ok
+
+
+def test_an_account_within_that_of_another_sink_is_refused_in_a_store(tmp_path: Path) -> None:
+    stores = in_stores()
+    Lake(tmp_path / "shop", ledger=A, places=stores).run([0])
+    within = {name: replace(place, url=f"{place.url}/in") for name, place in stores.items()}
+    other = Lake(tmp_path / "shop", ledger=B, places=within)
+    other.replace("  lake: ", "  pond: ")
+    with pytest.raises(Refused, match=r"/in lies within gs://\S*, which belongs to account 'a' of sink 'lake'"):
+        other.run([0])
+
+
 def test_an_account_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "shop")
     lake.run([0])
@@ -146,6 +174,57 @@ def test_an_account_that_an_older_penstock_filled_is_claimed_by_its_own_ledger(t
     lake.run([1])
     assert len(list((tmp_path / "shop").rglob(".owner.json"))) == 2
     assert shown(lake) == lake.ids(2)
+
+
+def by_a_link(lake: Lake) -> None:
+    for name in "ab":
+        (lake.directory / f"link-{name}").symlink_to(lake.directory / name)
+    lake.replace('"a": "./a", "b": "./b"', '"a": "./link-a", "b": "./link-b"')
+
+
+def with_its_own_staging(lake: Lake) -> None:
+    staging = f'"options": {{"staging": "{lake.directory / "waiting"}"}}'
+    lake.replace('"a": "./a", "b": "./b"', f'"a": {{"url": "./a", {staging}}}, "b": {{"url": "./b", {staging}}}')
+
+
+def without_its_staging(lake: Lake) -> None:
+    shutil.rmtree(lake.directory / ".penstock-staging")
+
+
+@pytest.mark.parametrize("elsewhere", [by_a_link, with_its_own_staging, without_its_staging])
+def test_files_in_an_account_whose_owner_is_noted_elsewhere_are_not_delivered_twice(
+    tmp_path: Path, elsewhere: Callable[[Lake], None]
+) -> None:
+    """A new home sees neither owner nor marker, but the files. What the error says delivers every row once."""
+    Lake(tmp_path / "shop", ledger=A).run([0])
+    other = Lake(tmp_path / "shop", ledger=B)
+    elsewhere(other)
+    before = other.listed("a") + other.listed("b")
+    for _ in range(2):
+        with pytest.raises(LedgerMismatch, match="neither an owner nor a marker that says which ledger decided it") as told:
+            other.run([0])
+    assert other.listed("a") + other.listed("b") == before
+    assert "give the sink another name and empty accounts" in told.value.remedy
+    lake = Lake(tmp_path / "shop", ledger=B)
+    lake.replace("  lake: ", "  pond: ")
+    lake.replace('"a": "./a", "b": "./b"', '"a": "./new-a", "b": "./new-b"')
+    lake.run([0, 1])
+    assert shown(lake) == lake.ids(2)
+    assert verify(lake.pipeline.plan).ok
+
+
+def test_files_in_a_store_that_lost_its_owner_are_not_delivered_twice(tmp_path: Path) -> None:
+    first, second = accounts_on(first="gs", second="gs").values()
+    stores = {"a": first[0], "b": second[0]}
+    Lake(tmp_path / "shop", ledger=A, places=stores).run([0])
+    for _, outside in (first, second):
+        for key in outside.listing():
+            if key.startswith("_penstock/"):
+                outside.delete(key)
+    files = first[1].listing()
+    with pytest.raises(LedgerMismatch, match="neither an owner nor a marker"):
+        Lake(tmp_path / "shop", ledger=B, places=stores).run([0])
+    assert {key for key in first[1].listing() if not key.startswith("_penstock/")} == set(files)
 
 
 def owners(count: int) -> list[AccountOwner]:

@@ -14,9 +14,10 @@ from tests.conformance.test_spool_places import Kept
 from tests.unit.table_target import spark_schema
 
 import penstock
+from penstock import faults
 from penstock.commit.outcome import StagedBatch
 from penstock.commit.publication import dead_staging
-from penstock.errors import LedgerMismatch, PublishFailed
+from penstock.errors import LedgerMismatch, PublishFailed, Retryable
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.model import (
@@ -152,6 +153,41 @@ def test_of_two_ledgers_that_begin_at_once_neither_sweeps_what_the_other_one_sta
             coordinators[1].deliver(BATCH, lambda _: pytest.fail("it staged"))
         assert len(one.sinks[0].signatures(pipeline=one.pipeline)) == 1  # type: ignore[attr-defined]
         assert [name.rpartition("/")[2] for name in one.sinks[0].sweep(every_attempt(one), dry_run=False)] == [piece.name]
+
+
+def test_a_spool_that_could_not_be_signed_takes_no_batch(plan_at: Callable[..., DeliveryPlan]) -> None:
+    """Else another ledger would find nobody's spool, and sweep what this one has decided. The next start signs it."""
+    first, second = plan_at("one"), plan_at("two")
+    faults.arm("spool.sign=error")
+    try:
+        with acting(first) as parts:
+            prepare(parts, schema=SCHEMA)
+            coordinator = coordinator_of(parts)
+            assert "cannot be read or written" in str(coordinator.open(opened_by_this_process(parts)).warnings)
+            faults.arm("")
+            with pytest.raises(Retryable, match="is not signed"):
+                coordinator.deliver(BATCH, lambda _: pytest.fail("it staged"))
+    finally:
+        faults.arm("")
+    decide_and_fail_to_publish(first)
+    with pytest.raises(LedgerMismatch):
+        recover(second)
+    assert recover(first).rolled_forward
+
+
+def test_a_spool_is_signed_where_its_sweep_fails(plan_at: Callable[..., DeliveryPlan]) -> None:
+    first, second = plan_at("one"), plan_at("two")
+    with acting(first) as parts:
+        prepare(parts, schema=SCHEMA)
+        stage_in(parts, Generation(0))
+    faults.arm("spool.sweep=error")
+    try:
+        decide_and_fail_to_publish(first)
+    finally:
+        faults.arm("")
+    with pytest.raises(LedgerMismatch):
+        recover(second)
+    assert recover(first).rolled_forward
 
 
 def test_the_spool_of_an_older_penstock_is_taken_over_once(plan_at: Callable[..., DeliveryPlan]) -> None:

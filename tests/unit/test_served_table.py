@@ -33,6 +33,26 @@ def test_a_table_belongs_to_one_sink(target):
         other.prepare(pipeline=PIPELINE, schema=table.rig.schema)
 
 
+SPELLINGS = {
+    "postgres": ("public.t", '"t"', 'public."t"'),
+    "redshift": ("public.t", '"t"', "PUBLIC.T"),
+    "sqlserver": ("dbo.t", '"t"', '"dbo"."t"'),
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "spelled"), [(kind, name) for kind, names in SPELLINGS.items() for name in names], indirect=["target"]
+)
+def test_a_table_belongs_to_one_sink_however_it_is_named(target, spelled):
+    table = target()
+    table.put(table.sink(), [(1, "a")], batch_id=0)
+    other = table.rig.make(table=spelled)
+    other._name = "another"
+    with pytest.raises(Refused, match="is filled by sink 'warehouse'"):
+        other.prepare(pipeline=PIPELINE, schema=table.rig.schema)
+    assert table.verify(table.rig.make(table=spelled)).ok
+
+
 def test_new_columns_may_come_in(target):
     table = target()
     table.put(table.sink(), [(1, "a")], batch_id=0)

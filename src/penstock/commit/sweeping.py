@@ -1,6 +1,7 @@
 """Collecting what can never be decided any more, sink by sink, as the ledger's newest entries tell it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from penstock.commit.publication import dead_staging
 from penstock.errors import PenstockError
@@ -19,10 +20,18 @@ def sweep_sinks(
     swept: list[str] = []
     warnings: list[str] = []
     for sink in sinks:
-        try:
+        with _warning(warnings, f"Sink {sink.name!r} could not be swept"):
             swept += sink.sweep(cut, dry_run=dry_run)
-            if isinstance(sink, Signing) and not dry_run:
-                sink.sign(tail)  # after the sweep, which may have made the room for it
-        except PenstockError as error:
-            warnings.append(f"Sink {sink.name!r} could not be swept: {error}")
+        if isinstance(sink, Signing) and not dry_run:  # after the sweep, which may have made the room for it
+            with _warning(warnings, f"The staging of sink {sink.name!r} could not be signed"):
+                sink.sign(tail)
     return tuple(swept), tuple(warnings)
+
+
+@contextmanager
+def _warning(warnings: list[str], what: str) -> Iterator[None]:
+    """Have an error told, and not raised."""
+    try:
+        yield
+    except PenstockError as error:
+        warnings.append(f"{what}: {error}")

@@ -21,7 +21,7 @@ SELECT c.name, b.name, c.max_length, c.precision, c.scale, c.collation_name, c.i
 SELECT HAS_PERMS_BY_NAME(:table, 'OBJECT', :privilege)
 SELECT HAS_PERMS_BY_NAME(:table, 'OBJECT', :privilege)
 SELECT I, … FROM I.I WITH (UPDLOCK, HOLDLOCK, ROWLOCK) WHERE I = :pipeline AND I = :sink
-SELECT I, … FROM I.I WHERE LOWER(I) = LOWER(:table) ORDER BY I, …
+SELECT I, … FROM I.I ORDER BY I, …
 SELECT MAX(I) FROM I.I WHERE I = :pipeline AND I = :sink
 SELECT I, … FROM I.I
 UPDATE I.I SET I = :table_name, I = :write, I = :format_version, I = :position, I = :generation, I = :query_id, I = :batch_id, I = :offsets, I = :schema, I = :rows_decided, I = :digest_decided, I = :rows_before, I = :digest_before, I = :rows_after, I = :digest_after, I = SYSUTCDATETIME(), I = :ledger_id WHERE I = :pipeline AND I = :sink
@@ -96,7 +96,7 @@ SELECT o.type_desc, COALESCE(t.is_memory_optimized, 0), COALESCE(t.is_external, 
 SELECT i.index_id, c.name FROM sys.indexes i JOIN sys.objects o ON o.object_id = i.object_id JOIN sys.schemas s ON s.schema_id = o.schema_id JOIN sys.index_columns k ON k.object_id = i.object_id AND k.index_id = i.index_id AND k.is_included_column = 0 JOIN sys.columns c ON c.object_id = k.object_id AND c.column_id = k.column_id WHERE s.name = :schema AND o.name = :table AND i.is_unique = 1 AND i.has_filter = 0 AND i.is_disabled = 0 AND i.ignore_dup_key = 0 ORDER BY i.index_id
 SELECT p.name FROM sys.security_policies p JOIN sys.security_predicates q ON q.object_id = p.object_id JOIN sys.objects o ON o.object_id = q.target_object_id JOIN sys.schemas s ON s.schema_id = o.schema_id WHERE s.name = :schema AND o.name = :table AND p.is_enabled = 1 ORDER BY p.name
 SELECT c.name, b.name, c.max_length, c.precision, c.scale, c.collation_name, c.is_nullable, c.is_identity, c.is_computed, c.generated_always_type, c.default_object_id FROM sys.columns c JOIN sys.objects o ON o.object_id = c.object_id JOIN sys.schemas s ON s.schema_id = o.schema_id JOIN sys.types b ON b.user_type_id = c.system_type_id WHERE s.name = :schema AND o.name = :table ORDER BY c.column_id
-SELECT I, … FROM I.I WHERE LOWER(I) = LOWER(:table) ORDER BY I, …
+SELECT I, … FROM I.I ORDER BY I, …
 SELECT I, … FROM I.I WHERE I = :pipeline AND I = :sink
 SELECT o.type_desc, COALESCE(t.is_memory_optimized, 0), COALESCE(t.is_external, 0), COALESCE(t.temporal_type_desc, '') FROM sys.objects o JOIN sys.schemas s ON s.schema_id = o.schema_id LEFT JOIN sys.tables t ON t.object_id = o.object_id WHERE s.name = :schema AND o.name = :table
 SELECT i.index_id, c.name FROM sys.indexes i JOIN sys.objects o ON o.object_id = i.object_id JOIN sys.schemas s ON s.schema_id = o.schema_id JOIN sys.index_columns k ON k.object_id = i.object_id AND k.index_id = i.index_id AND k.is_included_column = 0 JOIN sys.columns c ON c.object_id = k.object_id AND c.column_id = k.column_id WHERE s.name = :schema AND o.name = :table AND i.is_unique = 1 AND i.has_filter = 0 AND i.is_disabled = 0 AND i.ignore_dup_key = 0 ORDER BY i.index_id

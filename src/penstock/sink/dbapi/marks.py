@@ -17,6 +17,11 @@ FENCE = FaultPoint("dbapi.fence", "The row of the marker is locked by writing to
 MARK = FaultPoint("dbapi.mark", "The marker is set to the batch, in the transaction of its rows.")
 
 
+def _folded(name: str) -> tuple[str, str]:
+    """Whether letters count in names nobody tells for any database: a table that may be another sink's is taken for it."""
+    return "", name.lower()
+
+
 class DbapiMarks(DatabaseMarks[Sql]):
     """As `DatabaseMarks`; reading comes behind the lock, so that it sees what was committed last."""
 
@@ -24,7 +29,7 @@ class DbapiMarks(DatabaseMarks[Sql]):
         def execute(statement: Sql, values: Mapping[str, Any]) -> Session:
             return session.execute(statement, values)
 
-        super().__init__(execute, OF_MARKS, locking=False, named=named)
+        super().__init__(execute, OF_MARKS, locking=False, named=named, split_name=_folded)
         self._session, self._locks, self._exists = session, locking, False
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:

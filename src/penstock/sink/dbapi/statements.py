@@ -78,7 +78,7 @@ OF_MARKS = MarkStatements(
     read_unnamed=_READ_UNNAMED,
     lock_marker=_READ_MARKER,
     write_marker=_UPDATE_MARKER,
-    owners=statement("SELECT pipeline, sink FROM penstock_dbapi_marker WHERE table_name = :table ORDER BY pipeline, sink"),
+    owners=statement("SELECT pipeline, sink, table_name FROM penstock_dbapi_marker ORDER BY pipeline, sink"),
     newest_batch=statement(f"SELECT max(at_position) FROM penstock_dbapi_batch {_OWN}"),
     read_batch=READ_BATCH,
     write_batch=WRITE_BATCH,

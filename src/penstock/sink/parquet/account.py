@@ -210,6 +210,10 @@ class Account(Protocol):
         """As `Estimating.estimated_requests`."""
         ...
 
+    def enclosing(self) -> "Iterator[tuple[str, AccountOwner]]":
+        """URL and owner of each account that this one lies within, as far as that can be seen from here."""
+        ...
+
     def overlaps(self, other: "Account") -> str | None:
         """Why both cannot be accounts of one sink, None if they can."""
         ...

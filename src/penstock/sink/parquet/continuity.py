@@ -12,12 +12,10 @@ from penstock.model import AccountName
 from penstock.sink.parquet.account import Area
 from penstock.sink.parquet.hive import unescape
 from penstock.sink.parquet.layout import order_of, owner_in
-from penstock.sink.parquet.ownership import REMEDY
+from penstock.sink.parquet.ownership import FILES_LOOKED_AT, REMEDY
 from penstock.sink.parquet.reading import own_schema
 from penstock.sparkschema import arrow_schema
 
-_LOOKED_AT = 10_000
-"""A start must not take longer the more files there are."""
 _REMEDY = "in the pipeline file, or give the sink another name and new accounts."
 
 
@@ -28,7 +26,7 @@ def require_continued(area: Area, rows: "pa.Schema", partition_by: Sequence[str]
     The oldest and the newest file of some speak for all: columns may come and go, and one that came since has its type in the
     newest.
     """
-    seen = list(islice(area.files(), _LOOKED_AT))
+    seen = list(islice(area.files(), FILES_LOOKED_AT))
     _require_no_others([file.name for file in seen], owner, account)
     names = sorted((age, file.name) for file in seen if (age := order_of(file.name)) is not None)
     for _, name in dict.fromkeys((*names[:1], *names[-1:])):

@@ -1,10 +1,15 @@
 """An account belongs to one account of one sink of one pipeline and to one ledger: what two fill, neither can prove."""
 
+from itertools import islice
+
 from penstock.errors import LedgerMismatch, Refused, Retryable
 from penstock.highwatermark import AccountOwner
 from penstock.model import AccountName, PipelineName, SinkName, SweepCut
-from penstock.sink.parquet.account import Area
+from penstock.sink.parquet.account import Account, Area
+from penstock.sink.parquet.layout import attempt_of
 
+FILES_LOOKED_AT = 10_000
+"""Of an account, at a start: it must not take longer the more files there are."""
 REMEDY = "Give every sink of every pipeline accounts of its own, and let readers read them together."
 
 
@@ -21,12 +26,41 @@ def require_own_account(
     )
 
 
+def require_apart(account: Account, owner: AccountOwner | None) -> None:
+    """Raise Refused for an account with no `owner` yet that lies within one that has: its files would be among that one's."""
+    outer = next(account.enclosing(), None) if owner is None else None
+    if outer is not None:
+        url, other = outer
+        raise Refused(
+            f"{account.url} lies within {url}, which belongs to account {other.account!r} of sink {other.sink!r} of pipeline "
+            f"{other.pipeline!r}.",
+            remedy="Give every sink of every pipeline accounts of its own, none of them within another one.",
+        )
+
+
 def is_anothers(found: AccountOwner | None, cut: SweepCut) -> bool:
     """Whether `found` says that the account is another ledger's, for which `cut` means nothing (I10).
 
     Asked after what is dead was listed: a ledger that claims the account later stages later, and nothing of it was listed.
     """
     return found is not None and found.ledger_id != cut.ledger_id
+
+
+def require_unfilled(area: Area, *, url: str) -> None:
+    """Raise LedgerMismatch if an account without owner and marker holds files of Penstock's: whose they are is noted elsewhere.
+
+    Called when everything that this ledger decided is published, so that its own files have a marker (I2).
+    """
+    if area.claimed_by() is not None or area.marker() is not None:
+        return
+    filled = next((file.name for file in islice(area.files(), FILES_LOOKED_AT) if attempt_of(file.name) is not None), None)
+    if filled is not None:
+        raise LedgerMismatch(
+            f"{url} holds {filled}, but neither an owner nor a marker that says which ledger decided it: the staging of the "
+            "account was removed, or was in another place, by another path or another option `staging`.",
+            remedy="Name the account and its staging as the run did that filled it, with that run's ledger, and start again. If "
+            "they are lost, give the sink another name and empty accounts: the rows that are there would come twice.",
+        )
 
 
 def claim_account(area: Area, owner: AccountOwner, *, url: str) -> None:

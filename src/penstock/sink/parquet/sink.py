@@ -33,7 +33,7 @@ from penstock.sink.parquet.continuity import require_continued
 from penstock.sink.parquet.encoding import AUTO, DICTIONARY_PAGESIZE_LIMIT, encoding_settings, require_encodable
 from penstock.sink.parquet.hive import partition_columns
 from penstock.sink.parquet.layout import owner_of
-from penstock.sink.parquet.ownership import claim_account, require_own_account
+from penstock.sink.parquet.ownership import claim_account, require_apart, require_own_account, require_unfilled
 from penstock.sink.parquet.part_file import stored_schema
 from penstock.sink.parquet.publishing import Share
 from penstock.sink.parquet.settings import WriteSettings
@@ -155,6 +155,7 @@ class ParquetSink:
     def claim(self, ledger_id: LedgerId) -> None:
         """Note in every account that it is this sink's and that ledger's. Raises Refused, LedgerMismatch, Retryable, Failed."""
         for name, area in self._areas(self._pipeline):
+            require_unfilled(area, url=self._accounts[name].url)
             self._claim(name, area, ledger_id)
 
     def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
@@ -229,8 +230,9 @@ class ParquetSink:
             self._claimed.add((name, ledger_id))
 
     def _require_own(self, area: Area, name: AccountName, pipeline: PipelineName) -> None:
-        url = self._accounts[name].url
-        require_own_account(area.claimed_by(), pipeline=pipeline, sink=self._name, account=name, url=url)
+        owner, account = area.claimed_by(), self._accounts[name]
+        require_own_account(owner, pipeline=pipeline, sink=self._name, account=name, url=account.url)
+        require_apart(account, owner)
 
     def _table(self, name: AccountName, area: Area) -> Table:
         return Table(sink=self._name, name=name, account=self._accounts[name], area=area, owner=self._settings.owner)

@@ -6,6 +6,7 @@ from psycopg.sql import Composed
 
 from penstock.faults import FaultPoint
 from penstock.postgres.database import Connection
+from penstock.postgres.names import split_name
 from penstock.postgres.trouble import cut_off
 from penstock.sink.postgres.statements import OwnStatements
 from penstock.sink.table.marks import DatabaseMarks
@@ -18,7 +19,8 @@ class PostgresMarks(DatabaseMarks[Composed]):
     """As `DatabaseMarks`."""
 
     def __init__(self, connection: Connection, schema: str, *, locking: bool, named: bool = True) -> None:
-        super().__init__(connection.execute, OwnStatements(schema).of_marks(), locking=locking, named=named)
+        statements = OwnStatements(schema).of_marks()
+        super().__init__(connection.execute, statements, locking=locking, named=named, split_name=split_name)
 
     def _fencing(self) -> AbstractContextManager[None]:
         return FENCE.around(error=cut_off, lost=cut_off)

@@ -159,7 +159,7 @@ class OwnStatements:
             read_unnamed=self._of(_READ_MARKER, ledger_id=SQL("NULL")),
             lock_marker=self._of(f"{_READ_MARKER} FOR UPDATE"),
             write_marker=self._of(_WRITE_MARKER),
-            owners=self._of("SELECT pipeline, sink FROM {marker} WHERE table_name = %(table)s ORDER BY pipeline, sink"),
+            owners=self._of("SELECT pipeline, sink, table_name FROM {marker} ORDER BY pipeline, sink"),
             newest_batch=self._of("SELECT max(position) FROM {batch} WHERE {which}"),
             read_batch=self._of(
                 "SELECT query_id, batch_id, offsets, rows, digest FROM {batch} WHERE {which} AND position = %(position)s"

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from penstock.faults import FaultPoint
 from penstock.model import PipelineName, SinkName
 from penstock.sink.redshift.connection import Connection
+from penstock.sink.redshift.names import split_name
 from penstock.sink.redshift.statements import PATIENT, OwnStatements
 from penstock.sink.redshift.trouble import cut_off
 from penstock.sink.table.marker import TableMarker
@@ -21,7 +22,7 @@ class RedshiftMarks(DatabaseMarks[str]):
 
     def __init__(self, connection: Connection, schema: str, *, locking: bool, named: bool = True) -> None:
         own = OwnStatements(schema)
-        super().__init__(connection.execute, own.of_marks(), locking=False, named=named)
+        super().__init__(connection.execute, own.of_marks(), locking=False, named=named, split_name=split_name)
         self._connection, self._lock, self._locks = connection, own.lock, locking
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:

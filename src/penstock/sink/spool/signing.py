@@ -43,20 +43,32 @@ def require_own_place(place: Place, *, own: Set[str], sink: SinkName, ledger_id:
     """Raise LedgerMismatch where another ledger has signed `place`, too; this run's own names there, `own`, are removed then.
 
     Of two ledgers that sign one place for the first time in the same moment, each signs before it looks: at most one goes on.
+    Raise Retryable where `ledger_id` has not signed: another ledger would find nobody's place, and sweep it.
     """
-    foreign = next((one for one in signatures_in(place) if is_of_another(one, ledger_id)), None)
-    if foreign is None:
-        return
+    found = signatures_in(place)
+    foreign = next((one for one in found if is_of_another(one, ledger_id)), None)
+    if foreign is not None:
+        _withdraw(place, own)
+        raise LedgerMismatch(
+            f"Sink {sink!r} would stage into {place.where}, which ledger {foreign.ledger_id} signed, but this is ledger "
+            f"{ledger_id}.",
+            remedy="One would sweep what the other stages: give each a `spool:` of its own. If that ledger is gone for good, "
+            f"remove {place.where}/{foreign.name} and start again.",
+        )
+    if all(one.ledger_id != ledger_id for one in found):
+        raise Retryable(
+            f"Sink {sink!r} would stage into {place.where}, which is not signed: ledger {ledger_id} could not write its name "
+            "there when it was opened, or somebody removed it.",
+            remedy="Give the driver room and write access there, and start again: a start signs it.",
+        )
+
+
+def _withdraw(place: Place, own: Set[str]) -> None:
     try:
         for name in own:
             place.remove(Spooled(name=name))
     except OSError as cause:
         raise _failed(place, cause) from cause
-    raise LedgerMismatch(
-        f"Sink {sink!r} would stage into {place.where}, which ledger {foreign.ledger_id} signed, but this is ledger {ledger_id}.",
-        remedy="One would sweep what the other stages: give each a `spool:` of its own. If that ledger is gone for good, remove "
-        f"{place.where}/{foreign.name} and start again.",
-    )
 
 
 def sign(place: Place, entry: Entry, *, instead_of: Set[str]) -> Set[str]:

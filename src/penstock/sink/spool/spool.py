@@ -71,8 +71,13 @@ class Spool:
         self._name_again(claimed)
 
     def claim(self, ledger_id: LedgerId) -> None:
-        """Raise LedgerMismatch if another ledger has signed the place since `signatures` looked. Raises Retryable, Failed."""
-        require_own_place(self._prepared().place, own=self._signed, sink=self._sink, ledger_id=ledger_id)
+        """Raise LedgerMismatch if another ledger has signed the place since `signatures` looked, Retryable if this one has not.
+
+        Raises Failed.
+        """
+        claimed = self._prepared()
+        self._name_daily(claimed)
+        require_own_place(claimed.place, own=self._signed, sink=self._sink, ledger_id=ledger_id)
 
     def stager(self, check: RowCheck | None = None) -> SpoolStager:
         """The recipe for the tasks. `check` raises StageFailed for rows that the sink could not publish.
@@ -80,8 +85,7 @@ class Spool:
         Used here without being pickled, it keeps the rows of the newest pieces in memory for `read`, unless they lie in a store.
         """
         claimed, limit = self._prepared(), self.inline_limit_bytes
-        if time.monotonic() - self._named_s > REFRESH_S:
-            self._name_again(claimed)
+        self._name_daily(claimed)
         held = None if claimed.place.is_remote else self._held  # whether it is there still would take a request
         stager = SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit, held=held)
         return stager if check is None else replace(stager, check=check)
@@ -160,6 +164,10 @@ class Spool:
 
     def _place(self, pipeline: PipelineName) -> Place:
         return self.root.place_of(pipeline, self._sink)
+
+    def _name_daily(self, claimed: Claimed) -> None:
+        if time.monotonic() - self._named_s > REFRESH_S:
+            self._name_again(claimed)
 
     def _name_again(self, claimed: Claimed) -> None:
         """A store may have deleted what names the place, or be about to."""

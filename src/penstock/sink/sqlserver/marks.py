@@ -4,6 +4,7 @@ from contextlib import AbstractContextManager
 
 from penstock.faults import FaultPoint
 from penstock.sink.sqlserver.connection import Connection
+from penstock.sink.sqlserver.names import folded_name
 from penstock.sink.sqlserver.statements import OwnStatements
 from penstock.sink.sqlserver.trouble import cut_off
 from penstock.sink.table.marks import DatabaseMarks
@@ -16,7 +17,8 @@ class SqlserverMarks(DatabaseMarks[str]):
     """As `DatabaseMarks`."""
 
     def __init__(self, connection: Connection, schema: str, *, locking: bool, named: bool = True) -> None:
-        super().__init__(connection.execute, OwnStatements(schema).of_marks(), locking=locking, named=named)
+        statements = OwnStatements(schema).of_marks()
+        super().__init__(connection.execute, statements, locking=locking, named=named, split_name=folded_name)
 
     def _fencing(self) -> AbstractContextManager[None]:
         return FENCE.around(error=cut_off, lost=cut_off)

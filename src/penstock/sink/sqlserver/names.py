@@ -12,6 +12,12 @@ def folded(name: str) -> str:
     return name.lower()
 
 
+def folded_name(name: str) -> tuple[str, str]:
+    """Schema and table as they are compared, from `table`, `schema.table` or parts in double quotes. Raises Usage."""
+    schema, table = split_name(name)
+    return folded(schema), folded(table)
+
+
 def quoted(name: str) -> str:
     """The name as an identifier of SQL."""
     return "[" + name.replace("]", "]]") + "]"

@@ -179,9 +179,7 @@ class OwnStatements:
             lock_marker=self._of(_READ_MARKER, hint="WITH (UPDLOCK, HOLDLOCK, ROWLOCK) "),
             write_marker=self._of(_CHANGE_MARKER),
             make_marker=self._of(_MAKE_MARKER),
-            owners=self._of(
-                "SELECT [pipeline], [sink] FROM {marker} WHERE LOWER([table_name]) = LOWER(%(table)s) ORDER BY [pipeline], [sink]"
-            ),
+            owners=self._of("SELECT [pipeline], [sink], [table_name] FROM {marker} ORDER BY [pipeline], [sink]"),
             newest_batch=self._of(f"SELECT MAX([position]) FROM {{batch}} WHERE {_WHICH}"),
             read_batch=self._of(
                 "SELECT [query_id], [batch_id], [offsets], [rows], [digest] FROM {batch} "

@@ -23,8 +23,9 @@ class MarkStatements(Generic[Q]):
     that column, as an older Penstock made it, and gives NULL for it.
     `lock_marker`: as `read_marker`, the newest that is committed, which nobody else can lock or change until this transaction
     ends. `write_marker`: puts it in place of the old one; where it changes no row without an old one, `make_marker` puts the
-    first one there. `owners`: pipelines and sinks whose marker names `table`. `advance`: what `write_marker`, `write_batch` and
-    `forget_batches` do, whose position it calls `past`, where one statement can.
+    first one there. `owners`: pipelines and sinks whose marker names `table`; where a table has several names, those of every
+    marker, and the name in it. `advance`: what `write_marker`, `write_batch` and `forget_batches` do, whose position it calls
+    `past`, where one statement can.
     """
 
     read_marker: Q
@@ -44,6 +45,7 @@ class DatabaseMarks(ABC, Generic[Q]):
     """As `Marks`. `locking`: reading a marker locks its row, and waits for a transaction of another run that holds it.
 
     `named`: the markers' table has the column `ledger_id`. `prepare` adds it, so that only who looks before that says False.
+    `split_name`: schema and table of a name, where a table can be named with its schema or without, and in quotes or not.
     """
 
     def __init__(
@@ -53,8 +55,9 @@ class DatabaseMarks(ABC, Generic[Q]):
         *,
         locking: bool,
         named: bool = True,
+        split_name: Callable[[str], tuple[str, str]] | None = None,
     ) -> None:
-        self._execute, self._sql, self._locking = execute, statements, locking
+        self._execute, self._sql, self._locking, self._split_name = execute, statements, locking, split_name
         self._read = statements.read_marker if named else statements.read_unnamed
 
     @abstractmethod
@@ -85,7 +88,10 @@ class DatabaseMarks(ABC, Generic[Q]):
     def owners(self, table: str) -> Sequence[tuple[PipelineName, SinkName]]:
         """Every pipeline and sink whose marker names that table."""
         rows = self._execute(self._sql.owners, {"table": table}).fetchall()
-        return [(PipelineName(pipeline), SinkName(sink)) for pipeline, sink in rows]
+        return [(PipelineName(pipeline), SinkName(sink)) for pipeline, sink, *named in rows if self._are_one(table, *named)]
+
+    def _are_one(self, *names: str) -> bool:
+        return self._split_name is None or len({*map(self._split_name, names)}) == 1
 
     def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
         """The last position that the batches remember."""

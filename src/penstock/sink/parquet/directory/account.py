@@ -1,20 +1,23 @@
 """A directory as an account."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import Usage
+from penstock.errors import PenstockError, Usage
+from penstock.highwatermark import AccountOwner
 from penstock.model import AccountName, PipelineName, RequestEstimate, SinkName
 from penstock.sink.parquet.account import Account
 from penstock.sink.parquet.directory.area import DirectoryArea
 from penstock.sink.parquet.directory.moving import Move, move, move_by_link
+from penstock.sink.parquet.directory.owner import read_owner
 from penstock.sink.parquet.hive import escape
 
-_STAGING = ".penstock-staging"
+_STAGING, _OWNER = ".penstock-staging", ".owner.json"
 _MOVES: Mapping[str, Move] = {"rename": move, "link": move_by_link}
 _OPTIONS = ("staging", "publish_by")
 
@@ -63,8 +66,16 @@ class DirectoryAccount:
     def _owner_file(self) -> Path:
         """Staging given by option may serve several accounts."""
         if self.own_staging is None:
-            return Path(self.staging, ".owner.json")
+            return Path(self.staging, _OWNER)
         return self.own_staging / f".owner-{sha256(os.fsencode(self.root)).hexdigest()[:16]}.json"
+
+    def enclosing(self) -> Iterator[tuple[str, AccountOwner]]:
+        """Those that are claimed beside their root; one with the option `staging` is not seen."""
+        for outer in Path(os.path.realpath(self.root)).parents:
+            with suppress(OSError, PenstockError):
+                owner = read_owner(Path(outer.parent, _STAGING, outer.name, _OWNER))
+                if owner is not None:
+                    yield f"file://{outer}", owner
 
     def requests_sent(self) -> Mapping[str, int]:
         """None."""

@@ -1,18 +1,20 @@
 """A bucket, container or HDFS directory as an account."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from penstock.blob import BlobStore, open_store
 from penstock.blob.counting import requests_to
 from penstock.bloburl import BlobUrl, parse
-from penstock.errors import Usage
+from penstock.errors import PenstockError, Usage
+from penstock.highwatermark import AccountOwner
 from penstock.model import AccountName, PipelineName, RequestEstimate, SinkName
 from penstock.sink.parquet.account import Account
 from penstock.sink.parquet.layout import owner_of
-from penstock.sink.parquet.object.area import ObjectArea
+from penstock.sink.parquet.object.area import ObjectArea, owner_in
 from penstock.sink.parquet.object.layout import own_folder
 
 _UNORDERED = "--x-s3"
@@ -26,6 +28,7 @@ class ObjectAccount:
     place: BlobUrl
     store: BlobStore
     reopen: Callable[[], BlobStore] = field(repr=False)
+    open_at: Callable[[str], BlobStore] = field(repr=False)
 
     @property
     def url(self) -> str:
@@ -56,6 +59,16 @@ class ObjectAccount:
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> ObjectArea:  # noqa: ARG002 - one signature
         """The part of one sink."""
         return ObjectArea(store=self.store, folder=own_folder(pipeline, sink), owner=owner_of(pipeline, sink), reopen=self.reopen)
+
+    def enclosing(self) -> Iterator[tuple[str, AccountOwner]]:
+        """Those whose owner this user may read."""
+        folders = self.place.prefix.split("/") if self.place.prefix else []
+        for depth in range(len(folders)):
+            outer = str(replace(self.place, prefix="/".join(folders[:depth])))
+            with suppress(PenstockError):
+                owner = owner_in(self.open_at(outer))
+                if owner is not None:
+                    yield outer, owner
 
     def requests_sent(self) -> Mapping[str, int]:
         """To the store."""
@@ -88,4 +101,5 @@ def object_account(url: str, *, options: Mapping[str, Any] | None = None) -> Obj
             f"{place} is in a directory bucket (S3 Express One Zone), which lists in no order, so the newest mark is not found.",
             remedy="Give the account a general purpose bucket.",
         )
-    return ObjectAccount(place=place, store=reopen(), reopen=reopen)
+    open_at = partial(open_store, options=dict(options or {}))
+    return ObjectAccount(place=place, store=reopen(), reopen=reopen, open_at=open_at)

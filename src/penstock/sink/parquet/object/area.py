@@ -63,8 +63,7 @@ class ObjectArea:
 
     def claimed_by(self) -> AccountOwner | None:
         """Whose the account is. Raises Failed, Retryable, LedgerMismatch, FormatTooNew."""
-        data = self.store.get(OWNER)
-        return None if data is None else decode_owner(data, where=f"The object {self.store.url}/{OWNER}")
+        return owner_in(self.store)
 
     def claim(self, owner: AccountOwner) -> None:
         """Put whose the account is if nothing says it; the caller looks what is there then. Raises Failed, Retryable."""
@@ -158,7 +157,7 @@ class ObjectArea:
         return None if data is None else decode_marker(data, where=f"The marker {self.store.url}/{key}")
 
     def _pending(self) -> Iterator[tuple[Pending, Attempt | None]]:
-        """Uploads of this sink with their attempts, None for a mark left aside. Others judge theirs by their own ledgers."""
+        """Uploads of this sink with their attempts, None for a mark or owner left aside. Others judge theirs by their ledgers."""
         newest = next(self.store.list(f"{self.folder}marks/", limit=1), None)
         for pending in self.store.pending(""):
             attempt = attempt_of(pending.key) if is_owned(pending.key, self.owner) else None
@@ -167,6 +166,8 @@ class ObjectArea:
 
     def _is_unplaced(self, key: str, newest: Found | None) -> bool:
         """Whether a run that was killed left it aside, where it does not count any more: marks are named newest first."""
+        if key == OWNER:
+            return self.claimed_by() is not None
         if not key.startswith(self.folder):
             return False
         return not key.startswith(f"{self.folder}marks/") or (newest is not None and key >= newest.key)
@@ -233,6 +234,12 @@ class ObjectArea:
                 f"{piece.totals.size_bytes} bytes tagged {tag!r}.",
                 remedy="Something else wrote this object. Move it away, then run `penstock recover`.",
             )
+
+
+def owner_in(store: BlobStore) -> AccountOwner | None:
+    """Whose the account at the root of `store` is. Raises Failed, Retryable, LedgerMismatch, FormatTooNew."""
+    data = store.get(OWNER)
+    return None if data is None else decode_owner(data, where=f"The object {store.url}/{OWNER}")
 
 
 def _clock_s() -> float:
