@@ -20,8 +20,8 @@ from penstock.rowhash import row_hashes
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.rows import as_batch
 
-_STATEMENT = re.compile(r"`([^`]+)`")
-_NULL_COLUMN = re.compile(r"CAST\(NULL AS (\w+)\) AS (\w+)")
+_STATEMENT = re.compile(r"``(.+?)``(?!`)|`([^`]+)`")
+_NULL_COLUMN = re.compile(r"CAST\(NULL AS (\w+)\) AS `?([^`]+)`?")
 _MOST_STEPS = 6
 _SPARK = {"int64": "long", "int32": "integer", "string": "string"}
 
@@ -153,8 +153,8 @@ class ChangingTable:
             name = re.match(r"Column '(\w+)'", refusal.message)[1]
             self.columns[name] = self.first_columns[name]
             return
-        for step in _STATEMENT.findall(remedy):
-            self._do(step, refusal)
+        for in_two, in_one in _STATEMENT.findall(remedy):
+            self._do(in_two or in_one, refusal)
         self._change_the_transform(refusal)
 
     def _do(self, step, refusal):

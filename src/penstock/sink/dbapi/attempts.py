@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from penstock.errors import Refused
 from penstock.model import NEWEST_ROW_DIGEST, Totals
 from penstock.sink.dbapi.driver import Session
-from penstock.sink.dbapi.move import rows_of, scan
+from penstock.sink.dbapi.move import count, rows_of, scan
 from penstock.sink.dbapi.statements import TableStatements
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.target import NotStoredError
@@ -88,9 +88,9 @@ class Attempts:
         return False
 
     def _count(self) -> int:
-        [rows] = self._session.execute(self._statements.count).fetchall()[0]
+        rows = count(self._session, self._statements)
         self._session.rollback()
-        return int(rows)
+        return rows
 
     def _not_undone(self) -> Refused:
         return Refused(
