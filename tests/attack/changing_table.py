@@ -81,10 +81,12 @@ class ChangingTable:
     def deliver_in_one_run(self, *batches):
         """Start once, deliver a batch after the other, and end."""
         sink, coordinator = self._start(schema=spark_schema(**self.columns))
-        for rows in batches:
-            number = next(self.numbers)
-            coordinator.deliver(batch_of(number, query=QUERY), partial(self._staged, sink, number=number, rows=rows))
-        sink.close()
+        try:
+            for rows in batches:
+                number = next(self.numbers)
+                coordinator.deliver(batch_of(number, query=QUERY), partial(self._staged, sink, number=number, rows=rows))
+        finally:
+            sink.close()
 
     def start(self):
         """Start and recover, and end without a batch."""

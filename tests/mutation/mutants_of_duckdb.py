@@ -200,4 +200,12 @@ MUTANTS_OF_DUCKDB = (
         replace="return len(bound)",
         tests=(f"{OF_DECIDED}::test_rows_that_a_trigger_drops_are_counted[dbapi]",),
     ),
+    Mutant(
+        bug=35,
+        name="rows-are-not-compared-with-the-batch-that-a-start-published",
+        file="src/penstock/sink/table/sink.py",
+        find="self._is_recovered |= not (published.already or self._is_staging)",
+        replace="self._is_recovered = False",
+        tests=(f"{OF_DECIDED}::test_rows_without_a_column_of_the_outstanding_batch_are_refused_before_they_are_staged[sqlite]",),
+    ),
 )

@@ -32,7 +32,13 @@ class Attempts:
 
     def begin(self) -> None:
         """Note what the table holds."""
-        self._before = self._content()
+        try:
+            self._before = self._content()
+        except NotStoredError as cause:
+            raise Refused(
+                f"Table {self._statements.table!r} holds rows that could not be read as those that are to come: {cause}.",
+                remedy="Run `penstock recover`, if a batch is outstanding, then empty the table or name another one in `table:`.",
+            ) from cause
 
     def end(self) -> None:
         """Raise Refused unless it holds the same now: rows of attempts were kept, or others wrote and made attempts look bad."""

@@ -148,6 +148,7 @@ class SqliteSink(TableSink):
         cursor = connection.cursor()
         create_own_tables(cursor)
         if schema is not None:
+            self._prepared_for = pipeline, schema
             self._admission = prepare_table(
                 cursor, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
             )
@@ -161,7 +162,7 @@ class SqliteSink(TableSink):
             def move_in() -> Moved:
                 return move(cursor, decided_rows(cursor, rows, publication.schema, target), target)
 
-            return apply(marks, publication, target, since=since, move=move_in)
+            return self._note_applied(apply(marks, publication, target, since=since, move=move_in))
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:
