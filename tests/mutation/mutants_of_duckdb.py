@@ -10,6 +10,7 @@ SINK = "src/penstock/sink/duckdb/sink.py"
 STATEMENTS = "src/penstock/sink/duckdb/statements.py"
 
 OF_DECIDED = "tests/attack/test_decided_columns.py"
+OF_DECIDED_TABLES = "tests/attack/test_decided_tables.py"
 OF_SINK = "tests/unit/test_duckdb_sink.py"
 OF_SERVED = "tests/unit/test_served_table.py"
 
@@ -158,7 +159,7 @@ MUTANTS_OF_DUCKDB = (
         file="src/penstock/sink/table/columns.py",
         find='self.made_anew(column, "as an ordinary one") if self.decided else',
         replace='self.made_anew(column, "as an ordinary one") if False else',
-        tests=(f"{OF_DECIDED}::test_a_column_that_the_database_makes_by_now_is_made_an_ordinary_one[sqlite]",),
+        tests=(f"{OF_DECIDED_TABLES}::test_a_column_that_the_database_makes_by_now_is_made_an_ordinary_one[sqlite]",),
     ),
     Mutant(
         bug=43,
@@ -166,7 +167,7 @@ MUTANTS_OF_DUCKDB = (
         file="src/penstock/sink/table/lengths.py",
         find="if found is not None and found > most:",
         replace="if False:",
-        tests=(f"{OF_DECIDED}::test_blanks_of_a_decided_text_are_not_cut_off[copied-postgres]",),
+        tests=(f"{OF_DECIDED_TABLES}::test_blanks_of_a_decided_text_are_not_cut_off[copied-postgres]",),
     ),
     Mutant(
         bug=43,
@@ -174,7 +175,7 @@ MUTANTS_OF_DUCKDB = (
         file="src/penstock/sink/sqlite/table.py",
         find=" and batch.column(name).null_count:",
         replace=" and False:",
-        tests=(f"{OF_DECIDED}::test_a_decided_null_does_not_become_the_number_of_a_row[sqlite]",),
+        tests=(f"{OF_DECIDED_TABLES}::test_a_decided_null_does_not_become_the_number_of_a_row[sqlite]",),
     ),
     Mutant(
         bug=43,
@@ -198,7 +199,7 @@ MUTANTS_OF_DUCKDB = (
         file="src/penstock/sink/dbapi/driver.py",
         find="return len(bound) if written < 0 else int(written)",
         replace="return len(bound)",
-        tests=(f"{OF_DECIDED}::test_rows_that_a_trigger_drops_are_counted[dbapi]",),
+        tests=(f"{OF_DECIDED_TABLES}::test_rows_that_a_trigger_drops_are_counted[dbapi]",),
     ),
     Mutant(
         bug=35,

@@ -283,7 +283,7 @@ MUTANTS_OF_POSTGRES = (
         file="src/penstock/sink/postgres/rules.py",
         find="        if rule.is_instead and",
         replace="        if False and",
-        tests=("tests/attack/test_decided_columns.py::test_a_decided_batch_goes_where_no_rule_sends_it[postgres]",),
+        tests=("tests/attack/test_decided_tables.py::test_a_decided_batch_goes_where_no_rule_sends_it[postgres]",),
     ),
     Mutant(
         bug=37,
