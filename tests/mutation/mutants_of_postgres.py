@@ -225,7 +225,7 @@ MUTANTS_OF_POSTGRES = (
         bug=32,
         name="only-direct-partitions-are-looked-at",
         file=STATEMENTS,
-        find="    UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN below b ON i.inhparent = b.oid\n",
+        find="    UNION SELECT i.inhrelid, i.inhparent FROM pg_catalog.pg_inherits i JOIN below b ON i.inhparent = b.oid\n",
         replace="",
         tests=(f"{OF_MEMBERS}::test_what_a_member_does_not_keep_is_refused_before_the_start",),
     ),
