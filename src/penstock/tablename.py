@@ -5,6 +5,11 @@ from dataclasses import dataclass
 from penstock.errors import Usage
 
 
+def in_double_quotes(*parts: str) -> str:
+    """A name as most databases have it in SQL, whatever letters or words it is of; several parts are joined by dots."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Naming:
     """What one kind of database, called `database` by people, takes for a name: up to `most` of `unit`."""

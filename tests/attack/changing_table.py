@@ -20,8 +20,8 @@ from penstock.rowhash import row_hashes
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.rows import as_batch
 
-_STATEMENT = re.compile(r"`([^`]+)`")
-_NULL_COLUMN = re.compile(r"CAST\(NULL AS (\w+)\) AS (\w+)")
+_STATEMENT = re.compile(r"``(.+?)``(?!`)|`([^`]+)`")
+_NULL_COLUMN = re.compile(r"CAST\(NULL AS (\w+)\) AS `?([^`]+)`?")
 _MOST_STEPS = 6
 _SPARK = {"int64": "long", "int32": "integer", "string": "string"}
 
@@ -81,10 +81,12 @@ class ChangingTable:
     def deliver_in_one_run(self, *batches):
         """Start once, deliver a batch after the other, and end."""
         sink, coordinator = self._start(schema=spark_schema(**self.columns))
-        for rows in batches:
-            number = next(self.numbers)
-            coordinator.deliver(batch_of(number, query=QUERY), partial(self._staged, sink, number=number, rows=rows))
-        sink.close()
+        try:
+            for rows in batches:
+                number = next(self.numbers)
+                coordinator.deliver(batch_of(number, query=QUERY), partial(self._staged, sink, number=number, rows=rows))
+        finally:
+            sink.close()
 
     def start(self):
         """Start and recover, and end without a batch."""
@@ -153,8 +155,8 @@ class ChangingTable:
             name = re.match(r"Column '(\w+)'", refusal.message)[1]
             self.columns[name] = self.first_columns[name]
             return
-        for step in _STATEMENT.findall(remedy):
-            self._do(step, refusal)
+        for in_two, in_one in _STATEMENT.findall(remedy):
+            self._do(in_two or in_one, refusal)
         self._change_the_transform(refusal)
 
     def _do(self, step, refusal):

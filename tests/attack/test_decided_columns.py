@@ -5,6 +5,7 @@ Each start works with exact content, or is refused with a remedy that leads ther
 
 from collections import Counter
 from importlib import import_module
+from itertools import count
 
 import pytest
 from tests.attack.changing_table import ChangingTable
@@ -299,4 +300,63 @@ def test_a_table_that_would_hold_other_values_is_not_filled_by_recover(changing,
     table.bench.rig.sql("ALTER TABLE as_it_was RENAME TO t")
     table.recover()
     assert rows_of(table) == Counter([(1, "008"), (2, "007")])
+    assert table.verify().ok
+
+
+@pytest.mark.parametrize("outstanding", [True, False], ids=["outstanding", "published"])
+@pytest.mark.parametrize("name", ["userId", "order", "two words"])
+def test_a_column_of_any_name_comes_in_as_the_refusal_says(changing, kind, name, outstanding):
+    """What is told can be run as it is: most databases fold names and know words, unless a name is quoted."""
+    table = changing()
+    table.deliver((1, "a"))
+    table.deliver((2, "b"), killed=outstanding)
+    table.columns[name] = "long"
+    table.started_by_the_book()
+    table.deliver((3, "c", 7))
+    assert rows_of(table) == Counter([(1, "a"), (2, "b"), (3, "c")])
+    assert table.verify().ok, table.remedies
+
+
+def test_rows_without_a_column_of_the_outstanding_batch_are_refused_before_they_are_staged(changing, kind):
+    """A column is added, the driver is killed over the first batch that has it, and the transform is set back."""
+    table = changing()
+    table.deliver((1, "a"))
+    table.bench.rig.sql(ADD)
+    table.columns["more"] = "long"
+    table.deliver((2, "b", 7), killed=True)
+    del table.columns["more"]
+    with pytest.raises(Refused, match="The rows lack column 'more'"):
+        table.deliver_in_one_run([(3, "not this")])
+    assert rows_of(table) == Counter([(1, "a"), (2, "b")])
+    table.numbers = count(2)
+    table.started_by_the_book()
+    table.deliver_in_one_run([(3, "c", None)], [(4, "d", 8)])
+    assert rows_of(table) == Counter([(1, "a"), (2, "b"), (3, "c"), (4, "d")])
+    assert table.verify().ok
+
+
+@only("dbapi")
+def test_rows_of_other_types_are_told_where_the_table_is_replaced(changing, kind):
+    table = changing(write="replace")
+    table.deliver((1, "a"))
+    table.columns["id"] = "string"
+    with pytest.raises(Refused, match="holds rows that could not be read as those that are to come: column 'id'") as refused:
+        table.start()
+    assert "then empty the table" in refused.value.remedy
+    for statement in ("DROP TABLE t", "CREATE TABLE t (id TEXT, name TEXT)"):
+        table.bench.rig.sql(statement)
+    table.deliver(("x", "b"))
+    assert rows_of(table) == Counter([("x", "b")])
+    assert table.verify().ok
+
+
+@only("sqlite", "duckdb")
+@pytest.mark.parametrize("name", ["userId", "order", "two words"])
+def test_a_column_of_any_name_is_left_out_as_the_refusal_says(changing, kind, name):
+    table = changing()
+    table.columns[name] = "long"
+    table.deliver((1, "a", 7))
+    del table.columns[name]
+    table.started_by_the_book()
+    table.deliver((2, "b", None))
     assert table.verify().ok

@@ -10,6 +10,7 @@ SINK = "src/penstock/sink/duckdb/sink.py"
 STATEMENTS = "src/penstock/sink/duckdb/statements.py"
 
 OF_DECIDED = "tests/attack/test_decided_columns.py"
+OF_DECIDED_TABLES = "tests/attack/test_decided_tables.py"
 OF_SINK = "tests/unit/test_duckdb_sink.py"
 OF_SERVED = "tests/unit/test_served_table.py"
 
@@ -132,8 +133,80 @@ MUTANTS_OF_DUCKDB = (
         bug=35,
         name="a-table-of-sqlite-is-not-looked-at-before-a-decided-batch",
         file="src/penstock/sink/sqlite/sink.py",
-        find="                require_decided_fit(cursor, publication.schema, target)\n",
-        replace="",
+        find="move(cursor, decided_rows(cursor, rows, publication.schema, target), target)",
+        replace="move(cursor, rows, target)",
         tests=(f"{OF_DECIDED}::test_a_table_that_would_hold_other_values_is_not_filled_by_recover[sqlite]",),
+    ),
+    Mutant(
+        bug=37,
+        name="a-statement-that-is-told-names-a-column-without-quotes",
+        file="src/penstock/sink/table/columns.py",
+        find="column=self.alter.quoted(column)",
+        replace="column=column",
+        tests=(f"{OF_DECIDED}::test_a_column_of_any_name_comes_in_as_the_refusal_says[sqlite-order-outstanding]",),
+    ),
+    Mutant(
+        bug=37,
+        name="a-column-that-is-told-to-be-null-is-named-without-quotes",
+        file="src/penstock/sink/table/preparation.py",
+        find="return name if _PLAIN_NAME.fullmatch(name) else quoted(name)",
+        replace="return name.split()[0]",
+        tests=(f"{OF_DECIDED}::test_a_column_of_any_name_is_left_out_as_the_refusal_says[two words-sqlite]",),
+    ),
+    Mutant(
+        bug=35,
+        name="a-generated-column-is-to-be-left-out-of-a-batch-that-is-decided",
+        file="src/penstock/sink/table/columns.py",
+        find='self.made_anew(column, "as an ordinary one") if self.decided else',
+        replace='self.made_anew(column, "as an ordinary one") if False else',
+        tests=(f"{OF_DECIDED_TABLES}::test_a_column_that_the_database_makes_by_now_is_made_an_ordinary_one[sqlite]",),
+    ),
+    Mutant(
+        bug=43,
+        name="blanks-are-cut-off-a-decided-text",
+        file="src/penstock/sink/table/lengths.py",
+        find="if found is not None and found > most:",
+        replace="if False:",
+        tests=(f"{OF_DECIDED_TABLES}::test_blanks_of_a_decided_text_are_not_cut_off[copied-postgres]",),
+    ),
+    Mutant(
+        bug=43,
+        name="a-decided-null-becomes-the-number-of-a-row",
+        file="src/penstock/sink/sqlite/table.py",
+        find=" and batch.column(name).null_count:",
+        replace=" and False:",
+        tests=(f"{OF_DECIDED_TABLES}::test_a_decided_null_does_not_become_the_number_of_a_row[sqlite]",),
+    ),
+    Mutant(
+        bug=43,
+        name="null-becomes-the-number-of-a-row-of-sqlite",
+        file="src/penstock/sink/sqlite/table.py",
+        find="if column.not_null or column is self.row_number)",
+        replace="if column.not_null)",
+        tests=("tests/unit/test_sqlite_table.py::test_no_row_gets_a_number_in_place_of_null",),
+    ),
+    Mutant(
+        bug=35,
+        name="a-key-of-duckdb-takes-different-texts-for-equal",
+        file=PREPARATION,
+        find="            if row is not None and row[0]:\n",
+        replace="            if False:\n",
+        tests=(f"{OF_SINK}::test_a_table_that_does_not_fit[collation]",),
+    ),
+    Mutant(
+        bug=17,
+        name="rows-that-a-database-behind-any-driver-left-out-are-not-missed",
+        file="src/penstock/sink/dbapi/driver.py",
+        find="return len(bound) if written < 0 else int(written)",
+        replace="return len(bound)",
+        tests=(f"{OF_DECIDED_TABLES}::test_rows_that_a_trigger_drops_are_counted[dbapi]",),
+    ),
+    Mutant(
+        bug=35,
+        name="rows-are-not-compared-with-the-batch-that-a-start-published",
+        file="src/penstock/sink/table/sink.py",
+        find="self._is_recovered |= not (published.already or self._is_staging)",
+        replace="self._is_recovered = False",
+        tests=(f"{OF_DECIDED}::test_rows_without_a_column_of_the_outstanding_batch_are_refused_before_they_are_staged[sqlite]",),
     ),
 )

@@ -210,12 +210,18 @@ def test_nothing_is_made_before_the_rows_are_known(target):
 # --- refused before anything is decided
 
 BY_ID = {"write": "upsert", "key": ["id"]}
+BY_NAME = {"write": "upsert", "key": ["name"]}
 UNFIT = {
     "view": ("CREATE VIEW t AS SELECT 1::BIGINT AS id, '' AS name", {}, "is a view"),
     "type": ("CREATE TABLE t (id INTEGER, name VARCHAR)", {}, "Column 'id' of table 't' is INTEGER, .* expected BIGINT"),
     "missing": ("CREATE TABLE t (id BIGINT)", {}, "missing in the table: name"),
     "no key": ("CREATE TABLE t (id BIGINT, name VARCHAR)", BY_ID, r"cannot be written .* conflict target"),
     "generated": ("CREATE TABLE t (id BIGINT, name VARCHAR AS ('x'))", {}, r"cannot be written .* generated column"),
+    "collation": (
+        "CREATE TABLE t (id BIGINT, name VARCHAR COLLATE NOCASE PRIMARY KEY)",
+        BY_NAME,
+        "takes different texts for equal",
+    ),
     "required": ("CREATE TABLE t (id BIGINT, name VARCHAR, more BIGINT NOT NULL)", {}, "without a default: more"),
 }
 

@@ -111,6 +111,44 @@ def test_members_that_keep_rows_take_them(target, ddl):
     assert table.verify(sink).ok
 
 
+DEEP = 'CREATE FOREIGN TABLE "Deep" {} SERVER elsewhere'
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        f'{PARTITIONED}; CREATE SCHEMA more; CREATE UNLOGGED TABLE more."Low" {LOW}',
+        f'{TABLE}; CREATE SCHEMA more; CREATE UNLOGGED TABLE more."Low" () INHERITS (t)',
+        (
+            f"{ELSEWHERE}; {PARTITIONED}; CREATE TABLE low {LOW} PARTITION BY LIST (name);"
+            + DEEP.format("PARTITION OF low DEFAULT")
+        ),
+        f"{ELSEWHERE}; {TABLE}; CREATE TABLE low () INHERITS (t); " + DEEP.format("() INHERITS (low)"),
+    ],
+)
+def test_what_is_told_of_a_member_can_be_run_as_it_is(target, ddl):
+    """Whatever schema it is in, whatever its name, and however deep."""
+    table = target()
+    _as_administrator(table, ddl)
+    with pytest.raises((GuaranteeTooWeak, Refused)) as refused:
+        table.sink()
+    _as_administrator(table, refused.value.remedy.rstrip(".").partition(", and")[0])
+    table.sink()
+
+
+def test_what_a_partitioned_table_is_itself_says_nothing_of_its_rows(target):
+    """They lie in its partitions; SET LOGGED leaves the table as it is."""
+    table = target()
+    table.sql(PARTITIONED.replace("CREATE TABLE", "CREATE UNLOGGED TABLE"), f"CREATE TABLE low {LOW}", HIGH)
+    sink = table.sink()
+    table.put(sink, ROWS, batch_id=0)
+    assert content(table) == dict.fromkeys(ROWS, 1)
+    assert table.verify(sink).ok
+    table.sql("ALTER TABLE low SET UNLOGGED")
+    with pytest.raises(GuaranteeTooWeak, match="Partition 'low' of table 't' is unlogged"):
+        table.sink()
+
+
 @pytest.mark.parametrize("kind", ["bigint", "numeric"])
 @pytest.mark.parametrize(
     ("change", "undo", "expected"),

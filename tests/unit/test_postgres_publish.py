@@ -71,6 +71,14 @@ def test_a_rule_holds_as_for_any_insert(target):
     assert table.sql("SELECT id FROM seen ORDER BY id") == [(1,), (2,)]
 
 
+def test_a_rule_for_statements_that_are_not_run_is_left_alone(target):
+    table = target()
+    table.sql("CREATE TABLE t (id bigint, name text)", "CREATE RULE kept AS ON DELETE TO t DO INSTEAD NOTHING")
+    table.sql("CREATE RULE fixed AS ON UPDATE TO t DO INSTEAD NOTHING")
+    table.put(table.sink(), [(1, "a")], batch_id=0)
+    assert content(table) == Counter([(1, "a")])
+
+
 def test_a_constraint_stops_the_batch_until_it_is_mended(target):
     table = target()
     table.sql("CREATE TABLE t (id bigint CONSTRAINT small CHECK (id < 10), name text)")

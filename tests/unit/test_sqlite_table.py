@@ -341,3 +341,22 @@ def test_nested_dates_that_have_no_text(target):
     table = target(schema=spark_schema(c=array_of("timestamp_ntz")))
     far = pa.array([[2**60]], pa.list_(pa.int64())).cast(pa.list_(pa.timestamp("us")))
     refused(table, table.sink(), far, "has no JSON")
+
+
+def test_no_row_gets_a_number_in_place_of_null(target):
+    """An INTEGER PRIMARY KEY takes NULL, and makes the number of the row of it."""
+    table = target()
+    table.sql("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)")
+    sink = table.sink()
+    table.put(sink, [(7, "a")], batch_id=0)
+    with pytest.raises(StageFailed, match="NULL in column 'id', which allows none"):
+        table.put(sink, [(None, "b")], batch_id=1)
+
+
+def test_a_number_of_rows_that_nobody_gives_is_left_to_sqlite(target):
+    table = target()
+    table.sql("CREATE TABLE t (row_id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, id BIGINT, name TEXT)")
+    sink = table.sink()
+    table.put(sink, [(7, "a"), (8, "b")], batch_id=0)
+    assert [tuple(row) for row in table.sql("SELECT row_id, id, name FROM t ORDER BY 1")] == [(1, 7, "a"), (2, 8, "b")]
+    assert table.verify(sink).ok

@@ -94,7 +94,7 @@ def misfit(shape: Shape, table: str) -> Refused | None:
         return Refused(
             f"Table {table!r} has a default_time_to_live of {shape.lives_s} s: a repeated write would have its rows live longer, "
             "and nothing could be proved once they are gone.",
-            remedy=_TTL_REMEDY.format(table=table),
+            remedy=_TTL_REMEDY.format(table=sql.quoted(table)),
         )
     return None
 
@@ -114,7 +114,7 @@ def require_fit(shape: Shape, rows: "pa.Schema", target: CassandraTarget, *, dec
             f"Column {static[0]!r} of table {target.table!r} is static: it belongs to a whole partition, not to a row.",
             remedy="Leave it out in the transform.",
         )
-    of = Columns(table=target.table, alter=_ALTER, decided=decided)
+    of = Columns(table=target.table, named=sql.quoted(target.table), alter=_ALTER, decided=decided)
     require_columns(shape.columns, rows, of=of, storage_of=storage_of, folded=str)
 
 

@@ -128,7 +128,7 @@ class CassandraSink(DatabaseSink[Connection]):
             return self._move_by(patience, marks, publication, target)
 
         try:
-            published = apply(marks, publication, target, since=self._committed, move=move)
+            published = self._note_applied(apply(marks, publication, target, since=self._committed, move=move))
         except StagedDataLost as lost:  # or published meanwhile by another driver, which then removes it
             if not self._shows(publication):
                 raise

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from penstock.errors import Refused
 from penstock.model import NEWEST_ROW_DIGEST, Totals
 from penstock.sink.dbapi.driver import Session
-from penstock.sink.dbapi.move import rows_of, scan
+from penstock.sink.dbapi.move import count, rows_of, scan
 from penstock.sink.dbapi.statements import TableStatements
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.target import NotStoredError
@@ -32,7 +32,13 @@ class Attempts:
 
     def begin(self) -> None:
         """Note what the table holds."""
-        self._before = self._content()
+        try:
+            self._before = self._content()
+        except NotStoredError as cause:
+            raise Refused(
+                f"Table {self._statements.table!r} holds rows that could not be read as those that are to come: {cause}.",
+                remedy="Run `penstock recover`, if a batch is outstanding, then empty the table or name another one in `table:`.",
+            ) from cause
 
     def end(self) -> None:
         """Raise Refused unless it holds the same now: rows of attempts were kept, or others wrote and made attempts look bad."""
@@ -88,9 +94,9 @@ class Attempts:
         return False
 
     def _count(self) -> int:
-        [rows] = self._session.execute(self._statements.count).fetchall()[0]
+        rows = count(self._session, self._statements)
         self._session.rollback()
-        return int(rows)
+        return rows
 
     def _not_undone(self) -> Refused:
         return Refused(

@@ -67,12 +67,18 @@ class Session:
             self._cursor.execute(sql.plain)
         return self
 
-    def execute_many(self, sql: Sql, rows: Iterable[Sequence[Any]]) -> None:
-        """Run one statement for each row, whose values are in the order of its parameters."""
+    def execute_many(self, sql: Sql, rows: Iterable[Sequence[Any]]) -> int:
+        """Run one statement for each row, whose values are in the order of its parameters; give how many rows were written.
+
+        Of a driver that does not say it, that is the number of `rows`.
+        """
         text, names = sql.rendered(self.driver.style)
         bound = [_bound(names, dict(zip(names, row, strict=True)), self.driver.style) for row in rows]
-        if bound:
-            self._cursor.executemany(text, bound)
+        if not bound:
+            return 0
+        self._cursor.executemany(text, bound)
+        written = getattr(self._cursor, "rowcount", -1)
+        return len(bound) if written < 0 else int(written)
 
     def fetchone(self) -> Sequence[Any] | None:
         """The next row, None behind the last one. Some drivers make lists of rows, or classes of their own."""

@@ -23,19 +23,41 @@ MOVE = FaultPoint("dbapi.move", "Rows of a decided batch are written into the ta
 _ROWS_AT_ONCE = 1_000
 
 
-def move(session: Session, batches: Iterable["pa.RecordBatch"], statements: TableStatements, target: Target) -> Moved:
-    """Write `batches` in their order. Of several rows with one key, `insert_if_absent` keeps the first."""
+def move(
+    session: Session, batches: Iterable["pa.RecordBatch"], statements: TableStatements, target: Target, *, by_count: bool
+) -> Moved:
+    """Write `batches` in their order. Of several rows with one key, `insert_if_absent` keeps the first.
+
+    How many were written the driver says, or `by_count` of the table's rows before and afterwards the database.
+    """
     with MOVE.around(error=cut_off, lost=cut_off):
         if target.write == "replace":
             session.execute(statements.clear)
-        rows, skipped = 0, Totals()
-        for batch in batches:
-            rows += batch.num_rows
-            if target.write == "insert_if_absent":
-                skipped += _insert_absent(session, batch, statements, target.row_digest)
-            else:
-                _insert(session, batch, statements)
-    return Moved(rows=rows, displaced=skipped)
+        before = count(session, statements) if by_count else 0
+        written, skipped = _write(session, batches, statements, target)
+        if by_count:
+            written = count(session, statements) - before
+    return Moved(rows=written + skipped.rows, displaced=skipped)
+
+
+def count(session: Session, statements: TableStatements) -> int:
+    """How many rows the table has."""
+    [rows] = session.execute(statements.count).fetchall()[0]
+    return int(rows)
+
+
+def _write(
+    session: Session, batches: Iterable["pa.RecordBatch"], statements: TableStatements, target: Target
+) -> tuple[int, Totals]:
+    """How many rows were written, as the driver says, and those that were skipped."""
+    written, skipped = 0, Totals()
+    for batch in batches:
+        if target.write == "insert_if_absent":
+            rows, left = _insert_absent(session, batch, statements, target.row_digest)
+            written, skipped = written + rows, skipped + left
+        else:
+            written += _insert(session, batch, statements)
+    return written, skipped
 
 
 def scan(session: Session, query: Sql, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
@@ -49,22 +71,27 @@ def rows_of(batch: "pa.RecordBatch") -> Sequence[Sequence[Any]]:
     return list(zip(*(values_of(column) for column in batch.columns), strict=True))
 
 
-def _insert(session: Session, batch: "pa.RecordBatch", statements: TableStatements) -> None:
+def _insert(session: Session, batch: "pa.RecordBatch", statements: TableStatements) -> int:
     rows = rows_of(batch)
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        session.execute_many(statements.insert, rows[start : start + _ROWS_AT_ONCE])
+    starts = range(0, len(rows), _ROWS_AT_ONCE)
+    return sum(session.execute_many(statements.insert, rows[start : start + _ROWS_AT_ONCE]) for start in starts)
 
 
-def _insert_absent(session: Session, batch: "pa.RecordBatch", statements: TableStatements, row_digest: RowDigest) -> Totals:
-    """Rows that were skipped. The database says which keys it has: whether letters or blanks count is its own affair."""
-    rows, skipped = rows_of(batch), []
+def _insert_absent(
+    session: Session, batch: "pa.RecordBatch", statements: TableStatements, row_digest: RowDigest
+) -> tuple[int, Totals]:
+    """How many rows were written, and those that were skipped.
+
+    The database says which keys it has: whether letters or blanks count is its own affair.
+    """
+    rows, skipped, written = rows_of(batch), [], 0
     places = [batch.schema.names.index(name) for name in statements.key]
     keys = [tuple(row[place] for place in places) for row in rows]
     for start, end in _spans(keys, statements.rows_at_once):
         there = _present(session, keys[start:end], statements)
-        session.execute_many(statements.insert, [row for at, row in enumerate(rows[start:end]) if at not in there])
+        written += session.execute_many(statements.insert, [row for at, row in enumerate(rows[start:end]) if at not in there])
         skipped += [start + at for at in sorted(there)]
-    return totals_of(iter([batch.take(pa.array(skipped, pa.int64()))]), row_digest)
+    return written, totals_of(iter([batch.take(pa.array(skipped, pa.int64()))]), row_digest)
 
 
 def _present(session: Session, keys: Sequence[Sequence[Any]], statements: TableStatements) -> set[int]:

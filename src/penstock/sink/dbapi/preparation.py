@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -172,7 +173,8 @@ def require_columns(
         missing = [name for name in rows.names if not has(session, replace(statements, columns=(name,)).fits)]
         declared = {field.name: columns.get(field.name) or STORAGES.of(field.type).declared(field.type) for field in rows}
         there = {name: kind for name, kind in declared.items() if name not in missing}
-        Columns(table=statements.table, alter=Alter(), decided=decided).require_same(
+        alter = Alter(quoted=partial(sql.quoted, quotes=statements.quotes))
+        Columns(table=statements.table, named=statements.name, alter=alter, decided=decided).require_same(
             declared, there, missing=missing or rows.names, demanded=()
         )
         raise AssertionError("some column is missing") from cause

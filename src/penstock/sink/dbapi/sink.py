@@ -60,6 +60,8 @@ class DbapiSink(ServerSink[Session]):
         self._database = Database(Driver(driver), connect)
         self._columns, self._longest = dict(columns or {}), longest
         self._quotes: tuple[str, str] | None = None
+        self._counts = False
+        """Whether the table's rows are counted at each batch, since the driver told another number than was written."""
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare the table with its marker and the marker with the ledger; publishers wait meanwhile."""
@@ -129,7 +131,11 @@ class DbapiSink(ServerSink[Session]):
         statements = replace(self._statements(publication.schema), key=target.key)
         require_columns(connection, statements, arrow_schema(publication.schema), columns=self._columns, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return move(connection, rows, statements, target)
+            moved = move(connection, rows, statements, target, by_count=self._counts)
+        if moved.rows != publication.totals.rows and not self._counts:
+            self._counts = True
+            raise Conflict(f"the driver says that {moved.rows} rows were written, expected {publication.totals.rows}")
+        return moved
 
     def _commit(self, connection: Session) -> None:
         try:

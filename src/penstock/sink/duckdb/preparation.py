@@ -66,6 +66,7 @@ def prepare_table(
     require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     shape = shape or _created(connection, rows, target, declared, create=create)
     require_fit(shape, rows, target, declared)
+    require_exact_key(connection, rows, target)
     _rehearse(connection, rows, target)
     content = partial(content_of, connection, rows, target)
     prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
@@ -98,6 +99,7 @@ def require_admitted(
         require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     if shape is not None:
         require_fit(shape, rows, target, declared)
+        require_exact_key(connection, rows, target)
     elif not create:
         raise no_table(target.table)
 
@@ -140,7 +142,8 @@ def require_fit(shape: Shape, rows: "pa.Schema", target: Target, declared: Seque
     """Raise Refused unless an existing table has the rows' columns, of the very types. `decided`: as `Columns` has it."""
     if shape.kind != "table":
         raise Refused(f"{target.table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
-    of, found = Columns(table=target.table, alter=_ALTER, decided=decided), {name.lower(): name for name in shape.columns}
+    of = _columns(target, decided=decided)
+    found = {name.lower(): name for name in shape.columns}
     ours = {name.lower() for name in rows.names}
     of.require_same(
         dict(zip(rows.names, declared, strict=True)),
@@ -152,6 +155,26 @@ def require_fit(shape: Shape, rows: "pa.Schema", target: Target, declared: Seque
         column = found[field.name.lower()]
         if shape.columns[column] != kind:
             raise of.other_type(column, shape.columns[column], field.type, expected=kind, declared=kind)
+
+
+def require_exact_key(
+    connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target, *, decided: bool = False
+) -> None:
+    """Raise Refused for a key whose collation takes different texts for equal. `decided`: as `Columns` has it."""
+    key, statements = {name.lower() for name in target.key}, TableStatements(target.table, tuple(rows.names))
+    for field in rows:
+        if field.name.lower() in key and pa.types.is_string(field.type):
+            row = connection.execute(statements.folds(field.name)).fetchone()
+            if row is not None and row[0]:
+                raise Refused(
+                    f"Column {field.name!r} of the key of table {target.table!r} has a collation that takes different texts for "
+                    "equal.",
+                    remedy=_columns(target, decided=decided).made_anew(field.name, "without COLLATE"),
+                )
+
+
+def _columns(target: Target, *, decided: bool) -> Columns:
+    return Columns(table=target.table, named=sql.quoted(target.table), alter=_ALTER, decided=decided)
 
 
 def _created(

@@ -22,6 +22,7 @@ from penstock.sink.duckdb.preparation import (
     prepare_table,
     readable_marks,
     require_admitted,
+    require_exact_key,
     require_fit,
     require_storable,
     shape_of,
@@ -120,6 +121,7 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
         schema, shape = arrow_schema(publication.schema), shape_of(connection, target.table)
         if shape is not None:
             require_fit(shape, schema, target, require_storable(connection, schema, target), decided=True)
+            require_exact_key(connection, schema, target, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
             return move(connection, rows, schema, target)
 

@@ -163,6 +163,12 @@ class TableStatements:
         """All rows."""
         return f"SELECT {self._names} FROM {quoted(self.table)}"
 
+    def folds(self, name: str) -> str:
+        """Whether the collation of that column takes different texts for equal, as its letters' case, accents or composition."""
+        alike = (("a", "A"), ("\u00e1", "a"), ("\u00e9", "e\u0301"))
+        tried = " OR ".join(f"coalesce(max({quoted(name)}), '{one}') = '{other}'" for one, other in alike)
+        return f"SELECT {tried} FROM {quoted(self.table)} WHERE false"
+
     @property
     def read_replaced(self) -> str:
         """The rows of the table that an upsert will replace."""

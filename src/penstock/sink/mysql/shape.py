@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.errors import Refused, Usage
 from penstock.mysql.catalog import ENGINE, kind_of, uniques_of
 from penstock.mysql.connection import CHARSET, Connection
-from penstock.mysql.names import require_name, require_table_name
+from penstock.mysql.names import quoted, require_name, require_table_name
 from penstock.mysql.server import Server
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.storage import declared_as_key, storage_of
@@ -21,7 +21,9 @@ from penstock.sink.table.target import Target
 MAX_COLUMNS = 1016
 """One less than InnoDB's own: the staging table has one more."""
 _ALTER = Alter(
-    nullable="ALTER TABLE {table} MODIFY {column} {declared} NULL", retype="ALTER TABLE {table} MODIFY {column} {declared}"
+    nullable="ALTER TABLE {table} MODIFY {column} {declared} NULL",
+    retype="ALTER TABLE {table} MODIFY {column} {declared}",
+    quoted=quoted,
 )
 _WIDTH = re.compile(r"(?!tinyint\(1\))(tinyint|smallint|mediumint|int|bigint)\(\d+\)")
 
@@ -122,20 +124,20 @@ def require_fit(shape: Shape, schema: "pa.Schema", target: Target, server: Serve
     if shape.engine.lower() != ENGINE.lower():
         raise Refused(
             f"Table {table!r} is of the engine {shape.engine}, expected {ENGINE}, which alone commits it with its marker.",
-            remedy=f"ALTER TABLE {table} ENGINE = {ENGINE}.",
+            remedy=f"ALTER TABLE {quoted(table)} ENGINE = {ENGINE}.",
         )
     if target.merge is not None:  # which is tried
         return
-    of = Columns(table=table, alter=_ALTER, decided=decided)
+    of = Columns(table=table, named=quoted(table), alter=_ALTER, decided=decided)
     require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=str.lower)
     if not target.key:
         return
     _require_exact_key(shape, target, server)
     if not shape.tells_apart_by(target.key):
-        columns = ", ".join(target.key)
+        columns = ", ".join(map(quoted, target.key))
         raise Refused(
             f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
-            remedy=f"ALTER TABLE {table} ADD UNIQUE ({columns}), of whole columns.",
+            remedy=f"ALTER TABLE {of.named} ADD UNIQUE ({columns}), of whole columns.",
         )
 
 
@@ -146,5 +148,5 @@ def _require_exact_key(shape: Shape, target: Target, server: Server) -> None:
             raise Refused(
                 f"Column {name!r} of the key of table {target.table!r} has the collation {column.collation}, which takes "
                 f"different texts for equal, expected {server.exact_collation}.",
-                remedy=f"ALTER TABLE {target.table} MODIFY {name} … COLLATE {server.exact_collation}.",
+                remedy=f"ALTER TABLE {quoted(target.table)} MODIFY {quoted(name)} … COLLATE {server.exact_collation}.",
             )

@@ -99,6 +99,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         self._spool.prepare(pipeline)
         if schema is None:
             return
+        self._prepared_for = pipeline, schema
         rows = arrow_schema(schema)
         with settings_of(self._name):
             require_distinct_fields(rows)
@@ -115,6 +116,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
 
     def stager(self) -> SpoolStager:
         """The spool's."""
+        self._begin_staging()
         return self._spool.stager(self.row_check())
 
     def publish(self, publication: Publication) -> Published:
@@ -125,8 +127,8 @@ class OwnSink(TableSink, Author[T], Generic[T]):
             with self._transaction() as transaction:
                 marks, since = OwnMarks(self, transaction), self._committed
                 marks.require(publication.pipeline, self._name)
-                published = apply(
-                    marks, publication, self._target, since=since, move=lambda: self._write(transaction, publication)
+                published = self._note_applied(
+                    apply(marks, publication, self._target, since=since, move=lambda: self._write(transaction, publication))
                 )
             self._note(publication)
         self._spool.discard(publication.staged, pipeline=publication.pipeline)

@@ -14,7 +14,7 @@ from penstock.model import RowDigest, Totals
 from penstock.postgres.database import Connection
 from penstock.postgres.trouble import cut_off
 from penstock.sink.postgres.scan import scan
-from penstock.sink.postgres.shape import Shape, statements_of
+from penstock.sink.postgres.shape import Shape, lengths, statements_of
 from penstock.sink.postgres.storage import cast_into, copies_as_is, encoded, read_as, storage_of
 from penstock.sink.postgres.table_statements import ANALYZE_STAGE, COUNT_STAGE, DROP_STAGE, STAGE, TableStatements
 from penstock.sink.table.content import totals_under_key
@@ -43,6 +43,8 @@ def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
     Raises Conflict where another session writes rows of the same keys meanwhile.
     """
     statements = statements_of(schema, target)
+    if target.merge is None:
+        batches = lengths(shape, schema, target).required(batches)
     directly, staged = _goes_directly(schema, shape, target), 0
     if not directly:
         create_stage(connection, statements, schema)
@@ -57,7 +59,7 @@ def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
 
 def _goes_directly(schema: "pa.Schema", shape: Shape, target: Target) -> bool:
     """Whether no key has to be looked up and no value cast: then the rows are written once and not twice."""
-    if target.merge is not None or target.write in BY_KEY or shape.has_rules:
+    if target.merge is not None or target.write in BY_KEY or shape.rules:
         return False
     declared = shape.declared(schema.names)
     return all(copies_as_is(kind, field.type) for kind, field in zip(declared, schema, strict=True))

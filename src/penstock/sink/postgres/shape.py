@@ -5,19 +5,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from psycopg.sql import SQL, Composed, Literal
 
 from penstock.errors import Refused, Usage
 from penstock.postgres.database import Connection
-from penstock.postgres.names import require_name, split_name
+from penstock.postgres.names import quoted_table, require_name, split_name
 from penstock.postgres.statements import UNIQUES
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.members import Member, kind_named, member_of, require_lasting_members, unlogged
+from penstock.sink.postgres.rules import Rule, require_written, rules_of
 from penstock.sink.postgres.statements import OWN_TABLES
-from penstock.sink.postgres.storage import storage_of
+from penstock.sink.postgres.storage import longest_text, storage_of
 from penstock.sink.postgres.table_statements import TableStatements
 from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_keyed
+from penstock.sink.table.lengths import Lengths, lengths_of
 from penstock.sink.table.target import BY_KEY, PRIVILEGES, Target
+from penstock.tablename import in_double_quotes
 
 MAX_COLUMNS = 1599
 """One less than PostgreSQL's own: the staging table has one more."""
@@ -28,14 +32,14 @@ _ALTER = Alter(retype="ALTER TABLE {table} ALTER {column} TYPE {declared} USING 
 class Shape:
     """What the catalog says about an existing table. `uniques` are the sets of columns that tell rows apart.
 
-    `has_rules`: an INSERT may be rewritten into other statements, which a COPY is not. `has_members`: it has partitions, or
+    `rules`: an INSERT may be rewritten by them, which a COPY is not. `has_members`: it has partitions, or
     others inherit from it; `weak_members`: those of them, at any depth, that do not keep rows as a logged table does.
     """
 
     oid: int
     kind: str
     logged: bool
-    has_rules: bool
+    rules: tuple[Rule, ...]
     columns: tuple[TableColumn, ...]
     uniques: tuple[frozenset[str], ...]
     has_members: bool
@@ -79,7 +83,7 @@ def _look(schema: str, table: str) -> Composed:
 
 
 def _shape(found: Sequence[Any]) -> Shape:
-    oid, kind, persistence, has_rules, rows, uniques, has_members, weak_members = found
+    oid, kind, persistence, rules, rows, uniques, has_members, weak_members = found
     columns = tuple(
         TableColumn(name=name, declared=declared, not_null=not_null, generated=generated, fills_itself=generated or has_default)
         for name, declared, not_null, generated, has_default in rows
@@ -88,7 +92,7 @@ def _shape(found: Sequence[Any]) -> Shape:
         oid=oid,
         kind=kind_named(kind),
         logged=persistence == "p",
-        has_rules=has_rules,
+        rules=rules_of(rules),
         columns=columns,
         uniques=tuple(map(frozenset, uniques)),
         has_members=has_members,
@@ -127,24 +131,36 @@ def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: b
     require_lasting(shape, table)
     if target.merge is not None:  # which is tried
         return
+    require_written(shape.rules, target)
     if target.write in BY_KEY:
         _require_one_index(shape, table)
-    of = Columns(table=table, alter=_ALTER, decided=decided)
+    of = _columns(target, decided=decided)
     require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=str)
     if target.key and frozenset(target.key) not in shape.uniques:
-        columns = ", ".join(target.key)
+        columns = ", ".join(map(in_double_quotes, target.key))
         raise Refused(
             f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
-            remedy=f"CREATE UNIQUE INDEX ON {table} ({columns}), neither partial nor deferrable.",
+            remedy=f"CREATE UNIQUE INDEX ON {of.named} ({columns}), neither partial nor deferrable.",
         )
+
+
+def lengths(shape: Shape, schema: "pa.Schema", target: Target) -> Lengths:
+    """How long texts may be; PostgreSQL would cut blanks off that are too many."""
+    declared = dict(zip(schema.names, shape.declared(schema.names), strict=True))
+    most = lengths_of(schema, lambda name: longest_text(declared[name]))
+    return Lengths(of=_columns(target, decided=True), most=most, measure=pc.utf8_length, unit="characters", declared="text")
+
+
+def _columns(target: Target, *, decided: bool) -> Columns:
+    return Columns(table=target.table, named=quoted_table(target.table), alter=_ALTER, decided=decided)
 
 
 def require_lasting(shape: Shape, table: str) -> None:
     """Raise Refused unless it is a table that keeps its rows, wherever they lie."""
     if shape.kind not in {"table", "partitioned table"}:
         raise Refused(f"{table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
-    if not shape.logged:
-        raise unlogged(f"Table {table!r}", table)
+    if not (shape.logged or shape.is_partitioned):  # of which no row is in the table itself
+        raise unlogged(f"Table {table!r}", quoted_table(table))
     require_lasting_members(shape.weak_members, table)
 
 
@@ -157,7 +173,7 @@ def _require_one_index(shape: Shape, table: str) -> None:
     if shape.has_members:
         raise Refused(
             f"Table {table!r} is inherited by others, whose keys its unique index does not cover.",
-            remedy=f"ALTER TABLE … NO INHERIT {table} for each of them, or use `write: append` or `replace`.",
+            remedy=f"ALTER TABLE … NO INHERIT {quoted_table(table)} for each of them, or use `write: append` or `replace`.",
         )
 
 
@@ -187,5 +203,6 @@ def _require_all_rows(connection: Connection, shape: Shape, table: str, role: st
     if row is not None and row[0]:
         raise Refused(
             f"Row security of table {table!r} applies to role {role!r}, which hides rows from it and takes no COPY.",
-            remedy=f"ALTER ROLE {role} BYPASSRLS, or ALTER TABLE {table} DISABLE ROW LEVEL SECURITY.",
+            remedy=f"ALTER ROLE {in_double_quotes(role)} BYPASSRLS, or "
+            f"ALTER TABLE {quoted_table(table)} DISABLE ROW LEVEL SECURITY.",
         )

@@ -21,15 +21,19 @@ MAY = SQL("SELECT has_database_privilege(current_database(), 'TEMP'), has_schema
 MAY_WITH_TABLE = SQL("SELECT has_table_privilege(%s::oid, %s)")
 
 MEMBERS = SQL("""
-WITH RECURSIVE below (oid) AS (
-    SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = {oid}
-    UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN below b ON i.inhparent = b.oid
-) SELECT oid FROM below
+WITH RECURSIVE below (oid, parent) AS (
+    SELECT i.inhrelid, i.inhparent FROM pg_catalog.pg_inherits i WHERE i.inhparent = {oid}
+    UNION SELECT i.inhrelid, i.inhparent FROM pg_catalog.pg_inherits i JOIN below b ON i.inhparent = b.oid
+) SELECT b.oid, pg_catalog.quote_ident(ms.nspname) || '.' || pg_catalog.quote_ident(m.relname) AS named,
+         pg_catalog.quote_ident(ps.nspname) || '.' || pg_catalog.quote_ident(p.relname) AS parent
+FROM below b
+JOIN pg_catalog.pg_class m ON m.oid = b.oid JOIN pg_catalog.pg_namespace ms ON ms.oid = m.relnamespace
+JOIN pg_catalog.pg_class p ON p.oid = b.parent JOIN pg_catalog.pg_namespace ps ON ps.oid = p.relnamespace
 """)
-"""A table's partitions and those that inherit from it, and theirs."""
+"""A table's partitions and those that inherit from it, and theirs, once for each parent: both as a statement names them."""
 
 MEMBER_COLUMNS = SQL("""
-SELECT m.relname::text, a.attname::text, a.attgenerated <> ''
+SELECT m.relname::text, b.named, a.attname::text, a.attgenerated <> ''
 FROM ({members}) b
 JOIN pg_catalog.pg_class m ON m.oid = b.oid
 JOIN pg_catalog.pg_attribute a ON a.attrelid = m.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -42,7 +46,9 @@ ORDER BY m.oid, a.attnum
 HAS_ROW_SECURITY = SQL("SELECT pg_catalog.row_security_active(%s::oid)")
 
 TABLE_SHAPE = SQL("""
-SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relhasrules,
+SELECT c.oid, c.relkind::text, c.relpersistence::text,
+       (SELECT coalesce(json_agg(json_build_array(r.rulename, r.ev_type, r.is_instead) ORDER BY r.oid), '[]')
+        FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type <> '1'),
        (SELECT coalesce(json_agg(json_build_array(
                    a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull,
                    a.attgenerated <> '' OR a.attidentity = 'a', a.atthasdef OR a.attidentity <> ''
@@ -50,7 +56,9 @@ SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relhasrules,
         FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
        (SELECT coalesce(json_agg(u.names), '[]') FROM ({uniques}) u),
        EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid),
-       (SELECT coalesce(json_agg(json_build_array(m.relname, m.relispartition, m.relkind, m.relpersistence) ORDER BY m.oid), '[]')
+       (SELECT coalesce(json_agg(json_build_array(
+                   m.relname, b.named, b.parent, m.relispartition, m.relkind, m.relpersistence
+               ) ORDER BY m.oid), '[]')
         FROM ({members}) b JOIN pg_catalog.pg_class m ON m.oid = b.oid
         WHERE m.relkind NOT IN ('r', 'p') OR m.relpersistence = 'u')
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

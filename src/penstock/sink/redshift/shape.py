@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import Refused, Usage
 from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift.connection import Connection
-from penstock.sink.redshift.names import folded, require_name, split_name
-from penstock.sink.redshift.storage import MOST_SCALE, storage_of
+from penstock.sink.redshift.names import folded, quoted, require_name, split_name
+from penstock.sink.redshift.storage import MOST_SCALE, most_bytes, storage_of
 from penstock.sink.redshift.table_statements import TableStatements
 from penstock.sink.table.columns import (
     Alter,
@@ -19,13 +20,14 @@ from penstock.sink.table.columns import (
     require_exact_key,
     require_keyed,
 )
+from penstock.sink.table.lengths import Lengths, lengths_of
 from penstock.sink.table.storage import digits_of
 from penstock.sink.table.target import PRIVILEGES, Target
 
 MAX_COLUMNS = 1599
 """One less than Redshift's own: the staging table has one more."""
 _KINDS = {"v": "view", "r": "table"}
-_ALTER = Alter(nullable=None, retype=None)
+_ALTER = Alter(nullable=None, retype=None, quoted=quoted)
 _FILLED = ('"identity"', "identity(")
 
 
@@ -93,8 +95,20 @@ def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: b
     """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     if shape.kind != "table":
         raise Refused(f"{target.table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
-    of = Columns(table=target.table, alter=_ALTER, decided=decided)
+    of = _columns(schema, target, decided=decided)
     require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=folded)
+
+
+def lengths(shape: Shape, schema: "pa.Schema", target: Target) -> Lengths:
+    """How long texts may be; Redshift would cut blanks off that are too many."""
+    declared = {column.name: column.declared for column in shape.columns}
+    most = lengths_of(schema, lambda name: most_bytes(declared[folded(name)]))
+    of, text = _columns(schema, target, decided=True), pa.string()
+    return Lengths(of=of, most=most, measure=pc.binary_length, unit="bytes", declared=storage_of(text).declared(text))
+
+
+def _columns(schema: "pa.Schema", target: Target, *, decided: bool) -> Columns:
+    return Columns(table=target.table, named=statements_of(schema, target).name, alter=_ALTER, decided=decided)
 
 
 def require_allowed(connection: Connection, schema: "pa.Schema", target: Target) -> None:

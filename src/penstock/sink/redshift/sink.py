@@ -13,7 +13,7 @@ from penstock.sink.redshift.marks import RedshiftMarks
 from penstock.sink.redshift.move import move
 from penstock.sink.redshift.names import split_name
 from penstock.sink.redshift.preparation import content_of, name_markers, prepare_table, readable_marks, require_admitted
-from penstock.sink.redshift.shape import require_fit, shape_of, statements_of
+from penstock.sink.redshift.shape import lengths, require_fit, shape_of, statements_of
 from penstock.sink.redshift.trouble import cut_off
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
@@ -93,7 +93,7 @@ class RedshiftSink(ServerSink[Connection]):
         assert shape is not None, "it is held"
         require_fit(shape, schema, target, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return move(connection, rows, schema, target)
+            return move(connection, lengths(shape, schema, target).required(rows), schema, target)
 
     def _commit(self, connection: Connection) -> None:
         """After an error nobody knows whether it happened: the next try locks the fence on a new connection, and reads."""

@@ -1,6 +1,7 @@
 """Getting the table ready: created or checked, and its marker made, in one transaction."""
 
 import sqlite3
+from collections.abc import Iterator
 from functools import partial
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from penstock.sink.sqlite.admission import Admission
 from penstock.sink.sqlite.marks import SqliteMarks, readable_marks
 from penstock.sink.sqlite.scan import scan
 from penstock.sink.sqlite.statements import TableStatements
-from penstock.sink.sqlite.table import Shape, create_statement, require_fit, require_storable, shape_of
+from penstock.sink.sqlite.table import Shape, create_statement, require_fit, require_storable, shape_of, with_row_numbers
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
@@ -69,11 +70,15 @@ def require_admitted(
         raise no_table(target.table)
 
 
-def require_decided_fit(cursor: sqlite3.Cursor, schema: str, target: Target) -> None:
-    """Raise Refused for a table that was altered and takes rows of a decided batch no more, or would change them."""
+def decided_rows(
+    cursor: sqlite3.Cursor, rows: Iterator["pa.RecordBatch"], schema: str, target: Target
+) -> Iterator["pa.RecordBatch"]:
+    """The rows themselves. Raises Refused for a table that was altered and takes them no more, or would change them."""
     shape = shape_of(cursor, target.table)
-    if shape is not None:
-        require_fit(shape, arrow_schema(schema), target.table, target.key, decided=True)
+    if shape is None:
+        return rows
+    require_fit(shape, arrow_schema(schema), target.table, target.key, decided=True)
+    return with_row_numbers(shape, rows, target.table)
 
 
 def _existing(cursor: sqlite3.Cursor, rows: "pa.Schema", table: str, key: tuple[str, ...], *, create: bool) -> Shape:

@@ -16,7 +16,7 @@ from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.database import BUSY_TIMEOUT_S, Database, broken_disk, seen_by
 from penstock.sink.sqlite.marks import SqliteMarks, readable_marks
 from penstock.sink.sqlite.move import move
-from penstock.sink.sqlite.preparation import create_own_tables, prepare_table, require_admitted, require_decided_fit
+from penstock.sink.sqlite.preparation import create_own_tables, decided_rows, prepare_table, require_admitted
 from penstock.sink.sqlite.scan import scan
 from penstock.sink.sqlite.table import shape_of
 from penstock.sink.table.content import totals_of
@@ -148,6 +148,7 @@ class SqliteSink(TableSink):
         cursor = connection.cursor()
         create_own_tables(cursor)
         if schema is not None:
+            self._prepared_for = pipeline, schema
             self._admission = prepare_table(
                 cursor, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
             )
@@ -159,10 +160,9 @@ class SqliteSink(TableSink):
             marks, since, target = SqliteMarks(cursor), self._committed, decided_target(publication, self._target)
 
             def move_in() -> Moved:
-                require_decided_fit(cursor, publication.schema, target)
-                return move(cursor, rows, target)
+                return move(cursor, decided_rows(cursor, rows, publication.schema, target), target)
 
-            return apply(marks, publication, target, since=since, move=move_in)
+            return self._note_applied(apply(marks, publication, target, since=since, move=move_in))
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:

@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -43,8 +44,17 @@ class Shape:
 
     @property
     def required(self) -> frozenset[str]:
-        """Columns in lower case that hold no NULL."""
-        return frozenset(column.name.lower() for column in self.columns if column.not_null)
+        """Columns in lower case that hold no NULL; of the number of a row SQLite makes one up."""
+        return frozenset(column.name.lower() for column in self.columns if column.not_null or column is self.row_number)
+
+    def fills(self, column: Column) -> bool:
+        """Whether the column may be left out although it holds no NULL."""
+        return column.fills_itself or column.generated or column is self.row_number
+
+    @property
+    def row_number(self) -> Column | None:
+        """The column that is SQLite's own number of each row: an INTEGER PRIMARY KEY."""
+        return _row_number(self.columns)
 
 
 def shape_of(cursor: sqlite3.Cursor, table: str) -> Shape | None:
@@ -77,15 +87,18 @@ def _is_strict(cursor: sqlite3.Cursor, table: str) -> bool:
 
 
 def _uniques(cursor: sqlite3.Cursor, table: str, columns: tuple[Column, ...]) -> tuple[frozenset[str], ...]:
-    found = []
-    rowid = [column for column in columns if column.key_place]
-    if len(rowid) == 1 and rowid[0].declared.upper() == "INTEGER":
-        found.append(frozenset({rowid[0].name.lower()}))
+    number = _row_number(columns)
+    found = [] if number is None else [frozenset({number.name.lower()})]
     for (index,) in cursor.execute(sql.TABLE_UNIQUES, (table,)).fetchall():
         parts = cursor.execute(sql.INDEX_COLUMNS, (index,)).fetchall()
         if all(name is not None and collation == _BINARY for name, collation in parts):
             found.append(frozenset(name.lower() for name, _ in parts))
     return tuple(found)
+
+
+def _row_number(columns: tuple[Column, ...]) -> Column | None:
+    key = [column for column in columns if column.key_place]
+    return key[0] if len(key) == 1 and key[0].declared.upper() == "INTEGER" else None
 
 
 # --- what the rows and the settings must be
@@ -118,7 +131,7 @@ def require_fit(shape: Shape, schema: "pa.Schema", table: str, key: tuple[str, .
     """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     if shape.kind != "table":
         raise Refused(f"{table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
-    of = Columns(table=table, alter=_ALTER, decided=decided)
+    of = _columns(table, decided=decided)
     _require_names(shape, schema, of)
     kinds = {field.name.lower(): field for field in schema}
     for column in shape.columns:
@@ -132,19 +145,37 @@ def require_fit(shape: Shape, schema: "pa.Schema", table: str, key: tuple[str, .
         )
 
 
+def with_row_numbers(shape: Shape, batches: Iterator["pa.RecordBatch"], table: str) -> Iterator["pa.RecordBatch"]:
+    """The batches themselves. Raises Refused at the first one with a NULL for which SQLite would make up the row's number."""
+    number = shape.row_number
+    for batch in batches:
+        for name in batch.schema.names:
+            if number is not None and name.lower() == number.name.lower() and batch.column(name).null_count:
+                raise Refused(
+                    f"Column {number.name!r} of table {table!r} is the number of a row, which SQLite makes up in place of NULL, "
+                    "and rows of the decided batch have NULL there.",
+                    remedy=_columns(table, decided=True).made_anew(number.name, "as BIGINT"),
+                )
+        yield batch
+
+
+def _columns(table: str, *, decided: bool) -> Columns:
+    return Columns(table=table, named=sql.quoted(table), alter=_ALTER, decided=decided)
+
+
 def _require_names(shape: Shape, schema: "pa.Schema", of: Columns) -> None:
-    theirs = [column for column in shape.columns if not column.generated]
-    ours, there = {name.lower() for name in schema.names}, {column.name.lower() for column in theirs}
-    left = [column for column in theirs if column.name.lower() not in ours]
+    ours, there = {name.lower() for name in schema.names}, {column.name.lower() for column in shape.columns}
+    left = [column for column in shape.columns if column.name.lower() not in ours]
     of.require_same(
         {field.name: storage_of(field.type).declared for field in schema},
-        {column.name: column.declared for column in theirs},
+        {column.name: column.declared for column in shape.columns},
         missing=[name for name in schema.names if name.lower() not in there],
-        demanded=[column.name for column in left if column.not_null and not column.fills_itself],
+        demanded=[column.name for column in left if column.not_null and not shape.fills(column)],
     )
 
 
 def _require_kept(column: Column, field: "pa.Field", of: Columns, *, strict: bool) -> None:
+    of.require_not_generated(column.name, generated=column.generated)
     storage = storage_of(field.type)
     if affinity(column.declared, strict=strict) not in storage.affinities:
         raise of.other_type(column.name, column.declared, field.type, expected=storage.declared, declared=storage.declared)

@@ -8,11 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sink.sqlserver.names import folded
-from penstock.sink.sqlserver.storage import storage_of
+from penstock.sink.sqlserver.storage import storage_of, units_of
 from penstock.sink.table.admission import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableAdmission
 
-_BEYOND = "[\U00010000-\U0010ffff]"
-"""Characters that are two units of UTF-16."""
 _LEAST_NORMAL = {32: 1.1754943508222875e-38, 64: 2.2250738585072014e-308}
 
 
@@ -61,8 +59,7 @@ class Admission(TableAdmission):
 
     def _check_text(self, name: str, column: "pa.Array") -> None:
         if self.folded(name) in self.units:
-            units = pc.add(pc.utf8_length(column), pc.count_substring_regex(column, _BEYOND))
-            self.require_short(name, pc.max(units).as_py(), self.units[self.folded(name)], unit="units of UTF-16")
+            self.require_short(name, pc.max(units_of(column)).as_py(), self.units[self.folded(name)], unit="units of UTF-16")
         if self.folded(name) in self.key:
             self.require_no_blank_at_end(name, column)
 

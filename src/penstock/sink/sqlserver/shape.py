@@ -11,8 +11,8 @@ import pyarrow as pa
 from penstock.errors import Refused, Usage
 from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.connection import Connection
-from penstock.sink.sqlserver.names import folded, require_name, split_name
-from penstock.sink.sqlserver.storage import declared_as_key, storage_of
+from penstock.sink.sqlserver.names import folded, quoted, require_name, split_name
+from penstock.sink.sqlserver.storage import declared_as_key, most_units, storage_of, units_of
 from penstock.sink.sqlserver.table_statements import TableStatements
 from penstock.sink.table.columns import (
     Alter,
@@ -23,6 +23,7 @@ from penstock.sink.table.columns import (
     require_exact_key,
     require_keyed,
 )
+from penstock.sink.table.lengths import Lengths, lengths_of
 from penstock.sink.table.target import PRIVILEGES, Target
 
 MAX_COLUMNS = 1023
@@ -30,6 +31,7 @@ MAX_COLUMNS = 1023
 _ALTER = Alter(
     nullable="ALTER TABLE {table} ALTER COLUMN {column} {declared} NULL",
     retype="ALTER TABLE {table} ALTER COLUMN {column} {declared}",
+    quoted=quoted,
 )
 _OF_SCALE = frozenset({"datetime2", "datetimeoffset", "time"})
 
@@ -170,27 +172,39 @@ def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: b
             f"Security policy {policy!r} is in force on table {table!r}: rows could be hidden from `verify`, or kept out.",
             remedy=f"ALTER SECURITY POLICY {policy} WITH (STATE = OFF), or name a table without one in `table:`.",
         )
-    of = Columns(table=table, alter=_ALTER, decided=decided)
+    of = _columns(schema, target, decided=decided)
     require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=folded)
     if not target.key:
         return
-    _require_collated_key(shape, target)
+    _require_collated_key(shape, target, of)
     if frozenset(map(folded, target.key)) not in shape.uniques:
-        columns = ", ".join(target.key)
+        columns = ", ".join(map(quoted, target.key))
         raise Refused(
             f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
-            remedy=f"CREATE UNIQUE INDEX … ON {table} ({columns}), without a filter and without IGNORE_DUP_KEY.",
+            remedy=f"CREATE UNIQUE INDEX … ON {of.named} ({columns}), without a filter and without IGNORE_DUP_KEY.",
         )
 
 
-def _require_collated_key(shape: Shape, target: Target) -> None:
+def lengths(shape: Shape, schema: "pa.Schema", target: Target) -> Lengths:
+    """How long texts may be; SQL Server would cut blanks off that are too many."""
+    columns = {folded(column.name): column for column in shape.columns}
+    most = lengths_of(schema, lambda name: most_units(columns[folded(name)].declared))
+    of, text = _columns(schema, target, decided=True), pa.string()
+    return Lengths(of=of, most=most, measure=units_of, unit="units of UTF-16", declared=storage_of(text).declared(text))
+
+
+def _columns(schema: "pa.Schema", target: Target, *, decided: bool) -> Columns:
+    return Columns(table=target.table, named=statements_of(schema, target).name, alter=_ALTER, decided=decided)
+
+
+def _require_collated_key(shape: Shape, target: Target, of: Columns) -> None:
     for name in target.key:
         column = shape.column(name)
         if column is not None and column.collation is not None and not column.collation.upper().endswith(("_BIN2", "_BIN2_UTF8")):
             raise Refused(
                 f"Column {name!r} of the key of table {target.table!r} has the collation {column.collation}, which takes "
                 f"different texts for equal, expected one that ends in _BIN2, such as {sql.EXACT}.",
-                remedy=f"ALTER TABLE {target.table} ALTER COLUMN {name} … COLLATE {sql.EXACT}.",
+                remedy=f"ALTER TABLE {of.named} ALTER COLUMN {quoted(name)} … COLLATE {sql.EXACT}.",
             )
 
 

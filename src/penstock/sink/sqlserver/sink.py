@@ -15,7 +15,7 @@ from penstock.sink.sqlserver.marks import SqlserverMarks
 from penstock.sink.sqlserver.move import move
 from penstock.sink.sqlserver.names import split_name
 from penstock.sink.sqlserver.preparation import content_of, name_markers, prepare_table, readable_marks, require_admitted
-from penstock.sink.sqlserver.shape import require_fit, shape_of, statements_of
+from penstock.sink.sqlserver.shape import lengths, require_fit, shape_of, statements_of
 from penstock.sink.sqlserver.trouble import cut_off
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
@@ -102,7 +102,7 @@ class SqlserverSink(ServerSink[Connection]):
         assert shape is not None, "it is held"
         require_fit(shape, schema, target, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return move(connection, rows, schema, shape, target)
+            return move(connection, lengths(shape, schema, target).required(rows), schema, shape, target)
 
     def _commit(self, connection: Connection) -> None:
         """After an error nobody knows whether it happened: the next try locks the marker on a new connection, and reads it."""

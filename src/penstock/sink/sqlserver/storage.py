@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.sink.table.numbers import INTEGER_DIGITS, to_integers, to_reals
 from penstock.sink.table.storage import (
@@ -36,6 +37,8 @@ _types = pa.types
 _PLACES = re.compile(r"(?:decimal|numeric)\((\d+),(\d+)\)")
 _SIZE = re.compile(r"(?:nvarchar|varbinary)\((\d+)\)")
 _INTEGERS = {"smallint": 16, "int": 32, "bigint": 64}
+_BEYOND = "[\U00010000-\U0010ffff]"
+"""Characters that are two units of UTF-16."""
 KEY_SIZE = 255
 """Characters or bytes of a key's column that is created: an index takes 1700 bytes, a character two or four."""
 
@@ -55,6 +58,11 @@ def most_units(declared: str) -> int | None:
     """How many UTF-16 units of a text, or bytes, a column so declared takes; None for as many as there may be."""
     found = _SIZE.fullmatch(declared)
     return int(found[1]) if found else None
+
+
+def units_of(texts: "pa.Array") -> "pa.Array":
+    """How many UTF-16 units each of them has."""
+    return pc.add(pc.utf8_length(texts), pc.count_substring_regex(texts, _BEYOND))
 
 
 # --- which columns will do

@@ -1,16 +1,21 @@
 """The marker made or checked when a table is got ready, before anything is published."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from penstock.errors import Refused, Usage
 from penstock.model import PipelineName, SinkName, Totals
+from penstock.sink.table.columns import as_code
 from penstock.sink.table.marker import Marks, TableMarker
 from penstock.sink.table.publication import other_table
 from penstock.sink.table.target import MERGE, NotStoredError, Target, require_continued
+from penstock.sparkname import quoted
 from penstock.sparkschema import arrow_schema
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def unnamed_markers(statement: str, reason: str) -> Refused:
@@ -79,12 +84,12 @@ def _require_none_left_out(marker: TableMarker, left_out: Sequence[str], content
     if not left_out or marker.schema is None or _reads_as(marker.before + marker.after, content):
         return
     kinds = {field["name"]: field["type"] for field in json.loads(marker.schema)["fields"]}
-    nulls = [f"CAST(NULL AS {_sql_type(kinds[name])}) AS {name}" for name in left_out]
+    nulls = [as_code(f"CAST(NULL AS {_sql_type(kinds[name])}) AS {_spark_name(name)}") for name in left_out]
     raise Refused(
         f"The rows lack column {left_out[0]!r}, with values of which table {marker.table_name!r} was filled, so the rows that "
         f"are there could not be proved any more (lacking: {', '.join(left_out)}).",
         remedy="Give a column that was renamed its old name, in the transform and in the table. For one that was left out, add "
-        f"{', '.join(f'`{null}`' for null in nulls)} to the transform's SELECT, in the place that it had.",
+        f"{', '.join(nulls)} to the transform's SELECT, in the place that it had.",
     )
 
 
@@ -93,6 +98,10 @@ def _reads_as(published: Totals, content: Callable[[], Totals]) -> bool:
         return content() == published
     except NotStoredError:
         return False
+
+
+def _spark_name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else quoted(name)
 
 
 def _sql_type(kind: object) -> str:

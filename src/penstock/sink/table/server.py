@@ -130,6 +130,7 @@ class DatabaseSink(TableSink, Generic[C]):
             with self._database.told(Failed):
                 self._name_markers(connection)
             if schema is not None:
+                self._prepared_for = pipeline, schema
                 with self._database.told(Failed):
                     self._admission = self._prepare_table(connection, pipeline, schema)
 
@@ -250,4 +251,6 @@ class ServerSink(DatabaseSink[C]):
 
     def _apply(self, connection: C, publication: Publication) -> Published:
         marks, since, target = self._marks(connection), self._committed, decided_target(publication, self._target)
-        return apply(marks, publication, target, since=since, move=lambda: self._move(connection, publication, target))
+        return self._note_applied(
+            apply(marks, publication, target, since=since, move=lambda: self._move(connection, publication, target))
+        )

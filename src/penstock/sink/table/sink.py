@@ -9,7 +9,7 @@ from typing import ClassVar, TypedDict
 
 from penstock.errors import Failed, StagedDataLost
 from penstock.highwatermark import HighWaterMark
-from penstock.model import ONLY_ACCOUNT, AccountName, PipelineName, Publication, RowDigest, SinkKind, SinkName
+from penstock.model import ONLY_ACCOUNT, AccountName, PipelineName, Publication, Published, RowDigest, SinkKind, SinkName
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
 from penstock.sink.spool.writer import RowCheck
@@ -82,6 +82,8 @@ class TableSink(SpooledSink):
         self._admission: RowCheck | None = None
         self._lock = RLock()
         self._committed = NOTHING_YET
+        self._prepared_for: tuple[PipelineName, str] | None = None
+        self._is_staging, self._is_recovered = False, False
 
     def use_row_digest(self, row_digest: RowDigest) -> None:
         """For all hashes from here on."""
@@ -114,10 +116,31 @@ class TableSink(SpooledSink):
 
     def stager(self) -> SpoolStager:
         """The recipe for the tasks: the spool, the check that the table can take the rows, and how they are to be written."""
+        self._begin_staging()
         if self._admission is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
         self._target = replace(self._target, has_staged=True)
         return replace(self._spool.stager(self._admission), note=decided_as(self._target))
+
+    def _begin_staging(self) -> None:
+        """Prepare once more where a batch of an earlier run came in since, with columns that the rows lack, say.
+
+        Raises what `prepare` does, before anything is staged: `prepare` knew the table without that batch.
+        """
+        self._is_staging = True
+        if self._is_recovered and self._prepared_for is not None:
+            pipeline, schema = self._prepared_for
+            self.prepare(pipeline=pipeline, schema=schema)
+            self._is_recovered = False
+
+    def _note_applied(self, published: Published) -> Published:
+        """What `apply` gave; before the first batch is staged, that is of an earlier run."""
+        self._is_recovered |= not (published.already or self._is_staging)
+        return published
+
+    @abstractmethod
+    def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
+        """Make the table and its marker, or check them."""
 
     def _note(self, publication: Publication) -> None:
         """It is committed, seen by this object."""
