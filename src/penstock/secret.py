@@ -25,6 +25,7 @@ SHORTEST_SCRUBBED = 6
 """Shorter secrets are left in texts: they are parts of many words."""
 
 _known: set[str] = set()
+_given: set[str] = set()
 
 
 class Interpolated(str):
@@ -89,6 +90,17 @@ def remember_options(options: Mapping[str, object]) -> None:
     for name, value in options.items():
         if isinstance(value, str) and (isinstance(value, Secret) or looks_secret(name)):
             remember(Secret(value))
+
+
+def remember_given(text: str) -> None:
+    """Have `is_given` know `text`, which came from the environment, also where a validator has made a plain text of it."""
+    if text:
+        _given.add(text)
+
+
+def is_given(text: str) -> bool:
+    """Whether a value of a pipeline file that is `text` came from the environment."""
+    return isinstance(text, Secret) or text in _given
 
 
 def scrub(message: str) -> str:

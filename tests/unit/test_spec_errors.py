@@ -381,11 +381,12 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
             "--set trigger.processing_tim: trigger.processing_tim is not a known key.",
             "Did you mean processing_time? The keys here are: processing_time, available_now, once, continuous, real_time.",
         ),
-        ("home", "--set should be key=value, found 'home'.", "Write it like --set trigger.processing_time=10s."),
-        ("home.x=1", "--set home.x=1: there is nothing below './state' that could be called x.", "Correct the key path."),
+        ("home", "--set should be key=value, found a text without =.", "Write it like --set trigger.processing_time=10s."),
+        ("a..b=1", "--set should be key=value, found the key 'a..b'.", "Write it like --set trigger.processing_time=10s."),
+        ("home.x=1", "--set home.x: home is a single value, nothing below it is called x.", "Correct the key path."),
         (
             "home=[",
-            "The value '[' is not valid YAML: expected the node content, but found '<stream end>'.",
+            "The value is not valid YAML: expected the node content, but found '<stream end>'.",
             "Put it in quotes if it is meant as text.",
         ),
         (
@@ -398,6 +399,47 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
 def test_mistakes_in_overrides(tmp_path: Path, override: str, message: str, remedy: str) -> None:
     error = mistake(tmp_path, TOP + SOURCES + SINKS, [override])
     assert (error.message, error.remedy) == (message, remedy)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "geheim",
+        "home=[geheim",
+        "home=@geheim",
+        "home=*geheim",
+        "home=!a!geheim",
+        "home.x=geheim",
+        "pipeline.x.y=geheim",
+    ],
+)
+def test_no_mistake_in_an_override_shows_its_value(tmp_path: Path, override: str) -> None:
+    assert "geheim" not in str(mistake(tmp_path, TOP + SOURCES + SINKS, [override]))
+
+
+@pytest.mark.parametrize("value", ["*geheim", "!a!geheim", "*'geheim'", "*geheim*"])
+def test_what_is_taken_for_a_name_of_yaml_is_not_shown(tmp_path: Path, value: str) -> None:
+    """As a password that begins with such a sign."""
+    assert "geheim" not in str(mistake(tmp_path, TOP + SOURCES + SINKS + f"guarantee: {value}\n"))
+
+
+@pytest.mark.parametrize("value", ["[geheim", "@geheim", "*geheim", "geheim/geheim"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "publish_behind: ${GIVEN}",
+        "guarantee: ${GIVEN}",
+        "transform: {python: '${GIVEN}'}",
+        "trigger: {processing_time: '${GIVEN}'}",
+        "output_mode: ${GIVEN}",
+    ],
+)
+def test_no_mistake_shows_what_came_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, value: str
+) -> None:
+    monkeypatch.setenv("GIVEN", value)
+    assert "found a hidden text" in (told := str(mistake(tmp_path, f"{TOP}{SOURCES}{SINKS}{line}\n")))
+    assert "geheim" not in told
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -64,6 +64,8 @@ def test_what_is_no_sqlite_file_is_refused(url: str) -> None:
     [
         ("s3://k:geheim@bucket/x", "is no URL of a place at s3://"),
         ("file://host/x", "found the host 'host'"),
+        ("file://me:geheim@host/x", "looks like user:password@host, found file://…"),
+        ("file://me:geheim/geheim@host/x", "looks like user:password@host, found file://…"),
         ("", "found an empty text"),
     ],
 )

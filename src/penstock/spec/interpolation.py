@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import Usage
-from penstock.secret import Interpolated, Secret
+from penstock.secret import Interpolated, Secret, remember_given
 from penstock.spec.complaint import KeyPath, dotted
 from penstock.spec.document import Document
 
@@ -48,7 +48,10 @@ def _replaced(text: str, path: KeyPath, document: Document, environ: Mapping[str
         return value
 
     result = _REFERENCE.sub(replacement, text)
-    return Secret(result) if secret else Interpolated(result)
+    if not secret:
+        return Interpolated(result)
+    remember_given(result)
+    return Secret(result)
 
 
 def _malformed(where: str, inside: str, *, closed: bool) -> Usage:

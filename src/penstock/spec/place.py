@@ -114,6 +114,8 @@ def _file_path(url: str, info: ValidationInfo) -> str:
     rest = rest[2:].removeprefix("localhost") if rest.startswith("//localhost/") else rest[2:]
     if rest.startswith(("/", "./", "../")) or rest in {".", ".."}:
         return _absolute(rest, info)
+    if "@" in rest:
+        raise _user_and_password(url)
     host = rest.partition("/")[0]
     raise wrong(
         f"should be a file URL with a path, found the host {host!r}",
