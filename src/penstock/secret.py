@@ -5,7 +5,7 @@ through `shown`, `redact` or `scrub`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 MASK = "***"
 
@@ -25,7 +25,8 @@ SHORTEST_SCRUBBED = 6
 """Shorter secrets are left in texts: they are parts of many words."""
 
 _known: set[str] = set()
-_given: set[str] = set()
+_given: dict[str, frozenset[str]] = {}
+"""Texts that came from the environment, and the values of variables in them."""
 
 
 class Interpolated(str):
@@ -92,10 +93,15 @@ def remember_options(options: Mapping[str, object]) -> None:
             remember(Secret(value))
 
 
-def remember_given(text: str) -> None:
-    """Have `is_given` know `text`, which came from the environment, also where a validator has made a plain text of it."""
+def remember_given(text: str, values: Iterable[str]) -> None:
+    """Have `is_given` know `text`, with `values` of the environment in it, also where a validator made a plain text of it."""
     if text:
-        _given.add(text)
+        _given[text] = frozenset(values)
+
+
+def values_in(text: str) -> frozenset[str]:
+    """The values of the environment in a text of a pipeline file, such as a query."""
+    return _given.get(text, frozenset())
 
 
 def is_given(text: str) -> bool:

@@ -9,7 +9,7 @@ OF_JVM = "tests/unit/test_run_jvm.py"
 OF_FILES = "tests/unit/test_private_files.py"
 OF_PRINTING = "tests/unit/test_printable.py"
 OF_PLACES = "tests/unit/test_private_places.py"
-OF_MISTAKES = "tests/unit/test_spec_errors.py"
+OF_MISTAKES = "tests/unit/test_spec_secrets.py"
 
 MUTANTS_OF_SECRETS = (
     Mutant(
@@ -150,5 +150,21 @@ MUTANTS_OF_SECRETS = (
         find="        if is_given(value):",
         replace="        if False:",
         tests=(f"{OF_MISTAKES}::test_no_mistake_shows_what_came_from_the_environment",),
+    ),
+    Mutant(
+        bug=38,
+        name="a-query-is-shown-with-the-values-of-variables",
+        file=REDACTION,
+        find="    values = sorted({value for sql in queries if sql for value in values_in(sql)})",
+        replace="    values = list[str]()",
+        tests=(f"{OF_JVM}::test_values_of_the_environment_in_a_query_are_redacted_and_in_no_error",),
+    ),
+    Mutant(
+        bug=38,
+        name="errors-quote-a-query-with-the-values-of-variables",
+        file="src/penstock/spec/interpolation.py",
+        find='    if path[-1:] == ("sql",):',
+        replace="    if False:",
+        tests=(f"{OF_JVM}::test_values_of_the_environment_in_a_query_are_redacted_and_in_no_error",),
     ),
 )

@@ -401,47 +401,6 @@ def test_mistakes_in_overrides(tmp_path: Path, override: str, message: str, reme
     assert (error.message, error.remedy) == (message, remedy)
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "geheim",
-        "home=[geheim",
-        "home=@geheim",
-        "home=*geheim",
-        "home=!a!geheim",
-        "home.x=geheim",
-        "pipeline.x.y=geheim",
-    ],
-)
-def test_no_mistake_in_an_override_shows_its_value(tmp_path: Path, override: str) -> None:
-    assert "geheim" not in str(mistake(tmp_path, TOP + SOURCES + SINKS, [override]))
-
-
-@pytest.mark.parametrize("value", ["*geheim", "!a!geheim", "*'geheim'", "*geheim*"])
-def test_what_is_taken_for_a_name_of_yaml_is_not_shown(tmp_path: Path, value: str) -> None:
-    """As a password that begins with such a sign."""
-    assert "geheim" not in str(mistake(tmp_path, TOP + SOURCES + SINKS + f"guarantee: {value}\n"))
-
-
-@pytest.mark.parametrize("value", ["[geheim", "@geheim", "*geheim", "geheim/geheim"])
-@pytest.mark.parametrize(
-    "line",
-    [
-        "publish_behind: ${GIVEN}",
-        "guarantee: ${GIVEN}",
-        "transform: {python: '${GIVEN}'}",
-        "trigger: {processing_time: '${GIVEN}'}",
-        "output_mode: ${GIVEN}",
-    ],
-)
-def test_no_mistake_shows_what_came_from_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, value: str
-) -> None:
-    monkeypatch.setenv("GIVEN", value)
-    assert "found a hidden text" in (told := str(mistake(tmp_path, f"{TOP}{SOURCES}{SINKS}{line}\n")))
-    assert "geheim" not in told
-
-
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes("pipeline: \xe9t\xe9".encode("latin-1"))
     for name, message in (
