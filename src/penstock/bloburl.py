@@ -16,6 +16,11 @@ from penstock.secret import outlined
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 
+_MISSPELT = re.compile(r"\s+[a-zA-Z][a-zA-Z0-9+.-]*:|(?!\.{0,2}/)[^/]*:/")
+"""Without a path that begins as one, and with `2024:01`, which is a name."""
+
+MISSPELT = "Write a URL without blanks, its scheme in letters and digits; write ./ before the name of a directory."
+
 _KINDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az", "wasbs": "az", "hdfs": "hdfs"}
 _NAMENODE = re.compile(r"[^:@]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?")
 """What else stands between the slashes is likely a key or a password."""
@@ -68,6 +73,11 @@ def scheme_of(place: str) -> str:
     """
     found = _SCHEME.match(place)
     return found[1].lower() if found else ""
+
+
+def is_misspelt(place: str) -> bool:
+    """Whether `place` has nearly a scheme: behind a blank, or with a sign that no scheme has. It is no directory of that name."""
+    return _MISSPELT.match(place) is not None
 
 
 def is_blob(url: str) -> bool:

@@ -5,7 +5,7 @@ through `shown`, `redact` or `scrub`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 MASK = "***"
 
@@ -25,6 +25,8 @@ SHORTEST_SCRUBBED = 6
 """Shorter secrets are left in texts: they are parts of many words."""
 
 _known: set[str] = set()
+_given: dict[str, frozenset[str]] = {}
+"""Texts that came from the environment, and the values of variables in them."""
 
 
 class Interpolated(str):
@@ -89,6 +91,22 @@ def remember_options(options: Mapping[str, object]) -> None:
     for name, value in options.items():
         if isinstance(value, str) and (isinstance(value, Secret) or looks_secret(name)):
             remember(Secret(value))
+
+
+def remember_given(text: str, values: Iterable[str]) -> None:
+    """Have `is_given` know `text`, with `values` of the environment in it, also where a validator made a plain text of it."""
+    if text:
+        _given[text] = frozenset(values)
+
+
+def values_in(text: str) -> frozenset[str]:
+    """The values of the environment in a text of a pipeline file, such as a query."""
+    return _given.get(text, frozenset())
+
+
+def is_given(text: str) -> bool:
+    """Whether a value of a pipeline file that is `text` came from the environment."""
+    return isinstance(text, Secret) or text in _given
 
 
 def scrub(message: str) -> str:

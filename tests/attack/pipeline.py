@@ -53,7 +53,7 @@ class Pipeline:
 
     def __init__(self, rig: Any, home: Path, *, columns: Mapping[str, Any], placed: str = "", **settings: Any) -> None:
         self.rig, self.home, self.columns, self.settings = rig, home, dict(columns), settings
-        self._placed = placed
+        self.ledger_place = f"{placed}{home / 'ledger'}"
         home.mkdir(exist_ok=True)
 
     @property
@@ -144,7 +144,7 @@ class Pipeline:
         return rig.make(**self.settings)
 
     def ledger(self) -> Any:
-        return open_ledger(f"{self._placed}{self.home / 'ledger'}", pipeline=PIPELINE)
+        return open_ledger(self.ledger_place, pipeline=PIPELINE)
 
     def batch(self, rows: "pa.RecordBatch | Rows") -> "pa.RecordBatch":
         if isinstance(rows, pa.RecordBatch):

@@ -11,6 +11,8 @@ OF_INPUT = "tests/unit/test_checkpoint_input.py"
 OF_FAILURE = "tests/spark/test_delivery_failure.py"
 OF_DOORS = "tests/spark/test_doors.py::test_every_door_refuses"
 
+OF_HANDED_ON = "tests/spark/test_doors.py::test_a_delivery_that_is_handed_to_query_after_query_checks_each"
+
 MUTANTS_OF_DOORS = (
     Mutant(
         bug=38,
@@ -38,6 +40,14 @@ MUTANTS_OF_DOORS = (
     ),
     Mutant(
         bug=39,
+        name="foreach-batch-asks-the-first-query-only",
+        file=DELIVERY,
+        find="        if self._run is not None:",
+        replace="        if False:",
+        tests=(OF_HANDED_ON,),
+    ),
+    Mutant(
+        bug=39,
         name="foreach-batch-opens-the-ledger-first",
         file=DELIVERY,
         find="        schema = rows.schema.json()\n        if",
@@ -61,11 +71,51 @@ MUTANTS_OF_DOORS = (
         tests=(f"{OF_DOORS}[random values below state, delivery.start]",),
     ),
     Mutant(
+        bug=39,
+        name="functions-declared-nondeterministic-are-not-asked-for",
+        file="src/penstock/transform/plan.py",
+        find=", random=frozenset(_declared_random(analyzed))",
+        replace="",
+        tests=(f"{OF_DOORS}[a function declared nondeterministic below state, delivery.start]",),
+    ),
+    Mutant(
+        bug=39,
+        name="new-random-functions-of-spark-are-not-known",
+        file="src/penstock/transform/operators.py",
+        find="randn|random|randstr|uniform|uuid",
+        replace="randn|random|uuid",
+        tests=("tests/unit/test_transform_plan.py::test_values_that_change_at_a_replay_below_state",),
+    ),
+    Mutant(
         bug=40,
         name="an-unknown-scheme-is-a-directory",
         file=PLACE,
         find="    if scheme_of(path):\n        raise _unknown(path)\n",
         replace="",
+        tests=(f"{OF_PLACES}::test_a_place_that_is_not_understood_is_no_directory",),
+    ),
+    Mutant(
+        bug=39,
+        name="wildcards-of-a-source-are-names",
+        file=PLACE,
+        find="any(all(map(fnmatchcase, place, _parts(one))) for one in _alternatives(pattern))",
+        replace="same_or_nested(url, pattern)",
+        tests=(f"{OF_PLACES}::test_a_source_that_reads_what_a_sink_writes_is_refused",),
+    ),
+    Mutant(
+        bug=39,
+        name="file-and-one-slash-is-a-relative-path",
+        file=PLACE,
+        find='Path("/" + place[len("file:") :].removeprefix("//localhost").lstrip("/"))',
+        replace='Path(place[len("file://") :])',
+        tests=(f"{OF_PLACES}::test_a_source_that_reads_what_a_sink_writes_is_refused",),
+    ),
+    Mutant(
+        bug=40,
+        name="a-blank-before-a-url-makes-it-a-directory",
+        file="src/penstock/bloburl.py",
+        find="    return _MISSPELT.match(place) is not None",
+        replace="    return False",
         tests=(f"{OF_PLACES}::test_a_place_that_is_not_understood_is_no_directory",),
     ),
     Mutant(

@@ -9,6 +9,7 @@ OF_JVM = "tests/unit/test_run_jvm.py"
 OF_FILES = "tests/unit/test_private_files.py"
 OF_PRINTING = "tests/unit/test_printable.py"
 OF_PLACES = "tests/unit/test_private_places.py"
+OF_MISTAKES = "tests/unit/test_spec_secrets.py"
 
 MUTANTS_OF_SECRETS = (
     Mutant(
@@ -125,5 +126,45 @@ MUTANTS_OF_SECRETS = (
         find="        require_valid(rows, sink=self._settings.sink)\n",
         replace="",
         tests=("tests/unit/test_parquet_stage.py::test_texts_that_are_no_utf8_are_refused",),
+    ),
+    Mutant(
+        bug=38,
+        name="a-value-that-is-no-yaml-is-shown",
+        file="src/penstock/spec/document.py",
+        find='f"The value is not valid YAML: {problem}."',
+        replace='f"The value {text!r} is not valid YAML: {problem}."',
+        tests=(f"{OF_MISTAKES}::test_no_mistake_in_an_override_shows_its_value",),
+    ),
+    Mutant(
+        bug=38,
+        name="a-password-is-shown-as-a-name-of-yaml",
+        file="src/penstock/spec/document.py",
+        find='    return _NAMED.sub(r"\\1", problem)',
+        replace="    return problem",
+        tests=(f"{OF_MISTAKES}::test_what_is_taken_for_a_name_of_yaml_is_not_shown",),
+    ),
+    Mutant(
+        bug=38,
+        name="what-a-validator-made-a-plain-text-of-is-shown",
+        file="src/penstock/spec/describe.py",
+        find="        if is_given(value):",
+        replace="        if False:",
+        tests=(f"{OF_MISTAKES}::test_no_mistake_shows_what_came_from_the_environment",),
+    ),
+    Mutant(
+        bug=38,
+        name="a-query-is-shown-with-the-values-of-variables",
+        file=REDACTION,
+        find="    values = sorted({value for sql in queries if sql for value in values_in(sql)})",
+        replace="    values = list[str]()",
+        tests=(f"{OF_JVM}::test_values_of_the_environment_in_a_query_are_redacted_and_in_no_error",),
+    ),
+    Mutant(
+        bug=38,
+        name="errors-quote-a-query-with-the-values-of-variables",
+        file="src/penstock/spec/interpolation.py",
+        find='    if path[-1:] == ("sql",):',
+        replace="    if False:",
+        tests=(f"{OF_JVM}::test_values_of_the_environment_in_a_query_are_redacted_and_in_no_error",),
     ),
 )

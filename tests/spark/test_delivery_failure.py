@@ -2,15 +2,19 @@
 
 import pickle
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 import penstock
 from penstock.errors import BatchFailed, Fenced, InputChanged, PenstockError, PublishFailed, StageFailed
+from penstock.model import Publication
 from tests.spark.streams import numbers, put
-from tests.spark.target import THREE_FILES, Target, of_three_files
+from tests.spark.target import THREE_FILES, Rows, Target, of_three_files
 
 pytestmark = pytest.mark.spark
 
@@ -91,6 +95,66 @@ def test_a_delivery_that_failed_refuses_every_further_batch(spark: SparkSession,
     with pytest.raises(PenstockError, match="broke"):
         query.awaitTermination()
     assert target.files() == []
+
+
+FOUR_FILES = EXPECTED + Counter([(3,)])
+
+
+def lake_of(root: Path, *names: str, sql: str = "concat('n', n)", unrouted: str = "fail") -> penstock.Parquet:
+    return penstock.Parquet(accounts={name: root / "lake" / name for name in names}, route={"sql": sql}, unrouted=unrouted)
+
+
+@pytest.mark.parametrize(
+    ("names", "changed"),
+    [((), {"sql": "concat('n', n % 3)"}), (("n3",), {}), ((), {"unrouted": "n0"})],
+    ids=["correct the route", "add the account", "let `unrouted` name an account"],
+)
+def test_rows_without_an_account_are_delivered_once_the_remedy_is_carried_out(
+    spark: SparkSession, target: Target, names: tuple[str, ...], changed: dict[str, str]
+) -> None:
+    first = ("n0", "n1", "n2")
+    target.deliver(numbers(spark, target.root), sinks={"lake": lake_of(target.root, *first), "table": target.table})
+    put(target.root / "in", "3.csv", 3)
+    with pytest.raises(StageFailed, match="routes to the account 'n3'") as told:
+        target.deliver(numbers(spark, target.root), sinks={"lake": lake_of(target.root, *first), "table": target.table})
+    assert told.value.remedy.startswith("Correct the route, add the account, or let `unrouted` name an account")
+    assert target.rows() == EXPECTED
+    lake = lake_of(target.root, *first, *names, **changed)
+    target.deliver(numbers(spark, target.root), sinks={"lake": lake, "table": target.table})
+    assert sum((target.account(name) for name in (*first, *names)), Counter()) == target.rows() == FOUR_FILES
+
+
+def _broken_at_the_new_batch(step: str) -> Callable[..., object]:
+    """A start publishes the last decision again, which is to succeed."""
+    works = resolve_name(step)
+
+    def fail(*given: Any, **named: Any) -> object:
+        publication = given[1] if len(given) > 1 else None
+        if isinstance(publication, Publication) and publication.batch.batch_id < 3:
+            return works(*given, **named)
+        raise KeyError("a broken library")
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("step", "shown"),
+    [("penstock.run.open_delivery.stage_batch", EXPECTED), ("penstock.sink.sqlite.SqliteSink.publish", FOUR_FILES)],
+    ids=["before the decision", "after it"],
+)
+def test_what_failed_is_delivered_by_the_next_start_once_its_cause_is_mended(
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch, step: str, shown: Rows
+) -> None:
+    target.deliver(numbers(spark, target.root))
+    put(target.root / "in", "3.csv", 3)
+    with monkeypatch.context() as broken:
+        broken.setattr(step, _broken_at_the_new_batch(step))
+        with pytest.raises(BatchFailed, match="KeyError: 'a broken library'") as told:
+            target.deliver(numbers(spark, target.root))
+    assert told.value.remedy.startswith("Mend the cause and start again: what was decided is published")
+    assert (target.accounts(), target.rows()) == (shown, EXPECTED)
+    target.deliver(numbers(spark, target.root))
+    assert target.accounts() == target.rows() == FOUR_FILES
 
 
 @pytest.mark.parametrize(

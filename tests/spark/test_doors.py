@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import udf
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import penstock
@@ -81,6 +82,13 @@ CASES = {
         refused=GuaranteeTooWeak,
         says=r"operator \w+ gives at_least_once: rand below it gives other values",
     ),
+    "a function declared nondeterministic below state": Case(
+        sql="SELECT DISTINCT * FROM (SELECT value AS c0, dice(value) AS n FROM s)",
+        mode="update",
+        sink={**TABLE, "write": "upsert", "key": ["c0"]},
+        refused=GuaranteeTooWeak,
+        says=r"operator \w+ gives at_least_once: dice below it gives other values",
+    ),
     "replace in append mode": Case(
         sink={**TABLE, "write": "replace"}, refused=Usage, says=r"sinks\.out\.write does not go with output_mode: append: replace"
     ),
@@ -96,6 +104,13 @@ CASES = {
         sink=LAKE,
         refused=Usage,
         says=r"sources\.s\.path \(.*lake/?\) (overlaps with|is the same place as) sinks\.out\.accounts\.all",
+    ),
+    "its own output by a wildcard": Case(
+        source={"format": "csv", "path": "file:{root}/la*", "schema": "n INT"},
+        sql="SELECT n FROM s",
+        sink=LAKE,
+        refused=Usage,
+        says=r"sources\.s\.path \(.*la\*\) overlaps with sinks\.out\.accounts\.all",
     ),
     "asynchronous progress": Case(
         options={"asyncProgressTrackingEnabled": "true", "_asyncProgressTrackingOverrideSinkSupportCheck": "true"},
@@ -207,6 +222,11 @@ def ended(spark: SparkSession) -> Iterator[None]:
         query.stop()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def dice(spark: SparkSession) -> None:
+    spark.udf.register("dice", udf(lambda value: value % 6, "long").asNondeterministic())
+
+
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     socketserver.ThreadingTCPServer.daemon_threads = True
@@ -232,6 +252,27 @@ def test_every_door_refuses(spark: SparkSession, tmp_path: Path, port: int, case
     below = {path.name for path in (tmp_path / "home").glob("*")} if left else set()
     assert (left, below) <= ({"home"}, {"checkpoint"})
     assert [path.name for path in tmp_path.glob("lake/**/*") if path.is_file()] == ["0.csv"]
+
+
+def test_a_delivery_that_is_handed_to_query_after_query_checks_each(spark: SparkSession, tmp_path: Path) -> None:
+    """As in a notebook, where a cell is run again. A refusal holds for the query that was refused, not for the next one."""
+    target = Target(tmp_path)
+    delivery = target.delivery()
+
+    def deliver(**options: str) -> None:
+        put(tmp_path / "in", f"{len(list((tmp_path / 'in').glob('*')))}.csv", 1)
+        frame = spark.readStream.schema("n INT").options(**options).csv(str(tmp_path / "in"))
+        writer = frame.writeStream.foreachBatch(delivery).option("checkpointLocation", delivery.checkpoint)
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    (tmp_path / "in").mkdir()
+    deliver()
+    with pytest.raises(StreamingQueryException, match="ignoreMissingFiles makes Spark pass over files"):
+        deliver(ignoreMissingFiles="true")
+    assert target.rows() == target.accounts() == {(1,): 1}
+    deliver()
+    delivery.release()
+    assert target.rows() == target.accounts() == {(1,): 3}
 
 
 def test_a_drop_in_that_demands_less_is_started(spark: SparkSession, tmp_path: Path, port: int) -> None:

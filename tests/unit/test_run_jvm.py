@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.run import jvm
-from penstock.run.redaction import OPTIONS, SETTINGS, TEXTS, redactions
-from penstock.secret import Secret
+from penstock.run.redaction import OPTIONS, SETTINGS, TEXTS, redactions, secrets_of
+from penstock.secret import Secret, scrub
+from penstock.spec import load
 
 SECRET = {"spark.own.plain": Secret("from-environment"), "spark.hadoop.fs.key.password": "literal-one"}
 PUBLIC = {"spark.master": "local[2]", "spark.app.name": "flights", "spark.sql.shuffle.partitions": "8"}
@@ -146,3 +147,22 @@ def test_the_users_own_pattern_is_extended_and_never_replaced() -> None:
 
 def test_without_a_secret_sparks_patterns_stay() -> None:
     assert redactions(PUBLIC, {}, running=lambda _: None) == {}
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["transform: {sql: \"SELECT aes_encrypt(value, '${GIVEN}') AS value, '${OTHER}' AS a FROM s\"}", "ROUTE"],
+    ids=["transform", "route"],
+)
+def test_values_of_the_environment_in_a_query_are_redacted_and_in_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    monkeypatch.setenv("GIVEN", "geheim-geheim")
+    monkeypatch.setenv("OTHER", "anders-anders")
+    sql = "IF(value = '${GIVEN}', 'a', '${OTHER}')" if query == "ROUTE" else "'a'"
+    sinks = f'sinks: {{lake: {{type: parquet, accounts: {{a: ./a, b: ./b}}, route: {{sql: "{sql}"}}}}}}'
+    file = tmp_path / "f.yaml"
+    file.write_text("\n".join(["pipeline: p", "home: ./h", "sources: {s: {format: rate}}", sinks, query.removeprefix("ROUTE")]))
+    texts = redactions({}, secrets_of(load(file)), running=lambda _: None)[TEXTS]
+    assert re.sub(texts, "?", "aes_encrypt(value, geheim-geheim, anders-anders)") == "aes_encrypt(value, ?, ?)"
+    assert scrub("near `'geheim-geheim')`") == "near `'***')`"

@@ -381,11 +381,12 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
             "--set trigger.processing_tim: trigger.processing_tim is not a known key.",
             "Did you mean processing_time? The keys here are: processing_time, available_now, once, continuous, real_time.",
         ),
-        ("home", "--set should be key=value, found 'home'.", "Write it like --set trigger.processing_time=10s."),
-        ("home.x=1", "--set home.x=1: there is nothing below './state' that could be called x.", "Correct the key path."),
+        ("home", "--set should be key=value, found a text without =.", "Write it like --set trigger.processing_time=10s."),
+        ("a..b=1", "--set should be key=value, found the key 'a..b'.", "Write it like --set trigger.processing_time=10s."),
+        ("home.x=1", "--set home.x: home is a single value, nothing below it is called x.", "Correct the key path."),
         (
             "home=[",
-            "The value '[' is not valid YAML: expected the node content, but found '<stream end>'.",
+            "The value is not valid YAML: expected the node content, but found '<stream end>'.",
             "Put it in quotes if it is meant as text.",
         ),
         (

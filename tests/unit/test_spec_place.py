@@ -8,6 +8,7 @@ from penstock import Delivery
 from penstock.errors import Usage
 from penstock.sink.spool.root import root_at
 from penstock.spec import Account, DeliverySettings, Memory, Parquet, Sqlite
+from penstock.spec.combinations import own_output_complaints
 from penstock.spec.merge import Merge
 from penstock.spec.place import local_path, same_or_nested
 from penstock.spec.quarantine import Quarantine
@@ -63,6 +64,8 @@ def test_what_is_no_sqlite_file_is_refused(url: str) -> None:
     [
         ("s3://k:geheim@bucket/x", "is no URL of a place at s3://"),
         ("file://host/x", "found the host 'host'"),
+        ("file://me:geheim@host/x", "looks like user:password@host, found file://…"),
+        ("file://me:geheim/geheim@host/x", "looks like user:password@host, found file://…"),
         ("", "found an empty text"),
     ],
 )
@@ -89,6 +92,47 @@ def test_places_are_compared_behind_symbolic_links(tmp_path: Path) -> None:
     assert local_path("s3://bucket/x") is None
 
 
+@pytest.mark.parametrize(
+    ("account", "path"),
+    [
+        ("{here}/lake", "{here}/lake"),
+        ("{here}/lake", "{here}"),
+        ("{here}/lake", "file:{here}/lake/a"),
+        ("{here}/lake", "file://localhost{here}/lake"),
+        ("{here}/lake/all", "{here}/la*"),
+        ("{here}/lake/all", "{here}/lake*/all/n=1"),
+        ("{here}/lake", "{here}/{in,lake}"),
+        ("{here}/lake/all", "{here}/{in/x,la?e/{all,none}}/*"),
+        ("{here}/lake", "{here}/[^i]ake"),
+        ("s3://bucket/lake", "s3a://bucket/lake/n=1"),
+        ("s3://bucket/lake", "s3a://bucket/*"),
+        ("gs://bucket/lake", "gs://bucket/lake/"),
+        ("az://c@account/lake", "abfss://c@account.dfs.core.windows.net/lake"),
+    ],
+)
+def test_a_source_that_reads_what_a_sink_writes_is_refused(account: str, path: str, tmp_path: Path) -> None:
+    sinks = {"lake": Parquet(accounts={"all": account.replace("{here}", str(tmp_path))})}
+    for given in (path, f"{path}/"):
+        assert own_output_complaints(sinks, {("sources", "s", "path"): given.replace("{here}", str(tmp_path))})
+
+
+@pytest.mark.parametrize(
+    ("account", "path"),
+    [
+        ("{here}/lake", "{here}/in*"),
+        ("{here}/lake", "{here}/lake-too"),
+        ("{here}/lake", "{here}/{in,lakes}/*"),
+        ("s3://bucket/lake", "s3a://other/lake"),
+        ("s3://bucket/lake", "gs://bucket/lake"),
+        ("s3://bucket/lake", "s3a://bucket//in"),
+        ("{here}/lake", "dbfs:/lake"),
+    ],
+)
+def test_a_source_beside_what_a_sink_writes_is_none(account: str, path: str, tmp_path: Path) -> None:
+    sinks = {"lake": Parquet(accounts={"all": account.replace("{here}", str(tmp_path))})}
+    assert own_output_complaints(sinks, {("sources", "s", "path"): path.replace("{here}", str(tmp_path))}) == []
+
+
 UNKNOWN = (
     "dbfs:/x",
     "dbfs://x",
@@ -102,6 +146,13 @@ UNKNOWN = (
     "s3a:x",
     "hdfs:/x",
     "az:x",
+    " s3://bucket/x",
+    "\ts3://bucket/x",
+    "s3 ://bucket/x",
+    "s_3://bucket/x",
+    "\u200bs3://bucket/x",
+    " dbfs:/x",
+    " sqlite:///x.db",
 )
 """What would be a directory of that name below the working directory."""
 PLACES: Mapping[str, Callable[[str], object]] = {
@@ -157,6 +208,12 @@ def test_a_source_takes_every_url_of_spark(path: str) -> None:
     """Where Spark has no file system for it, it says so itself."""
     assert Source(format="text", path=path).path == path
     assert local_path(path) is None
+
+
+@pytest.mark.parametrize("path", [" s3a://bucket/in", "s3 a://bucket/in"])
+def test_a_url_of_a_source_behind_a_blank_is_refused(path: str) -> None:
+    with pytest.raises(Usage, match="is neither a URL nor likely a directory"):
+        Source(format="text", path=path)
 
 
 @pytest.mark.parametrize("path", ["abc:/in", "C:\\in", "localhost:9000/in", "s3a:bucket/in"])

@@ -141,6 +141,9 @@ def test_user_code_without_timeouts_is_said() -> None:
     [
         ("~Project [n#0, uuid(Some(217)) AS u#29]", ("uuid",)),
         ("~Filter (rand(7) > 0.5)", ("rand",)),
+        ("~Project [randstr(5, 12, true) AS a#1, uniform(0, 10, 4, true, Some(UTC)) AS b#2]", ("randstr", "uniform")),
+        ("~Project [reflect(java.util.UUID, randomUUID, true) AS a#1]", ("reflect",)),
+        ("~Project [uniformity(n#0) AS a#1, coalesce(reflection(n#0)) AS b#2]", ()),
         ("~Project [n#0, SPARK_PARTITION_ID() AS p#3]", ("spark_partition_id",)),
         ("~Sample 0.0, 0.5, false, 42", ("sample",)),
         ("~Project [brand(n#0) AS b#1, current_timestamp() AS now#2]", ()),

@@ -17,7 +17,7 @@ from penstock.run.failure import StopRequested, from_exception
 from penstock.run.open_delivery import Observer, OpenDelivery
 from penstock.run.publisher import Publisher
 from penstock.run.query import Query, start_streaming
-from penstock.run.query_facts import facts_of_batch, facts_of_writer
+from penstock.run.query_facts import facts_of_batch, facts_of_writer, run_of_batch
 from penstock.spec.pipeline import DeliverySettings
 
 if TYPE_CHECKING:
@@ -34,10 +34,11 @@ class Delivery:
     """Exactly-once delivery of one streaming query into the given sinks.
 
     Either `delivery.start(df.writeStream…)`, or pass the object itself to `foreachBatch` with `delivery.checkpoint` as checkpoint
-    location: then it checks the query, opens and recovers with the first batch. `pipeline` names the ledger and outlives every
-    checkpoint; `home` is where ledger, spool and checkpoint are unless told otherwise; these places may be mappings of `url` and
-    `options`, as in a pipeline file. Works on classic and Connect sessions. `publish_behind`: where `start` starts the query of a
-    classic session, a batch is published while Spark computes the next one (docs/howto/throughput.md).
+    location: then it checks the query, opens and recovers in the first batch of each run. `pipeline` names the ledger and
+    outlives every checkpoint; `home` is where ledger, spool and checkpoint are unless told otherwise; these places may be
+    mappings of `url` and `options`, as in a pipeline file. Works on classic and Connect sessions. `publish_behind`: where
+    `start` starts the query of a classic session, a batch is published while Spark computes the next one
+    (docs/howto/throughput.md).
 
     Every exception in a batch, `SystemExit` included, becomes a failed batch; its cause is kept in `failure`.
     """
@@ -62,6 +63,7 @@ class Delivery:
         settings = DeliverySettings(**values)
         self._plan = DeliveryPlan(settings=settings, sources=tuple(SourceName(source) for source in sources))
         self._open: OpenDelivery | None = None
+        self._run: str | None = None
         self.failure: BaseException | None = None
 
     @classmethod
@@ -99,7 +101,7 @@ class Delivery:
         self, writer: "DataStreamWriter", *, observers: Sequence[Observer] = (), batches: int | None = None
     ) -> Query:
         """As `start`, for a query that was checked already: `Pipeline` knows more of it than its writer shows."""
-        self._plan = replace(self._plan, left=None)
+        self._plan, self._run = replace(self._plan, left=None), None
         if is_of_client(writer):
             require_no_limit(batches)
         behind = self._plan.settings.publish_behind and not is_of_client(writer)
@@ -171,10 +173,21 @@ class Delivery:
             raise Undelivered(_told(self.failure)) from None
 
     def _deliver(self, rows: DataFrame, batch_id: BatchId) -> None:
+        self._follow_run(rows)
         if self.failure is not None:
             raise self.failure
         opened = self._open or self._open_in_batch(rows)
         opened.deliver(rows, batch_id)
+
+    def _follow_run(self, rows: DataFrame) -> None:
+        """Forget what was opened, and what failed, for an earlier run: a new one can be another query, and is checked as such."""
+        run = run_of_batch(rows)
+        if run is None or run == self._run:
+            return
+        if self._run is not None:
+            self.release()
+            self.failure = None
+        self._run = run
 
     def _open_in_batch(self, rows: DataFrame) -> OpenDelivery:
         """Open a query that was started by others, or by a client of Spark Connect, which checked it and said what it left."""
@@ -191,7 +204,7 @@ class Delivery:
 
     def __setstate__(self, state: dict[str, DeliveryPlan]) -> None:
         self._plan = state["plan"]
-        self._open, self.failure = None, None
+        self._open, self._run, self.failure = None, None, None
 
 
 def _told(failure: BaseException) -> str:

@@ -61,7 +61,7 @@ class Pipeline:
 
     def session(self) -> "SparkSession":
         """The active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""
-        from penstock.run.redaction import secret_items
+        from penstock.run.redaction import secrets_of
         from penstock.run.session import session
         from penstock.source.kafka.options import is_kafka
 
@@ -74,9 +74,7 @@ class Pipeline:
             packages=spark.packages,
             log=Path(self.settings.home) / "spark.log",
             connector="needed" if "spark" in readers else "wanted" if "auto" in readers else "none",
-            secret_options={
-                name: value for source in self.settings.sources.values() for name, value in secret_items(source.options).items()
-            },
+            secret_options=secrets_of(self.settings),
         )
 
     def frame(

@@ -23,7 +23,7 @@ from penstock.source.opened import OpenedSource, short_format
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.trigger import Trigger
 from penstock.transform.guarantee import ASYNC_OPTION
-from penstock.transform.plan import PlanNode, parse_plan, plan_of, whole_plans
+from penstock.transform.plan import PlanNode, plan_in, plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -122,7 +122,7 @@ def facts_of_batch(rows: DataFrame, names: Sequence[SourceName]) -> QueryFacts:
     is_async = _seen(lambda: str(_ASYNC_CLASS in execution.getClass().getSimpleName()).lower())
     return QueryFacts(
         rows=rows,
-        plan=_seen(lambda: _plan_in(rows.sparkSession, execution)),
+        plan=_seen(lambda: plan_in(rows.sparkSession, execution.analyzedPlan())),
         sources=sources.claims,
         output_mode=_seen(lambda: str(execution.outputMode().toString()).lower()),
         trigger=_seen(lambda: _trigger(execution.trigger())),
@@ -188,9 +188,10 @@ def _execution(rows: DataFrame) -> Any:
     return active.get(session._jvm.java.util.UUID.fromString(query))  # type: ignore[union-attr]
 
 
-def _plan_in(spark: SparkSession, execution: Any) -> PlanNode:
-    with whole_plans(spark):
-        return parse_plan(str(execution.analyzedPlan().treeString()))
+def run_of_batch(rows: DataFrame) -> str | None:
+    """The id of the run that `rows` is a batch of: every start of a query has its own. None on Spark Connect."""
+    execution = _seen(lambda: _execution(rows))
+    return None if execution is None else _seen(lambda: str(execution.runId()))
 
 
 def _opened_sources(frame: DataFrame) -> tuple[OpenedSource, ...]:

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from penstock.secret import SHORTEST_SCRUBBED, holds_secret
+from penstock.secret import SHORTEST_SCRUBBED, holds_secret, values_in
+from penstock.spec.pipeline import PipelineSettings
+from penstock.spec.sink import Parquet
 
 SETTINGS, OPTIONS, TEXTS = "spark.redaction.regex", "spark.sql.redaction.options.regex", "spark.sql.redaction.string.regex"
 _DEFAULTS: Mapping[str, str | None] = {
@@ -27,6 +29,15 @@ def is_redacted(name: str, settings: Mapping[str, str]) -> bool:
 def secret_items(options: Mapping[str, str]) -> Mapping[str, str]:
     """Those of `options` that hold a secret."""
     return {name: value for name, value in options.items() if holds_secret(name, value)}
+
+
+def secrets_of(settings: PipelineSettings) -> Mapping[str, str]:
+    """The secrets of a pipeline that Spark is given with its query: by the name of an option, or a name that no option has."""
+    options = {name: value for source in settings.sources.values() for name, value in secret_items(source.options).items()}
+    routes = [sink.route.sql for sink in settings.sinks.values() if isinstance(sink, Parquet) and sink.route]
+    queries = [*routes, settings.transform.sql if settings.transform else None]
+    values = sorted({value for sql in queries if sql for value in values_in(sql)})
+    return {**options, **{f"value {number} in SQL": value for number, value in enumerate(values)}}
 
 
 def redactions(settings: Mapping[str, str], options: Mapping[str, str], *, running: Lookup) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from itertools import combinations
 
 from penstock.spec.complaint import Complaint, KeyPath, dotted
 from penstock.spec.kafka import Kafka
-from penstock.spec.place import local_path, same_or_nested
+from penstock.spec.place import is_read_from, same_or_nested
 from penstock.spec.sink import Parquet, Sink
 from penstock.spec.table import Table
 
@@ -77,7 +77,7 @@ def own_output_complaints(sinks: Mapping[str, Sink], sources: Mapping[KeyPath, s
         _overlap(path, place, dotted(account), url)
         for path, place in sources.items()
         for account, url in account_urls(sinks).items()
-        if local_path(place) is not None and same_or_nested(place, url)
+        if is_read_from(url, place)
     ]
 
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from penstock.secret import Secret, redact
+from penstock.secret import is_given, redact
 
 _LONGEST_SHOWN = 60
 
 
 def described(value: object) -> str:
     """What `value` is: `the text 'abc'`, `the number 5`, `a list`. Never shows a secret."""
-    if isinstance(value, Secret):
-        return "a hidden text"
     if isinstance(value, str):
+        if is_given(value):
+            return "a hidden text"
         return f"the text {_shortened(redact(value))!r}"
     if isinstance(value, bool):
         return str(value).lower()

@@ -1,5 +1,6 @@
 """A YAML file as plain values, with the line of every key."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from penstock.spec.complaint import KeyPath, dotted
 
 _BRACES = "Inside { } and [ ] a reference needs quotes: {url: '${VAR}'}."
 _FLATTEN = "Write fewer levels of lists and mappings inside each other."
+_NAMED = re.compile(r"(alias|anchor|tag handle) (?:'.*'|\".*\")", re.DOTALL)
 _MERGE = "tag:yaml.org,2002:merge"
 _MOST_VALUES = 50_000
 """Aliases of aliases multiply: a file of ten lines can stand for more values than memory holds."""
@@ -55,23 +57,26 @@ def parse(text: str, *, file: str) -> Document:
 
 
 def scalar(text: str) -> Any:
-    """The value that `text` has in YAML: `5` is a number, `[a]` a list. Raises Usage."""
+    """The value that `text` has in YAML: `5` is a number, `[a]` a list. Raises Usage, which shows nothing of `text`."""
     try:
         root = YAML(typ="safe", pure=True).compose(text)
     except RecursionError:
         raise Usage("The value is nested too deeply to be read.", remedy=_FLATTEN) from None
     except YAMLError as error:
-        problem = getattr(error, "problem", None) or "it cannot be read"
-        raise Usage(
-            f"The value {text!r} is not valid YAML: {problem}.", remedy="Put it in quotes if it is meant as text."
-        ) from None
+        problem = _unnamed(getattr(error, "problem", None) or "it cannot be read")
+        raise Usage(f"The value is not valid YAML: {problem}.", remedy="Put it in quotes if it is meant as text.") from None
     return None if root is None else _Reading("the value").value(root, ())
+
+
+def _unnamed(problem: str) -> str:
+    """What YAML says, without the name that it quotes: a password that begins with `*` or `!` is one."""
+    return _NAMED.sub(r"\1", problem)
 
 
 def _not_yaml(file: str, text: str, error: MarkedYAMLError) -> Usage:
     mark = error.problem_mark or error.context_mark
     where = f"{file}:{mark.line + 1}" if mark else file
-    what = " ".join(part for part in (error.context, error.problem) if part)
+    what = _unnamed(" ".join(part for part in (error.context, error.problem) if part))
     line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
     remedy = _BRACES if "${" in line else "Check the indentation, quotes and colons of this line and the one before."
     return Usage(f"{where}: not valid YAML: {what}.", remedy=remedy)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import Usage
-from penstock.secret import Interpolated, Secret
+from penstock.secret import Interpolated, Secret, remember, remember_given
 from penstock.spec.complaint import KeyPath, dotted
 from penstock.spec.document import Document
 
@@ -27,10 +27,9 @@ def interpolate(document: Document, environ: Mapping[str, str]) -> Document:
 
 def _replaced(text: str, path: KeyPath, document: Document, environ: Mapping[str, str]) -> str:
     where = f"{document.file}:{document.line(path)}: {dotted(path)}"
-    secret = False
+    given: list[str] = []
 
     def replacement(found: re.Match[str]) -> str:
-        nonlocal secret
         escaped, name, default, malformed, closed = found.groups()
         if escaped:
             return "${"
@@ -44,11 +43,17 @@ def _replaced(text: str, path: KeyPath, document: Document, environ: Mapping[str
                 f"{where} needs the environment variable {name}, which is not set.",
                 remedy=f"Set {name}, or write ${{{name}:-default}}.",
             )
-        secret = True
+        given.append(value)
         return value
 
     result = _REFERENCE.sub(replacement, text)
-    return Secret(result) if secret else Interpolated(result)
+    if not given:
+        return Interpolated(result)
+    remember_given(result, given)
+    if path[-1:] == ("sql",):  # errors quote parts of it
+        for value in given:
+            remember(Secret(value))
+    return Secret(result)
 
 
 def _malformed(where: str, inside: str, *, closed: bool) -> Usage:

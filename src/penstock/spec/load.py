@@ -72,11 +72,19 @@ def _retype(content: dict[str, Any], error: ValidationError) -> bool:
     for detail in error.errors(include_url=False):
         value = detail["input"]
         if isinstance(value, Interpolated) and detail["type"] in _RETYPED:
-            typed = scalar(str(value))
+            typed = _typed(str(value))
             if isinstance(typed, _RETYPED[detail["type"]]):
                 _replace(content, key_path(detail["loc"], content), typed)
                 changed = True
     return changed
+
+
+def _typed(text: str) -> Any:
+    """The value that `text` has in YAML; itself if it is no YAML, as a password may be."""
+    try:
+        return scalar(text)
+    except Usage:
+        return text
 
 
 def _replace(content: Any, path: KeyPath, value: Any) -> None:

@@ -5,13 +5,15 @@ File URLs are taken literally, as Hadoop does: `%20` is three characters of the 
 
 import os
 import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from penstock.bloburl import is_blob, parse, scheme_of
+from penstock.bloburl import MISSPELT, is_blob, is_misspelt, parse, scheme_of
 from penstock.errors import Usage
 from penstock.secret import outlined, remember
 from penstock.spec.complaint import wrong
@@ -25,6 +27,7 @@ _LET_IN = re.compile(r"[^/.][^@]*:.*@", re.DOTALL)
 """A place that nobody understands is a directory of that name, which is shown, with the password in it."""
 _LACKS_ITS_SCHEME = re.compile(r"//[^/@]*:.*@", re.DOTALL)
 """A path may begin with two slashes, but hardly with a user and a password behind them."""
+_BRACES = re.compile(r"\{([^{}]*)\}")
 _HOST = re.compile(r"([^:\[\]]*|\[[^\]]*\])(:\d*)?")
 _OF_HADOOP = frozenset(
     {"abfs", "abfss", "adl", "alluxio", "cosn", "dbfs", "gs", "har", "hdfs", "maprfs", "obs", "oci", "ofs", "oss", "s3", "s3a"}
@@ -45,7 +48,7 @@ def local_path(place: str) -> Path | None:
     if place.startswith((_SQLITE, _DUCKDB)):
         return Path(place[len(_SQLITE) :])
     if scheme_of(place) == "file":
-        return Path(place[len("file://") :])
+        return Path("/" + place[len("file:") :].removeprefix("//localhost").lstrip("/"))
     return None if scheme_of(place) else Path(place)
 
 
@@ -55,11 +58,34 @@ def same_or_nested(one: str, other: str) -> bool:
     return first == second or first.startswith(second + "/") or second.startswith(first + "/")
 
 
+def is_read_from(url: str, pattern: str) -> bool:
+    """Whether a source of files at `pattern`, a path or URL with or without wildcards, reads what is at `url` or a part of it."""
+    place = _parts(url)
+    return any(all(map(fnmatchcase, place, _parts(one))) for one in _alternatives(pattern))
+
+
+def _parts(place: str) -> list[str]:
+    return _resolved(place).replace("[^", "[!").split("/")
+
+
+def _alternatives(pattern: str) -> Iterator[str]:
+    """Without `{a,b}`, which may hold slashes: one pattern for each choice."""
+    braces = _BRACES.search(pattern)
+    if braces is None:
+        yield pattern
+        return
+    for choice in braces[1].split(","):
+        yield from _alternatives(pattern[: braces.start()] + choice + pattern[braces.end() :])
+
+
 def _resolved(place: str) -> str:
     path = local_path(place)
     if path is not None:
         return os.path.realpath(path).rstrip("/")
-    return str(parse(place)) if is_blob(place) else place.rstrip("/")
+    try:
+        return str(parse(place)) if is_blob(place) else place.rstrip("/")
+    except Usage:  # what else Spark takes for such a URL
+        return place.rstrip("/")
 
 
 def _base(info: ValidationInfo) -> Path:
@@ -72,6 +98,8 @@ def _absolute(path: str, info: ValidationInfo) -> str:
         raise _unknown(path)
     if _LACKS_ITS_SCHEME.match(path):
         raise _user_and_password(path)
+    if is_misspelt(path):
+        raise wrong(f"is neither a URL nor likely a directory, found {outlined(path)}", remedy=MISSPELT)
     return os.path.normpath(_base(info) / Path(path).expanduser())
 
 
@@ -86,6 +114,8 @@ def _file_path(url: str, info: ValidationInfo) -> str:
     rest = rest[2:].removeprefix("localhost") if rest.startswith("//localhost/") else rest[2:]
     if rest.startswith(("/", "./", "../")) or rest in {".", ".."}:
         return _absolute(rest, info)
+    if "@" in rest:
+        raise _user_and_password(url)
     host = rest.partition("/")[0]
     raise wrong(
         f"should be a file URL with a path, found the host {host!r}",

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from penstock.transform.plan import PlanNode
 
 _WATERMARKED = re.compile(r"#\d+L?-T\d+ms")
-_RANDOM = re.compile(r"\b(rand|randn|random|uuid|shuffle|monotonically_increasing_id|spark_partition_id)\(", re.IGNORECASE)
+_RANDOM = re.compile(
+    r"\b(rand|randn|random|randstr|uniform|uuid|shuffle|monotonically_increasing_id|spark_partition_id"
+    r"|reflect|try_reflect|java_method)\(",
+    re.IGNORECASE,
+)
+"""Of Spark's functions those that give other values for the same row; what Java methods give, nobody knows."""
 _AGGREGATIONS = frozenset({"Aggregate", "Distinct"})
 _USER_STATE = re.compile(r"FlatMapGroups(InPandas)?WithState|TransformWithState\w*")
 
@@ -68,6 +73,7 @@ def _random(node: PlanNode) -> Iterator[str]:
     for below in node.walk():
         if below.name == "Sample":
             yield "sample"
+        yield from below.random
         yield from (found.lower() for found in _RANDOM.findall(below.detail))
 
 

@@ -5,10 +5,10 @@ a line break in it).
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Usage
 from penstock.model import SourceName
@@ -24,11 +24,15 @@ _HEADING = "== Analyzed Logical Plan =="
 
 @dataclass(frozen=True, slots=True)
 class PlanNode:
-    """One operator: its name (`Aggregate`), everything that stands behind the name, and its inputs."""
+    """One operator: its name (`Aggregate`), everything that stands behind the name, and its inputs.
+
+    `random` names functions in it that their author declared nondeterministic, which the text does not show.
+    """
 
     name: str
     detail: str
     children: "tuple[PlanNode, ...]"
+    random: tuple[str, ...] = ()
 
     def walk(self) -> "Iterator[PlanNode]":
         """The node itself and everything below it, each before its inputs, the inputs from left to right: Spark's own order."""
@@ -49,15 +53,41 @@ class PlanNode:
 
 def plan_of(frame: "DataFrame") -> PlanNode:
     """The analysed plan of a DataFrame; for a streaming one nothing runs. Raises Usage if the text is not understood."""
-    with whole_plans(frame.sparkSession):
-        return parse_plan(_plan_text(frame))
-
-
-def _plan_text(frame: "DataFrame") -> str:
     explained = getattr(frame, "_explain_string", None)
     if explained is None:
-        return str(frame._jdf.queryExecution().analyzed().treeString())
-    return str(explained(extended=True)).partition(_HEADING)[2].partition("\n== ")[0].partition("\n")[2]
+        return plan_in(frame.sparkSession, frame._jdf.queryExecution().analyzed())
+    with whole_plans(frame.sparkSession):
+        return parse_plan(str(explained(extended=True)).partition(_HEADING)[2].partition("\n== ")[0].partition("\n")[2])
+
+
+def plan_in(spark: "SparkSession", analyzed: Any) -> PlanNode:
+    """`analyzed`, a plan in the JVM of a classic session. Raises Usage if its text is not understood."""
+    with whole_plans(spark):
+        return parse_plan(str(analyzed.treeString()), random=frozenset(_declared_random(analyzed)))
+
+
+def _declared_random(plan: Any) -> Iterator[str]:
+    """The text of each user-defined function in a plan of the JVM that is declared nondeterministic."""
+    if plan.deterministic():
+        return
+    for expression in _java_list(plan.expressions()):
+        yield from _random_functions(expression)
+    for child in _java_list(plan.children()):
+        yield from _declared_random(child)
+
+
+def _random_functions(expression: Any) -> Iterator[str]:
+    inner = [child for child in _java_list(expression.children()) if not child.deterministic()]
+    if not inner and not expression.deterministic() and str(expression.getClass().getSimpleName()).endswith("UDF"):
+        yield str(expression.toString())
+    for child in inner:
+        yield from _random_functions(child)
+
+
+def _java_list(items: Any) -> Iterator[Any]:
+    found = items.iterator()
+    while found.hasNext():
+        yield found.next()
 
 
 @contextmanager
@@ -74,12 +104,12 @@ def whole_plans(spark: "SparkSession") -> Iterator[None]:
             spark.conf.set(_FIELDS_SHOWN, before)
 
 
-def parse_plan(text: str) -> PlanNode:
-    """The tree in the text of a plan. Raises Usage."""
+def parse_plan(text: str, *, random: Collection[str] = ()) -> PlanNode:
+    """The tree in the text of a plan; `random` are the texts of functions that are declared nondeterministic. Raises Usage."""
     lines = list(_joined(text.strip("\n").split("\n")))
     if not lines or lines[0].depth != 0:
         raise Usage("Spark's plan of the query could not be read.", remedy="Report it with the output of df.explain(True).")
-    return _tree(lines, 0)[0]
+    return _tree(lines, 0, random)[0]
 
 
 @dataclass(slots=True)
@@ -105,14 +135,15 @@ def _joined(lines: Sequence[str]) -> Iterator[_Line]:
         yield current
 
 
-def _tree(lines: Sequence[_Line], index: int) -> tuple[PlanNode, int]:
+def _tree(lines: Sequence[_Line], index: int, random: Collection[str]) -> tuple[PlanNode, int]:
     line = lines[index]
     children: list[PlanNode] = []
     index += 1
     while index < len(lines) and lines[index].depth > line.depth:
-        child, index = _tree(lines, index)
+        child, index = _tree(lines, index, random)
         children.append(child)
-    return PlanNode(line.name, line.detail, tuple(children)), index
+    declared = tuple(text.partition("(")[0] for text in random if text in line.detail)
+    return PlanNode(line.name, line.detail, tuple(children), declared), index
 
 
 def source_order(plan: PlanNode, names: Sequence[SourceName]) -> tuple[SourceName, ...]:

@@ -10,10 +10,11 @@ from penstock.blob import BlobStore, open_store
 from penstock.blob.check import StoreCheck, check_store
 from penstock.blob.counting import requests_to
 from penstock.blob.expiry import waiting_finding
-from penstock.bloburl import is_blob, scheme_of
+from penstock.bloburl import MISSPELT, is_blob, is_misspelt, scheme_of
 from penstock.errors import Usage
 from penstock.model import Finding, PipelineName, SinkName
 from penstock.protocols import TaskCheck
+from penstock.secret import outlined
 from penstock.sink.spool.directory import DirectoryPlace
 from penstock.sink.spool.objects import ObjectPlace
 from penstock.sink.spool.place import Place, segments
@@ -77,4 +78,6 @@ def root_at(place: "SpoolRoot | str | os.PathLike[str]") -> SpoolRoot:
             f"A spool cannot be at {scheme_of(text)}:, expected a directory or a URL of s3, az, gs or hdfs.",
             remedy="Name the directory where it is mounted; write ./a:b for a directory with a colon in its name.",
         )
+    if is_misspelt(text):
+        raise Usage(f"The place of a spool is neither a URL nor likely a directory: {outlined(text)}.", remedy=MISSPELT)
     return SpoolRoot(url=text if is_blob(text) else str(Path(text).absolute()))
