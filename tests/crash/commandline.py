@@ -1,13 +1,17 @@
 """`penstock` in the test's own process: a command finds the shared Spark session active and need not start a Java process.
 
-Everything else is as in a process of its own: arguments, exit code, standard output and error.
+Everything else is as in a process of its own: arguments, directory, environment, exit code, standard output and error.
 """
 
 import io
 import json
+from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from penstock.cli.app import main
 from penstock.faults import arm
@@ -31,12 +35,17 @@ class Ended:
         return f"exit {self.code}\n{self.out}{self.err}"
 
 
-def penstock(*arguments: str, faults: str = "") -> Ended:
-    """Run `penstock ARGUMENTS` with `faults` armed."""
+def penstock(
+    *arguments: str, faults: str = "", directory: Path | None = None, environment: Mapping[str, str] | None = None
+) -> Ended:
+    """Run `penstock ARGUMENTS` with `faults` armed, in `directory`, with `environment` added to this process's own."""
     out, err = io.StringIO(), io.StringIO()
     arm(faults)
     try:
-        with redirect_stdout(out), redirect_stderr(err):
+        with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as changed:
+            changed.chdir(directory or Path.cwd())
+            for name, value in (environment or {}).items():
+                changed.setenv(name, value)
             main(arguments)
     except SystemExit as left:
         code = left.code

@@ -19,7 +19,13 @@ from tests.spark.test_kafka_copy_page import Copy
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "2"))
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.spark,
+    pytest.mark.campaign,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("spark"),
+]
 
 
 @pytest.fixture(scope="module")

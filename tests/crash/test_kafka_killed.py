@@ -30,7 +30,13 @@ CASES = [f"{point}={kind}" for point in POINTS for kind in ("kill", "error", "lo
 CHOSEN = CASES if os.environ.get("PENSTOCK_SOAK_FAULTS") == "all" else random.Random(SEED).sample(CASES, 2)
 TOLD = {0, 1, 75}
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.campaign, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.spark,
+    pytest.mark.campaign,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("spark"),
+]
 
 
 @pytest.mark.parametrize("fault", CHOSEN)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.architecture.reading import ROOT
+from tests.crash.commandline import penstock
 from tests.spark.test_readme import lake
 
 NOTHING_SECRET = ("s3cret", "of%3Fthe", "of?the")
@@ -30,10 +31,23 @@ class Page:
 
 
 def run(directory: Path, command: str, *, faults: str = "", environment: Mapping[str, str] | None = None) -> Done:
-    """One command, which must not print a password."""
+    """One command in a process of its own, which must not print a password."""
     words = [sys.executable, "-m", *shlex.split(command)]
     given = {**os.environ, **(environment or {}), "PENSTOCK_FAULTS": faults}
     done = subprocess.run(words, cwd=directory, env=given, capture_output=True, text=True, check=False)
+    return without_secrets(done)
+
+
+def run_beside(directory: Path, command: str, *, environment: Mapping[str, str] | None = None) -> Done:
+    """As `run`, in this process and in its Spark session: a page needs one real process, which is the one that is killed."""
+    words = shlex.split(command)
+    assert words[0] == "penstock"
+    ended = penstock(*words[1:], directory=directory, environment=environment)
+    return without_secrets(Done(words, ended.code, ended.out, ended.err))
+
+
+def without_secrets(done: Done) -> Done:
+    """`done`, which printed no password."""
     assert not [secret for secret in NOTHING_SECRET if secret in done.stdout + done.stderr]
     return done
 
@@ -53,7 +67,10 @@ class Place:
         self.file.write_text(text + more)
 
     def run(self, command: str, *, faults: str = "", **environment: str) -> Done:
-        return run(self.directory, command, faults=faults, environment={**self.environment, **environment})
+        given = {**self.environment, **environment}
+        if faults:
+            return run(self.directory, command, faults=faults, environment=given)
+        return run_beside(self.directory, command, environment=given)
 
     def query(self, statement: str) -> Rows:
         raise NotImplementedError

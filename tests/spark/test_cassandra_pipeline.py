@@ -9,9 +9,13 @@ from collections import Counter
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from tests.servers.fixtures import server
 from tests.spark.page import Page, Place, Rows, assert_told
 from tests.spark.test_readme import feed, lake
+
+pytestmark = pytest.mark.usefixtures("spark")
 
 PAGE = Page("cassandra")
 [QUERIES] = PAGE.blocks("sql")

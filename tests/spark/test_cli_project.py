@@ -2,7 +2,7 @@
 
 import csv
 import json
-import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -15,16 +15,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-pytestmark = pytest.mark.spark
+from tests.spark.page import run, run_beside
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 FEW_CORES = ("--set", "spark.master=local[2]")
 
 
 def penstock(project: Path, *words: str, code: int = 0, faults: str = "") -> list[dict[str, Any]]:
-    """Run a verb with --json; its output, an object per line."""
-    command = [sys.executable, "-m", "penstock", words[0], "pipeline.yaml", *words[1:], "--json"]
-    environ = {**os.environ, "PENSTOCK_FAULTS": faults}
-    done = subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, check=False, timeout=300)
+    """Run a verb with --json, with faults in a process of its own; its output, an object per line."""
+    command = shlex.join(["penstock", words[0], "pipeline.yaml", *words[1:], "--json"])
+    done = run(project, command, faults=faults) if faults else run_beside(project, command)
     assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return [json.loads(line) for line in done.stdout.splitlines()]
 

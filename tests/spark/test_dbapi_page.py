@@ -6,9 +6,13 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from penstock.sink.dbapi import statements
 from tests.spark.page import Page, Place, Rows
 from tests.spark.test_readme import feed
+
+pytestmark = pytest.mark.usefixtures("spark")
 
 PAGE = Page("dbapi")
 

@@ -4,9 +4,12 @@ from collections import Counter
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from tests.spark.page import Page, Place, Rows
 from tests.spark.test_readme import feed
+
+pytestmark = pytest.mark.usefixtures("spark")
 
 PAGE = Page("duckdb")
 [QUERIES] = PAGE.blocks("sql")

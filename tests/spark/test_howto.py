@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import re
 import shlex
 import shutil
@@ -19,7 +18,10 @@ from tests.architecture.reading import ROOT
 from tests.servers import az, s3
 from tests.servers.fixtures import server
 from tests.servers.server import Outside, Place
+from tests.spark.page import run, run_beside
 from tests.spark.test_readme import feed
+
+pytestmark = pytest.mark.usefixtures("spark")
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -76,14 +78,8 @@ def test_the_page_works(tmp_path: Path, page: str, prepared) -> None:
     assert len(commands) == 5
 
     def follow(command: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(command)],
-            cwd=tmp_path,
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        apart = page in CREDENTIALS_OF_THE_MACHINE and shlex.split(command)[1] in {"check", "run"}
+        done = (run if apart else run_beside)(tmp_path, command, environment=environment)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         assert not [value for value in environment.values() if "Key" in value and value in done.stdout + done.stderr]
         return done.stdout
@@ -101,6 +97,9 @@ def test_the_page_works(tmp_path: Path, page: str, prepared) -> None:
     assert follow(f"penstock status {file.name} --json") == said
     assert "goes on with batch 1" in "".join(map(follow, commands[3:]))
 
+
+CREDENTIALS_OF_THE_MACHINE = {"s3", "gcs"}
+"""Where Python workers find them in the environment that Spark was started with."""
 
 SPARK_WRITES_TO = {"hdfs"}
 """Where Spark can keep a checkpoint by itself; elsewhere it needs a connector."""
@@ -138,17 +137,19 @@ def test_the_page_on_reading_works(tmp_path: Path) -> None:
     sent = feed(tmp_path / "incoming")
     (tmp_path / "flights.yaml").write_text(blocks("reading", "yaml")[0])
     commands = [line.split("#")[0] for block in blocks("reading", "sh") for line in block.splitlines()]
-    said = [followed(tmp_path, *shlex.split(command)) for command in commands]
+    said = [run_beside(tmp_path, command).stdout for command in commands]
     listed = json.loads(said[4])
     assert said[1].splitlines() == [file["url"] for file in listed["files"]]
     assert sum(file["rows"] for file in listed["files"]) == sent.total() == 900
     assert {line.split("/lake/")[1][:3] for line in said[2].splitlines()} == {"ewr"}
     assert set(said[3].splitlines()) < set(said[1].splitlines())
-    program = "".join(
+    text = "".join(
         block + "".join(more for begin, more in COUNTED.items() if begin in block) for block in blocks("reading", "python")
     )
-    (tmp_path / "page.py").write_text(program + PRINT_EACH)
-    *shown, last = followed(tmp_path, "page.py", module=False).splitlines()
+    (tmp_path / "page.py").write_text(text + PRINT_EACH)
+    program = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert program.returncode == 0, program.stderr
+    *shown, last = program.stdout.splitlines()
     pandas, late, duckdb, spark = json.loads(last)
     assert shown[-3:] == ["0 300", "1 300", "2 300"]
     expected = sorted(((row[0], row[1], row[2], row[3]) for row in sent), key=itemgetter(0))
@@ -160,13 +161,6 @@ def test_the_page_on_reading_works(tmp_path: Path) -> None:
 
 def none_for_nan(row: list[object]) -> tuple[object, ...]:
     return tuple(None if value != value else value for value in row)  # noqa: PLR0124 - NaN alone differs from itself
-
-
-def followed(directory: Path, *arguments: str, module: bool = True) -> str:
-    command = [sys.executable, *(["-m"] if module else []), *arguments]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 def rows_of(store: Outside) -> "Counter[tuple[object, ...]]":

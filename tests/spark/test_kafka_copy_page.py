@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.architecture.reading import ROOT
@@ -17,6 +18,8 @@ from tests.servers.fixtures import server, unique
 from tests.servers.kafka import ends_of, is_open, records
 from tests.spark.test_kafka_sink_page import Place
 from tests.spark.test_readme import feed, lake
+
+pytestmark = pytest.mark.usefixtures("spark")
 
 TEXT = (ROOT / "docs" / "howto" / "kafka.md").read_text()
 KEYS = 7

@@ -3,17 +3,20 @@
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.architecture.reading import ROOT
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import records
-from tests.spark.test_postgres_pipeline import assert_told
+from tests.spark.page import Done, assert_told, run, run_beside
 from tests.spark.test_readme import feed
+
+pytestmark = pytest.mark.usefixtures("spark")
 
 PAGE = (ROOT / "docs" / "howto" / "kafka.md").read_text().partition("## Into Kafka")[2].partition("\n## ")[0]
 PIPELINE = re.search(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[1]  # type: ignore[index]
@@ -34,15 +37,10 @@ class Place:
         (directory / self.file).write_text(text)
         self.environment = {**os.environ, "KAFKA_SERVERS": self.running.bootstrap}
 
-    def run(self, command: str, *, faults: str = "") -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", *shlex.split(command)],
-            cwd=self.directory,
-            env={**self.environment, "PENSTOCK_FAULTS": faults},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    def run(self, command: str, *, faults: str = "") -> Done:
+        if faults:
+            return run(self.directory, command, faults=faults, environment=self.environment)
+        return run_beside(self.directory, command, environment=self.environment)
 
     def start(self) -> "subprocess.Popen[str]":
         return subprocess.Popen(

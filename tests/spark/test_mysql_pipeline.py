@@ -4,9 +4,13 @@ from collections import Counter
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from tests.servers.fixtures import server
 from tests.spark.page import Page, Place, Rows, assert_told
 from tests.spark.test_readme import feed
+
+pytestmark = pytest.mark.usefixtures("spark")
 
 PAGE = Page("mysql")
 _, LEDGER, _ = PAGE.blocks("yaml")

@@ -11,6 +11,8 @@ from tests.servers.fixtures import server
 from tests.spark.page import Page, Place, Rows, assert_told
 from tests.spark.test_readme import feed
 
+pytestmark = pytest.mark.usefixtures("spark")
+
 PAGE = Page("postgres")
 _, LEDGER, _ = PAGE.blocks("yaml")
 QUERIES, QUERIES_OF_LEDGER, _ = PAGE.blocks("sql")

@@ -2,24 +2,23 @@
 
 import itertools
 import json
-import os
 import re
-import shlex
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from tests.architecture.reading import ROOT
 from tests.servers.fixtures import server
+from tests.spark.page import Done, run, run_beside
 from tests.spark.test_readme import feed, lake
+
+pytestmark = pytest.mark.usefixtures("spark")
 
 PAGE = (ROOT / "docs" / "howto" / "redshift.md").read_text()
 [PIPELINE], [QUERIES] = (re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) for kind in ("yaml", "sql"))
 COMMANDS = [line.split("#")[0] for line in re.findall(r"^penstock .*$", PAGE, re.MULTILINE)]
-NOTHING_SECRET = ("s3cret", "of%3Fthe", "of?the")
 _numbers = itertools.count()
 
 
@@ -32,18 +31,11 @@ class Place:
         self.url = self.running.database(self.database)
         (directory / "redshift.yaml").write_text(PIPELINE)
 
-    def run(self, command: str, *, url: str | None = None, faults: str = "") -> "subprocess.CompletedProcess[str]":
-        environment = {**os.environ, "WAREHOUSE_URL": url or self.url, "PENSTOCK_FAULTS": faults}
-        done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(command)],
-            cwd=self.directory,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert not [secret for secret in NOTHING_SECRET if secret in done.stdout + done.stderr]
-        return done
+    def run(self, command: str, *, faults: str = "") -> Done:
+        environment = {"WAREHOUSE_URL": self.url}
+        if faults:
+            return run(self.directory, command, faults=faults, environment=environment)
+        return run_beside(self.directory, command, environment=environment)
 
     def sql(self, statement: str) -> list[tuple[object, ...]]:
         with psycopg.connect(self.running.direct(self.database), autocommit=True) as connection:
@@ -75,6 +67,7 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
 
 
 def test_what_is_wrong_is_told_in_one_sentence(tmp_path: Path) -> None:
+    """In processes of their own: the driver leaves the socket open of a connection that is refused."""
     place = Place(tmp_path)
     feed(tmp_path / "incoming")
     wrong = place.running.url(place.database, password="geheimes-wort")
@@ -83,7 +76,7 @@ def test_what_is_wrong_is_told_in_one_sentence(tmp_path: Path) -> None:
         (place.running.url("nobody"), 1, 'database "nobody" does not exist'),
         (place.running.url(place.database, port=1), 75, "does not answer"),
     ]:
-        done = place.run("penstock run redshift.yaml", url=url)
+        done = run(tmp_path, "penstock run redshift.yaml", environment={"WAREHOUSE_URL": url})
         assert done.returncode == code, done.stdout + done.stderr
         assert said in " ".join((done.stdout + done.stderr).split())
         assert "Traceback" not in done.stdout + done.stderr

@@ -8,7 +8,7 @@ import pytest
 from tests.spark.page import Page, Place, Rows
 from tests.spark.test_readme import feed
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 PAGE = Page("throughput")
 [QUERIES] = PAGE.blocks("sql")
