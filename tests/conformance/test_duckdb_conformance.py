@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 from tests.conformance.table_rig import (
     DamagedSpool,
     ForgottenSpool,
@@ -73,10 +74,16 @@ class DuckdbRig(TableRig):
                 connection.close()
 
     def execute(self, statement: str) -> int:
-        with duckdb.connect(self.database) as connection:
+        with _connected(self.database) as connection:
             row = connection.execute(statement).fetchone()
         assert row is not None
         return int(row[0])
+
+
+@retry(retry=retry_if_exception_type(duckdb.IOException), stop=stop_after_delay(60), wait=wait_fixed(0.05), reraise=True)
+def _connected(database: Path) -> "duckdb.DuckDBPyConnection":
+    """Once no other process has the file: a driver that runs beside the test takes it for each batch."""
+    return duckdb.connect(database)
 
 
 def _one(column: "pa.ChunkedArray") -> "pa.Array":

@@ -1,8 +1,9 @@
 """Two ledgers of one pipeline name on one target: what one of them has decided is never moved by the other."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -125,15 +126,22 @@ def _homes(rig: SinkRig, *, swapped: bool) -> _Homes:
 
 
 def _live_apart(rig: SinkRig, batches: list[int], *, ledger: Ledger) -> None:
-    """As `live`, with a spool of this home's own: what a ledger signs its spool with is taken away, before and afterwards."""
-    _unsign(rig)
+    """As `live`, with a spool of this home's own: what the other ledger signed the spool with is not there meanwhile."""
+    others = {path: path.read_bytes() for path in _signatures(rig)}
+    _remove(others)
     live(rig, batches, ledger=ledger)
-    _unsign(rig)
+    _remove(_signatures(rig))
+    for path, content in others.items():
+        path.write_bytes(content)
 
 
-def _unsign(rig: SinkRig) -> None:
-    for signature in rig.directory.rglob("ledger-g*.id"):
-        signature.unlink()
+def _signatures(rig: SinkRig) -> list[Path]:
+    return list(rig.directory.rglob("ledger-g*.id"))
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink()
 
 
 def _in_memory(store: MemoryStore) -> Ledger:
