@@ -92,6 +92,22 @@ def test_a_constraint_stops_the_batch_until_it_is_mended(target):
     assert not sink.publish(publication).already
 
 
+def test_a_row_without_a_partition_stops_the_batch_until_there_is_one(target):
+    table = target()
+    table.sql("CREATE TABLE t (id bigint, name text) PARTITION BY RANGE (id)")
+    table.sql("CREATE TABLE low PARTITION OF t FOR VALUES FROM (0) TO (10)")
+    sink = table.sink()
+    publication = table.decided_but_not_published(sink, [(1, "a"), (11, "b")], batch_id=0)
+    with pytest.raises(
+        PublishFailed, match=r'no partition of relation "t" found for row\. .*create the partition that a row lacks'
+    ):
+        sink.publish(publication)
+    assert content(table) == Counter()
+    table.sql("CREATE TABLE high PARTITION OF t FOR VALUES FROM (10) TO (20)")
+    assert not sink.publish(publication).already
+    assert content(table) == Counter([(1, "a"), (11, "b")])
+
+
 def test_a_deferred_constraint_that_fails_at_commit_is_told_as_what_it_is(target):
     table = target()
     table.sql("CREATE TABLE t (id bigint UNIQUE DEFERRABLE INITIALLY DEFERRED, name text)")

@@ -65,7 +65,7 @@ def _full(place: str, said: str, kind: type[Failed]) -> PenstockError:
 
 
 def _constraint(place: str, said: str, kind: type[Failed]) -> PenstockError:
-    remedy = f"Drop the constraint or correct the table's rows, {_STARTS}"
+    remedy = f"Drop the constraint, create the partition that a row lacks, or correct the table's rows, {_STARTS}"
     return kind(f"The table in {place} refused a row: {said}.", remedy=remedy)
 
 
