@@ -138,11 +138,11 @@ def test_a_keyed_driver_that_was_stopped_puts_no_older_marker_over_a_newer_one(t
 
 
 def test_a_keyed_driver_reads_the_marker_before_each_batch(topic):
-    """Nothing tells it that another one went on: it sends no row again."""
+    """Nothing tells it that another one went on, though its lane has the ledger's name already: it sends no row again."""
     place = topic(keyed=True)
     stopped, sink = place.sink(), place.sink()
-    for batch_id in (0, 1):
-        place.put(sink, range(batch_id * 10, batch_id * 10 + 10), batch_id=batch_id)
+    for batch_id, driver in enumerate((stopped, sink)):
+        place.put(driver, range(batch_id * 10, batch_id * 10 + 10), batch_id=batch_id)
     for shown in place.decided:
         assert stopped.publish(shown.publication).already
     assert place.content() == values(range(20))
