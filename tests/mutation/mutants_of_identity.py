@@ -93,8 +93,8 @@ MUTANTS_OF_IDENTITY = (
         find="    require_same_ledger(marker, publication)\n",
         replace="",
         tests=(
-            f"{OF_SQLITE}::test_a_longer_ledger_does_not_deliver_what_another_one_delivered[SqliteRig-plain]",
-            f"{OF_DUCKDB}::test_a_longer_ledger_does_not_deliver_what_another_one_delivered[DuckdbRig-plain]",
+            f"{OF_SQLITE}::test_of_two_homes_that_begin_at_once_the_first_one_that_publishes_delivers[SqliteRig-0]",
+            f"{OF_DUCKDB}::test_of_two_homes_that_begin_at_once_the_first_one_that_publishes_delivers[DuckdbRig-0]",
         ),
     ),
     Mutant(

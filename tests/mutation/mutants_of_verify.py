@@ -105,7 +105,7 @@ MUTANTS_OF_VERIFY = (
         file=PARQUET,
         find="newer = ledger.newer_than(listed.as_of, account)",
         replace="newer = frozenset[str]()",
-        tests=("tests/conformance/test_parquet_conformance.py::TestParquetBesideDriver",),
+        tests=("tests/unit/test_parquet_verify.py::test_files_whose_marker_is_not_there_yet_are_no_difference",),
     ),
     Mutant(
         bug=34,

@@ -108,7 +108,10 @@ def test_verify_status_and_doctor_beside_a_run_and_a_stop_signal_that_ends_it_we
     with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
         assert running.stdout is not None
         lines = [running.stdout.readline()]
-        positions = [look_beside_a_run(project) for _ in range(5)]
+        positions = []
+        for _ in range(5):
+            positions.append(look_beside_a_run(project))
+            lines.append(running.stdout.readline())  # of a batch that was delivered since
         require_that_a_lost_row_is_found(project)
         running.send_signal(signal.SIGTERM)
         lines += running.stdout.readlines()

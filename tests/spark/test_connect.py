@@ -19,8 +19,8 @@ from tests.crash.commandline import Ended, penstock
 from tests.servers.fixtures import server
 from tests.servers.server import free_port
 from tests.spark.connect import ConnectServer, ended
+from tests.spark.connect_doors import SEEN
 from tests.spark.kafka_query import Seen, aborted, new_topic, produced
-from tests.spark.test_doors import CASES
 from tests.spark.test_kafka_own_reader import recreate
 
 PAGES = ROOT / "docs" / "howto"
@@ -126,7 +126,8 @@ def test_a_drop_in_is_refused_by_the_client_for_what_a_pipeline_file_is(connect:
     told = connect.run("tests.spark.connect_doors", str(free_port()))
     assert told.code == 0, told
     found = json.loads(told.out.splitlines()[-1])
-    for name, case in CASES.items():
+    assert found.keys() == SEEN.keys()
+    for name, case in SEEN.items():
         kind, message, left = found[name]
         assert (kind, left) == (case.refused.__name__, ["in", "lake"]), (name, message)
         assert re.search(case.says, message), (name, message)

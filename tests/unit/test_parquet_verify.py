@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.parquet_target import ARROW, SCHEMA, Target, decide, expected, rows, stage
 
+from penstock import faults
+from penstock.errors import PublishFailed
 from penstock.model import Generation, Problem, Publication, SinkReport
 from penstock.protocols import SCHEMA_KEY
 from penstock.sink.parquet import ParquetSink
@@ -54,6 +56,23 @@ def test_good_content_is_good(target: Target) -> None:
     assert report.ok
     assert {account: found.found.rows for account, found in report.accounts.items()} == {"a": 9, "b": 6}
     assert all(found.expected == found.found for found in report.accounts.values())
+
+
+def test_files_whose_marker_is_not_there_yet_are_no_difference(target: Target) -> None:
+    """A driver that is publishing has given them their names, and has the marker still to write."""
+    sink = target.sink()
+    [published] = deliver(sink, 1)
+    outstanding = decide(stage(sink, rows(*range(10, 15)), routes=list("aaaaa"), batch_id=1), position=3, batch_id=1)
+    faults.arm("parquet.marker.write=error")
+    with pytest.raises(PublishFailed):
+        sink.publish(outstanding)
+    faults.arm("")
+    assert file_of(target, outstanding).exists()
+    decisions = DecidedBatches([published, outstanding])
+    decisions.published_at = published.position
+    report = sink.verify(decisions)
+    assert report.ok, report
+    assert {account: found.found.rows for account, found in report.accounts.items()} == {"a": 3, "b": 2}
 
 
 def test_a_copied_file(target: Target) -> None:
