@@ -202,8 +202,8 @@ def test_a_lost_log_of_input_files_is_refused(world: World) -> None:
 
 # --- which sinks are published when the driver dies
 
-LAKE_IN_THE_THIRD = "parquet.marker.read=stall:60@10"
-"""The start looks at the markers of the three accounts, then each batch does."""
+LAKE_IN_THE_THIRD = "parquet.marker.read=stall:60@13"
+"""The start looks at the markers of the three accounts, the claim before the first batch does, then each batch."""
 SUBSETS = [
     pytest.param((), f"sqlite.begin=stall:60@3,{LAKE_IN_THE_THIRD}", id="none"),
     pytest.param(("lake",), "sqlite.begin=stall:60@3", id="lake"),
