@@ -202,6 +202,14 @@ MUTANTS_OF_DUCKDB = (
         tests=(f"{OF_DECIDED_TABLES}::test_rows_that_a_trigger_drops_are_counted[dbapi]",),
     ),
     Mutant(
+        bug=17,
+        name="a-table-of-sqlite-behind-any-driver-replaces-rows-by-itself",
+        file="src/penstock/sink/dbapi/statements.py",
+        find='"INSERT INTO", "INSERT OR ABORT INTO"',
+        replace='"INSERT INTO", "INSERT INTO"',
+        tests=("tests/unit/test_dbapi_sink.py::test_a_conflict_is_an_error_whatever_the_table_says_of_it[REPLACE]",),
+    ),
+    Mutant(
         bug=35,
         name="rows-are-not-compared-with-the-batch-that-a-start-published",
         file="src/penstock/sink/table/sink.py",

@@ -12,7 +12,7 @@ from penstock.errors import Refused, Usage
 from penstock.model import PipelineName, SinkName, Totals, new_nonce
 from penstock.sink.dbapi import statements as sql
 from penstock.sink.dbapi.admission import Admission
-from penstock.sink.dbapi.database import has, quotes_of
+from penstock.sink.dbapi.database import has, inserts_of, quotes_of
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.kept import decode_kept, encode_kept
 from penstock.sink.dbapi.marks import DbapiMarks
@@ -62,7 +62,8 @@ def prepare_table(session: Session, wanted: Wanted) -> Admission:
     require_storable(wanted)
     quotes = own_tables(session)
     _require_undone(session, wanted)
-    statements, owner = wanted.statements(quotes), {"pipeline": wanted.pipeline, "sink": wanted.sink}
+    statements = replace(wanted.statements(quotes), inserts=inserts_of(session))
+    owner = {"pipeline": wanted.pipeline, "sink": wanted.sink}
     exists = has(session, sql.is_there(statements.name))
     marks = DbapiMarks(session, locking=True)
     marker = marks.read(wanted.pipeline, wanted.sink)

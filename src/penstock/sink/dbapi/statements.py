@@ -17,6 +17,11 @@ MARKER_TABLE, BATCH_TABLE = "penstock_dbapi_marker", "penstock_dbapi_batch"
 QUOTES: Final = (('"', '"'), ("`", "`"), ("[", "]"), ("", ""))
 """What begins and ends a quoted name; the last is for databases that fold names unless they are quoted."""
 
+INSERT, INSERT_OR_ABORT = "INSERT INTO", "INSERT OR ABORT INTO"
+"""The second is SQLite's: a conflict is an error, whatever the table says of it. A plain one follows `ON CONFLICT REPLACE`."""
+IS_SQLITE = Sql(("SELECT sqlite_version()",))
+"""Fails in any other database."""
+
 MOST_VALUES, MOST_ROWS = 900, 200
 """What SQLite takes in a statement, the least of all."""
 
@@ -93,12 +98,16 @@ def is_there(name: str) -> Sql:
 
 @dataclass(frozen=True, slots=True)
 class TableStatements:
-    """The statements about the user's table, whose rows have `columns`; `quotes` begin and end a name."""
+    """The statements about the user's table, whose rows have `columns`; `quotes` begin and end a name.
+
+    `inserts`: the words with which a row is added, as `inserts_of` found them.
+    """
 
     table: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     quotes: tuple[str, str]
+    inserts: str = INSERT
 
     @property
     def name(self) -> str:
@@ -118,7 +127,7 @@ class TableStatements:
     def insert(self) -> Sql:
         """Add one row."""
         values = joined(", ", [Sql((Value(f"c{at}"),)) for at in range(len(self.columns))])
-        return Sql((f"INSERT INTO {self.name} ({self._list(self.columns)}) VALUES (", *values.parts, ")"))
+        return Sql((f"{self.inserts} {self.name} ({self._list(self.columns)}) VALUES (", *values.parts, ")"))
 
     @property
     def clear(self) -> Sql:
