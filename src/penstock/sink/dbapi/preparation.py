@@ -24,7 +24,14 @@ from penstock.sink.dbapi.trial import Kept, Trial
 from penstock.sink.table.columns import Alter, Columns
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
-from penstock.sink.table.preparation import prepare_marker, require_not_lost, require_same_types, settings_of, unnamed_markers
+from penstock.sink.table.preparation import (
+    prepare_marker,
+    require_not_lost,
+    require_same_types,
+    require_unfilled,
+    settings_of,
+    unnamed_markers,
+)
 from penstock.sink.table.target import Target, no_table, require_key_in
 from penstock.sparkschema import arrow_schema
 
@@ -69,6 +76,8 @@ def prepare_table(session: Session, wanted: Wanted) -> Admission:
     marker = marks.read(wanted.pipeline, wanted.sink)
     session.rollback()
     require_not_lost(marker, wanted.target, exists=exists)
+    if marker is None:
+        _require_unfilled_natively(session, statements)
     require_same_types(marker, wanted.schema, wanted.target)  # else the trial could not read what is there
     if not exists:
         _create(session, wanted, statements)
@@ -154,6 +163,14 @@ def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:
                 f"Table {table!r} cannot be created: {said}. The statement was: {statement.plain}",
                 remedy="Give its columns the types of this database by `columns:`, or create the table yourself.",
             ) from cause
+
+
+def _require_unfilled_natively(session: Session, statements: TableStatements) -> None:
+    if has(session, sql.is_there(statements.native_marker)):
+        owners = session.execute(statements.native_owners).fetchall()
+        session.rollback()
+        its_own = [(pipeline, sink, named.rpartition(".")[2], schema) for pipeline, sink, named, schema in owners]
+        require_unfilled(its_own, statements.table)
 
 
 def _create(session: Session, wanted: Wanted, statements: TableStatements) -> None:

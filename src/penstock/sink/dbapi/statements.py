@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.sink.dbapi.sql import Sql, Value, joined, statement
-from penstock.sink.table.marks import MarkStatements
+from penstock.sink.table.marks import DBAPI_MARKER_TABLE, MarkStatements
 
-MARKER_TABLE, BATCH_TABLE = "penstock_dbapi_marker", "penstock_dbapi_batch"
+MARKER_TABLE, BATCH_TABLE = DBAPI_MARKER_TABLE, "penstock_dbapi_batch"
+NATIVE_MARKER_TABLE = "penstock_marker"
 QUOTES: Final = (('"', '"'), ("`", "`"), ("[", "]"), ("", ""))
 """What begins and ends a quoted name; the last is for databases that fold names unless they are quoted."""
 
@@ -113,6 +114,16 @@ class TableStatements:
     def name(self) -> str:
         """The table, `schema.table` part by part."""
         return ".".join(quoted(part, self.quotes) for part in self.table.split("."))
+
+    @property
+    def native_marker(self) -> str:
+        """The markers of Penstock's sink for this very database, which lie in the schema of the table."""
+        return ".".join([*(quoted(part, self.quotes) for part in self.table.split(".")[:-1]), NATIVE_MARKER_TABLE])
+
+    @property
+    def native_owners(self) -> Sql:
+        """Who fills which table of that schema by that sink; the schema is not told."""
+        return Sql((f"SELECT pipeline, sink, table_name, '' FROM {self.native_marker} ORDER BY pipeline, sink",))
 
     def create(self, declared: Sequence[str]) -> Sql:
         """Create the table; `declared` are the columns' types. The key becomes the primary key."""

@@ -8,14 +8,21 @@ Every user-given name goes through `psycopg.sql.Identifier`.
 
 from dataclasses import dataclass
 
-from psycopg.sql import SQL, Composed, Identifier, Placeholder
+from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
 
-from penstock.sink.table.marks import MarkStatements
+from penstock.sink.table.marks import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkStatements
 
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
 OFFSETS_VIEW = "penstock_offsets"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", OFFSETS_VIEW})
+
+DBAPI_SCHEMAS = SQL("""
+SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = {marker} AND c.relkind IN ('r', 'p')
+  AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') ORDER BY 1
+""").format(marker=Literal(DBAPI_MARKER_TABLE))
+"""Where the dbapi sink has markers that the role may read: in the first schema of some role's search path."""
 
 MAY = SQL("SELECT has_database_privilege(current_database(), 'TEMP'), has_schema_privilege(%s, 'CREATE'), current_user::text")
 MAY_WITH_TABLE = SQL("SELECT has_table_privilege(%s::oid, %s)")
@@ -126,6 +133,11 @@ VALUES (
 """
 
 _ADVANCE = SQL("WITH marked AS ({write_marker}), noted AS ({write_batch}) {forget_batches}")
+
+
+def owners_of_dbapi(schema: str) -> Composed:
+    """Who fills which table by the dbapi sink, as its markers in `schema` say."""
+    return SQL(OWNERS_BY_DBAPI).format(schema=Literal(schema), marker=Identifier(schema, DBAPI_MARKER_TABLE))
 
 
 @dataclass(frozen=True, slots=True)
