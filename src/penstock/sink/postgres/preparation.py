@@ -14,7 +14,7 @@ from penstock.postgres.trouble import reason_of, trouble
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.admission import Admission
 from penstock.sink.postgres.marks import PostgresMarks
-from penstock.sink.postgres.members import require_fitting_members
+from penstock.sink.postgres.members import require_fitting_members, require_none_filled
 from penstock.sink.postgres.move import create_stage, run
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.shape import (
@@ -54,6 +54,8 @@ def prepare_table(
         _require_unfilled_by_dbapi(connection, target.table)
     shape = shape or _created(connection, rows, target, create=create)
     _require_table(connection, shape, rows, target)
+    if marker is None:
+        require_none_filled(connection, shape.oid, target.table)
     rehearse(connection, rows, target)
     content = partial(content_of, connection, rows, target)
     prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
