@@ -2,7 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -34,6 +36,9 @@ from penstock.sink.table.preparation import (
 )
 from penstock.sink.table.target import Target, no_table, require_key_in
 from penstock.sparkschema import arrow_schema
+
+_GENERATED, _COLUMN = re.compile(r"generated (column|always)", re.IGNORECASE), re.compile(r"""column ['"](.+?)['"]""")
+"""In what SQLite, PostgreSQL, MySQL and MariaDB say of a value for a column that they make themselves, and which it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,11 +196,26 @@ def require_columns(
         missing = [name for name in rows.names if not has(session, replace(statements, columns=(name,)).fits)]
         declared = {field.name: columns.get(field.name) or STORAGES.of(field.type).declared(field.type) for field in rows}
         there = {name: kind for name, kind in declared.items() if name not in missing}
-        alter = Alter(quoted=partial(sql.quoted, quotes=statements.quotes))
-        Columns(table=statements.table, named=statements.name, alter=alter, decided=decided).require_same(
-            declared, there, missing=missing or rows.names, demanded=()
-        )
+        _columns(statements, decided=decided).require_same(declared, there, missing=missing or rows.names, demanded=())
         raise AssertionError("some column is missing") from cause
+
+
+@contextmanager
+def generated_columns_refused(session: Session, statements: TableStatements) -> Iterator[None]:
+    """Raise Refused, and roll back, where the driver says that a column of the decided rows is made by the database itself."""
+    try:
+        yield
+    except session.driver.error as cause:
+        column = _COLUMN.search(str(cause)) if _GENERATED.search(str(cause)) else None
+        if column is None:
+            raise
+        session.rollback()
+        _columns(statements, decided=True).require_not_generated(column[1], generated=True)
+
+
+def _columns(statements: TableStatements, *, decided: bool) -> Columns:
+    alter = Alter(quoted=partial(sql.quoted, quotes=statements.quotes))
+    return Columns(table=statements.table, named=statements.name, alter=alter, decided=decided)
 
 
 def _kept(session: Session, wanted: Wanted, statements: TableStatements) -> Kept:

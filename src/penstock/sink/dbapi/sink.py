@@ -14,7 +14,14 @@ from penstock.sink.dbapi.database import Database, cut_off, has, inserts_of, quo
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.marks import DbapiMarks
 from penstock.sink.dbapi.move import move, scan
-from penstock.sink.dbapi.preparation import Wanted, own_tables, prepare_table, require_admitted, require_columns
+from penstock.sink.dbapi.preparation import (
+    Wanted,
+    generated_columns_refused,
+    own_tables,
+    prepare_table,
+    require_admitted,
+    require_columns,
+)
 from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, TableStatements, is_there
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.publication import Moved
@@ -134,7 +141,10 @@ class DbapiSink(ServerSink[Session]):
         assert self._inserts is not None, "a transaction is open"
         statements = replace(self._statements(publication.schema), key=target.key, inserts=self._inserts)
         require_columns(connection, statements, arrow_schema(publication.schema), columns=self._columns, decided=True)
-        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
+        with (
+            closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows,
+            generated_columns_refused(connection, statements),
+        ):
             moved = move(connection, rows, statements, target, by_count=self._counts)
         if moved.rows != publication.totals.rows and not self._counts:
             self._counts = True
