@@ -37,6 +37,37 @@ def test_a_column_that_the_database_makes_by_now_is_made_an_ordinary_one(changin
     assert table.verify().ok
 
 
+@only("dbapi")
+def test_a_table_that_is_gone_before_anything_was_published_is_made_by_a_start(changing, kind):
+    """No ALTER brings it back, and `recover` knows too little to make it."""
+    table = changing()
+    table.deliver((1, "a"), killed=True)
+    table.bench.rig.sql("DROP TABLE t")
+    with pytest.raises(Refused, match="There is no table 't' in the database, and a batch for it is decided") as refused:
+        table.recover()
+    assert "ALTER" not in refused.value.remedy
+    assert "Else start the pipeline: that creates the table and publishes the batch" in refused.value.remedy
+    table.start()
+    assert rows_of(table) == Counter([(1, "a")])
+    assert table.verify().ok
+
+
+@only("dbapi")
+def test_a_table_that_is_renamed_under_a_decided_batch_is_renamed_back(changing, kind):
+    table = changing()
+    table.deliver((1, "a"))
+    table.deliver((2, "b"), killed=True)
+    table.bench.rig.sql("ALTER TABLE t RENAME TO away")
+    with pytest.raises(Refused, match="If the table was renamed, rename it back"):
+        table.recover()
+    with pytest.raises(Refused, match="Table 't' is gone, and 1 rows with it that were published"):
+        table.start()
+    table.bench.rig.sql("ALTER TABLE away RENAME TO t")
+    table.recover()
+    assert rows_of(table) == Counter([(1, "a"), (2, "b")])
+    assert table.verify().ok
+
+
 @pytest.mark.parametrize("database", ["postgres", "mysql"])
 def test_what_servers_say_of_a_generated_column_is_understood_behind_any_driver(tmp_path, database):
     native = import_module(f"tests.unit.{database}_target").TableRig(tmp_path)

@@ -34,7 +34,7 @@ from penstock.sink.table.preparation import (
     settings_of,
     unnamed_markers,
 )
-from penstock.sink.table.target import Target, no_table, require_key_in
+from penstock.sink.table.target import Target, no_table, require_key_in, table_gone
 from penstock.sparkschema import arrow_schema
 
 _GENERATED, _COLUMN = re.compile(r"generated (column|always)", re.IGNORECASE), re.compile(r"""column ['"](.+?)['"]""")
@@ -193,6 +193,8 @@ def require_columns(
         session.execute(statements.fits).fetchall()
     except session.driver.error as cause:
         session.rollback()
+        if decided and not has(session, sql.is_there(statements.name)):
+            raise table_gone(statements.table) from cause
         missing = [name for name in rows.names if not has(session, replace(statements, columns=(name,)).fits)]
         declared = {field.name: columns.get(field.name) or STORAGES.of(field.type).declared(field.type) for field in rows}
         there = {name: kind for name, kind in declared.items() if name not in missing}
