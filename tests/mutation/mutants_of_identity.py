@@ -185,13 +185,13 @@ MUTANTS_OF_IDENTITY = (
             name=f"a-table-behind-any-driver-is-filled-by-{kind}-too",
             file=f"src/penstock/sink/{kind}/preparation.py",
             find=find,
-            replace="if False",
+            replace=find.replace("marker is None", "False"),
             tests=(f"{OF_KINDS}[{kind}-any-driver-first]",),
         )
         for kind, find in (
             ("sqlite", "if marker is None and shape_of(cursor, DBAPI_MARKER_TABLE) is not None"),
             ("mysql", "if marker is None and shape_of(connection, DBAPI_MARKER_TABLE) is not None"),
-            ("postgres", "if marker is None"),
+            ("postgres", "if marker is None:\n        _require_unfilled_by_dbapi"),
         )
     ),
 )
