@@ -77,4 +77,12 @@ MUTANTS_OF_ACCOUNTS = (
         replace="    if False:",
         tests=(f"{OF_OWNERSHIP}::test_a_place_that_another_sink_or_pipeline_filled_is_refused",),
     ),
+    Mutant(
+        bug=31,
+        name="a-claim-that-was-swept-is-told-as-a-missing-directory",
+        file="src/penstock/sink/parquet/directory/owner.py",
+        find="        if not target.exists():\n",
+        replace="        if True:\n",
+        tests=(f"{OF_OWNERSHIP}::test_a_claim_whose_file_a_sweep_of_the_owner_removed_is_told_as_a_second_ledger",),
+    ),
 )

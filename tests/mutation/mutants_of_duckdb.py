@@ -162,6 +162,22 @@ MUTANTS_OF_DUCKDB = (
         tests=(f"{OF_DECIDED_TABLES}::test_a_column_that_the_database_makes_by_now_is_made_an_ordinary_one[sqlite]",),
     ),
     Mutant(
+        bug=35,
+        name="duckdb-does-not-say-which-decided-column-is-generated",
+        file=SINK,
+        find="            require_written(connection, shape, schema, target)\n",
+        replace="",
+        tests=(f"{OF_DECIDED_TABLES}::test_a_column_that_the_database_makes_by_now_is_made_an_ordinary_one[duckdb]",),
+    ),
+    Mutant(
+        bug=35,
+        name="behind-any-driver-a-generated-column-is-told-as-a-database-in-the-way",
+        file="src/penstock/sink/dbapi/preparation.py",
+        find="        if column is None:\n",
+        replace="        if True:\n",
+        tests=(f"{OF_DECIDED_TABLES}::test_a_column_that_the_database_makes_by_now_is_made_an_ordinary_one[dbapi]",),
+    ),
+    Mutant(
         bug=43,
         name="blanks-are-cut-off-a-decided-text",
         file="src/penstock/sink/table/lengths.py",
@@ -200,6 +216,14 @@ MUTANTS_OF_DUCKDB = (
         find="return len(bound) if written < 0 else int(written)",
         replace="return len(bound)",
         tests=(f"{OF_DECIDED_TABLES}::test_rows_that_a_trigger_drops_are_counted[dbapi]",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-table-of-sqlite-behind-any-driver-replaces-rows-by-itself",
+        file="src/penstock/sink/dbapi/statements.py",
+        find='"INSERT INTO", "INSERT OR ABORT INTO"',
+        replace='"INSERT INTO", "INSERT INTO"',
+        tests=("tests/unit/test_dbapi_sink.py::test_a_conflict_is_an_error_whatever_the_table_says_of_it[REPLACE]",),
     ),
     Mutant(
         bug=35,

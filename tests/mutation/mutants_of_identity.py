@@ -19,6 +19,7 @@ SIGNING = "src/penstock/sink/spool/signing.py"
 SPOOL = "src/penstock/sink/spool/spool.py"
 
 OF_PLACES = "tests/unit/test_run_places.py"
+OF_KINDS = "tests/attack/test_two_kinds_of_sinks.py::test_a_table_of_a_sink_of_one_kind_is_refused_to_the_other"
 OF_SIGNATURES = "tests/unit/test_run_signatures.py"
 
 MUTANTS_OF_IDENTITY = (
@@ -169,5 +170,28 @@ MUTANTS_OF_IDENTITY = (
         find="        previous=entry.summary.published_at or Position(0),  # all decisions before it are published\n",
         replace="",
         tests=(f"{OF_DUCKDB}::test_of_a_ledger_and_its_copy_one_delivers_a_batch[DuckdbRig]",),
+    ),
+    Mutant(
+        bug=17,
+        name="a-table-of-the-native-sink-is-filled-by-any-driver-too",
+        file="src/penstock/sink/dbapi/preparation.py",
+        find="    if marker is None:\n        _require_unfilled_natively",
+        replace="    if False:\n        _require_unfilled_natively",
+        tests=(f"{OF_KINDS}[sqlite-native-first]",),
+    ),
+    *(
+        Mutant(
+            bug=17,
+            name=f"a-table-behind-any-driver-is-filled-by-{kind}-too",
+            file=f"src/penstock/sink/{kind}/preparation.py",
+            find=find,
+            replace=find.replace("marker is None", "False"),
+            tests=(f"{OF_KINDS}[{kind}-any-driver-first]",),
+        )
+        for kind, find in (
+            ("sqlite", "if marker is None and shape_of(cursor, DBAPI_MARKER_TABLE) is not None"),
+            ("mysql", "if marker is None and shape_of(connection, DBAPI_MARKER_TABLE) is not None"),
+            ("postgres", "if marker is None:\n        _require_unfilled_by_dbapi"),
+        )
     ),
 )

@@ -301,4 +301,18 @@ MUTANTS_OF_POSTGRES = (
         replace="if not shape.logged:",
         tests=(f"{OF_MEMBERS}::test_what_a_partitioned_table_is_itself_says_nothing_of_its_rows",),
     ),
+    *(
+        Mutant(
+            bug=17,
+            name=f"{name}-is-filled-by-two-sinks",
+            file="src/penstock/sink/postgres/statements.py",
+            find="(SELECT oid FROM below UNION SELECT oid FROM above)",
+            replace=f"(SELECT oid FROM {kept})",
+            tests=(f"{OF_MEMBERS}::test_a_table_and_a_part_of_it_belong_to_one_sink[deep-{order}]",),
+        )
+        for name, kept, order in (
+            ("the-partition-of-a-table", "below", "table-first"),
+            ("the-table-of-a-partition", "above", "partition-first"),
+        )
+    ),
 )

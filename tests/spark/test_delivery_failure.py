@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock.errors import BatchFailed, Fenced, InputChanged, PenstockError, PublishFailed, StageFailed
+from penstock.errors import BatchFailed, Failed, Fenced, InputChanged, PenstockError, PublishFailed, StageFailed
 from penstock.model import Publication
 from tests.spark.streams import numbers, put
 from tests.spark.target import THREE_FILES, Rows, Target, of_three_files
@@ -54,6 +54,25 @@ def test_a_failed_publication_is_rolled_forward_by_the_next_start(
     summary = query.summary()
     assert summary is not None
     assert summary.recovered
+    assert (target.accounts(), target.rows()) == (EXPECTED, EXPECTED)
+
+
+def test_an_exception_of_a_library_during_recovery_is_told_with_its_cause(
+    spark: SparkSession, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever starts a query catches PenstockError, and nothing else."""
+
+    def break_down(*_: object) -> None:
+        raise KeyError("endpoint")
+
+    monkeypatch.setattr("penstock.sink.sqlite.SqliteSink.publish", break_down)
+    with pytest.raises(BatchFailed, match="The batch failed with KeyError: 'endpoint'"):
+        target.deliver(numbers(spark, target.root))
+    with pytest.raises(Failed, match=r"The start failed with KeyError: 'endpoint'.* Mend the cause and start again") as told:
+        target.deliver(numbers(spark, target.root))
+    assert isinstance(told.value.__cause__, KeyError)
+    monkeypatch.undo()
+    target.deliver(numbers(spark, target.root))
     assert (target.accounts(), target.rows()) == (EXPECTED, EXPECTED)
 
 

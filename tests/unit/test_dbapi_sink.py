@@ -174,6 +174,23 @@ def test_a_row_that_the_table_refuses_is_told(targets):
     assert not sink.publish(publication).already
 
 
+@pytest.mark.parametrize("action", ["REPLACE", "IGNORE", "ROLLBACK"])
+def test_a_conflict_is_an_error_whatever_the_table_says_of_it(targets, action):
+    """`ON CONFLICT REPLACE` would remove a row that was published, and tell the new one as written."""
+    target = targets()
+    target.sql(f"CREATE TABLE t (id BIGINT UNIQUE ON CONFLICT {action}, name TEXT)")
+    sink = target.sink()
+    target.put(sink, [(1, "a"), (2, "b")], batch_id=0)
+    publication = target.decided_but_not_published(sink, [(1, "c")], batch_id=1)
+    with pytest.raises(PublishFailed, match=r"UNIQUE constraint failed.*make the table anew without it, and copy the rows"):
+        sink.publish(publication)
+    assert Counter(target.sql("SELECT * FROM t")) == Counter([(1, "a"), (2, "b")])
+    target.sql("ALTER TABLE t RENAME TO old", "CREATE TABLE t (id BIGINT, name TEXT)", "INSERT INTO t SELECT * FROM old")
+    assert not target.rig.make().publish(publication).already
+    assert Counter(target.sql("SELECT * FROM t")) == Counter([(1, "a"), (2, "b"), (1, "c")])
+    assert target.verify(sink).ok
+
+
 def test_a_key_that_comes_in_meanwhile_is_found_by_the_next_try(targets, monkeypatch):
     target = targets(write="insert_if_absent", key=["id"])
     sink, theirs = target.sink(), threading.Event()

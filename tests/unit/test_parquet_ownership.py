@@ -20,7 +20,7 @@ from penstock.highwatermark import AccountOwner
 from penstock.model import AccountName, LedgerId, PipelineName, SinkName
 from penstock.run.operations import acting, recover, sweep, verify
 from penstock.run.parts import Parts, coordinator_of, opened_by_this_process, prepare
-from penstock.sink.parquet.directory import directory_account
+from penstock.sink.parquet.directory import directory_account, owner
 
 A, B = "sqlite:///a.db", "sqlite:///b.db"
 
@@ -271,6 +271,26 @@ def test_a_claim_that_a_disk_interrupts_is_made_again(tmp_path: Path, point: str
     assert shown(lake) == lake.ids(1)
     lake.run([])
     assert list((tmp_path / "shop").rglob(".owner.json.*")) == []
+
+
+def test_a_claim_whose_file_a_sweep_of_the_owner_removed_is_told_as_a_second_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No directory is missing, and nothing is to be created or mounted."""
+    first, second = (Lake(tmp_path / "shop", ledger=ledger) for ledger in (A, B))
+    place = owner.place_or_leave
+
+    def place_late(unplaced: Path, target: Path) -> bool:
+        monkeypatch.undo()
+        first.run([0])
+        assert str(unplaced) in sweep(first.pipeline.plan, dry_run=False)
+        return place(unplaced, target)
+
+    monkeypatch.setattr(owner, "place_or_leave", place_late)
+    with pytest.raises(LedgerMismatch, match=r"is filled by ledger \w{32} of pipeline 'shop', but this is ledger \w{32}"):
+        second.run([0])
+    assert shown(first) == first.ids(1)
+    assert verify(first.pipeline.plan).ok
 
 
 @pytest.mark.parametrize("kind", ["error", "lost"])

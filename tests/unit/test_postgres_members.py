@@ -1,5 +1,7 @@
 """Partitions, partitions of partitions and inheriting tables: what is asked of the table is asked of each of them."""
 
+from contextlib import closing
+
 import pytest
 from tests.servers.postgres import ROLE
 from tests.unit.postgres_target import targets
@@ -247,3 +249,43 @@ def _as_administrator(table, ddl):
             (ROLE,),
         ).fetchall()
         admin.execute(commands.encode())
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["table-first", "partition-first"])
+@pytest.mark.parametrize(
+    ("ddl", "part"),
+    [
+        (f"{PARTITIONED}; CREATE TABLE low {LOW}; {HIGH}", "low"),
+        (
+            (
+                f'{PARTITIONED}; {HIGH}; CREATE SCHEMA more; CREATE TABLE more."Low" {LOW} PARTITION BY LIST (name);'
+                'CREATE TABLE more.deep PARTITION OF more."Low" DEFAULT'
+            ),
+            "more.deep",
+        ),
+        (f"{TABLE}; CREATE TABLE child () INHERITS (t)", '"child"'),
+    ],
+    ids=["partition", "deep", "inherits"],
+)
+def test_a_table_and_a_part_of_it_belong_to_one_sink(target, ddl, part, order):
+    """Rows of either sink would be seen in the other one's table."""
+    table = target()
+    table.sql(ddl)
+    first, second = ("t", part)[::order]
+    _prepare(table, first, "warehouse")
+    with pytest.raises(Refused, match=f"Table '{first}' is filled by sink 'warehouse' .*rows in common with table '{second}'"):
+        _prepare(table, second, "other")
+    _prepare(table, "apart", "other")
+    _prepare(table, first, "warehouse")
+
+
+def test_two_partitions_of_a_table_may_belong_to_two_sinks(target):
+    table = target()
+    table.sql(f"{PARTITIONED}; CREATE TABLE low {LOW}; {HIGH}")
+    for name in ("low", "high"):
+        _prepare(table, name, name)
+
+
+def _prepare(table, name, sink):
+    with closing(table.rig.make(table=name, name=sink)) as made:
+        made.prepare(pipeline=PIPELINE, schema=table.rig.schema)

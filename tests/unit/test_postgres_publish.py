@@ -1,6 +1,7 @@
 """What goes wrong at publish, on a real server: told in one sentence, nothing half-shown, and the next try goes on."""
 
 import os
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -92,18 +93,29 @@ def test_a_constraint_stops_the_batch_until_it_is_mended(target):
     assert not sink.publish(publication).already
 
 
-def test_a_row_without_a_partition_stops_the_batch_until_there_is_one(target):
+@pytest.mark.parametrize(
+    ("more", "lacking"),
+    [
+        ("", '"public"."t"'),
+        ('CREATE TABLE "High" PARTITION OF t FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id)', '"public"."High"'),
+    ],
+    ids=["of the table", "of a partition"],
+)
+def test_a_row_without_a_partition_stops_the_batch_until_there_is_one(target, more, lacking):
     table = target()
-    table.sql("CREATE TABLE t (id bigint, name text) PARTITION BY RANGE (id)")
+    table.sql("CREATE TABLE t (id bigint, name text) PARTITION BY RANGE (id)", *filter(None, [more]))
     table.sql("CREATE TABLE low PARTITION OF t FOR VALUES FROM (0) TO (10)")
     sink = table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a"), (11, "b")], batch_id=0)
-    with pytest.raises(
-        PublishFailed, match=r'no partition of relation "t" found for row\. .*create the partition that a row lacks'
-    ):
+    with pytest.raises(PublishFailed, match=r"no partition of relation \"(t|High)\" found for row\.") as refused:
         sink.publish(publication)
     assert content(table) == Counter()
-    table.sql("CREATE TABLE high PARTITION OF t FOR VALUES FROM (10) TO (20)")
+    told = re.match(
+        r"Create the partition that a row lacks, by CREATE TABLE … (PARTITION OF .+ FOR VALUES) …", refused.value.remedy
+    )
+    assert told is not None
+    assert lacking in told[1]
+    table.sql(f"CREATE TABLE lacked {told[1]} FROM (10) TO (20)")
     assert not sink.publish(publication).already
     assert content(table) == Counter([(1, "a"), (11, "b")])
 

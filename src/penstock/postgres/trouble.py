@@ -3,6 +3,7 @@
 import psycopg
 
 from penstock.errors import Conflict, Failed, PenstockError, Retryable
+from penstock.tablename import in_double_quotes
 
 _WRONG_ADDRESS = (
     ("password authentication failed", "Correct user and password in the URL."),
@@ -16,6 +17,8 @@ _WRONG_ADDRESS = (
     ("certificate", "Correct the certificates that the URL names."),
 )
 """What a server says that will not let us in, however often we ask. It gives no code before the session exists."""
+_FINDS_PARTITION = "ExecFindPartition"
+"""The server's function that raises the error. It has the code of any CHECK, and its text may be in another language."""
 _CONFLICTS = frozenset({"40001", "40P01"})
 _STARTS = "and start again: what was decided is published then."
 
@@ -27,6 +30,8 @@ def trouble(cause: psycopg.Error, place: str, kind: type[Failed]) -> PenstockErr
         return Conflict(said)
     if not state and isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
         return _unconnected(said, place, kind)
+    if cause.diag.source_function == _FINDS_PARTITION:
+        return _without_partition(cause, place, said, kind)
     for sign, make in _TOLD:
         if state.startswith(sign):
             return make(place, said, kind)
@@ -65,7 +70,14 @@ def _full(place: str, said: str, kind: type[Failed]) -> PenstockError:
 
 
 def _constraint(place: str, said: str, kind: type[Failed]) -> PenstockError:
-    remedy = f"Drop the constraint, create the partition that a row lacks, or correct the table's rows, {_STARTS}"
+    remedy = f"Drop the constraint or correct the table's rows, {_STARTS}"
+    return kind(f"The table in {place} refused a row: {said}.", remedy=remedy)
+
+
+def _without_partition(cause: psycopg.Error, place: str, said: str, kind: type[Failed]) -> PenstockError:
+    """The table that is named is the one that lacks the partition, which may be a partition itself."""
+    table = in_double_quotes(cause.diag.schema_name or "", cause.diag.table_name or "")
+    remedy = f"Create the partition that a row lacks, by CREATE TABLE … PARTITION OF {table} FOR VALUES …, {_STARTS}"
     return kind(f"The table in {place} refused a row: {said}.", remedy=remedy)
 
 

@@ -13,7 +13,7 @@ from penstock.model import BatchId, Guarantee, SourceName
 from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.connect import frame_of, is_of_client, require_no_limit
 from penstock.run.demands import require_batches, require_demanded
-from penstock.run.failure import StopRequested, from_exception
+from penstock.run.failure import StopRequested, from_exception, start_failures_told
 from penstock.run.open_delivery import Observer, OpenDelivery
 from penstock.run.publisher import Publisher
 from penstock.run.query import Query, start_streaming
@@ -105,7 +105,9 @@ class Delivery:
         if is_of_client(writer):
             require_no_limit(batches)
         behind = self._plan.settings.publish_behind and not is_of_client(writer)
-        opened = self.open(schema=frame_of(writer).schema.json(), observers=observers, batches=batches, behind=behind)
+        schema = frame_of(writer).schema.json()
+        with start_failures_told():
+            opened = self.open(schema=schema, observers=observers, batches=batches, behind=behind)
         if is_of_client(writer):
             self._leave_to_server(opened)
         try:

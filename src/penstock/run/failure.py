@@ -4,6 +4,9 @@ A foreachBatch function may run in another process than the one that awaits the 
 text of its exception, so that text carries the error (penstock.carried).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from penstock.carried import carried_in
 from penstock.checkpoint.anomaly import Anomaly, Severity
 from penstock.checkpoint.inspection import inspect_files
@@ -44,6 +47,20 @@ def from_exception(cause: BaseException) -> PenstockError:
         f"The batch failed with {type(cause).__name__}: {read_spark_failure(str(cause)).sentence}",
         remedy="Mend the cause and start again: what was decided is published, anything else is delivered anew.",
     )
+
+
+@contextmanager
+def start_failures_told() -> Iterator[None]:
+    """Raise an exception of any kind, raised within while a run was opened and recovered, as a PenstockError with its cause."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except Exception as cause:
+        raise Failed(
+            f"The start failed with {type(cause).__name__}: {read_spark_failure(str(cause)).sentence}",
+            remedy="Mend the cause and start again: what was decided is published then.",
+        ) from cause
 
 
 _FORBIDDEN = {

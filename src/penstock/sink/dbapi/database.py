@@ -9,7 +9,7 @@ from penstock.held import Held
 from penstock.secret import scrub
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.sql import Sql
-from penstock.sink.dbapi.statements import QUOTES, TableStatements, is_there
+from penstock.sink.dbapi.statements import INSERT, INSERT_OR_ABORT, IS_SQLITE, QUOTES, TableStatements, is_there
 
 
 class Database(Held):
@@ -92,6 +92,11 @@ def quotes_of(session: Session, table: str) -> tuple[str, str] | None:
         if has(session, is_there(TableStatements(table, (), (), quotes).name)):
             return quotes
     return None
+
+
+def inserts_of(session: Session) -> str:
+    """The words with which a row is added so that a conflict is an error. Ends the transaction."""
+    return INSERT_OR_ABORT if has(session, IS_SQLITE) else INSERT
 
 
 def _line(cause: Exception) -> str:

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,7 +14,7 @@ from penstock.errors import Refused, Usage
 from penstock.model import PipelineName, SinkName, Totals, new_nonce
 from penstock.sink.dbapi import statements as sql
 from penstock.sink.dbapi.admission import Admission
-from penstock.sink.dbapi.database import has, quotes_of
+from penstock.sink.dbapi.database import has, inserts_of, quotes_of
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.kept import decode_kept, encode_kept
 from penstock.sink.dbapi.marks import DbapiMarks
@@ -24,9 +26,19 @@ from penstock.sink.dbapi.trial import Kept, Trial
 from penstock.sink.table.columns import Alter, Columns
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
-from penstock.sink.table.preparation import prepare_marker, require_not_lost, require_same_types, settings_of, unnamed_markers
-from penstock.sink.table.target import Target, no_table, require_key_in
+from penstock.sink.table.preparation import (
+    prepare_marker,
+    require_not_lost,
+    require_same_types,
+    require_unfilled,
+    settings_of,
+    unnamed_markers,
+)
+from penstock.sink.table.target import Target, no_table, require_key_in, table_gone
 from penstock.sparkschema import arrow_schema
+
+_GENERATED, _COLUMN = re.compile(r"generated (column|always)", re.IGNORECASE), re.compile(r"""column ['"](.+?)['"]""")
+"""In what SQLite, PostgreSQL, MySQL and MariaDB say of a value for a column that they make themselves, and which it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +74,15 @@ def prepare_table(session: Session, wanted: Wanted) -> Admission:
     require_storable(wanted)
     quotes = own_tables(session)
     _require_undone(session, wanted)
-    statements, owner = wanted.statements(quotes), {"pipeline": wanted.pipeline, "sink": wanted.sink}
+    statements = replace(wanted.statements(quotes), inserts=inserts_of(session))
+    owner = {"pipeline": wanted.pipeline, "sink": wanted.sink}
     exists = has(session, sql.is_there(statements.name))
     marks = DbapiMarks(session, locking=True)
     marker = marks.read(wanted.pipeline, wanted.sink)
     session.rollback()
     require_not_lost(marker, wanted.target, exists=exists)
+    if marker is None:
+        _require_unfilled_natively(session, statements)
     require_same_types(marker, wanted.schema, wanted.target)  # else the trial could not read what is there
     if not exists:
         _create(session, wanted, statements)
@@ -155,6 +170,14 @@ def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:
             ) from cause
 
 
+def _require_unfilled_natively(session: Session, statements: TableStatements) -> None:
+    if has(session, sql.is_there(statements.native_marker)):
+        owners = session.execute(statements.native_owners).fetchall()
+        session.rollback()
+        its_own = [(pipeline, sink, named.rpartition(".")[2], schema) for pipeline, sink, named, schema in owners]
+        require_unfilled(its_own, statements.table)
+
+
 def _create(session: Session, wanted: Wanted, statements: TableStatements) -> None:
     if not wanted.create:
         raise no_table(wanted.target.table)
@@ -170,14 +193,31 @@ def require_columns(
         session.execute(statements.fits).fetchall()
     except session.driver.error as cause:
         session.rollback()
+        if decided and not has(session, sql.is_there(statements.name)):
+            raise table_gone(statements.table) from cause
         missing = [name for name in rows.names if not has(session, replace(statements, columns=(name,)).fits)]
         declared = {field.name: columns.get(field.name) or STORAGES.of(field.type).declared(field.type) for field in rows}
         there = {name: kind for name, kind in declared.items() if name not in missing}
-        alter = Alter(quoted=partial(sql.quoted, quotes=statements.quotes))
-        Columns(table=statements.table, named=statements.name, alter=alter, decided=decided).require_same(
-            declared, there, missing=missing or rows.names, demanded=()
-        )
+        _columns(statements, decided=decided).require_same(declared, there, missing=missing or rows.names, demanded=())
         raise AssertionError("some column is missing") from cause
+
+
+@contextmanager
+def generated_columns_refused(session: Session, statements: TableStatements) -> Iterator[None]:
+    """Raise Refused, and roll back, where the driver says that a column of the decided rows is made by the database itself."""
+    try:
+        yield
+    except session.driver.error as cause:
+        column = _COLUMN.search(str(cause)) if _GENERATED.search(str(cause)) else None
+        if column is None:
+            raise
+        session.rollback()
+        _columns(statements, decided=True).require_not_generated(column[1], generated=True)
+
+
+def _columns(statements: TableStatements, *, decided: bool) -> Columns:
+    alter = Alter(quoted=partial(sql.quoted, quotes=statements.quotes))
+    return Columns(table=statements.table, named=statements.name, alter=alter, decided=decided)
 
 
 def _kept(session: Session, wanted: Wanted, statements: TableStatements) -> Kept:

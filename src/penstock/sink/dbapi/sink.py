@@ -10,11 +10,18 @@ from penstock.faults import FaultPoint
 from penstock.model import PipelineName, Publication, SinkReport, Totals
 from penstock.protocols import SinkDecisions
 from penstock.sink.dbapi.admission import Admission
-from penstock.sink.dbapi.database import Database, cut_off, has, quotes_of
+from penstock.sink.dbapi.database import Database, cut_off, has, inserts_of, quotes_of
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.marks import DbapiMarks
 from penstock.sink.dbapi.move import move, scan
-from penstock.sink.dbapi.preparation import Wanted, own_tables, prepare_table, require_admitted, require_columns
+from penstock.sink.dbapi.preparation import (
+    Wanted,
+    generated_columns_refused,
+    own_tables,
+    prepare_table,
+    require_admitted,
+    require_columns,
+)
 from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, TableStatements, is_there
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.publication import Moved
@@ -60,6 +67,7 @@ class DbapiSink(ServerSink[Session]):
         self._database = Database(Driver(driver), connect)
         self._columns, self._longest = dict(columns or {}), longest
         self._quotes: tuple[str, str] | None = None
+        self._inserts: str | None = None
         self._counts = False
         """Whether the table's rows are counted at each batch, since the driver told another number than was written."""
 
@@ -126,11 +134,17 @@ class DbapiSink(ServerSink[Session]):
             connection.rollback()
         if self._quotes is None:
             self._quotes = own_tables(connection)
+        if self._inserts is None:
+            self._inserts = inserts_of(connection)
 
     def _move(self, connection: Session, publication: Publication, target: Target) -> Moved:
-        statements = replace(self._statements(publication.schema), key=target.key)
+        assert self._inserts is not None, "a transaction is open"
+        statements = replace(self._statements(publication.schema), key=target.key, inserts=self._inserts)
         require_columns(connection, statements, arrow_schema(publication.schema), columns=self._columns, decided=True)
-        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
+        with (
+            closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows,
+            generated_columns_refused(connection, statements),
+        ):
             moved = move(connection, rows, statements, target, by_count=self._counts)
         if moved.rows != publication.totals.rows and not self._counts:
             self._counts = True

@@ -11,11 +11,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.sink.dbapi.sql import Sql, Value, joined, statement
-from penstock.sink.table.marks import MarkStatements
+from penstock.sink.table.marks import DBAPI_MARKER_TABLE, MarkStatements
 
-MARKER_TABLE, BATCH_TABLE = "penstock_dbapi_marker", "penstock_dbapi_batch"
+MARKER_TABLE, BATCH_TABLE = DBAPI_MARKER_TABLE, "penstock_dbapi_batch"
+NATIVE_MARKER_TABLE = "penstock_marker"
 QUOTES: Final = (('"', '"'), ("`", "`"), ("[", "]"), ("", ""))
 """What begins and ends a quoted name; the last is for databases that fold names unless they are quoted."""
+
+INSERT, INSERT_OR_ABORT = "INSERT INTO", "INSERT OR ABORT INTO"
+"""The second is SQLite's: a conflict is an error, whatever the table says of it. A plain one follows `ON CONFLICT REPLACE`."""
+IS_SQLITE = Sql(("SELECT sqlite_version()",))
+"""Fails in any other database."""
 
 MOST_VALUES, MOST_ROWS = 900, 200
 """What SQLite takes in a statement, the least of all."""
@@ -93,17 +99,31 @@ def is_there(name: str) -> Sql:
 
 @dataclass(frozen=True, slots=True)
 class TableStatements:
-    """The statements about the user's table, whose rows have `columns`; `quotes` begin and end a name."""
+    """The statements about the user's table, whose rows have `columns`; `quotes` begin and end a name.
+
+    `inserts`: the words with which a row is added, as `inserts_of` found them.
+    """
 
     table: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     quotes: tuple[str, str]
+    inserts: str = INSERT
 
     @property
     def name(self) -> str:
         """The table, `schema.table` part by part."""
         return ".".join(quoted(part, self.quotes) for part in self.table.split("."))
+
+    @property
+    def native_marker(self) -> str:
+        """The markers of Penstock's sink for this very database, which lie in the schema of the table."""
+        return ".".join([*(quoted(part, self.quotes) for part in self.table.split(".")[:-1]), NATIVE_MARKER_TABLE])
+
+    @property
+    def native_owners(self) -> Sql:
+        """Who fills which table of that schema by that sink; the schema is not told."""
+        return Sql((f"SELECT pipeline, sink, table_name, '' FROM {self.native_marker} ORDER BY pipeline, sink",))
 
     def create(self, declared: Sequence[str]) -> Sql:
         """Create the table; `declared` are the columns' types. The key becomes the primary key."""
@@ -118,7 +138,7 @@ class TableStatements:
     def insert(self) -> Sql:
         """Add one row."""
         values = joined(", ", [Sql((Value(f"c{at}"),)) for at in range(len(self.columns))])
-        return Sql((f"INSERT INTO {self.name} ({self._list(self.columns)}) VALUES (", *values.parts, ")"))
+        return Sql((f"{self.inserts} {self.name} ({self._list(self.columns)}) VALUES (", *values.parts, ")"))
 
     @property
     def clear(self) -> Sql:

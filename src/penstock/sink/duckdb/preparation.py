@@ -30,13 +30,14 @@ _ALTER = Alter()
 class Shape:
     """What the catalog says about an existing table or view: its columns' declared types, and which hold no NULL.
 
-    `empty`: those of them that nothing fills if the rows do not have them.
+    `empty`: those of them that nothing fills if the rows do not have them. `filled`: columns with a default, or generated.
     """
 
     kind: str
     columns: dict[str, str]
     required: frozenset[str]
     empty: frozenset[str]
+    filled: frozenset[str]
 
 
 def shape_of(connection: "duckdb.DuckDBPyConnection", table: str) -> Shape | None:
@@ -50,6 +51,7 @@ def shape_of(connection: "duckdb.DuckDBPyConnection", table: str) -> Shape | Non
         columns={name: declared for name, declared, _, _ in columns},
         required=frozenset(name.lower() for name, _, required, _ in columns if required),
         empty=frozenset(name.lower() for name, _, required, filled in columns if required and not filled),
+        filled=frozenset(name.lower() for name, _, _, filled in columns if filled),
     )
 
 
@@ -171,6 +173,22 @@ def require_exact_key(
                     "equal.",
                     remedy=_columns(target, decided=decided).made_anew(field.name, "without COLLATE"),
                 )
+
+
+def require_written(connection: "duckdb.DuckDBPyConnection", shape: Shape, rows: "pa.Schema", target: Target) -> None:
+    """Raise Refused for a column of the decided rows that the database makes itself. The catalog shows that as a default."""
+    statements = TableStatements(target.table, tuple(rows.names))
+    for name in rows.names:
+        generated = name.lower() in shape.filled and not _runs(connection, statements.tries(name))
+        _columns(target, decided=True).require_not_generated(name, generated=generated)
+
+
+def _runs(connection: "duckdb.DuckDBPyConnection", statement: str) -> bool:
+    try:
+        connection.execute(statement)
+    except duckdb.BinderException:
+        return False
+    return True
 
 
 def _columns(target: Target, *, decided: bool) -> Columns:

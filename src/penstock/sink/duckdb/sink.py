@@ -25,6 +25,7 @@ from penstock.sink.duckdb.preparation import (
     require_exact_key,
     require_fit,
     require_storable,
+    require_written,
     shape_of,
 )
 from penstock.sink.duckdb.trouble import broken_disk, is_conflict, seen_by
@@ -122,6 +123,7 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
         if shape is not None:
             require_fit(shape, schema, target, require_storable(connection, schema, target), decided=True)
             require_exact_key(connection, schema, target, decided=True)
+            require_written(connection, shape, schema, target)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
             return move(connection, rows, schema, target)
 

@@ -136,6 +136,10 @@ class TableStatements:
         """Fill the staging table, which nobody else sees and which goes with the transaction."""
         return f"CREATE TEMPORARY TABLE {STAGE} AS SELECT * FROM {INCOMING}"
 
+    def tries(self, name: str) -> str:
+        """Fails for a column that takes no values; nothing is written."""
+        return f"EXPLAIN INSERT INTO {quoted(self.table)} ({quoted(name)}) SELECT NULL"
+
     @property
     def insert(self) -> str:
         """Move all staged rows."""

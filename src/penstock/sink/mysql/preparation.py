@@ -34,7 +34,8 @@ from penstock.sink.mysql.shape import (
 from penstock.sink.mysql.storage import most_bytes, most_characters, storage_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
-from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of, unnamed_markers
+from penstock.sink.table.marks import DBAPI_MARKER_TABLE
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, require_unfilled, settings_of, unnamed_markers
 from penstock.sink.table.target import PRIVILEGES, Target, no_table
 from penstock.sparkschema import arrow_schema
 
@@ -59,6 +60,8 @@ def prepare_table(
         shape, marks = shape_of(connection, target.table), MysqlMarks(connection, locking=True)
         marker = MysqlMarks(connection, locking=False).read(pipeline, sink)
         require_not_lost(marker, target, exists=shape is not None)
+        if marker is None and shape_of(connection, DBAPI_MARKER_TABLE) is not None:
+            require_unfilled(connection.execute(sql.OWNERS_OF_DBAPI).fetchall(), target.table)
         shape = shape or _created(connection, rows, target, server, create=create)
         require_fit(shape, rows, target, server)
         require_allowed(connection, rows, target)

@@ -9,7 +9,7 @@ hexadecimal digits, because they do not fit a bigint. Some of the columns' names
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
 from penstock.mysql.statements import OWN_OPTIONS
-from penstock.sink.table.marks import MarkStatements
+from penstock.sink.table.marks import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkStatements
 
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
@@ -94,6 +94,8 @@ SELECT pipeline, sink FROM penstock_marker
 WHERE table_name = %(table)s OR (@@lower_case_table_names <> 0 AND LOWER(table_name) = LOWER(%(table)s))
 ORDER BY pipeline, sink
 """
+
+OWNERS_OF_DBAPI = OWNERS_BY_DBAPI.format(schema="DATABASE()", marker=DBAPI_MARKER_TABLE)
 
 NEWEST_BATCH = f"SELECT MAX(position) FROM penstock_batch WHERE {_WHICH}"
 

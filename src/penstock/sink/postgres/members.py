@@ -6,8 +6,9 @@ from typing import Any
 
 from penstock.errors import GuaranteeTooWeak, Refused
 from penstock.postgres.database import Connection
-from penstock.postgres.names import quoted_table
+from penstock.postgres.names import quoted_table, split_name
 from penstock.sink.postgres import statements as sql
+from penstock.sink.postgres.statements import OwnStatements
 from penstock.tablename import in_double_quotes
 
 _KINDS = {"v": "view", "m": "materialized view", "f": "foreign table", "p": "partitioned table", "S": "sequence", "r": "table"}
@@ -82,6 +83,19 @@ def require_fitting_members(
                 f"{_partition(member, table)} takes no NULL in column {column!r}, which the table itself allows.",
                 remedy=f"{not_null}, or ALTER TABLE {named} … DROP NOT NULL.",
             )
+
+
+def require_none_filled(connection: Connection, oid: int, table: str) -> None:
+    """Raise Refused if a sink fills a partition of the table, or the table that this is a partition of, or by inheritance."""
+    relatives = set(connection.execute(sql.RELATIVES, {"oid": oid}).fetchall())
+    for schema in sorted({schema for schema, _ in relatives}):
+        for pipeline, sink, named in connection.execute(OwnStatements(schema).owners, {}).fetchall():
+            if split_name(named) in relatives:
+                raise Refused(
+                    f"Table {named!r} is filled by sink {sink!r} of pipeline {pipeline!r}, and has rows in common with table "
+                    f"{table!r}: one is a partition of the other, or inherits from it. So it could be proved for neither.",
+                    remedy="Give every sink a table of its own and join them by a view.",
+                )
 
 
 def _partition(name: str, table: str) -> str:

@@ -14,7 +14,7 @@ from penstock.postgres.trouble import reason_of, trouble
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.admission import Admission
 from penstock.sink.postgres.marks import PostgresMarks
-from penstock.sink.postgres.members import require_fitting_members
+from penstock.sink.postgres.members import require_fitting_members, require_none_filled
 from penstock.sink.postgres.move import create_stage, run
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.shape import (
@@ -32,7 +32,7 @@ from penstock.sink.postgres.storage import longest_text, read_as
 from penstock.sink.postgres.table_statements import KEEP, TAKE_BACK
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
-from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of, unnamed_markers
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, require_unfilled, settings_of, unnamed_markers
 from penstock.sink.table.target import Target, merge_fails, no_table
 from penstock.sparkschema import arrow_schema
 
@@ -48,9 +48,14 @@ def prepare_table(
     _create_own_tables(connection, place[0])
     marks = PostgresMarks(connection, place[0], locking=True)
     shape = shape_of(connection, *place)
-    require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
+    marker = marks.read(pipeline, sink)
+    require_not_lost(marker, target, exists=shape is not None)
+    if marker is None:
+        _require_unfilled_by_dbapi(connection, target.table)
     shape = shape or _created(connection, rows, target, create=create)
     _require_table(connection, shape, rows, target)
+    if marker is None:
+        require_none_filled(connection, shape.oid, target.table)
     rehearse(connection, rows, target)
     content = partial(content_of, connection, rows, target)
     prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
@@ -142,6 +147,11 @@ def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Tot
     """Every row of the table, counted and hashed. Raises NotStoredError."""
     query = statements_of(rows, target).read([read_as(field.type) for field in rows])
     return totals_of(scan(connection, query, rows), target.row_digest)
+
+
+def _require_unfilled_by_dbapi(connection: Connection, table: str) -> None:
+    for (schema,) in connection.execute(sql.DBAPI_SCHEMAS).fetchall():
+        require_unfilled(connection.execute(sql.owners_of_dbapi(schema)).fetchall(), table, schema=split_name(table)[0])
 
 
 def _create_own_tables(connection: Connection, schema: str) -> None:

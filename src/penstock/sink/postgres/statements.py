@@ -8,14 +8,21 @@ Every user-given name goes through `psycopg.sql.Identifier`.
 
 from dataclasses import dataclass
 
-from psycopg.sql import SQL, Composed, Identifier, Placeholder
+from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
 
-from penstock.sink.table.marks import MarkStatements
+from penstock.sink.table.marks import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkStatements
 
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
 OFFSETS_VIEW = "penstock_offsets"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", OFFSETS_VIEW})
+
+DBAPI_SCHEMAS = SQL("""
+SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = {marker} AND c.relkind IN ('r', 'p')
+  AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') ORDER BY 1
+""").format(marker=Literal(DBAPI_MARKER_TABLE))
+"""Where the dbapi sink has markers that the role may read: in the first schema of some role's search path."""
 
 MAY = SQL("SELECT has_database_privilege(current_database(), 'TEMP'), has_schema_privilege(%s, 'CREATE'), current_user::text")
 MAY_WITH_TABLE = SQL("SELECT has_table_privilege(%s::oid, %s)")
@@ -42,6 +49,21 @@ WHERE (a.attnotnull AND NOT p.attnotnull) OR (a.attgenerated <> '' AND p.attgene
 ORDER BY m.oid, a.attnum
 """).format(members=MEMBERS.format(oid=Placeholder("oid")), oid=Placeholder("oid"))
 """Columns of members that take less than the table's own."""
+
+RELATIVES = SQL("""
+WITH RECURSIVE below (oid) AS (
+    SELECT inhrelid FROM pg_catalog.pg_inherits WHERE inhparent = %(oid)s
+    UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN below b ON i.inhparent = b.oid
+), above (oid) AS (
+    SELECT inhparent FROM pg_catalog.pg_inherits WHERE inhrelid = %(oid)s
+    UNION SELECT i.inhparent FROM pg_catalog.pg_inherits i JOIN above a ON i.inhrelid = a.oid
+) SELECT n.nspname::text, c.relname::text
+FROM (SELECT oid FROM below UNION SELECT oid FROM above) r
+JOIN pg_catalog.pg_class c ON c.oid = r.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_class m ON m.relnamespace = n.oid AND m.relname = {marker} AND m.relkind IN ('r', 'p')
+WHERE has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(m.oid, 'SELECT')
+""").format(marker=Literal(MARKER_TABLE))
+"""Tables with rows of this one or whose rows are in this one, at any depth, beside which the role may read markers."""
 
 HAS_ROW_SECURITY = SQL("SELECT pg_catalog.row_security_active(%s::oid)")
 
@@ -128,6 +150,11 @@ VALUES (
 _ADVANCE = SQL("WITH marked AS ({write_marker}), noted AS ({write_batch}) {forget_batches}")
 
 
+def owners_of_dbapi(schema: str) -> Composed:
+    """Who fills which table by the dbapi sink, as its markers in `schema` say."""
+    return SQL(OWNERS_BY_DBAPI).format(schema=Literal(schema), marker=Identifier(schema, DBAPI_MARKER_TABLE))
+
+
 @dataclass(frozen=True, slots=True)
 class OwnStatements:
     """The statements about Penstock's own tables in `schema`."""
@@ -151,6 +178,11 @@ class OwnStatements:
         return self._of("ALTER TABLE {marker} ADD COLUMN IF NOT EXISTS {ledger_id} text")
 
     @property
+    def owners(self) -> Composed:
+        """Who fills which table of the schema, by what name."""
+        return self._of("SELECT pipeline, sink, table_name FROM {marker} ORDER BY pipeline, sink")
+
+    @property
     def create_batch(self) -> Composed:
         """Where it is missing."""
         return self._of(f"CREATE TABLE IF NOT EXISTS {{batch}} ({_BATCH_COLUMNS})")
@@ -167,7 +199,7 @@ class OwnStatements:
             read_unnamed=self._of(_READ_MARKER, ledger_id=SQL("NULL")),
             lock_marker=self._of(f"{_READ_MARKER} FOR UPDATE"),
             write_marker=self._of(_WRITE_MARKER),
-            owners=self._of("SELECT pipeline, sink, table_name FROM {marker} ORDER BY pipeline, sink"),
+            owners=self.owners,
             newest_batch=self._of("SELECT max(position) FROM {batch} WHERE {which}"),
             read_batch=self._of(
                 "SELECT query_id, batch_id, offsets, rows, digest FROM {batch} WHERE {which} AND position = %(position)s"

@@ -15,7 +15,8 @@ from penstock.sink.sqlite.statements import TableStatements
 from penstock.sink.sqlite.table import Shape, create_statement, require_fit, require_storable, shape_of, with_row_numbers
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
-from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
+from penstock.sink.table.marks import DBAPI_MARKER_TABLE
+from penstock.sink.table.preparation import prepare_marker, require_not_lost, require_unfilled, settings_of
 from penstock.sink.table.target import Target, no_table
 from penstock.sparkschema import arrow_schema
 
@@ -37,7 +38,10 @@ def prepare_table(
     with settings_of(sink):
         require_storable(rows, target.table, target.key)
     marks = SqliteMarks(cursor)
-    require_not_lost(marks.read(pipeline, sink), target, exists=shape_of(cursor, target.table) is not None)
+    marker = marks.read(pipeline, sink)
+    require_not_lost(marker, target, exists=shape_of(cursor, target.table) is not None)
+    if marker is None and shape_of(cursor, DBAPI_MARKER_TABLE) is not None:
+        require_unfilled(cursor.execute(sql.OWNERS_OF_DBAPI), target.table)
     shape = _existing(cursor, rows, target.table, key, create=create)
     require_fit(shape, rows, target.table, key)
     content = partial(_content, cursor, rows, target)

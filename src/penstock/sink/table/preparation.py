@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -122,10 +122,32 @@ def _require_merged_always(marker: TableMarker, target: Target) -> None:
 def _require_unowned(marks: Marks, pipeline: PipelineName, sink: SinkName, table: str) -> None:
     for owner in marks.owners(table):
         if owner != (pipeline, sink):
-            raise Refused(
-                f"Table {table!r} is filled by sink {owner[1]!r} of pipeline {owner[0]!r}, so it could be proved for neither.",
-                remedy="Give every sink a table of its own and join them by a view.",
-            )
+            raise _filled(table, *owner)
+
+
+def require_unfilled(rows: Iterable[Sequence[str]], table: str, *, schema: str | None = None) -> None:
+    """Raise Refused if a marker of the other kind of sink names the table: neither kind sees the markers of the other one.
+
+    `rows`: pipeline, sink, the table's name in the marker, and the schema that a name without one means. `schema`: the
+    table's own, None for that same one. Letters do not count: a table that may be another sink's is taken for it.
+    """
+    name = _folded(table)[1]
+    for pipeline, sink, named, default in rows:
+        its_schema, its_name = _folded(named)
+        if its_name == name and (its_schema or default.lower()) == (schema or default).lower():
+            raise _filled(table, pipeline, sink)
+
+
+def _folded(name: str) -> tuple[str, str]:
+    schema, _, table = name.lower().replace('"', "").rpartition(".")
+    return schema, table
+
+
+def _filled(table: str, pipeline: str, sink: str) -> Refused:
+    return Refused(
+        f"Table {table!r} is filled by sink {sink!r} of pipeline {pipeline!r}, so it could be proved for neither.",
+        remedy="Give every sink a table of its own and join them by a view.",
+    )
 
 
 def _require_never_marked(marks: Marks, pipeline: PipelineName, sink: SinkName, table: str) -> None:

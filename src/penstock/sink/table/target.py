@@ -122,6 +122,15 @@ def no_table(table: str) -> Refused:
     return Refused(f"There is no table {table!r} in the database.", remedy="Create it, or set `create: true`.")
 
 
+def table_gone(table: str) -> Refused:
+    """There is none for a batch that is decided."""
+    return Refused(
+        f"There is no table {table!r} in the database, and a batch for it is decided.",
+        remedy="If the table was renamed, rename it back. Else start the pipeline: that creates the table and publishes the "
+        "batch, or says how many published rows are lost.",
+    )
+
+
 def merge_fails(table: str, reason: str) -> Refused:
     """The server refuses the user's SQL before any row is read, and would for ever."""
     return Refused(

@@ -44,13 +44,20 @@ def unplaced_owners(path: Path) -> Iterator[Path]:
 
 
 def place_or_leave(unplaced: Path, target: Path) -> bool:
-    """Give a file its name unless something has it, and say which; the old name is gone in any case. Raises OSError."""
+    """Give a file its name unless something has it, and say which; the old name is gone in any case. Raises OSError.
+
+    A sweep removes a file without its name once another one has that name.
+    """
     try:
         if rename_or_refuse(unplaced, target):
             return True
         os.link(unplaced, target)
         placed = True
     except FileExistsError:
+        placed = False
+    except FileNotFoundError:
+        if not target.exists():
+            raise
         placed = False
     unplaced.unlink(missing_ok=True)
     return placed
