@@ -1,7 +1,6 @@
 """Spark's checkpoint as a user meets it on a bad day, through the command line: exact, or refused with a remedy that helps."""
 
 import random
-import re
 import shutil
 import signal
 import sqlite3
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.architecture.reading import ROOT
 from tests.crash.commandline import Ended, penstock
 from tests.crash.killing import await_that, kill_session
 from tests.crash.probe import Probe
@@ -248,20 +246,3 @@ def rows_in_database(world: World) -> int:
         return database_rows(world.root / "warehouse.db").total()
     except sqlite3.OperationalError:
         return 0
-
-
-def test_a_kill_while_spark_writes_its_first_offsets_is_mended_as_the_page_says(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark 4.1 and newer refuse the temporary file that they left themselves; nothing was delivered yet."""
-    page = (ROOT / "docs" / "howto" / "trouble.md").read_text()
-    [pattern] = re.findall(r"`rm state/flights/checkpoint/offsets/(\S+)`", page)
-    world = make_world(tmp_path / "world", files=2, rows_per_file=10, seed=1)
-    offsets = world.checkpoint / "offsets"
-    offsets.mkdir(parents=True)
-    (offsets / ".0.67c1ac74-8d0e-4e2b-a87f-67091fa019b8.tmp").write_text("v1\n")
-    refused = run(world)
-    assert (refused.code, "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY" in refused.err) == (1, True), str(refused)
-    for file in offsets.glob(pattern):
-        file.unlink()
-    done = run(world)
-    assert done.code == 0, str(done)
-    world.assert_exact()

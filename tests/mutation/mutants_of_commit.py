@@ -22,6 +22,14 @@ OF_PRESENCE = "tests/unit/test_presence.py"
 
 MUTANTS_OF_COMMIT = (
     Mutant(
+        bug=24,
+        name="what-a-kill-left-of-sparks-first-offsets-ends-every-start",
+        file=OPEN_DELIVERY,
+        find="            remove_unwritten_start(self._parts.checkpoint)\n",
+        replace="            pass\n",
+        tests=(f"{OF_DELIVERY}::test_a_start_removes_what_a_kill_left_of_sparks_first_offsets",),
+    ),
+    Mutant(
         bug=31,
         name="a-marker-of-another-ledger-is-compared-by-its-position-only",
         file=PRESENCE,

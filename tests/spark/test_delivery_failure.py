@@ -1,6 +1,7 @@
 """What happens when a batch fails, is stopped, or meets a newer driver."""
 
 import pickle
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +9,13 @@ from pkgutil import resolve_name
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import penstock
 from penstock.errors import BatchFailed, Failed, Fenced, InputChanged, PenstockError, PublishFailed, StageFailed
 from penstock.model import Publication
+from tests.architecture.reading import ROOT
 from tests.spark.streams import numbers, put
 from tests.spark.target import THREE_FILES, Rows, Target, of_three_files
 
@@ -202,3 +205,29 @@ def test_a_planned_file_that_changes_before_its_replay_stops_before_anything_is_
     kept.rename(file)
     target.deliver(numbers(spark, target.root))
     assert target.rows() == target.accounts() == EXPECTED + Counter([(3,), (4,)])
+
+
+def test_a_kill_while_spark_writes_its_first_offsets_is_survived(spark: SparkSession, target: Target) -> None:
+    """Spark 4.1 and newer refuse the temporary file that they left themselves."""
+    leave_unwritten_start(target)
+    target.deliver(numbers(spark, target.root))
+    assert (target.accounts(), target.rows()) == (EXPECTED, EXPECTED)
+
+
+def test_a_query_that_its_user_starts_after_such_a_kill_is_mended_as_the_page_says(spark: SparkSession, target: Target) -> None:
+    [pattern] = re.findall(r"`rm state/flights/checkpoint/offsets/(\S+)`", (ROOT / "docs" / "howto" / "trouble.md").read_text())
+    leave_unwritten_start(target)
+    delivery = target.delivery()
+    writer = numbers(spark, target.root).writeStream.foreachBatch(delivery).option("checkpointLocation", delivery.checkpoint)
+    with pytest.raises(StreamingQueryException, match="STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"):
+        writer.trigger(availableNow=True).start().awaitTermination()
+    for file in (target.checkpoint / "offsets").glob(pattern):
+        file.unlink()
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert (target.accounts(), target.rows()) == (EXPECTED, EXPECTED)
+
+
+def leave_unwritten_start(target: Target) -> None:
+    offsets = target.checkpoint / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.67c1ac74-8d0e-4e2b-a87f-67091fa019b8.tmp").write_text("v1\n")

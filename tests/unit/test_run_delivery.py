@@ -8,7 +8,7 @@ import pytest
 import penstock
 from penstock.carried import carried_in
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.errors import BatchFailed, Fenced, PenstockError, StoreIgnoresConditions
+from penstock.errors import BatchFailed, Fenced, PenstockError, Retryable, StoreIgnoresConditions
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.model import Guarantee, PipelineName
@@ -87,6 +87,46 @@ def test_a_batch_dropped_on_request_is_no_error(delivery: Delivery) -> None:
     assert told(delivery, StopRequested()) is None
 
 
+def open_on(store: MemoryStore, checkpoint: Path) -> OpenDelivery:
+    pipeline = PipelineName("flights")
+    opened = OpenDelivery(
+        Parts(
+            pipeline=pipeline,
+            ledger=LogLedger(store, pipeline=pipeline),
+            sinks=(),
+            checkpoint=SparkCheckpoint(checkpoint),
+            sources=(),
+            digest="0" * 16,
+            demanded=Guarantee.EXACTLY_ONCE,
+        )
+    )
+    opened.open(schema=None)
+    return opened
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_start_removes_what_a_kill_left_of_sparks_first_offsets(tmp_path: Path, *, planned: bool) -> None:
+    """Spark 4.1 and newer would never start again. What belongs to a batch that Spark planned, or is nobody's, stays."""
+    left = ".0.67c1ac74-8d0e-4e2b-a87f-67091fa019b8.tmp"
+    offsets, others = tmp_path / "offsets", {".1.67c1ac74-8d0e-4e2b-a87f-67091fa019b8.tmp", ".nfs0001", "notes.tmp"}
+    offsets.mkdir()
+    for name in (left, f".{left}.crc", *others, *(["0"] if planned else [])):
+        (offsets / name).write_text("v1\n")
+    open_on(MemoryStore(), tmp_path)
+    found = {path.name for path in offsets.iterdir()}
+    assert found == ({left, f".{left}.crc", "0", *others} if planned else others)
+
+
+def test_what_a_kill_left_of_sparks_first_offsets_and_cannot_be_removed_is_told(tmp_path: Path) -> None:
+    stuck = tmp_path / "offsets" / ".0.67c1ac74-8d0e-4e2b-a87f-67091fa019b8.tmp"
+    stuck.mkdir(parents=True)
+    with pytest.raises(Retryable, match="tmp cannot be removed") as refused:
+        open_on(MemoryStore(), tmp_path)
+    stuck.rmdir()
+    assert "then try again" in refused.value.remedy
+    open_on(MemoryStore(), tmp_path)
+
+
 class IgnoringStore(MemoryStore):
     """Overwrites, and says that it created."""
 
@@ -97,18 +137,9 @@ class IgnoringStore(MemoryStore):
 
 def test_a_start_on_a_ledger_that_ignores_conditions_is_refused(tmp_path: Path) -> None:
     """Bug 11: nobody had tried it, and two drivers both succeeded. Nothing is written but the self-test."""
-    pipeline, store = PipelineName("flights"), IgnoringStore()
-    parts = Parts(
-        pipeline=pipeline,
-        ledger=LogLedger(store, pipeline=pipeline),
-        sinks=(),
-        checkpoint=SparkCheckpoint(str(tmp_path / "checkpoint")),
-        sources=(),
-        digest="0" * 16,
-        demanded=Guarantee.EXACTLY_ONCE,
-    )
+    store = IgnoringStore()
     with pytest.raises(StoreIgnoresConditions):
-        OpenDelivery(parts).open(schema=None)
+        open_on(store, tmp_path / "checkpoint")
     assert list(store.keys("entries/")) == []
 
 

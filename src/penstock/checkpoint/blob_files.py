@@ -50,3 +50,7 @@ class BlobFiles:
             return self._store.read(name, start=start, length=length) if length > 0 else b""
         except FileNotFoundError:  # removed in between
             return None
+
+    def delete(self, name: str) -> None:
+        """One request."""
+        self._store.delete(name)

@@ -16,7 +16,7 @@ from penstock.secret import outlined
 
 
 class Files(Protocol):
-    """Read-only access to the files below one directory. Absence is an answer (`None`, empty), never an error.
+    """The files below one directory. Absence is an answer (`None`, empty), never an error.
 
     Safe to use from several threads. Every method raises Retryable when the store cannot be asked (permission, network), or
     Failed where trying again is no use (credentials, no such bucket).
@@ -45,6 +45,10 @@ class Files(Protocol):
 
     def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
         """The bytes of a file from `start` on, at most `size_bytes` of them; None if there is no such file."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove one file, if it is there. Only `penstock.checkpoint.repair` does."""
         ...
 
 
@@ -101,6 +105,16 @@ class LocalFiles:
             return None
         except OSError as error:
             raise _unreadable(self._root / name, error) from error
+
+    def delete(self, name: str) -> None:
+        """One unlink."""
+        try:
+            (self._root / name).unlink(missing_ok=True)
+        except OSError as error:
+            trouble = trouble_of(error)
+            raise Retryable(
+                f"{self._root / name} cannot be removed: {trouble.reason}.", remedy=f"{trouble.advice}, then try again."
+            ) from error
 
 
 def open_files(path: str | Path, *, options: Mapping[str, Any] | None = None) -> Files:

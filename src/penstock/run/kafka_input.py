@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from penstock.checkpoint.moving import Moves, move_offsets
+from penstock.checkpoint.repair import Moves, move_offsets
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import decision_in
 from penstock.errors import InputLost, PenstockError, Refused, Retryable

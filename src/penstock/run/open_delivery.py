@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from penstock.badrecords import NAME
 from penstock.checkpoint.input_check import require_unchanged
 from penstock.checkpoint.planned_input import planned_input
+from penstock.checkpoint.repair import remove_unwritten_start
 from penstock.checkpoint.source_log import InputFile
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.together import at_once
@@ -95,6 +96,8 @@ class OpenDelivery:
         self._planned_before = self._parts.checkpoint.latest_offsets_id()
         prepare(self._parts, schema=schema)
         self.recovered = self._coordinator.open(opened_by_this_process(self._parts))
+        if self._planned_before is None:
+            remove_unwritten_start(self._parts.checkpoint)
         if adoption is not None:
             reason = "the pipeline demands at_least_once only"
             self._coordinator.adopt(adoption.recorded(reason=reason, operator="penstock"))

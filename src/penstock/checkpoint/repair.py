@@ -1,11 +1,14 @@
-"""The one change that Penstock makes to Spark's checkpoint: where a Kafka source goes on, after a gap that the user accepted.
+"""What Penstock changes in Spark's checkpoint, where Spark would not go on otherwise. Only the newest run, behind its fence, may.
 
-Spark has no way to say it: a topic that was created again is read from the offset where the old one was left. Entries are
-replaced as a whole, and copies of what they were are kept in `<checkpoint>/moved-<nonce>/`.
+- `remove_unwritten_start`: what a kill left of the first entry of the offset log.
+- `move_offsets`: where a Kafka source goes on, after a gap that the user accepted. Spark has no way to say it: a topic that was
+  created again is read from the offset where the old one was left. Entries are replaced as a whole, and copies of what they
+  were are kept in `<checkpoint>/moved-<nonce>/`.
 """
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +22,22 @@ from penstock.private_files import make_private_directory
 
 Moves = Mapping[SourceName, Mapping[str, Mapping[int, int]]]
 """For each source and topic all of its partitions, and the first offset to read of each."""
+
+_IN_THE_MAKING = re.compile(r"\.\.?0\.[0-9a-f-]{36}\.tmp(\.crc)?")
+"""What Spark writes `offsets/0` to before it is renamed, and Hadoop's checksum of that."""
+
+
+def remove_unwritten_start(checkpoint: SparkCheckpoint) -> None:
+    """Remove what a driver left that was killed while Spark wrote `offsets/0`; nothing where Spark planned a batch.
+
+    Spark 4.1 and newer refuse to start with that file, as STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY
+    (`spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart`). Safe to repeat. Raises Retryable, Failed.
+    """
+    if checkpoint.latest_offsets_id() is not None:
+        return
+    for name in checkpoint.files.names("offsets"):
+        if _IN_THE_MAKING.fullmatch(name):
+            checkpoint.files.delete(f"offsets/{name}")
 
 
 def move_offsets(checkpoint: SparkCheckpoint, names: Sequence[SourceName], moves: Moves) -> None:
