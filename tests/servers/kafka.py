@@ -11,6 +11,7 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -359,11 +360,19 @@ def ends_of(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
         time.sleep(0.1)
 
 
+@lru_cache(maxsize=1)
+def _admin(bootstrap: str) -> Any:
+    """Kept while the broker is the same: a new client takes longer than its question."""
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
 def _ends_now(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
     from confluent_kafka import IsolationLevel, TopicPartition
-    from confluent_kafka.admin import AdminClient, OffsetSpec
+    from confluent_kafka.admin import OffsetSpec
 
-    admin, place = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}), TopicPartition(topic, partition)
+    admin, place = _admin(bootstrap), TopicPartition(topic, partition)
     levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
     settled, written = (
         admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)[place].result(60).offset for level in levels

@@ -26,6 +26,8 @@ _32_BITS: Final = 0xFFFFFFFF
 _EMPTY: Final = np.zeros(1, "u1")
 """Where a value of no bytes is: at no address it would be NULL."""
 
+_FIRST_ANSWER_MS: Final = 1_000
+
 _log = logging.getLogger("penstock.kafka")
 
 
@@ -42,7 +44,8 @@ class ColumnarProducer:
         self._ending.atexit = False  # when another thread may still be in a call
 
     def init_transactions(self, timeout_s: float) -> None:
-        """As the client's."""
+        """As the client's, begun when a broker has answered: a client that knows none yet looks again half a second later."""
+        self._library.await_broker(self._client, _FIRST_ANSWER_MS)
         self._require(self._library.init_transactions(self._client, int(timeout_s * 1000)))
 
     def begin_transaction(self) -> None:

@@ -48,6 +48,8 @@ _FUNCTIONS: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "topic_destroy": (None, (c_void_p,)),
     "produce_batch": (c_int, (c_void_p, c_int32, c_int, c_void_p, c_int)),
     "produceva": (c_void_p, (c_void_p, c_void_p, c_size_t)),
+    "metadata": (c_int, (c_void_p, c_int, c_void_p, c_void_p, c_int)),
+    "metadata_destroy": (None, (c_void_p,)),
     "init_transactions": (c_void_p, (c_void_p, c_int)),
     "begin_transaction": (c_void_p, (c_void_p,)),
     "commit_transaction": (c_void_p, (c_void_p, c_int)),
@@ -128,6 +130,12 @@ class Librdkafka:
         if not made:
             raise self.refused(KafkaError._INVALID_ARG)
         return int(made)
+
+    def await_broker(self, client: int, timeout_ms: int) -> None:
+        """Return when one has answered the client, or after so long."""
+        answer = c_void_p()
+        if self.metadata(client, 0, None, ctypes.byref(answer), timeout_ms) == KafkaError.NO_ERROR:
+            self.metadata_destroy(answer)
 
     def refused(self, code: int) -> KafkaException:
         """For an `rd_kafka_resp_err_t`."""

@@ -23,7 +23,7 @@ _ABORT_S = 5.0
 
 def try_transactions(clients: Clients, name: str, *, timeout_ms: int) -> None:
     """Raise KafkaException unless a producer may have transactions under `name`, whose older ones it fences."""
-    producer = clients.producer(transactional_id=name, transaction_timeout_ms=timeout_ms)
+    producer = clients.transactional_producer(transactional_id=name, transaction_timeout_ms=timeout_ms)
     producer.init_transactions(_ANSWER_S)
 
 
