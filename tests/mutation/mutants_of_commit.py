@@ -177,12 +177,28 @@ MUTANTS_OF_COMMIT = (
         name="a-delivery-that-raised-is-used-on",
         file=DELIVERY,
         find="""\
-        if self.failure is not None:
-            raise self.failure
+        if self._failure is not None:
+            raise self._failure
         opened = self._open or""",
         replace="""\
         opened = self._open or""",
         tests=(f"{OF_DELIVERY}::test_a_delivery_that_failed_goes_on_failing",),
+    ),
+    Mutant(
+        bug=5,
+        name="a-batch-does-not-wait-for-that-of-an-earlier-query",
+        file=DELIVERY,
+        find="        with self._turn:\n            failure =",
+        replace="        if True:\n            failure =",
+        tests=(f"{OF_DELIVERY}::test_a_batch_that_its_query_left_running_is_not_cut_off_by_the_next_query",),
+    ),
+    Mutant(
+        bug=5,
+        name="every-query-of-a-delivery-shares-its-end",
+        file=DELIVERY,
+        find="self._started, Delivery.of_plan(replace(self._plan, left=None))\n",
+        replace="self._started, self\n",
+        tests=("tests/spark/test_doors.py::test_the_end_of_an_older_query_of_a_delivery_is_not_the_end_of_the_newer",),
     ),
     Mutant(
         bug=6,
