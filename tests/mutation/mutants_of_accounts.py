@@ -23,6 +23,22 @@ MUTANTS_OF_ACCOUNTS = (
     ),
     Mutant(
         bug=31,
+        name="only-some-files-of-an-unclaimed-account-are-looked-at",
+        file="src/penstock/sink/parquet/ownership.py",
+        find="(file.name for file in area.files() if",
+        replace="(file.name for file in (file for _, file in zip(range(FILES_LOOKED_AT), area.files(), strict=False)) if",
+        tests=(f"{OF_OWNERSHIP}::test_all_files_of_an_account_that_nobody_has_claimed_are_looked_at",),
+    ),
+    Mutant(
+        bug=37,
+        name="the-claim-of-a-filled-account-is-to-be-removed",
+        file="src/penstock/sink/parquet/ownership.py",
+        find="    if area.marker() is None and _filled_with(area) is None:",
+        replace="    if True:",
+        tests=(f"{OF_OWNERSHIP}::test_a_claim_whose_file_a_sweep_of_the_owner_removed_is_told_as_a_second_ledger",),
+    ),
+    Mutant(
+        bug=31,
         name="an-account-within-that-of-another-sink-is-claimed",
         file="src/penstock/sink/parquet/ownership.py",
         find="    if outer is not None:",

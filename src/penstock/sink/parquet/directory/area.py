@@ -78,6 +78,11 @@ class DirectoryArea:
             )
         return DirectoryUploads(directory=str(self.staging), identity=identity)
 
+    @property
+    def claim_place(self) -> str:
+        """A file."""
+        return str(self.owner_file)
+
     def claimed_by(self) -> AccountOwner | None:
         """Whose the account is. Raises PublishFailed, Retryable, LedgerMismatch."""
         try:
