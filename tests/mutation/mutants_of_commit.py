@@ -30,6 +30,24 @@ MUTANTS_OF_COMMIT = (
         tests=(f"{OF_DELIVERY}::test_a_start_removes_what_a_kill_left_of_sparks_first_offsets",),
     ),
     Mutant(
+        bug=37,
+        name="a-checkpoint-with-decisions-is-to-be-removed",
+        file="src/penstock/run/preflight.py",
+        find="    if isinstance(error, CheckpointDamaged | CheckpointMissing) and summary.next_batch_id is None:",
+        replace="    if isinstance(error, CheckpointDamaged | CheckpointMissing):",
+        tests=(
+            "tests/spark/test_delivery_failure.py::test_what_was_torn_of_input_that_is_in_no_batch_is_removed_as_the_error_says",
+        ),
+    ),
+    Mutant(
+        bug=37,
+        name="input-that-a-batch-reads-is-to-be-removed",
+        file="src/penstock/checkpoint/torn_sources.py",
+        find="last is not None and log_id > last)",
+        replace="True)",
+        tests=("tests/unit/test_checkpoint_torn_sources.py::test_input_that_a_batch_reads_comes_from_a_copy",),
+    ),
+    Mutant(
         bug=31,
         name="a-marker-of-another-ledger-is-compared-by-its-position-only",
         file=PRESENCE,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.checkpoint.anomaly import restore_or_plan_anew
 from penstock.checkpoint.entries import OffsetsEntry, Unreadable, parse_offsets, parse_query_id
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.input_look import InputLook
@@ -15,6 +16,7 @@ from penstock.kafkaoffset import beginning_in, without_notes
 from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 
 _ID = re.compile(r"0|[1-9]\d*")
+_RESTORE = "Run `penstock checkpoint inspect` on it; restore the directory from a copy."
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ class SparkCheckpoint:
         try:
             return parse_offsets(data)
         except Unreadable as error:
-            raise self._damaged(f"offsets/{batch_id} {error}") from None
+            remedy = restore_or_plan_anew(batch_id) if batch_id == self.latest_offsets_id() else _RESTORE
+            raise self._damaged(f"offsets/{batch_id} {error}", remedy) from None
 
     def batch(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Batch:
         """Batch `batch_id` as Spark planned it; called once a batch, after Spark wrote `offsets/<batch_id>`.
@@ -186,11 +189,8 @@ class SparkCheckpoint:
             "otherwise restore the directory from a copy.",
         )
 
-    def _damaged(self, what: str) -> CheckpointDamaged:
-        return CheckpointDamaged(
-            f"In the checkpoint {self.location}, {what}.",
-            remedy="Run `penstock checkpoint inspect` on it; restore the directory from a copy.",
-        )
+    def _damaged(self, what: str, remedy: str = _RESTORE) -> CheckpointDamaged:
+        return CheckpointDamaged(f"In the checkpoint {self.location}, {what}.", remedy=remedy)
 
     def _changed(self, batch_id: BatchId, entry: OffsetsEntry, names: Sequence[SourceName]) -> SourcesChanged:
         held = ", ".join(entry.offsets) if entry.named else str(len(entry.offsets))
