@@ -6,6 +6,22 @@ OF_OWNERSHIP = "tests/unit/test_parquet_ownership.py"
 
 MUTANTS_OF_ACCOUNTS = (
     Mutant(
+        bug=34,
+        name="links-of-an-account-are-not-followed",
+        file="src/penstock/sink/parquet/directory/area.py",
+        find="followlinks=True",
+        replace="followlinks=False",
+        tests=("tests/unit/test_parquet_links.py::test_a_partition_that_was_moved_and_linked_is_still_there",),
+    ),
+    Mutant(
+        bug=34,
+        name="links-that-lead-in-a-circle-are-followed",
+        file="src/penstock/sink/parquet/directory/area.py",
+        find=" and not self._leads_back(Path(directory, name))]",
+        replace="]",
+        tests=("tests/unit/test_parquet_links.py::test_links_that_lead_in_a_circle_are_not_followed_for_ever",),
+    ),
+    Mutant(
         bug=31,
         name="an-account-of-another-ledger-is-anybodys",
         file="src/penstock/sink/parquet/ownership.py",
