@@ -6,6 +6,14 @@ OF_OWNERSHIP = "tests/unit/test_parquet_ownership.py"
 
 MUTANTS_OF_ACCOUNTS = (
     Mutant(
+        bug=31,
+        name="an-account-is-looked-for-where-links-lead-only",
+        file="src/penstock/sink/parquet/directory/account.py",
+        find="(*self.root.parents, *Path(os.path.realpath(self.root)).parents)",
+        replace="Path(os.path.realpath(self.root)).parents",
+        tests=(f"{OF_OWNERSHIP}::test_an_account_within_one_that_is_named_by_a_link_is_refused",),
+    ),
+    Mutant(
         bug=34,
         name="links-of-an-account-are-not-followed",
         file="src/penstock/sink/parquet/directory/area.py",

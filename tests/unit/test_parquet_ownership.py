@@ -130,6 +130,22 @@ def test_an_account_within_that_of_another_sink_is_refused(tmp_path: Path) -> No
     assert verify(lake.pipeline.plan).ok
 
 
+def test_an_account_within_one_that_is_named_by_a_link_is_refused(tmp_path: Path) -> None:
+    """Whose that one is, is noted beside the link, not beside the directory that it leads to."""
+    lake = Lake(tmp_path / "shop", ledger=A)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "shop" / "a").symlink_to(tmp_path / "disk")
+    lake.run([0])
+    other = Lake(tmp_path / "shop", ledger=B)
+    other.replace("  lake: ", "  pond: ")
+    other.replace('"a": "./a", "b": "./b"', '"a": "./a/in", "b": "./elsewhere"')
+    with pytest.raises(Refused, match=r"in lies within file://\S*/shop/a, which belongs to account 'a' of sink 'lake'"):
+        other.run([0])
+    lake = Lake(tmp_path / "shop", ledger=A)
+    lake.run([1])
+    assert shown(lake) == lake.ids(2)
+
+
 def test_an_account_within_that_of_another_sink_is_refused_in_a_store(tmp_path: Path) -> None:
     stores = in_stores()
     Lake(tmp_path / "shop", ledger=A, places=stores).run([0])
