@@ -1,6 +1,5 @@
 """Reading the offset log, the commit log and `metadata` whole, with everything that is odd about them."""
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -8,12 +7,19 @@ from typing import TypeVar
 
 from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity, restore_or_plan_anew, restore_or_run_again
 from penstock.checkpoint.checksum import checksum_name, matches
-from penstock.checkpoint.entries import CommitEntry, OffsetsEntry, Unreadable, parse_commit, parse_offsets, parse_query_id
+from penstock.checkpoint.entries import (
+    ENTRY_ID,
+    CommitEntry,
+    OffsetsEntry,
+    Unreadable,
+    parse_commit,
+    parse_offsets,
+    parse_query_id,
+)
 from penstock.checkpoint.files import Files
 from penstock.checkpoint.log_check import odd_sequence, strangers
 from penstock.model import BatchId
 
-_ID = re.compile(r"0|[1-9]\d*")
 _READ_AT_ONCE = 16
 T = TypeVar("T")
 
@@ -61,7 +67,7 @@ def _with_way_out(anomaly: Anomaly, newest: BatchId, newest_commit: BatchId) -> 
 
 
 def _ids(files: Files, folder: str) -> frozenset[BatchId]:
-    return frozenset(BatchId(int(name)) for name in files.names(folder) if _ID.fullmatch(name))
+    return frozenset(BatchId(int(name)) for name in files.names(folder) if ENTRY_ID.fullmatch(name))
 
 
 @dataclass(frozen=True, slots=True)

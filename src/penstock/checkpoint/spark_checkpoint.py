@@ -1,13 +1,12 @@
 """What the running pipeline asks of Spark's checkpoint: whose it is, and what a batch is."""
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.checkpoint.anomaly import restore_or_plan_anew
-from penstock.checkpoint.entries import OffsetsEntry, Unreadable, parse_offsets, parse_query_id
+from penstock.checkpoint.entries import ENTRY_ID, OffsetsEntry, Unreadable, parse_offsets, parse_query_id
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.input_look import InputLook
 from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, log_offset
@@ -15,7 +14,6 @@ from penstock.errors import CheckpointDamaged, SourcesChanged
 from penstock.kafkaoffset import beginning_in, without_notes
 from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 
-_ID = re.compile(r"0|[1-9]\d*")
 _RESTORE = "Run `penstock checkpoint inspect` on it; restore the directory from a copy."
 
 
@@ -163,7 +161,7 @@ class SparkCheckpoint:
         files = self._input_files(folder, start, end)
         if files is not None:
             return fingerprint(files)
-        return self._origin(folder) if end is not None and _ID.fullmatch(end) else None
+        return self._origin(folder) if end is not None and ENTRY_ID.fullmatch(end) else None
 
     def _input_files(self, folder: str, start: str | None, end: str | None) -> tuple[InputFile, ...] | None:
         last = log_offset(end) if end is not None else None
@@ -214,4 +212,4 @@ def _places_by_position(names: Sequence[SourceName]) -> list[_Place]:
 
 def entry_ids(names: Sequence[str]) -> list[BatchId]:
     """The numbers among file names: log entries, not checksums, temporary or foreign files."""
-    return [BatchId(int(name)) for name in names if _ID.fullmatch(name)]
+    return [BatchId(int(name)) for name in names if ENTRY_ID.fullmatch(name)]

@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
+from penstock.checkpoint.entries import ENTRY_ID
 from penstock.checkpoint.files import Files
 from penstock.checkpoint.source_log import log_offset
 
-_ENTRY = re.compile(r"(0|[1-9]\d*)(\.compact)?")
+_ENTRY = re.compile(rf"({ENTRY_ID.pattern})(\.compact)?")
 
 
 def torn_sources(files: Files, planned: Mapping[str, str | None]) -> Iterator[Anomaly]:
@@ -47,7 +48,7 @@ def _is_whole(line: bytes) -> bool:
         return True
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 
