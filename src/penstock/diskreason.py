@@ -29,6 +29,7 @@ _MISSING = Trouble(reason="a directory on the way is missing", advice="Create or
 _A_FILE = Trouble(reason="a file is where a directory is expected", advice="Move that file away")
 _A_DIRECTORY = Trouble(reason="a directory is where a file is expected", advice="Name a file, or move that directory away")
 _TOO_LONG = Trouble(reason="the name is too long for the file system", advice="Use shorter names")
+_ELSEWHERE = Trouble(reason="it is on another file system or mount", advice="Move it to the file system of the account")
 _TOO_LARGE = Trouble(reason="the file is larger than allowed", advice="Raise the limit on file sizes")
 
 _TROUBLES: Mapping[int, Trouble] = {
@@ -43,6 +44,8 @@ _TROUBLES: Mapping[int, Trouble] = {
     errno.EEXIST: _A_FILE,  # what mkdir says
     errno.EISDIR: _A_DIRECTORY,
     errno.ENAMETOOLONG: _TOO_LONG,
+    errno.EXDEV: _ELSEWHERE,
+    errno.ELOOP: Trouble(reason="links lead in a circle", advice="Remove one of them"),
     errno.EFBIG: _TOO_LARGE,
 }
 

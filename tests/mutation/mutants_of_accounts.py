@@ -7,6 +7,30 @@ OF_OWNERSHIP = "tests/unit/test_parquet_ownership.py"
 MUTANTS_OF_ACCOUNTS = (
     Mutant(
         bug=31,
+        name="an-account-is-looked-for-where-links-lead-only",
+        file="src/penstock/sink/parquet/directory/account.py",
+        find="(*self.root.parents, *Path(os.path.realpath(self.root)).parents)",
+        replace="Path(os.path.realpath(self.root)).parents",
+        tests=(f"{OF_OWNERSHIP}::test_an_account_within_one_that_is_named_by_a_link_is_refused",),
+    ),
+    Mutant(
+        bug=34,
+        name="links-of-an-account-are-not-followed",
+        file="src/penstock/sink/parquet/directory/area.py",
+        find="followlinks=True",
+        replace="followlinks=False",
+        tests=("tests/unit/test_parquet_links.py::test_a_partition_that_was_moved_and_linked_is_still_there",),
+    ),
+    Mutant(
+        bug=34,
+        name="links-that-lead-in-a-circle-are-followed",
+        file="src/penstock/sink/parquet/directory/area.py",
+        find=" and not self._leads_back(Path(directory, name))]",
+        replace="]",
+        tests=("tests/unit/test_parquet_links.py::test_links_that_lead_in_a_circle_are_not_followed_for_ever",),
+    ),
+    Mutant(
+        bug=31,
         name="an-account-of-another-ledger-is-anybodys",
         file="src/penstock/sink/parquet/ownership.py",
         find="    if found.ledger_id != owner.ledger_id:",
@@ -20,6 +44,22 @@ MUTANTS_OF_ACCOUNTS = (
         find="    if filled is not None:",
         replace="    if False:",
         tests=(f"{OF_OWNERSHIP}::test_files_in_an_account_whose_owner_is_noted_elsewhere_are_not_delivered_twice[by_a_link]",),
+    ),
+    Mutant(
+        bug=31,
+        name="only-some-files-of-an-unclaimed-account-are-looked-at",
+        file="src/penstock/sink/parquet/ownership.py",
+        find="(file.name for file in area.files() if",
+        replace="(file.name for file in (file for _, file in zip(range(FILES_LOOKED_AT), area.files(), strict=False)) if",
+        tests=(f"{OF_OWNERSHIP}::test_all_files_of_an_account_that_nobody_has_claimed_are_looked_at",),
+    ),
+    Mutant(
+        bug=37,
+        name="the-claim-of-a-filled-account-is-to-be-removed",
+        file="src/penstock/sink/parquet/ownership.py",
+        find="    if area.marker() is None and _filled_with(area) is None:",
+        replace="    if True:",
+        tests=(f"{OF_OWNERSHIP}::test_a_claim_whose_file_a_sweep_of_the_owner_removed_is_told_as_a_second_ledger",),
     ),
     Mutant(
         bug=31,

@@ -30,6 +30,24 @@ MUTANTS_OF_COMMIT = (
         tests=(f"{OF_DELIVERY}::test_a_start_removes_what_a_kill_left_of_sparks_first_offsets",),
     ),
     Mutant(
+        bug=37,
+        name="a-checkpoint-with-decisions-is-to-be-removed",
+        file="src/penstock/run/preflight.py",
+        find="    if isinstance(error, CheckpointDamaged | CheckpointMissing) and summary.next_batch_id is None:",
+        replace="    if isinstance(error, CheckpointDamaged | CheckpointMissing):",
+        tests=(
+            "tests/spark/test_delivery_failure.py::test_what_was_torn_of_input_that_is_in_no_batch_is_removed_as_the_error_says",
+        ),
+    ),
+    Mutant(
+        bug=37,
+        name="input-that-a-batch-reads-is-to-be-removed",
+        file="src/penstock/checkpoint/torn_sources.py",
+        find="last is not None and log_id > last)",
+        replace="True)",
+        tests=("tests/unit/test_checkpoint_torn_sources.py::test_input_that_a_batch_reads_comes_from_a_copy",),
+    ),
+    Mutant(
         bug=31,
         name="a-marker-of-another-ledger-is-compared-by-its-position-only",
         file=PRESENCE,
@@ -177,12 +195,28 @@ MUTANTS_OF_COMMIT = (
         name="a-delivery-that-raised-is-used-on",
         file=DELIVERY,
         find="""\
-        if self.failure is not None:
-            raise self.failure
+        if self._failure is not None:
+            raise self._failure
         opened = self._open or""",
         replace="""\
         opened = self._open or""",
         tests=(f"{OF_DELIVERY}::test_a_delivery_that_failed_goes_on_failing",),
+    ),
+    Mutant(
+        bug=5,
+        name="a-batch-does-not-wait-for-that-of-an-earlier-query",
+        file=DELIVERY,
+        find="        with self._turn:\n            failure =",
+        replace="        if True:\n            failure =",
+        tests=(f"{OF_DELIVERY}::test_a_batch_that_its_query_left_running_is_not_cut_off_by_the_next_query",),
+    ),
+    Mutant(
+        bug=5,
+        name="every-query-of-a-delivery-shares-its-end",
+        file=DELIVERY,
+        find="self._started, Delivery.of_plan(replace(self._plan, left=None))\n",
+        replace="self._started, self\n",
+        tests=("tests/spark/test_doors.py::test_the_end_of_an_older_query_of_a_delivery_is_not_the_end_of_the_newer",),
     ),
     Mutant(
         bug=6,

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,20 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock.errors import BatchFailed, Failed, Fenced, InputChanged, PenstockError, PublishFailed, StageFailed
+from penstock.errors import (
+    BatchFailed,
+    CheckpointDamaged,
+    CheckpointMissing,
+    Failed,
+    Fenced,
+    InputChanged,
+    PenstockError,
+    PublishFailed,
+    StageFailed,
+)
 from penstock.model import Publication
 from tests.architecture.reading import ROOT
-from tests.spark.streams import numbers, put
+from tests.spark.streams import numbers, put, run
 from tests.spark.target import THREE_FILES, Rows, Target, of_three_files
 
 pytestmark = pytest.mark.spark
@@ -225,6 +236,89 @@ def test_a_query_that_its_user_starts_after_such_a_kill_is_mended_as_the_page_sa
         file.unlink()
     writer.trigger(availableNow=True).start().awaitTermination()
     assert (target.accounts(), target.rows()) == (EXPECTED, EXPECTED)
+
+
+def emptied(path: Path) -> None:
+    path.write_text("")
+
+
+def cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:20])
+
+
+@pytest.mark.parametrize(
+    ("entry", "tear", "planned"),
+    [
+        ("metadata", emptied, False),
+        ("metadata", cut_off, True),
+        ("metadata", Path.unlink, True),
+        ("sources/0/0", emptied, False),
+        ("sources/0/0", cut_off, False),
+        ("offsets/0", emptied, True),
+        ("offsets/0", cut_off, True),
+    ],
+)
+def test_a_checkpoint_torn_before_its_first_batch_was_decided_is_removed_as_the_error_says(
+    spark: SparkSession, target: Target, entry: str, tear: Callable[[Path], None], *, planned: bool
+) -> None:
+    """As a machine leaves it that goes down at the first start. Nobody has a copy yet, and that was all that was said."""
+    with pytest.raises(StreamingQueryException):
+        run(numbers(spark, target.root), target.checkpoint, unable)
+    if not planned:
+        shutil.rmtree(target.checkpoint / "offsets")
+    tear(target.checkpoint / entry)
+    (target.checkpoint / entry).with_name(f".{Path(entry).name}.crc").unlink()
+    for _ in range(2):
+        with pytest.raises((CheckpointDamaged, CheckpointMissing)) as told:
+            target.deliver(numbers(spark, target.root))
+    [directory] = re.findall(r"nothing was delivered yet, so remove the directory (\S+) and start again", told.value.remedy)
+    shutil.rmtree(directory)
+    target.deliver(numbers(spark, target.root))
+    assert (target.accounts(), target.rows()) == (EXPECTED, EXPECTED)
+
+
+@pytest.mark.parametrize("tear", [emptied, cut_off])
+def test_what_was_torn_of_input_that_is_in_no_batch_is_removed_as_the_error_says(
+    spark: SparkSession, target: Target, tear: Callable[[Path], None]
+) -> None:
+    target.deliver(numbers(spark, target.root))
+    log = target.checkpoint / "sources/0"
+    shutil.copy(log / "2", log / "3")
+    tear(log / "3")
+    put(target.root / "in", "3.csv", 3)
+    for _ in range(2):
+        with pytest.raises(CheckpointDamaged, match=r"sources/0/3 is (empty|cut off)") as told:
+            target.deliver(numbers(spark, target.root))
+    assert "No batch reads it yet: remove it and sources/0/.3.crc" in told.value.remedy
+    (log / "3").unlink()
+    target.deliver(numbers(spark, target.root))
+    assert (target.accounts(), target.rows()) == (EXPECTED + Counter([(3,)]), EXPECTED + Counter([(3,)]))
+
+
+@pytest.mark.parametrize("entry", ["offsets/3", "commits/2"])
+@pytest.mark.parametrize("tear", [emptied, cut_off])
+def test_a_newest_entry_that_was_torn_is_removed_as_the_error_says(
+    spark: SparkSession, target: Target, entry: str, tear: Callable[[Path], None]
+) -> None:
+    """Where its batch is not decided, or is recognised, Spark writes it anew: no copy is needed."""
+    target.deliver(numbers(spark, target.root).dropDuplicates(["n"]))
+    torn = target.checkpoint / entry
+    if not torn.exists():
+        shutil.copy(torn.with_name("2"), torn)
+    tear(torn)
+    torn.with_name(f".{torn.name}.crc").unlink(missing_ok=True)
+    put(target.root / "in", "3.csv", 3)
+    for _ in range(2):
+        with pytest.raises(CheckpointDamaged, match=entry) as told:
+            target.deliver(numbers(spark, target.root).dropDuplicates(["n"]))
+    assert f"remove {entry} and " in told.value.remedy
+    torn.unlink()
+    target.deliver(numbers(spark, target.root).dropDuplicates(["n"]))
+    assert (target.accounts(), target.rows()) == (EXPECTED + Counter([(3,)]), EXPECTED + Counter([(3,)]))
+
+
+def unable(*_: object) -> None:
+    raise ZeroDivisionError
 
 
 def leave_unwritten_start(target: Target) -> None:

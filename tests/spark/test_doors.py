@@ -7,6 +7,7 @@ import json
 import logging
 import socketserver
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,14 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import penstock
 from penstock.carried import carried_in
-from penstock.errors import GuaranteeTooWeak, PenstockError, Usage
+from penstock.errors import Fenced, GuaranteeTooWeak, PenstockError, Usage
 from penstock.model import SourceName
 from penstock.sink.memory import table
 from penstock.source.open import open_sources
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.source import Source
 from tests.servers.serving import serving
-from tests.spark.streams import put
+from tests.spark.streams import numbers, put
 from tests.spark.target import Target
 
 pytestmark = pytest.mark.spark
@@ -277,6 +278,27 @@ def test_a_delivery_that_is_handed_to_query_after_query_checks_each(spark: Spark
     deliver()
     delivery.release()
     assert target.rows() == target.accounts() == {(1,): 3}
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_the_end_of_an_older_query_of_a_delivery_is_not_the_end_of_the_newer(
+    spark: SparkSession, tmp_path: Path, *, awaited: bool
+) -> None:
+    """Spark ends the older one when the newer starts. Whoever stopped or awaited it then ended the newer one in silence."""
+    put(tmp_path / "in", "0.csv", 0)
+    target = Target(tmp_path)
+    delivery = target.delivery()
+    older, newer = (delivery.start(numbers(spark, tmp_path).writeStream) for _ in range(2))
+    with suppress(Fenced):
+        assert not older.isActive
+        older.awaitTermination() if awaited else older.stop()
+    newer.processAllAvailable()
+    put(tmp_path / "in", "1.csv", 1)
+    newer.processAllAvailable()
+    assert newer.isActive
+    assert delivery.opened is not None
+    newer.stop()
+    assert target.rows() == target.accounts() == {(0,): 1, (1,): 1}
 
 
 def test_a_drop_in_that_demands_less_is_started(spark: SparkSession, tmp_path: Path, port: int) -> None:

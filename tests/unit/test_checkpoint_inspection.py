@@ -313,3 +313,23 @@ def test_checksums() -> None:
         assert not matches(data, checksum[:-1])
         assert not matches(data, b"")
         assert not matches(data, b"x" + checksum[1:])
+
+
+def test_a_file_named_by_a_number_that_spark_cannot_count_to_is_no_entry(copied: Path) -> None:
+    """It ended `explain` and `inspect` as a mistake in Penstock."""
+    newest = inspect_checkpoint(str(copied)).offsets
+    (copied / "offsets" / f"{10**22}").write_text("v1")
+    found = inspect_checkpoint(str(copied))
+    assert found.offsets == newest
+    assert [anomaly.message for anomaly in found.anomalies] == [f"offsets/{10**22} is no entry of Spark's log."]
+
+
+@pytest.mark.parametrize("name", ["metadata", "offsets", "commits", "sources"])
+def test_json_that_is_nested_too_deep_is_told_as_damage(copied: Path, name: str) -> None:
+    newest = max(int(path.name) for path in (copied / "commits").iterdir() if path.name.isdecimal())
+    place = {"metadata": "metadata", "sources": f"sources/0/{newest + 1}"}.get(name, f"{name}/{newest}")
+    deep = f'{{"a":{"[" * 100_000}'
+    write(place, deep if name == "metadata" else f"v1\n{deep}")(copied)
+    found = inspect_checkpoint(str(copied))
+    assert [anomaly.place for anomaly in found.anomalies if anomaly.severity is Severity.STOPS] == [place]
+    assert explain(found).problems

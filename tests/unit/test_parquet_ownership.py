@@ -1,5 +1,6 @@
 """An account belongs to one ledger, and to one account of one sink of one pipeline, whoever comes first."""
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from tests.unit.lake import Lake
 from tests.unit.parquet_target import QUERY, SCHEMA
 
 from penstock import faults
+from penstock.blob import open_store
 from penstock.commit.coordinator import Coordinator
 from penstock.errors import LedgerMismatch, PenstockError, Refused
 from penstock.highwatermark import AccountOwner
@@ -128,6 +130,22 @@ def test_an_account_within_that_of_another_sink_is_refused(tmp_path: Path) -> No
     assert verify(lake.pipeline.plan).ok
 
 
+def test_an_account_within_one_that_is_named_by_a_link_is_refused(tmp_path: Path) -> None:
+    """Whose that one is, is noted beside the link, not beside the directory that it leads to."""
+    lake = Lake(tmp_path / "shop", ledger=A)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "shop" / "a").symlink_to(tmp_path / "disk")
+    lake.run([0])
+    other = Lake(tmp_path / "shop", ledger=B)
+    other.replace("  lake: ", "  pond: ")
+    other.replace('"a": "./a", "b": "./b"', '"a": "./a/in", "b": "./elsewhere"')
+    with pytest.raises(Refused, match=r"in lies within file://\S*/shop/a, which belongs to account 'a' of sink 'lake'"):
+        other.run([0])
+    lake = Lake(tmp_path / "shop", ledger=A)
+    lake.run([1])
+    assert shown(lake) == lake.ids(2)
+
+
 def test_an_account_within_that_of_another_sink_is_refused_in_a_store(tmp_path: Path) -> None:
     stores = in_stores()
     Lake(tmp_path / "shop", ledger=A, places=stores).run([0])
@@ -174,6 +192,35 @@ def test_an_account_that_an_older_penstock_filled_is_claimed_by_its_own_ledger(t
     lake.run([1])
     assert len(list((tmp_path / "shop").rglob(".owner.json"))) == 2
     assert shown(lake) == lake.ids(2)
+
+
+def test_an_account_whose_home_is_lost_before_its_first_batch_is_claimed_once_the_remedy_is_carried_out(
+    tmp_path: Path, places: "dict[str, Place] | None"
+) -> None:
+    """It holds nothing but the claim, and was refused as one that is filled: only empty accounts of another name helped."""
+    first, second = (Lake(tmp_path / "shop", ledger=ledger, places=places) for ledger in (A, B))
+    with opened(first) as (parts, _):
+        tail = parts.ledger.tail()
+        assert tail is not None
+        parts.sinks[0].claim(tail.summary.ledger_id)  # type: ignore[attr-defined]
+    for path in (tmp_path / "shop").glob("a.db*"):
+        path.unlink()
+    for name in "ab":
+        with pytest.raises(LedgerMismatch, match="is filled by ledger") as told:
+            second.run([0])
+        [claim] = re.findall(r"nothing was delivered here yet, so remove (\S+) and start again", told.value.remedy)
+        if places is None:
+            Path(claim).unlink()
+        else:
+            remove_object(places[name], claim)
+    second.run([0])
+    assert shown(second) == second.ids(1)
+    assert verify(second.pipeline.plan).ok
+
+
+def remove_object(place: Place, url: str) -> None:
+    store = open_store(place.url, options=place.options)
+    store.delete(url.removeprefix(f"{store.url}/"))
 
 
 def by_a_link(lake: Lake) -> None:
@@ -225,6 +272,18 @@ def test_files_in_a_store_that_lost_its_owner_are_not_delivered_twice(tmp_path: 
     with pytest.raises(LedgerMismatch, match="neither an owner nor a marker"):
         Lake(tmp_path / "shop", ledger=B, places=stores).run([0])
     assert {key for key in first[1].listing() if not key.startswith("_penstock/")} == set(files)
+
+
+def test_all_files_of_an_account_that_nobody_has_claimed_are_looked_at(tmp_path: Path) -> None:
+    """The first 10,000 only were, and the rows of one whose owner is noted elsewhere came twice."""
+    Lake(tmp_path / "shop", ledger=A).run([0])
+    other = Lake(tmp_path / "shop", ledger=B)
+    without_its_staging(other)
+    for name in "ab":
+        for number in range(10_001):
+            (tmp_path / "shop" / name / f"note{number}.txt").touch()
+    with pytest.raises(LedgerMismatch, match="neither an owner nor a marker that says which ledger decided it"):
+        other.run([0])
 
 
 def owners(count: int) -> list[AccountOwner]:
@@ -287,8 +346,9 @@ def test_a_claim_whose_file_a_sweep_of_the_owner_removed_is_told_as_a_second_led
         return place(unplaced, target)
 
     monkeypatch.setattr(owner, "place_or_leave", place_late)
-    with pytest.raises(LedgerMismatch, match=r"is filled by ledger \w{32} of pipeline 'shop', but this is ledger \w{32}"):
+    with pytest.raises(LedgerMismatch, match=r"is filled by ledger \w{32} of pipeline 'shop', but this is ledger") as told:
         second.run([0])
+    assert "empty accounts" in told.value.remedy
     assert shown(first) == first.ids(1)
     assert verify(first.pipeline.plan).ok
 

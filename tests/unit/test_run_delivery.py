@@ -1,5 +1,6 @@
 """A delivery without Spark: what is raised in a batch, what a failed one does, and what a start looks at first."""
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -85,6 +86,43 @@ def test_a_delivery_that_failed_goes_on_failing(delivery: Delivery) -> None:
 
 def test_a_batch_dropped_on_request_is_no_error(delivery: Delivery) -> None:
     assert told(delivery, StopRequested()) is None
+
+
+def test_a_batch_that_its_query_left_running_is_not_cut_off_by_the_next_query(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark ends a query and does not wait for its batch in Python: its failure was taken for one of the next query."""
+    monkeypatch.setattr("penstock.run.delivery.run_of_batch", lambda rows: rows.run)
+    inside, goes_on, left = threading.Event(), threading.Event(), ZeroDivisionError("of the query that was ended")
+
+    class Slow(Rows):
+        run = "first"
+
+        @property
+        def schema(self) -> Mapping[str, str]:
+            inside.set()
+            goes_on.wait(10)
+            raise left
+
+    class Next(Rows):
+        run = "second"
+
+        @property
+        def schema(self) -> Mapping[str, str]:
+            older.join(10)
+            return super().schema
+
+    def deliver(rows: Rows) -> None:
+        with pytest.raises(Undelivered):
+            delivery(rows, 0)  # type: ignore[arg-type]
+
+    older = threading.Thread(target=deliver, args=(Slow(left),))
+    older.start()
+    inside.wait(10)
+    threading.Timer(0.2, goes_on.set).start()
+    deliver(Next(Fenced("A newer run works.", remedy="Let it.")))
+    older.join()
+    assert isinstance(delivery.failure, Fenced)
 
 
 def open_on(store: MemoryStore, checkpoint: Path) -> OpenDelivery:

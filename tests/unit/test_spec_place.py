@@ -220,3 +220,16 @@ def test_a_url_of_a_source_behind_a_blank_is_refused(path: str) -> None:
 def test_a_path_of_a_source_that_is_not_understood_is_refused(path: str) -> None:
     with pytest.raises(Usage, match=r"Source: path begins with (abc|c|localhost|s3a):, which is no directory"):
         Source(format="text", path=path)
+
+
+@pytest.mark.parametrize("letter", ["\0", "\ud800"])
+@pytest.mark.parametrize("make", [lambda at: Account(url=at), lambda at: Sqlite(url=f"sqlite:///{at}", table="t")])
+def test_a_character_that_no_path_has_is_told(letter: str, make: Callable[[str], object]) -> None:
+    """A ValueError of Python came out of the sinks, and elsewhere its words without the key."""
+    with pytest.raises(Usage, match="url holds a character that no path has"):
+        make(f"./a{letter}b")
+
+
+def test_the_name_of_an_account_is_whole_unicode() -> None:
+    with pytest.raises(Usage, match="should be a name of 1 to 200 printable characters"):
+        Parquet(accounts={"a\ud800": "./a"})

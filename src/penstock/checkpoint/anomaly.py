@@ -26,3 +26,15 @@ class Anomaly:
 
 
 RESTORE = "Restore the checkpoint from a copy."
+
+
+def restore_or_plan_anew(batch_id: int) -> str:
+    """The remedy for `offsets/<batch_id>`, the newest, torn: a machine that goes down leaves it so, and nobody has a copy."""
+    entry = f"offsets/{batch_id} and offsets/.{batch_id}.crc"
+    return f"{RESTORE} Or remove {entry} if `penstock history` has no batch {batch_id}: Spark plans it anew."
+
+
+def restore_or_run_again(batch_id: int) -> str:
+    """The remedy for `commits/<batch_id>`, the newest, of the newest batch that is planned."""
+    entry = f"commits/{batch_id} and commits/.{batch_id}.crc"
+    return f"{RESTORE} Or remove {entry}: batch {batch_id} runs again, which Penstock recognises."

@@ -1,12 +1,15 @@
 """Entries of Spark's offset and commit logs: text in, frozen values out."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.model import Json
 
 NO_OFFSET = "-"
+ENTRY_ID = re.compile(r"0|[1-9]\d{0,17}")
+"""How the files of a log are named. Spark passes over a number that it cannot count to."""
 OFFSET_VERSIONS = (1, 2)
 COMMIT_VERSIONS = (1, 2, 3)
 
@@ -133,7 +136,7 @@ def _offset(text: str, number: int) -> str | None:
     if text.lstrip()[0] in "{[":
         try:
             json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise Unreadable(f"line {number} is cut off") from None
     return text
 
@@ -141,7 +144,7 @@ def _offset(text: str, number: int) -> str | None:
 def _object(text: str, place: str = "") -> dict[str, Json]:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Unreadable(f"{place} is not JSON (cut off?)".lstrip()) from None
     if not isinstance(value, dict):
         raise Unreadable(f"{place} is not a JSON object".lstrip())

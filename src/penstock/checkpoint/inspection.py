@@ -12,6 +12,7 @@ from penstock.checkpoint.outlook import Outlook, outlook
 from penstock.checkpoint.source_log import InputFile, SourceLog, log_offset
 from penstock.checkpoint.state import StateOperator, state_operators
 from penstock.checkpoint.state_check import states_behind
+from penstock.checkpoint.torn_sources import torn_sources
 from penstock.errors import CheckpointDamaged
 from penstock.kafkaoffset import without_notes
 from penstock.model import BatchId
@@ -75,8 +76,9 @@ def inspect_files(files: Files) -> Inspection:
     sources, source_anomalies = _sources(files, logs, newest)
     operators, state_anomalies = _operators(files)
     behind = states_behind(operators, needed_version=_needed_version(logs))
-    anomalies = [*logs.anomalies, *source_anomalies, *state_anomalies, *behind]
     entry = logs.offsets.get(newest) if newest is not None else None
+    torn = torn_sources(files, {} if entry is None else entry.offsets)
+    anomalies = [*logs.anomalies, *source_anomalies, *torn, *state_anomalies, *behind]
     commit = logs.commits.get(max(logs.commits, default=BatchId(-1)))
     return Inspection(
         location=files.location,

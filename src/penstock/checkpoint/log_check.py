@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
+from penstock.checkpoint.entries import ENTRY_ID
 from penstock.checkpoint.files import Files
 from penstock.model import BatchId
 
-_ID = re.compile(r"0|[1-9]\d*")
 _CHECKSUM = re.compile(r"\.(.+)\.crc")
 _TEMPORARY = re.compile(r"\..*\.tmp(\.crc)?|.*\.tmp")
 _SOME = 5
@@ -76,7 +76,7 @@ def strangers(files: Files, folder: str) -> Iterator[Anomaly]:
     if temporary:
         yield _left_over(folder, temporary)
     for name in sorted(set(names) - set(temporary)):
-        if not (_ID.fullmatch(name) or _TEMPORARY.fullmatch(name) or _CHECKSUM.fullmatch(name)):
+        if not (ENTRY_ID.fullmatch(name) or _TEMPORARY.fullmatch(name) or _CHECKSUM.fullmatch(name)):
             yield Anomaly(
                 place=f"{folder}/{name}",
                 severity=Severity.HARMLESS,

@@ -1,19 +1,25 @@
 """Reading the offset log, the commit log and `metadata` whole, with everything that is odd about them."""
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
+from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity, restore_or_plan_anew, restore_or_run_again
 from penstock.checkpoint.checksum import checksum_name, matches
-from penstock.checkpoint.entries import CommitEntry, OffsetsEntry, Unreadable, parse_commit, parse_offsets, parse_query_id
+from penstock.checkpoint.entries import (
+    ENTRY_ID,
+    CommitEntry,
+    OffsetsEntry,
+    Unreadable,
+    parse_commit,
+    parse_offsets,
+    parse_query_id,
+)
 from penstock.checkpoint.files import Files
 from penstock.checkpoint.log_check import odd_sequence, strangers
 from penstock.model import BatchId
 
-_ID = re.compile(r"0|[1-9]\d*")
 _READ_AT_ONCE = 16
 T = TypeVar("T")
 
@@ -34,7 +40,7 @@ def read_logs(files: Files) -> Logs:
     """Read both logs whole: as many small files as batches are retained (Spark keeps 100 unless told otherwise)."""
     reading = _Reading(files)
     planned, committed = _ids(files, "offsets"), _ids(files, "commits")
-    newest, newest_commit = max(planned, default=0), max(committed, default=0)
+    newest, newest_commit = max(planned, default=BatchId(0)), max(committed, default=BatchId(0))
     query_id = reading.query_id(started=bool(planned or committed))
     offsets = reading.entries("offsets", planned, parse_offsets, needed={newest, newest - 1})
     commits = reading.entries("commits", committed, parse_commit, needed={newest_commit})
@@ -45,12 +51,23 @@ def read_logs(files: Files) -> Logs:
         committed=committed,
         offsets=offsets,
         commits=commits,
-        anomalies=(*reading.anomalies, *odd),
+        anomalies=(*(_with_way_out(anomaly, newest, newest_commit) for anomaly in reading.anomalies), *odd),
     )
 
 
+def _with_way_out(anomaly: Anomaly, newest: BatchId, newest_commit: BatchId) -> Anomaly:
+    """The newest entries need not come from a copy: Spark writes them anew."""
+    if anomaly.severity is not Severity.STOPS:
+        return anomaly
+    if anomaly.place == f"offsets/{newest}":
+        return replace(anomaly, remedy=restore_or_plan_anew(newest))
+    if anomaly.place == f"commits/{newest_commit}" and newest == newest_commit:
+        return replace(anomaly, remedy=restore_or_run_again(newest))
+    return anomaly
+
+
 def _ids(files: Files, folder: str) -> frozenset[BatchId]:
-    return frozenset(BatchId(int(name)) for name in files.names(folder) if _ID.fullmatch(name))
+    return frozenset(BatchId(int(name)) for name in files.names(folder) if ENTRY_ID.fullmatch(name))
 
 
 @dataclass(frozen=True, slots=True)

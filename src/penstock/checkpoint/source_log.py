@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.checkpoint.entries import Unreadable
+from penstock.checkpoint.entries import ENTRY_ID, Unreadable
 from penstock.checkpoint.files import Files
 from penstock.errors import CheckpointDamaged
 
-_COMPACT = re.compile(r"(0|[1-9]\d*)\.compact")
+_COMPACT = re.compile(rf"({ENTRY_ID.pattern})\.compact")
 _PART_BYTES = 1 << 16
 
 
@@ -115,7 +115,7 @@ def parse_line(text: bytes) -> _Line:
     try:
         value = json.loads(text)
         return _Line(int(value["batchId"]), InputFile(str(value["path"]), int(value["timestamp"])))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise Unreadable(f"has a line that is cut off or no file entry: {text[:80]!r}") from None
 
 

@@ -1,12 +1,12 @@
 """What the running pipeline asks of Spark's checkpoint: whose it is, and what a batch is."""
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.checkpoint.entries import OffsetsEntry, Unreadable, parse_offsets, parse_query_id
+from penstock.checkpoint.anomaly import restore_or_plan_anew
+from penstock.checkpoint.entries import ENTRY_ID, OffsetsEntry, Unreadable, parse_offsets, parse_query_id
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.input_look import InputLook
 from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, log_offset
@@ -14,7 +14,7 @@ from penstock.errors import CheckpointDamaged, SourcesChanged
 from penstock.kafkaoffset import beginning_in, without_notes
 from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 
-_ID = re.compile(r"0|[1-9]\d*")
+_RESTORE = "Run `penstock checkpoint inspect` on it; restore the directory from a copy."
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ class SparkCheckpoint:
         try:
             return parse_offsets(data)
         except Unreadable as error:
-            raise self._damaged(f"offsets/{batch_id} {error}") from None
+            remedy = restore_or_plan_anew(batch_id) if batch_id == self.latest_offsets_id() else _RESTORE
+            raise self._damaged(f"offsets/{batch_id} {error}", remedy) from None
 
     def batch(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Batch:
         """Batch `batch_id` as Spark planned it; called once a batch, after Spark wrote `offsets/<batch_id>`.
@@ -160,7 +161,7 @@ class SparkCheckpoint:
         files = self._input_files(folder, start, end)
         if files is not None:
             return fingerprint(files)
-        return self._origin(folder) if end is not None and _ID.fullmatch(end) else None
+        return self._origin(folder) if end is not None and ENTRY_ID.fullmatch(end) else None
 
     def _input_files(self, folder: str, start: str | None, end: str | None) -> tuple[InputFile, ...] | None:
         last = log_offset(end) if end is not None else None
@@ -186,11 +187,8 @@ class SparkCheckpoint:
             "otherwise restore the directory from a copy.",
         )
 
-    def _damaged(self, what: str) -> CheckpointDamaged:
-        return CheckpointDamaged(
-            f"In the checkpoint {self.location}, {what}.",
-            remedy="Run `penstock checkpoint inspect` on it; restore the directory from a copy.",
-        )
+    def _damaged(self, what: str, remedy: str = _RESTORE) -> CheckpointDamaged:
+        return CheckpointDamaged(f"In the checkpoint {self.location}, {what}.", remedy=remedy)
 
     def _changed(self, batch_id: BatchId, entry: OffsetsEntry, names: Sequence[SourceName]) -> SourcesChanged:
         held = ", ".join(entry.offsets) if entry.named else str(len(entry.offsets))
@@ -214,4 +212,4 @@ def _places_by_position(names: Sequence[SourceName]) -> list[_Place]:
 
 def entry_ids(names: Sequence[str]) -> list[BatchId]:
     """The numbers among file names: log entries, not checksums, temporary or foreign files."""
-    return [BatchId(int(name)) for name in names if _ID.fullmatch(name)]
+    return [BatchId(int(name)) for name in names if ENTRY_ID.fullmatch(name)]

@@ -1,5 +1,6 @@
 """`Delivery`: what a streaming query calls for every micro-batch. Configuration until it runs, and picklable as such."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +41,8 @@ class Delivery:
     `start` starts the query of a classic session, a batch is published while Spark computes the next one
     (docs/howto/throughput.md).
 
-    Every exception in a batch, `SystemExit` included, becomes a failed batch; its cause is kept in `failure`.
+    Every exception in a batch, `SystemExit` included, becomes a failed batch; its cause is kept in `failure`. May be handed to
+    one query after another, as in a notebook: Spark ends the older one, which has no part in what the newer one does.
     """
 
     def __init__(
@@ -61,16 +63,21 @@ class Delivery:
         values: dict[str, Any] = {"pipeline": pipeline, "home": home, "sinks": sinks, "guarantee": guarantee, **given}
         values["publish_behind"] = publish_behind
         settings = DeliverySettings(**values)
-        self._plan = DeliveryPlan(settings=settings, sources=tuple(SourceName(source) for source in sources))
+        self._begin(DeliveryPlan(settings=settings, sources=tuple(SourceName(source) for source in sources)))
+
+    def _begin(self, plan: DeliveryPlan) -> None:
+        self._plan = plan
         self._open: OpenDelivery | None = None
         self._run: str | None = None
-        self.failure: BaseException | None = None
+        self._failure: BaseException | None = None
+        self._started: Delivery | None = None
+        self._turn = threading.Lock()
 
     @classmethod
     def of_plan(cls, plan: DeliveryPlan) -> "Delivery":
         """A delivery of settings that are complete and checked already."""
         made = cls.__new__(cls)
-        made.__setstate__({"plan": plan})
+        made._begin(plan)
         return made
 
     @property
@@ -101,9 +108,16 @@ class Delivery:
         self, writer: "DataStreamWriter", *, observers: Sequence[Observer] = (), batches: int | None = None
     ) -> Query:
         """As `start`, for a query that was checked already: `Pipeline` knows more of it than its writer shows."""
-        self._plan, self._run = replace(self._plan, left=None), None
         if is_of_client(writer):
             require_no_limit(batches)
+        former, self._started = self._started, Delivery.of_plan(replace(self._plan, left=None))
+        query = self._started._start(writer, observers=observers, batches=batches)
+        if former is not None:  # Spark has ended its query
+            former.release()
+        return query
+
+    def _start(self, writer: "DataStreamWriter", *, observers: Sequence[Observer], batches: int | None) -> Query:
+        """Of a delivery that serves this one query: the end of an older one must not be taken for its own."""
         behind = self._plan.settings.publish_behind and not is_of_client(writer)
         schema = frame_of(writer).schema.json()
         with start_failures_told():
@@ -141,7 +155,7 @@ class Delivery:
         except BaseException:
             opened.release()
             raise
-        self._open, self.failure = opened, None
+        self._open, self._failure = opened, None
         return opened
 
     def _leave_to_server(self, opened: OpenDelivery) -> None:
@@ -152,7 +166,16 @@ class Delivery:
     @property
     def opened(self) -> OpenDelivery | None:
         """The running state, None before the first batch of a query that opens by itself."""
-        return self._open
+        return self._open if self._started is None else self._started.opened
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What failed in the newest query."""
+        return self._failure if self._started is None else self._started.failure
+
+    @failure.setter
+    def failure(self, failure: BaseException | None) -> None:
+        self._failure = failure
 
     def told(self, error: PenstockError) -> PenstockError:
         """What Spark ended with, or what the ledger knows better about it."""
@@ -160,35 +183,46 @@ class Delivery:
 
     def release(self) -> None:
         """Close files and connections; the next use opens again."""
+        if self._started is not None:
+            self._started.release()
         if self._open is not None:
             self._open.release()
             self._open = None
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        """Called by Spark for every micro-batch; never raises anything but Undelivered."""
+        """Called by Spark for every micro-batch; never raises anything but Undelivered.
+
+        One at a time: Spark does not wait for a batch of a query that it ends, and may be handed this object for the next one.
+        """
+        with self._turn:
+            failure = self._failure_in(rows, BatchId(batch_id))
+        if failure is not None:
+            raise Undelivered(_told(failure)) from None
+
+    def _failure_in(self, rows: DataFrame, batch_id: BatchId) -> BaseException | None:
         try:
-            self._deliver(rows, BatchId(batch_id))
+            self._deliver(rows, batch_id)
         except BaseException as cause:  # noqa: BLE001 - SystemExit here would hang the query for ever (docs/GUARANTEES.md)
-            if self.failure is None:  # else that is why the query is stopped, and this only why Spark cancelled its batch
-                self.failure = cause
-        if self.failure is not None:
-            raise Undelivered(_told(self.failure)) from None
+            if self._failure is None:  # else that is why the query is stopped, and this only why Spark cancelled its batch
+                self._failure = cause
+        return self._failure
 
     def _deliver(self, rows: DataFrame, batch_id: BatchId) -> None:
         self._follow_run(rows)
-        if self.failure is not None:
-            raise self.failure
+        if self._failure is not None:
+            raise self._failure
         opened = self._open or self._open_in_batch(rows)
         opened.deliver(rows, batch_id)
 
     def _follow_run(self, rows: DataFrame) -> None:
         """Forget what was opened, and what failed, for an earlier run: a new one can be another query, and is checked as such."""
+        self._started = None
         run = run_of_batch(rows)
         if run is None or run == self._run:
             return
         if self._run is not None:
             self.release()
-            self.failure = None
+            self._failure = None
         self._run = run
 
     def _open_in_batch(self, rows: DataFrame) -> OpenDelivery:
@@ -205,8 +239,7 @@ class Delivery:
         return {"plan": self._plan}
 
     def __setstate__(self, state: dict[str, DeliveryPlan]) -> None:
-        self._plan = state["plan"]
-        self._open, self._run, self.failure = None, None, None
+        self._begin(state["plan"])
 
 
 def _told(failure: BaseException) -> str:

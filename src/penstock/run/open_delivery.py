@@ -23,7 +23,7 @@ from penstock.run.failure import StopRequested
 from penstock.run.kafka_input import KafkaInput, with_beginnings
 from penstock.run.kafka_mirror import Mirrors
 from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process, prepare
-from penstock.run.preflight import require_continuation, require_sources
+from penstock.run.preflight import require_continuation, require_sources, with_way_out
 from penstock.run.publisher import Publisher
 from penstock.run.quarantine import BadRecords, PutAside, Quarantining, put_aside
 from penstock.run.running_query import running_query
@@ -156,7 +156,7 @@ class OpenDelivery:
         if lost is not None:
             return lost
         if not isinstance(error, Fenced):
-            return error
+            return with_way_out(error, self._coordinator.summary, self._parts.checkpoint)
         return Retryable(
             f"An older run wrote to the checkpoint {self._parts.checkpoint.location} at the same time; now it is fenced.",
             remedy="Start again: nothing was lost.",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import decision_in
-from penstock.errors import BatchGap, CheckpointDamaged, CheckpointMissing, CheckpointReplaced, SourcesChanged
+from penstock.errors import BatchGap, CheckpointDamaged, CheckpointMissing, CheckpointReplaced, PenstockError, SourcesChanged
 from penstock.model import SourceName, Summary
 from penstock.observe.status import CheckpointPosition
 from penstock.protocols import Ledger
@@ -37,7 +37,10 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
     An older copy of the right checkpoint passes: each of its batches is recognised, or refused by its offsets.
     """
     expected = summary.next_batch_id
-    position = position_of(checkpoint)
+    try:
+        position = position_of(checkpoint)
+    except CheckpointDamaged as damaged:
+        raise with_way_out(damaged, summary, checkpoint) from None
     if summary.query_id is None or expected is None:
         _require_fresh(position, checkpoint)
         return
@@ -66,6 +69,19 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
             "batches in between were never delivered.",
             remedy="Put the matching checkpoint back; or read what `penstock adopt` says about going on without them.",
         )
+
+
+def with_way_out(error: PenstockError, summary: Summary, checkpoint: SparkCheckpoint) -> PenstockError:
+    """`error`; for a checkpoint that is damaged before its first batch was decided, with a remedy that takes no copy of it.
+
+    A machine that went down at the first start leaves files that are empty, and nobody has a copy yet.
+    """
+    if isinstance(error, CheckpointDamaged | CheckpointMissing) and summary.next_batch_id is None:
+        error.remedy = (
+            f"The ledger is empty: if it is the right one, nothing was delivered yet, so remove the directory "
+            f"{checkpoint.location} and start again. Else put the ledger back, and the checkpoint from a copy."
+        )
+    return error
 
 
 def _require_fresh(position: CheckpointPosition | None, checkpoint: SparkCheckpoint) -> None:

@@ -12,6 +12,7 @@ from penstock.spec.describe import described
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _VIEW = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _ACCOUNT = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+_HALVES = re.compile(r"[\ud800-\udfff]")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _PYTHON = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -33,7 +34,7 @@ def _view(value: str) -> str:
 
 
 def _account(value: str) -> str:
-    if not _ACCOUNT.fullmatch(value):
+    if not _ACCOUNT.fullmatch(value) or _HALVES.search(value):
         raise _misnamed(value, "a name of 1 to 200 printable characters", "EWR")
     return value
 

@@ -23,6 +23,7 @@ _SUPPORTED = "This version supports directories on this machine or mounted on it
 _STORES = ", and stores: s3://bucket/prefix, az://container@account/prefix, gs://bucket/prefix or hdfs://namenode:8020/prefix"
 _HALF_A_SCHEME = re.compile(r"(?i)(s3a?|gs|az|abfss?|wasbs|hdfs|https?)(:(?!//)|//)")
 """A URL with a slip of the pen, which would be a directory of that name."""
+_IN_NO_PATH = re.compile(r"[\x00\ud800-\udfff]")
 _LET_IN = re.compile(r"[^/.][^@]*:.*@", re.DOTALL)
 """A place that nobody understands is a directory of that name, which is shown, with the password in it."""
 _LACKS_ITS_SCHEME = re.compile(r"//[^/@]*:.*@", re.DOTALL)
@@ -100,6 +101,8 @@ def _absolute(path: str, info: ValidationInfo) -> str:
         raise _user_and_password(path)
     if is_misspelt(path):
         raise wrong(f"is neither a URL nor likely a directory, found {outlined(path)}", remedy=MISSPELT)
+    if _IN_NO_PATH.search(path):
+        raise wrong("holds a character that no path has: NUL, or half of a pair", remedy="Write it without.")
     return os.path.normpath(_base(info) / Path(path).expanduser())
 
 

@@ -109,6 +109,11 @@ class Area(Protocol):
         """Create what is missing, prove what publishing needs. Raises Refused, Failed, Retryable."""
         ...
 
+    @property
+    def claim_place(self) -> str:
+        """Where it is noted whose the account is, for people who remove it."""
+        ...
+
     def claimed_by(self) -> AccountOwner | None:
         """Whose the account is, None if nobody has claimed it. Raises PublishFailed, Failed, Retryable, LedgerMismatch."""
         ...

@@ -1,7 +1,5 @@
 """An account belongs to one account of one sink of one pipeline and to one ledger: what two fill, neither can prove."""
 
-from itertools import islice
-
 from penstock.errors import LedgerMismatch, Refused, Retryable
 from penstock.highwatermark import AccountOwner
 from penstock.model import AccountName, PipelineName, SinkName, SweepCut
@@ -9,7 +7,7 @@ from penstock.sink.parquet.account import Account, Area
 from penstock.sink.parquet.layout import attempt_of
 
 FILES_LOOKED_AT = 10_000
-"""Of an account, at a start: it must not take longer the more files there are."""
+"""Of an account that has an owner, at a start: it must not take longer the more files there are."""
 REMEDY = "Give every sink of every pipeline accounts of its own, and let readers read them together."
 
 
@@ -49,11 +47,12 @@ def is_anothers(found: AccountOwner | None, cut: SweepCut) -> bool:
 def require_unfilled(area: Area, *, url: str) -> None:
     """Raise LedgerMismatch if an account without owner and marker holds files of Penstock's: whose they are is noted elsewhere.
 
-    Called when everything that this ledger decided is published, so that its own files have a marker (I2).
+    Called when everything that this ledger decided is published, so that its own files have a marker (I2). All files are looked
+    at, once in the life of an account: it is claimed then.
     """
     if area.claimed_by() is not None or area.marker() is not None:
         return
-    filled = next((file.name for file in islice(area.files(), FILES_LOOKED_AT) if attempt_of(file.name) is not None), None)
+    filled = _filled_with(area)
     if filled is not None:
         raise LedgerMismatch(
             f"{url} holds {filled}, but neither an owner nor a marker that says which ledger decided it: the staging of the "
@@ -75,6 +74,22 @@ def claim_account(area: Area, owner: AccountOwner, *, url: str) -> None:
     if found.ledger_id != owner.ledger_id:
         raise LedgerMismatch(
             f"{url} is filled by ledger {found.ledger_id} of pipeline {found.pipeline!r}, but this is ledger {owner.ledger_id}.",
-            remedy="Put that ledger back and start again. If it is lost, or both are to go on, give the sink another name and "
-            "empty accounts: two ledgers would deliver the same rows twice.",
+            remedy=_remedy(area),
         )
+
+
+def _remedy(area: Area) -> str:
+    """A claim is not taken over by itself: its run may be about to publish its first batch."""
+    if area.marker() is None and _filled_with(area) is None:
+        return (
+            "Put that ledger back and start again. If it is gone for good, with every run that used it: nothing was delivered "
+            f"here yet, so remove {area.claim_place} and start again."
+        )
+    return (
+        "Put that ledger back and start again. If it is lost, or both are to go on, give the sink another name and empty "
+        "accounts: two ledgers would deliver the same rows twice."
+    )
+
+
+def _filled_with(area: Area) -> str | None:
+    return next((file.name for file in area.files() if attempt_of(file.name) is not None), None)

@@ -70,8 +70,10 @@ class DirectoryAccount:
         return self.own_staging / f".owner-{sha256(os.fsencode(self.root)).hexdigest()[:16]}.json"
 
     def enclosing(self) -> Iterator[tuple[str, AccountOwner]]:
-        """Those that are claimed beside their root; one with the option `staging` is not seen."""
-        for outer in Path(os.path.realpath(self.root)).parents:
+        """Those that are claimed beside their root, by the path that is given or the one that links lead to; one with the option
+        `staging` is not seen.
+        """
+        for outer in dict.fromkeys((*self.root.parents, *Path(os.path.realpath(self.root)).parents)):
             with suppress(OSError, PenstockError):
                 owner = read_owner(Path(outer.parent, _STAGING, outer.name, _OWNER))
                 if owner is not None:

@@ -78,6 +78,11 @@ class DirectoryArea:
             )
         return DirectoryUploads(directory=str(self.staging), identity=identity)
 
+    @property
+    def claim_place(self) -> str:
+        """A file."""
+        return str(self.owner_file)
+
     def claimed_by(self) -> AccountOwner | None:
         """Whose the account is. Raises PublishFailed, Retryable, LedgerMismatch."""
         try:
@@ -166,12 +171,19 @@ class DirectoryArea:
         return []
 
     def files(self) -> Iterator[StoredFile]:
-        """Every file below the root but hidden ones, which all readers skip. Raises Failed."""
-        for directory, below, names in os.walk(self.root, onerror=self._unlisted):
-            below[:] = [name for name in below if not is_hidden(name)]
+        """Every file below the root but hidden ones, which all readers skip; behind links, too, as readers do. Raises Failed."""
+        for directory, below, names in os.walk(self.root, followlinks=True, onerror=self._unlisted):
+            below[:] = [name for name in below if not is_hidden(name) and not self._leads_back(Path(directory, name))]
             for path in (Path(directory, name) for name in names if not is_hidden(name)):
                 with suppress(FileNotFoundError):  # maintenance removed it meanwhile
-                    yield StoredFile(name=path.relative_to(self.root).as_posix(), size_bytes=path.lstat().st_size)
+                    yield StoredFile(name=path.relative_to(self.root).as_posix(), size_bytes=_size_of(path))
+
+    def _leads_back(self, path: Path) -> bool:
+        """Whether a link leads to a directory that it lies in, on the way from the root."""
+        if not path.is_symlink():
+            return False
+        inside = [os.path.realpath(parent) for parent in path.parents if parent.is_relative_to(self.root)]
+        return os.path.realpath(path) in inside
 
     def open(self, name: str) -> BinaryIO:
         """A published file."""
@@ -264,3 +276,11 @@ class DirectoryArea:
             return
         except OSError as cause:
             raise publishing_failed(f"Making the names in {directory} durable", cause) from cause
+
+
+def _size_of(path: Path) -> int:
+    """As readers find it; a link to nothing is there all the same. Raises FileNotFoundError."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return path.lstat().st_size

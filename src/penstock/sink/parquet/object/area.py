@@ -61,6 +61,11 @@ class ObjectArea:
             self.store.put(f"{self.folder}prepared", b"", tag="prepared")
         return ObjectUploads(store=self.store)
 
+    @property
+    def claim_place(self) -> str:
+        """An object."""
+        return f"{self.store.url}/{OWNER}"
+
     def claimed_by(self) -> AccountOwner | None:
         """Whose the account is. Raises Failed, Retryable, LedgerMismatch, FormatTooNew."""
         return owner_in(self.store)
