@@ -233,4 +233,12 @@ MUTANTS_OF_DUCKDB = (
         replace="self._is_recovered = False",
         tests=(f"{OF_DECIDED}::test_rows_without_a_column_of_the_outstanding_batch_are_refused_before_they_are_staged[sqlite]",),
     ),
+    Mutant(
+        bug=17,
+        name="a-temporary-table-of-duckdb-hides-the-users",
+        file="src/penstock/sink/duckdb/statements.py",
+        find='"penstock_offsets", STAGE, INCOMING}',
+        replace='"penstock_offsets"}',
+        tests=("tests/unit/test_duckdb_sink.py::test_rows_that_no_table_could_hold",),
+    ),
 )

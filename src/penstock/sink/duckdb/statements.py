@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from penstock.sink.table.marks import MarkStatements
 
 MARKER_TABLE = "penstock_marker"
-OWN_TABLES = frozenset({MARKER_TABLE, "penstock_batch", "penstock_offsets"})
 STAGE, INCOMING = "penstock_stage", "penstock_incoming"
+"""Temporary ones, by which a table of that name could not be seen."""
+OWN_TABLES = frozenset({MARKER_TABLE, "penstock_batch", "penstock_offsets", STAGE, INCOMING})
 
 BEGIN = "BEGIN TRANSACTION"
 COMMIT = "COMMIT"

@@ -99,7 +99,7 @@ def _sent(load: Callable[[], int]) -> int:
 
 def run(connection: Connection, statements: TableStatements, script: Script) -> None:
     """Run the user's own SQL over the staging table. The client takes one statement at a time."""
-    for statement in script.naming(staged=stage.STAGE, table=statements.name):
+    for statement in script.naming(staged=sql.STAGE, table=statements.name):
         connection.execute(statement)
 
 

@@ -20,7 +20,7 @@ from penstock.sink.table.target import Target
 
 MAX_COLUMNS = 1016
 """One less than InnoDB's own: the staging table has one more."""
-_ALTER = Alter(
+ALTER = Alter(
     nullable="ALTER TABLE {table} MODIFY {column} {declared} NULL",
     retype="ALTER TABLE {table} MODIFY {column} {declared}",
     quoted=quoted,
@@ -128,7 +128,7 @@ def require_fit(shape: Shape, schema: "pa.Schema", target: Target, server: Serve
         )
     if target.merge is not None:  # which is tried
         return
-    of = Columns(table=table, named=quoted(table), alter=_ALTER, decided=decided)
+    of = Columns(table=table, named=quoted(table), alter=ALTER, decided=decided)
     require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=str.lower)
     if not target.key:
         return
