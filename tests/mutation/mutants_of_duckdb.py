@@ -241,4 +241,20 @@ MUTANTS_OF_DUCKDB = (
         replace='"penstock_offsets"}',
         tests=("tests/unit/test_duckdb_sink.py::test_rows_that_no_table_could_hold",),
     ),
+    Mutant(
+        bug=43,
+        name="a-table-behind-any-driver-is-tried-once-however-it-is-altered",
+        file="src/penstock/sink/dbapi/preparation.py",
+        find="self.longest, declared])",
+        replace="self.longest])",
+        tests=("tests/attack/test_altered_behind_any_driver.py::test_an_altered_table_that_keeps_less_is_refused_at_a_start",),
+    ),
+    Mutant(
+        bug=43,
+        name="an-altered-table-behind-any-driver-is-not-read-back",
+        file="src/penstock/sink/dbapi/declared.py",
+        find="    if not kept:\n",
+        replace="    if target.write == 'none':\n",
+        tests=("tests/attack/test_altered_behind_any_driver.py::test_a_decided_batch_is_read_back_from_an_altered_table",),
+    ),
 )
