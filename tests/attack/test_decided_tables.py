@@ -9,7 +9,7 @@ from tests.attack.any_driver import AnyDriverRig
 from tests.attack.test_decided_columns import changing, kind, only, rows_of
 from tests.unit.table_target import TableBench, content
 
-from penstock.errors import ContentConflict, Refused
+from penstock.errors import ContentConflict, PublishFailed, Refused
 
 __all__ = ["changing", "kind"]
 
@@ -129,6 +129,24 @@ def test_a_decided_batch_goes_where_no_rule_sends_it(changing, kind):
     table.bench.rig.sql(refused.value.remedy.partition(",")[0])
     table.recover()
     assert rows_of(table) == Counter([(1, "a"), (2, "b")])
+    assert table.verify().ok
+
+
+@only("postgres")
+@pytest.mark.parametrize("write", ["append", "replace"])
+def test_a_decided_batch_meets_no_rows_that_are_hidden(changing, kind, write):
+    """No right would help: a policy hides rows whatever is granted."""
+    table = changing(write=write)
+    table.deliver((1, "a"))
+    table.deliver((2, "b"), killed=True)
+    table.bench.rig.sql("ALTER TABLE t ENABLE ROW LEVEL SECURITY", "ALTER TABLE t FORCE ROW LEVEL SECURITY")
+    with pytest.raises(PublishFailed, match="row-level security") as refused:
+        table.recover()
+    assert "DISABLE ROW LEVEL SECURITY" in refused.value.remedy
+    assert "GRANT" not in refused.value.remedy
+    table.bench.rig.sql("ALTER TABLE t DISABLE ROW LEVEL SECURITY")
+    table.recover()
+    assert rows_of(table) == Counter([*([(1, "a")] if write == "append" else []), (2, "b")])
     assert table.verify().ok
 
 

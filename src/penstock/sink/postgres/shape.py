@@ -193,7 +193,7 @@ def require_allowed(connection: Connection, shape: Shape, target: Target) -> Non
         if granted is not None and not granted[0]:
             raise Refused(
                 f"Role {role!r} lacks {privilege} on table {target.table!r}.",
-                remedy=f"GRANT {privilege} ON {target.table} to it.",
+                remedy=f"GRANT {privilege} ON {quoted_table(target.table)} to it.",
             )
     _require_all_rows(connection, shape, target.table, role)
 
