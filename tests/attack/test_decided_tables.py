@@ -132,6 +132,42 @@ def test_a_decided_batch_goes_where_no_rule_sends_it(changing, kind):
     assert table.verify().ok
 
 
+@only("mysql")
+@pytest.mark.parametrize("key", [[], ["id"]], ids=["copied", "by key"])
+def test_a_decided_row_without_a_partition_is_told_with_what_to_do(changing, kind, key):
+    """And without its value, which other messages do not show, either."""
+    table = changing(write="upsert" if key else "append", key=key)
+    table.deliver((1, "a"))
+    table.deliver((4711, "b"), killed=True)
+    table.bench.rig.sql("ALTER TABLE t PARTITION BY RANGE (id) (PARTITION low VALUES LESS THAN (2))")
+    with pytest.raises(PublishFailed, match="refused a row: Table has no partition for value") as refused:
+        table.recover()
+    assert "ALTER TABLE … ADD PARTITION (PARTITION … VALUES …)" in refused.value.remedy
+    assert "4711" not in str(refused.value)
+    table.bench.rig.sql("ALTER TABLE t ADD PARTITION (PARTITION high VALUES LESS THAN MAXVALUE)")
+    table.recover()
+    assert rows_of(table) == Counter([(1, "a"), (4711, "b")])
+    assert table.verify().ok
+
+
+@only("sqlite", "duckdb", "postgres", "mysql", "redshift")
+def test_a_view_in_the_place_of_the_table_is_told_with_the_way_back(changing, kind):
+    """Another name in `table:` would be refused, since the sink filled this one."""
+    table = changing()
+    table.deliver((1, "a"))
+    table.deliver((2, "b"), killed=True)
+    table.bench.rig.sql("ALTER TABLE t RENAME TO filled")
+    table.bench.rig.sql("CREATE VIEW t AS SELECT * FROM filled")
+    with pytest.raises(Refused, match="'t' is a view, expected a table") as refused:
+        table.recover()
+    assert refused.value.remedy.endswith("drop it, or rename it, and give that table its name back.")
+    table.bench.rig.sql("DROP VIEW t")
+    table.bench.rig.sql("ALTER TABLE filled RENAME TO t")
+    table.recover()
+    assert rows_of(table) == Counter([(1, "a"), (2, "b")])
+    assert table.verify().ok
+
+
 @only("postgres")
 @pytest.mark.parametrize("write", ["append", "replace"])
 def test_a_decided_batch_meets_no_rows_that_are_hidden(changing, kind, write):

@@ -172,4 +172,12 @@ MUTANTS_OF_MYSQL = (
         replace="        pass\n",
         tests=(f"{OF_NARROWED}::test_mysql_cuts_no_blanks_off_a_decided_text_whatever_it_notes[copied-mysql]",),
     ),
+    Mutant(
+        bug=37,
+        name="a-row-without-a-partition-in-mysql-is-told-as-a-changed-value",
+        file=MOVE,
+        find="CONSTRAINTS | UNPARTITIONED:",
+        replace="CONSTRAINTS:",
+        tests=("tests/attack/test_decided_tables.py::test_a_decided_row_without_a_partition_is_told_with_what_to_do",),
+    ),
 )
