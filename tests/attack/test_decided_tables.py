@@ -37,7 +37,33 @@ def test_a_column_that_the_database_makes_by_now_is_made_an_ordinary_one(changin
     assert table.verify().ok
 
 
-@only("dbapi")
+@only("duckdb")
+def test_a_key_that_is_none_any_more_is_told_with_what_to_run(changing, kind):
+    table = changing(write="upsert", key=["id"])
+    table.deliver((1, "a"))
+    table.deliver((1, "b"), killed=True)
+    for statement in ("CREATE TABLE u AS SELECT * FROM t", "DROP TABLE t", "ALTER TABLE u RENAME TO t"):
+        table.bench.rig.sql(statement)
+    with pytest.raises(Refused, match=r"Table 't' has no unique index on exactly \(\"id\"\)") as refused:
+        table.recover()
+    table.bench.rig.sql(refused.value.remedy.partition(".")[0].replace("…", "by_key"))
+    table.recover()
+    assert rows_of(table) == Counter([(1, "b")])
+    assert table.verify().ok
+
+
+@only("duckdb")
+def test_a_row_that_a_constraint_refuses_is_told_without_its_values(changing, kind):
+    table = changing()
+    table.deliver((1, "a"))
+    table.deliver((2, 'say "geheim" twice: violates'), (3, 'say "geheim" twice: violates'), killed=True)
+    table.bench.rig.sql("CREATE UNIQUE INDEX by_name ON t (name)")
+    with pytest.raises(PublishFailed, match="constraint violation: duplicate key") as refused:
+        table.recover()
+    assert "geheim" not in str(refused.value)
+
+
+@only("dbapi", "sqlite", "duckdb")
 def test_a_table_that_is_gone_before_anything_was_published_is_made_by_a_start(changing, kind):
     """No ALTER brings it back, and `recover` knows too little to make it."""
     table = changing()
@@ -52,7 +78,7 @@ def test_a_table_that_is_gone_before_anything_was_published_is_made_by_a_start(c
     assert table.verify().ok
 
 
-@only("dbapi")
+@only("dbapi", "sqlite", "duckdb")
 def test_a_table_that_is_renamed_under_a_decided_batch_is_renamed_back(changing, kind):
     table = changing()
     table.deliver((1, "a"))

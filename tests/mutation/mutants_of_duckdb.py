@@ -257,4 +257,12 @@ MUTANTS_OF_DUCKDB = (
         replace="    if target.write == 'none':\n",
         tests=("tests/attack/test_altered_behind_any_driver.py::test_a_decided_batch_is_read_back_from_an_altered_table",),
     ),
+    Mutant(
+        bug=37,
+        name="a-key-of-duckdb-that-is-none-any-more-is-told-without-a-remedy",
+        file="src/penstock/sink/duckdb/sink.py",
+        find="        require_told_apart(connection, schema, target)\n",
+        replace="",
+        tests=(f"{OF_DECIDED_TABLES}::test_a_key_that_is_none_any_more_is_told_with_what_to_run",),
+    ),
 )

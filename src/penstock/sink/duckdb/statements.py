@@ -142,6 +142,12 @@ class TableStatements:
         return f"EXPLAIN INSERT INTO {quoted(self.table)} ({quoted(name)}) SELECT NULL"
 
     @property
+    def tells_apart(self) -> str:
+        """Fails where rows of one key are not told apart; nothing is written."""
+        rows = f"INSERT INTO {quoted(self.table)} ({self._names}) SELECT {self._names} FROM {quoted(self.table)} WHERE false"
+        return f"EXPLAIN {rows} ON CONFLICT ({_list(self.key)}) DO NOTHING"
+
+    @property
     def insert(self) -> str:
         """Move all staged rows."""
         return f"INSERT INTO {quoted(self.table)} ({self._names}) SELECT {self._names} FROM {STAGE}"
