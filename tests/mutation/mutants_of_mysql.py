@@ -62,7 +62,7 @@ MUTANTS_OF_MYSQL = (
         bug=17,
         name="a-constraint-is-told-as-a-change-of-values",
         file=MOVE,
-        find="    if warnings and warnings[0][1] in CONSTRAINTS:\n",
+        find="    if warnings and warnings[0][1] in CONSTRAINTS | UNPARTITIONED:\n",
         replace="    if False:\n",
         tests=(f"{OF_PUBLISHING}::test_rows_that_the_table_refuses_stop_the_batch_until_it_is_mended",),
     ),
