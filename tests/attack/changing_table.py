@@ -78,11 +78,13 @@ class ChangingTable:
         finally:
             sink.close()
 
-    def deliver_in_one_run(self, *batches):
-        """Start once, deliver a batch after the other, and end."""
+    def deliver_in_one_run(self, *batches, altered_before=None):
+        """Start once, deliver a batch after the other, and end. `altered_before`: a person's statements by the batch's place."""
         sink, coordinator = self._start(schema=spark_schema(**self.columns))
         try:
-            for rows in batches:
+            for at, rows in enumerate(batches):
+                for statement in (altered_before or {}).get(at, ()):
+                    self.bench.rig.sql(statement)
                 number = next(self.numbers)
                 coordinator.deliver(batch_of(number, query=QUERY), partial(self._staged, sink, number=number, rows=rows))
         finally:

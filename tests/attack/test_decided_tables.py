@@ -9,7 +9,7 @@ from tests.attack.any_driver import AnyDriverRig
 from tests.attack.test_decided_columns import changing, kind, only, rows_of
 from tests.unit.table_target import TableBench, content
 
-from penstock.errors import ContentConflict, Refused
+from penstock.errors import ContentConflict, PublishFailed, Refused
 
 __all__ = ["changing", "kind"]
 
@@ -37,7 +37,33 @@ def test_a_column_that_the_database_makes_by_now_is_made_an_ordinary_one(changin
     assert table.verify().ok
 
 
-@only("dbapi")
+@only("duckdb")
+def test_a_key_that_is_none_any_more_is_told_with_what_to_run(changing, kind):
+    table = changing(write="upsert", key=["id"])
+    table.deliver((1, "a"))
+    table.deliver((1, "b"), killed=True)
+    for statement in ("CREATE TABLE u AS SELECT * FROM t", "DROP TABLE t", "ALTER TABLE u RENAME TO t"):
+        table.bench.rig.sql(statement)
+    with pytest.raises(Refused, match=r"Table 't' has no unique index on exactly \(\"id\"\)") as refused:
+        table.recover()
+    table.bench.rig.sql(refused.value.remedy.partition(".")[0].replace("…", "by_key"))
+    table.recover()
+    assert rows_of(table) == Counter([(1, "b")])
+    assert table.verify().ok
+
+
+@only("duckdb")
+def test_a_row_that_a_constraint_refuses_is_told_without_its_values(changing, kind):
+    table = changing()
+    table.deliver((1, "a"))
+    table.deliver((2, 'say "geheim" twice: violates'), (3, 'say "geheim" twice: violates'), killed=True)
+    table.bench.rig.sql("CREATE UNIQUE INDEX by_name ON t (name)")
+    with pytest.raises(PublishFailed, match="constraint violation: duplicate key") as refused:
+        table.recover()
+    assert "geheim" not in str(refused.value)
+
+
+@only("dbapi", "sqlite", "duckdb")
 def test_a_table_that_is_gone_before_anything_was_published_is_made_by_a_start(changing, kind):
     """No ALTER brings it back, and `recover` knows too little to make it."""
     table = changing()
@@ -52,7 +78,7 @@ def test_a_table_that_is_gone_before_anything_was_published_is_made_by_a_start(c
     assert table.verify().ok
 
 
-@only("dbapi")
+@only("dbapi", "sqlite", "duckdb")
 def test_a_table_that_is_renamed_under_a_decided_batch_is_renamed_back(changing, kind):
     table = changing()
     table.deliver((1, "a"))
@@ -129,6 +155,60 @@ def test_a_decided_batch_goes_where_no_rule_sends_it(changing, kind):
     table.bench.rig.sql(refused.value.remedy.partition(",")[0])
     table.recover()
     assert rows_of(table) == Counter([(1, "a"), (2, "b")])
+    assert table.verify().ok
+
+
+@only("mysql")
+@pytest.mark.parametrize("key", [[], ["id"]], ids=["copied", "by key"])
+def test_a_decided_row_without_a_partition_is_told_with_what_to_do(changing, kind, key):
+    """And without its value, which other messages do not show, either."""
+    table = changing(write="upsert" if key else "append", key=key)
+    table.deliver((1, "a"))
+    table.deliver((4711, "b"), killed=True)
+    table.bench.rig.sql("ALTER TABLE t PARTITION BY RANGE (id) (PARTITION low VALUES LESS THAN (2))")
+    with pytest.raises(PublishFailed, match="refused a row: Table has no partition for value") as refused:
+        table.recover()
+    assert "ALTER TABLE … ADD PARTITION (PARTITION … VALUES …)" in refused.value.remedy
+    assert "4711" not in str(refused.value)
+    table.bench.rig.sql("ALTER TABLE t ADD PARTITION (PARTITION high VALUES LESS THAN MAXVALUE)")
+    table.recover()
+    assert rows_of(table) == Counter([(1, "a"), (4711, "b")])
+    assert table.verify().ok
+
+
+@only("sqlite", "duckdb", "postgres", "mysql", "redshift")
+def test_a_view_in_the_place_of_the_table_is_told_with_the_way_back(changing, kind):
+    """Another name in `table:` would be refused, since the sink filled this one."""
+    table = changing()
+    table.deliver((1, "a"))
+    table.deliver((2, "b"), killed=True)
+    table.bench.rig.sql("ALTER TABLE t RENAME TO filled")
+    table.bench.rig.sql("CREATE VIEW t AS SELECT * FROM filled")
+    with pytest.raises(Refused, match="'t' is a view, expected a table") as refused:
+        table.recover()
+    assert refused.value.remedy.endswith("drop it, or rename it, and give that table its name back.")
+    table.bench.rig.sql("DROP VIEW t")
+    table.bench.rig.sql("ALTER TABLE filled RENAME TO t")
+    table.recover()
+    assert rows_of(table) == Counter([(1, "a"), (2, "b")])
+    assert table.verify().ok
+
+
+@only("postgres")
+@pytest.mark.parametrize("write", ["append", "replace"])
+def test_a_decided_batch_meets_no_rows_that_are_hidden(changing, kind, write):
+    """No right would help: a policy hides rows whatever is granted."""
+    table = changing(write=write)
+    table.deliver((1, "a"))
+    table.deliver((2, "b"), killed=True)
+    table.bench.rig.sql("ALTER TABLE t ENABLE ROW LEVEL SECURITY", "ALTER TABLE t FORCE ROW LEVEL SECURITY")
+    with pytest.raises(PublishFailed, match="row-level security") as refused:
+        table.recover()
+    assert "DISABLE ROW LEVEL SECURITY" in refused.value.remedy
+    assert "GRANT" not in refused.value.remedy
+    table.bench.rig.sql("ALTER TABLE t DISABLE ROW LEVEL SECURITY")
+    table.recover()
+    assert rows_of(table) == Counter([*([(1, "a")] if write == "append" else []), (2, "b")])
     assert table.verify().ok
 
 

@@ -274,4 +274,20 @@ MUTANTS_OF_KAFKA = (
         replace="        claim = (1, None)",
         tests=("tests/unit/test_cassandra_ledgers.py::test_the_marker_takes_the_ledger_before_the_first_row_is_written",),
     ),
+    Mutant(
+        bug=35,
+        name="a-record-without-a-key-is-decided-for-a-compacted-topic",
+        file="src/penstock/sink/kafka/preparation.py",
+        find="compacted=frozenset(name for name, topic in place.topics.items() if topic.is_compacted)",
+        replace="compacted=frozenset()",
+        tests=("tests/unit/test_kafka_refusals.py::test_tasks_refuse_a_row_without_a_key_for_a_compacted_topic",),
+    ),
+    Mutant(
+        bug=37,
+        name="a-topic-that-is-gone-is-told-as-brokers-that-do-not-answer",
+        file="src/penstock/sink/kafka/sink.py",
+        find="                require_there(self._clients, self._wanted)\n",
+        replace="",
+        tests=("tests/unit/test_kafka_refusals.py::test_a_topic_that_was_deleted_under_a_decided_batch_is_told_as_that",),
+    ),
 )

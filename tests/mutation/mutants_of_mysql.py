@@ -3,6 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 DATABASE = "src/penstock/mysql/database.py"
+DECIDED = "src/penstock/sink/mysql/decided.py"
 LEDGER = "src/penstock/ledger/mysql.py"
 MARKS = "src/penstock/sink/table/marks.py"
 MOVE = "src/penstock/sink/mysql/move.py"
@@ -14,6 +15,7 @@ TABLE_STATEMENTS = "src/penstock/sink/mysql/table_statements.py"
 
 OF_LEDGER = "tests/unit/test_ledger_mysql.py"
 OF_LEDGERS = "tests/conformance/test_ledger_conformance.py"
+OF_NARROWED = "tests/attack/test_decided_narrowed.py"
 OF_PUBLISHING = "tests/unit/test_mysql_publish.py"
 OF_STORAGE = "tests/unit/test_mysql_storage.py"
 OF_SERVED = "tests/unit/test_served"
@@ -60,7 +62,7 @@ MUTANTS_OF_MYSQL = (
         bug=17,
         name="a-constraint-is-told-as-a-change-of-values",
         file=MOVE,
-        find="    if warnings and warnings[0][1] in CONSTRAINTS:\n",
+        find="    if warnings and warnings[0][1] in CONSTRAINTS | UNPARTITIONED:\n",
         replace="    if False:\n",
         tests=(f"{OF_PUBLISHING}::test_rows_that_the_table_refuses_stop_the_batch_until_it_is_mended",),
     ),
@@ -153,5 +155,29 @@ MUTANTS_OF_MYSQL = (
         find='ROLLBACK = "ROLLBACK"',
         replace='ROLLBACK = "COMMIT"',
         tests=("tests/unit/test_served_merge.py::test_what_was_tried_is_taken_back[mysql]",),
+    ),
+    Mutant(
+        bug=35,
+        name="mysql-makes-up-a-number-for-a-decided-null",
+        file=DECIDED,
+        find="values.null_count and column.not_null",
+        replace="False",
+        tests=(f"{OF_NARROWED}::test_mysql_makes_up_no_number_for_a_decided_null[key-mysql]",),
+    ),
+    Mutant(
+        bug=35,
+        name="mysql-cuts-blanks-off-and-notes-nothing",
+        file=DECIDED,
+        find="        batches = lengths.required(batches)\n",
+        replace="        pass\n",
+        tests=(f"{OF_NARROWED}::test_mysql_cuts_no_blanks_off_a_decided_text_whatever_it_notes[copied-mysql]",),
+    ),
+    Mutant(
+        bug=37,
+        name="a-row-without-a-partition-in-mysql-is-told-as-a-changed-value",
+        file=MOVE,
+        find="CONSTRAINTS | UNPARTITIONED:",
+        replace="CONSTRAINTS:",
+        tests=("tests/attack/test_decided_tables.py::test_a_decided_row_without_a_partition_is_told_with_what_to_do",),
     ),
 )

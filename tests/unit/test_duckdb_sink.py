@@ -248,6 +248,7 @@ def test_a_table_that_is_not_to_be_created(target):
         ({"a": "long", "A": "long"}, {}, "have column 'a' twice"),
         ({"": "long"}, {}, "without a name"),
         ({"a": "long"}, {"table": "PENSTOCK_marker"}, "is Penstock's own"),
+        ({"a": "long"}, {"table": "Penstock_stage"}, "is Penstock's own"),
         ({"a": {"type": "array", "elementType": "void", "containsNull": True}}, {}, "Column 'a' holds a list"),
         ({"a": {"type": "struct", "fields": []}}, {}, "Column 'a' has a type that DuckDB lacks"),
         ({"a": "long"}, {"write": "upsert", "key": ["b"]}, "The key names column 'b'"),

@@ -1,7 +1,7 @@
 """What a topic cannot take exactly is refused before anything is decided, each with the remedy; and what is told of Kafka."""
 
 import pickle
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -95,12 +95,15 @@ HEADER = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
         ({"value": ["a"], "headers": pa.array([[{"key": None, "value": b""}]], HEADER)}, "NULL as a header or as its key"),
         ({"value": ["a"], "headers": pa.array([[None]], HEADER)}, "NULL as a header or as its key"),
         ({"value": ["a"], "headers": pa.array([[{"key": "a\0", "value": b""}]], HEADER)}, "whose key holds a NUL"),
+        ({"value": ["a"], "key": pa.array([None], pa.string()), "topic": ["other"]}, "NULL in column 'key', where topic 'other'"),
         ({"value": ["a" * 2000]}, "a record of about 2200 bytes, where 2000 are taken"),
         ({"value": ["a"], "headers": pa.array([[{"key": "a", "value": b"x" * 2000}]], HEADER)}, "where 2000 are taken"),
     ],
 )
 def test_tasks_refuse_what_a_broker_would_refuse_later(columns, said):
-    admission = TopicAdmission(sink="s", topic="t", partitions={"t": 2, "other": 3}, max_record_bytes=2000)
+    admission = TopicAdmission(
+        sink="s", topic="t", partitions={"t": 2, "other": 3}, max_record_bytes=2000, compacted=frozenset({"other"})
+    )
     with pytest.raises(StageFailed, match=said):
         pickle.loads(pickle.dumps(admission))(pa.RecordBatch.from_pydict(columns))
 
@@ -167,6 +170,17 @@ def test_rows_without_a_key_are_refused_for_a_compacted_topic(topic):
         place.sink()
 
 
+def test_tasks_refuse_a_row_without_a_key_for_a_compacted_topic(topic):
+    """Its brokers refuse the whole batch, which would be decided by then."""
+    place = topic(settings={"cleanup_policy": "compact"})
+    sink, keyed = place.sink(), place.rig.row
+    place.rig.row = lambda number: {**keyed(number), **({"key": None} if number == 1 else {})}
+    with pytest.raises(StageFailed, match=f"NULL in column 'key', where topic '{place.rig.topic}' is compacted"):
+        place.put(sink, range(3), batch_id=0)
+    place.put(sink, range(2, 4), batch_id=0)
+    assert place.content() == values([2, 3])
+
+
 def test_a_topic_that_was_made_anew_is_refused(topic):
     place = topic()
     place.put(place.sink(), range(10), batch_id=0)
@@ -174,6 +188,25 @@ def test_a_topic_that_was_made_anew_is_refused(topic):
     place.rig.running.topic(place.rig.topic)
     with pytest.raises(Refused, match="was deleted and made anew, and 10 rows"):
         place.sink()
+
+
+def test_a_topic_that_was_deleted_under_a_decided_batch_is_told_as_that(topic):
+    """To a producer its records just find no broker. The remedy is carried out."""
+    place = topic(timeout_ms=4000)
+    sink = place.sink()
+    publication = place.decided_but_not_published(sink, range(10), batch_id=0)
+    place.rig.running.remove(place.rig.topic)
+    sink.close()
+    with closing(place.rig.make()) as recovering:
+        recovering.prepare(pipeline=PIPELINE, schema=None)
+        with pytest.raises(PublishFailed, match=f"There is no topic '{place.rig.topic}' in .* any more") as refused:
+            recovering.publish(publication)
+        assert refused.value.remedy.startswith(f"Create it: kafka-topics --create --topic {place.rig.topic} ")
+        place.rig.running.topic(place.rig.topic)
+    with closing(place.rig.make()) as recovering:
+        recovering.prepare(pipeline=PIPELINE, schema=None)
+        assert not recovering.publish(publication).already
+    assert place.content() == values(range(10))
 
 
 @pytest.mark.parametrize(

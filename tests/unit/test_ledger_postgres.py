@@ -8,7 +8,7 @@ from tests.servers import postgres
 from tests.unit.ledger_place import PostgresPlace
 
 from penstock.codec import encode_entry
-from penstock.errors import Failed, Refused
+from penstock.errors import Failed, GuaranteeTooWeak, Refused
 from penstock.ledger.postgres import PostgresLedger
 from penstock.testing.entries import PIPELINE, decided_entry, opened_entry
 
@@ -107,3 +107,13 @@ def test_a_role_that_may_not_create_is_told(place):
         admin.execute(f"ALTER SCHEMA public OWNER TO {admin.info.user}")
     with pytest.raises(Failed, match="permission denied for schema public"):
         place.ledger().prove()
+
+
+def test_a_table_in_another_schema_is_logged_by_what_is_told(place):
+    place.sql('CREATE SCHEMA "Other"')
+    place.filled(1, schema="Other")
+    place.sql('ALTER TABLE "Other".penstock_ledger SET UNLOGGED')
+    with pytest.raises(GuaranteeTooWeak, match="is unlogged") as refused:
+        place.ledger(schema="Other").prove()
+    place.sql(refused.value.remedy.rstrip("."))
+    place.ledger(schema="Other").prove()

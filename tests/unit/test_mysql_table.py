@@ -194,3 +194,9 @@ def test_a_foreign_value_under_a_key_of_the_batch_is_told(target):
     publication = table.decided_but_not_published(sink, [(1, None)], batch_id=0)
     with pytest.raises(PublishFailed, match="holds a row under a key of this batch that Penstock did not write"):
         sink.publish(publication)
+
+
+@pytest.mark.parametrize("name", ["penstock_stage", "penstock_chosen"])
+def test_a_table_that_a_temporary_one_would_hide_is_refused(target, name):
+    with pytest.raises(Usage, match="is Penstock's own"):
+        target(table=name, write="upsert", key=["id"]).sink()

@@ -239,6 +239,18 @@ def test_tables_of_our_own_are_logged_too(target, own):
     table.put(table.sink(), [(2, "c")], batch_id=1)
 
 
+@pytest.mark.parametrize("own", ["penstock_marker", "penstock_batch"])
+def test_a_table_of_our_own_in_another_schema_is_logged_by_what_is_told(target, own):
+    table = target(table="Other.t")
+    table.sql('CREATE SCHEMA "Other"')
+    table.put(table.sink(), ROWS, batch_id=0)
+    table.sql(f'ALTER TABLE "Other".{own} SET UNLOGGED')
+    with pytest.raises(GuaranteeTooWeak, match="is unlogged") as refused:
+        table.sink()
+    table.sql(refused.value.remedy.rstrip("."))
+    table.put(table.sink(), [(2, "c")], batch_id=1)
+
+
 def _as_administrator(table, ddl):
     """Who alone makes foreign tables; all others belong to the role, as if it had made them."""
     with table.rig.running.admin(table.rig.name) as admin:

@@ -15,6 +15,7 @@ from penstock.errors import (
     Failed,
     OutcomeUnknown,
     PublishFailed,
+    Refused,
     Retryable,
     StageFailed,
     Usage,
@@ -95,7 +96,7 @@ def test_a_table_that_was_dropped_is_told(target):
     shown = table.put(sink, [(1, "a")], batch_id=0)
     table.sql("DROP TABLE t")
     assert sink.publish(shown.publication).already
-    with pytest.raises(PublishFailed, match="no such table"):
+    with pytest.raises(Refused, match="There is no table 't' in the database, and a batch for it is decided"):
         sink.publish(table.decided_but_not_published(sink, [(2, "b")], batch_id=1))
     assert "it is gone" in table.verify(sink).problems[0].message
 

@@ -4,6 +4,7 @@ from penstock.errors import GuaranteeTooWeak, LedgerMismatch
 from penstock.ledger.served_database import KEY, LEDGER_TABLE
 from penstock.postgres.database import Connection
 from penstock.postgres.statements import TABLE_KIND, TABLE_UNIQUES
+from penstock.tablename import in_double_quotes
 
 
 def has_table(connection: Connection, schema: str) -> bool:
@@ -19,7 +20,7 @@ def require_table(connection: Connection, schema: str, *, location: str) -> None
     if kind == "r" and persistence != "p":
         raise GuaranteeTooWeak(
             f"The table {LEDGER_TABLE} of the ledger {location} is unlogged, so a crash of the server empties it.",
-            remedy=f"ALTER TABLE {LEDGER_TABLE} SET LOGGED.",
+            remedy=f"ALTER TABLE {in_double_quotes(schema, LEDGER_TABLE)} SET LOGGED.",
         )
     uniques = [frozenset(names) for (names,) in connection.execute(TABLE_UNIQUES, (oid,)).fetchall()]
     if kind != "r" or KEY not in uniques:

@@ -9,7 +9,7 @@ SESSION = """
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,\
 NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO',
     autocommit = 1, time_zone = '+00:00', completion_type = 'NO_CHAIN', unique_checks = 1, foreign_key_checks = 1,
-    sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, max_error_count = 64,
+    sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, max_error_count = 64, sql_notes = 1,
     max_sort_length = 4096
 """
 """What server, user and init_connect say otherwise would change values, rows or the moment of a commit.

@@ -22,6 +22,8 @@ _CONFLICTS = frozenset({1213, 1020})
 _LOCKED = frozenset({1205, 3572})
 _FULL = frozenset({1021, 1028, 1041, 1114})
 CONSTRAINTS = frozenset({DUPLICATE, 1048, 1216, 1217, 1451, 1452, 1644, 3819, 4025})
+UNPARTITIONED = frozenset({1526, 1591})
+_PARTITION = "Create the partition that a row lacks, by ALTER TABLE … ADD PARTITION (PARTITION … VALUES …),"
 _FORBIDDEN = frozenset({1142, 1143, 1227, 1370})
 _UNAVAILABLE = frozenset(
     {0, 1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
@@ -42,6 +44,7 @@ _ENTRY = {
 """What a server says that will not let us in, however often we ask."""
 _INDEX = re.compile(r"for key '(?:.*\.)?([^']*)'\Z")
 _VALUES = re.compile(r"(entry|value:?) '.*' for", re.DOTALL)
+_PARTITIONED = re.compile(r"(partition for (?:a|the given)? ?value) .*\Z", re.DOTALL)
 _STARTS = "and start again: what was decided is published then."
 
 
@@ -79,7 +82,7 @@ def index_of(cause: pymysql.err.Error) -> str | None:
 
 def without_values(said: str) -> str:
     """A message of the server without the values of rows in it."""
-    return " ".join(_VALUES.sub(r"\1 for", said).split()).rstrip(".")
+    return " ".join(_PARTITIONED.sub(r"\1", _VALUES.sub(r"\1 for", said)).split()).rstrip(".")
 
 
 def trouble(cause: pymysql.err.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
@@ -106,8 +109,9 @@ def _told(code: int, said: str, place: str) -> tuple[str, str]:
         return f"{place} does not let us in: {said}.", _ENTRY[code]
     if code in _FULL:
         return f"The disk of {place} is full: {said}.", f"Make room {_STARTS}"
-    if code in CONSTRAINTS:
-        return f"The table in {place} refused a row: {said}.", f"Drop the constraint or correct the table's rows, {_STARTS}"
+    if code in CONSTRAINTS | UNPARTITIONED:
+        remedy = _PARTITION if code in UNPARTITIONED else "Drop the constraint or correct the table's rows,"
+        return f"The table in {place} refused a row: {said}.", f"{remedy} {_STARTS}"
     if code in _FORBIDDEN:
         return f"The user may not do that in {place}: {said}.", f"GRANT it {_STARTS}"
     if code == ABSENT_TABLE:

@@ -82,9 +82,11 @@ def _without_partition(cause: psycopg.Error, place: str, said: str, kind: type[F
 
 
 def _forbidden(place: str, said: str, kind: type[Failed]) -> PenstockError:
-    return kind(f"The role may not do that in {place}: {said}.", remedy=f"GRANT it {_STARTS}")
+    remedy = _SEE_ALL if "row-level security" in said else "GRANT it"
+    return kind(f"The role may not do that in {place}: {said}.", remedy=f"{remedy} {_STARTS}")
 
 
+_SEE_ALL = "ALTER ROLE … BYPASSRLS, or ALTER TABLE … DISABLE ROW LEVEL SECURITY (and NO FORCE ROW LEVEL SECURITY),"
 _TOLD = (
     ("55P03", _locked),
     ("53100", _full),

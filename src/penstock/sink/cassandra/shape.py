@@ -10,6 +10,7 @@ from penstock.sink.cassandra.database import Connection
 from penstock.sink.cassandra.storage import storage_of
 from penstock.sink.cassandra.target import CassandraTarget
 from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns
+from penstock.sink.table.target import not_a_table
 
 _SAFE_COPIES = 3
 _ALTER = Alter(retype=None)
@@ -78,7 +79,7 @@ def _column(name: str, declared: str, *, in_key: bool) -> TableColumn:
 def misfit(shape: Shape, table: str) -> Refused | None:
     """Why nothing can be written exactly once into such a table, whatever the rows; None if it can."""
     if shape.is_view:
-        return Refused(f"{table!r} is a view, expected a table.", remedy="Name a table in `table:`.")
+        return not_a_table(table, "a view")
     if shape.volatile_in is not None:
         return Refused(
             f"Keyspace {shape.volatile_in} has durable_writes = false: what it acknowledged is in the memory of its nodes alone, "

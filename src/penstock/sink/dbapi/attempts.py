@@ -37,7 +37,8 @@ class Attempts:
         except NotStoredError as cause:
             raise Refused(
                 f"Table {self._statements.table!r} holds rows that could not be read as those that are to come: {cause}.",
-                remedy="Run `penstock recover`, if a batch is outstanding, then empty the table or name another one in `table:`.",
+                remedy="Give its columns the types that they had. With `write: replace`: run `penstock recover`, if a batch is "
+                "outstanding, then empty the table. Or name another one in `table:`, and another sink if this one filled it.",
             ) from cause
 
     def end(self) -> None:

@@ -15,6 +15,7 @@ from penstock.model import PipelineName, SinkName, Totals, new_nonce
 from penstock.sink.dbapi import statements as sql
 from penstock.sink.dbapi.admission import Admission
 from penstock.sink.dbapi.database import has, inserts_of, quotes_of
+from penstock.sink.dbapi.declared import catalog_of, declared_of
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.kept import decode_kept, encode_kept
 from penstock.sink.dbapi.marks import DbapiMarks
@@ -58,10 +59,9 @@ class Wanted:
         """The rows' Arrow schema."""
         return arrow_schema(self.schema)
 
-    @property
-    def shape(self) -> str:
-        """What a trial depends on."""
-        told = json.dumps([self.schema, self.target.table, self.target.key, self.longest])
+    def shape(self, declared: str) -> str:
+        """What a trial depends on. `declared`: as `declared_of` gives it."""
+        told = json.dumps([self.schema, self.target.table, self.target.key, self.longest, declared])
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def statements(self, quotes: tuple[str, str]) -> TableStatements:
@@ -88,13 +88,15 @@ def prepare_table(session: Session, wanted: Wanted) -> Admission:
         _create(session, wanted, statements)
     require_columns(session, statements, wanted.rows, columns=wanted.columns)
     session.rollback()
-    kept = _kept(session, wanted, statements)
+    shape = wanted.shape(declared_of(session, catalog_of(session), wanted.target.table))
+    session.rollback()
+    kept = _kept(session, wanted, statements, shape)
 
     def content() -> Totals:
         return totals_of(scan(session, statements.read, wanted.rows), wanted.target.row_digest)
 
     prepare_marker(marks, pipeline=wanted.pipeline, sink=wanted.sink, schema=wanted.schema, target=wanted.target, content=content)
-    session.execute(sql.WRITE_TRIAL, {**owner, "trial": encode_kept(kept, shape=wanted.shape)})
+    session.execute(sql.WRITE_TRIAL, {**owner, "trial": encode_kept(kept, shape=shape)})
     session.commit()
     required = frozenset((*kept.required, *wanted.target.key))
     return Admission(sink=wanted.sink, table=wanted.target.table, required=required, lacking=kept.lacking, longest=kept.longest)
@@ -220,15 +222,20 @@ def _columns(statements: TableStatements, *, decided: bool) -> Columns:
     return Columns(table=statements.table, named=statements.name, alter=alter, decided=decided)
 
 
-def _kept(session: Session, wanted: Wanted, statements: TableStatements) -> Kept:
-    row = session.execute(sql.READ_TRIAL, {"pipeline": wanted.pipeline, "sink": wanted.sink}).fetchone()
+def _kept(session: Session, wanted: Wanted, statements: TableStatements, shape: str) -> Kept:
+    known = known_to_keep(session, wanted.pipeline, wanted.sink, shape)
     session.rollback()
-    known = None if row is None or row[0] is None else decode_kept(row[0], shape=wanted.shape)
     trial = Trial(session, statements, wanted.rows, longest=wanted.longest)
     if known is None:
         return trial.run()
     trial.require_undone()
     return known
+
+
+def known_to_keep(session: Session, pipeline: PipelineName, sink: SinkName, shape: str) -> Kept | None:
+    """What the trial of such a table found, None if the newest one was of another. Raises LedgerMismatch, FormatTooNew."""
+    row = session.execute(sql.READ_TRIAL, {"pipeline": pipeline, "sink": sink}).fetchone()
+    return None if row is None or row[0] is None else decode_kept(row[0], shape=shape)
 
 
 def _require_undone(session: Session, wanted: Wanted) -> None:

@@ -1,6 +1,6 @@
 """The dbapi sink: rows and marker in one transaction, over any driver of the DB-API 2.0."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,18 +11,22 @@ from penstock.model import PipelineName, Publication, SinkReport, Totals
 from penstock.protocols import SinkDecisions
 from penstock.sink.dbapi.admission import Admission
 from penstock.sink.dbapi.database import Database, cut_off, has, inserts_of, quotes_of
+from penstock.sink.dbapi.declared import catalog_of, declared_of, read_back
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.marks import DbapiMarks
 from penstock.sink.dbapi.move import move, scan
 from penstock.sink.dbapi.preparation import (
     Wanted,
     generated_columns_refused,
+    known_to_keep,
     own_tables,
     prepare_table,
     require_admitted,
     require_columns,
 )
+from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, TableStatements, is_there
+from penstock.sink.dbapi.trial import UNCONSTRAINED
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
@@ -32,6 +36,7 @@ from penstock.sink.table.verification import compare
 from penstock.sparkschema import arrow_schema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from typing_extensions import Unpack
 
 BEGIN = FaultPoint("dbapi.begin", "A transaction is about to begin.")
@@ -68,6 +73,9 @@ class DbapiSink(ServerSink[Session]):
         self._columns, self._longest = dict(columns or {}), longest
         self._quotes: tuple[str, str] | None = None
         self._inserts: str | None = None
+        self._catalog: Sql | None = None
+        self._tried = set[str]()
+        """Of which tables and rows it is known that they go together: `Wanted.shape`."""
         self._counts = False
         """Whether the table's rows are counted at each batch, since the driver told another number than was written."""
 
@@ -94,9 +102,8 @@ class DbapiSink(ServerSink[Session]):
         """A key that came in meanwhile is seen at the next try: what a table refuses again and again, it always will."""
         return PublishFailed(
             f"Table {self._target.table!r} refused the rows {times} time{'s' * (times > 1)}: {conflict}.",
-            remedy="Drop the constraint that is named, or let the column that must have a value be NULL or have a default; where "
-            "the database cannot, make the table anew without it, and copy the rows. Then run `penstock recover`, which "
-            "publishes the batch with the columns that it has, and start again.",
+            remedy=f"{UNCONSTRAINED}. Then run `penstock recover`, which publishes the batch with the columns that it has, and "
+            "start again.",
         )
 
     def _look(self, connection: Session) -> tuple[str, bool] | None:
@@ -135,7 +142,7 @@ class DbapiSink(ServerSink[Session]):
         if self._quotes is None:
             self._quotes = own_tables(connection)
         if self._inserts is None:
-            self._inserts = inserts_of(connection)
+            self._inserts, self._catalog = inserts_of(connection), catalog_of(connection)
 
     def _move(self, connection: Session, publication: Publication, target: Target) -> Moved:
         assert self._inserts is not None, "a transaction is open"
@@ -145,11 +152,35 @@ class DbapiSink(ServerSink[Session]):
             closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows,
             generated_columns_refused(connection, statements),
         ):
-            moved = move(connection, rows, statements, target, by_count=self._counts)
+            moved = self._moved(connection, publication, statements, target, rows)
         if moved.rows != publication.totals.rows and not self._counts:
             self._counts = True
             raise Conflict(f"the driver says that {moved.rows} rows were written, expected {publication.totals.rows}")
         return moved
+
+    def _moved(
+        self,
+        connection: Session,
+        publication: Publication,
+        statements: TableStatements,
+        target: Target,
+        rows: "Iterator[pa.RecordBatch]",
+    ) -> Moved:
+        def moved() -> Moved:
+            return move(connection, rows, statements, target, by_count=self._counts)
+
+        if self._is_tried(connection, publication, target):
+            return moved()
+        self._is_recovered = True  # so that it is tried before the next batch is staged
+        return read_back(moved, lambda: self._content(connection, publication.schema), publication, target)
+
+    def _is_tried(self, connection: Session, publication: Publication, target: Target) -> bool:
+        """Whether the table is declared as it was when it was tried with such rows. It cannot be altered any more, being read."""
+        declared = declared_of(connection, self._catalog, target.table)
+        shape = replace(self._wanted(publication.pipeline, publication.schema), target=target).shape(declared)
+        if shape not in self._tried and known_to_keep(connection, publication.pipeline, publication.sink, shape) is not None:
+            self._tried.add(shape)
+        return shape in self._tried
 
     def _commit(self, connection: Session) -> None:
         try:

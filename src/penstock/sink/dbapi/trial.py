@@ -20,6 +20,12 @@ from penstock.sink.dbapi.statements import TableStatements
 _BYTES_AT_ONCE = 2_000_000
 """Of the longest values in one row: a server ends a connection that sends it more than it takes, MySQL 5.7 more than 4 MiB."""
 
+UNCONSTRAINED = (
+    "Drop the constraint that is named, or let the column that must have a value be NULL or have a default; where the database "
+    "cannot, make the table anew without it, and copy the rows"
+)
+"""What helps where no column's type is at fault."""
+
 Named: TypeAlias = tuple[str, Any]
 """A column's name, and a value for it."""
 
@@ -82,7 +88,9 @@ class Trial:
         raise Refused(
             f"Table {self._statements.table!r} does not give back what is written into it: {told}: {trouble}.",
             remedy="Declare the column with a type that keeps it (`columns:` of the sink, or your own CREATE TABLE), or cast it "
-            "in the transform, to STRING say.",
+            "in the transform, to STRING say."
+            if name
+            else f"{UNCONSTRAINED}, and start again.",
         )
 
     def _required(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from penstock.sink.table.columns import Alter, Columns
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
-from penstock.sink.table.target import Target, no_table, require_key_in
+from penstock.sink.table.target import BY_KEY, Target, no_table, not_a_table, require_key_in
 from penstock.sparkschema import arrow_schema
 
 _ALTER = Alter()
@@ -143,7 +143,7 @@ def _declared(connection: "duckdb.DuckDBPyConnection", field: "pa.Field") -> str
 def require_fit(shape: Shape, rows: "pa.Schema", target: Target, declared: Sequence[str], *, decided: bool = False) -> None:
     """Raise Refused unless an existing table has the rows' columns, of the very types. `decided`: as `Columns` has it."""
     if shape.kind != "table":
-        raise Refused(f"{target.table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
+        raise not_a_table(target.table, f"a {shape.kind}")
     of = _columns(target, decided=decided)
     found = {name.lower(): name for name in shape.columns}
     ours = {name.lower() for name in rows.names}
@@ -173,6 +173,19 @@ def require_exact_key(
                     "equal.",
                     remedy=_columns(target, decided=decided).made_anew(field.name, "without COLLATE"),
                 )
+
+
+def require_told_apart(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
+    """Raise Refused where the rows of a decided batch are to be told apart by a key that is none of the table's by now."""
+    statements = TableStatements(target.table, tuple(rows.names), target.key)
+    if target.write in BY_KEY and not _runs(connection, statements.tells_apart):
+        columns = ", ".join(map(sql.quoted, target.key))
+        raise Refused(
+            f"Table {target.table!r} has no unique index on exactly ({columns}), so the rows of the decided batch cannot be told "
+            "apart by this key.",
+            remedy=f"CREATE UNIQUE INDEX … ON {sql.quoted(target.table)} ({columns}). Then run `penstock recover`, which "
+            "publishes the batch, and start again.",
+        )
 
 
 def require_written(connection: "duckdb.DuckDBPyConnection", shape: Shape, rows: "pa.Schema", target: Target) -> None:

@@ -25,6 +25,7 @@ from penstock.sink.duckdb.preparation import (
     require_exact_key,
     require_fit,
     require_storable,
+    require_told_apart,
     require_written,
     shape_of,
 )
@@ -32,7 +33,7 @@ from penstock.sink.duckdb.trouble import broken_disk, is_conflict, seen_by
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
-from penstock.sink.table.target import Target
+from penstock.sink.table.target import Target, table_gone
 from penstock.sparkschema import arrow_schema
 
 if TYPE_CHECKING:
@@ -120,10 +121,12 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
     def _move(self, connection: "duckdb.DuckDBPyConnection", publication: Publication, target: Target) -> Moved:
         """The table is looked at once more: DuckDB would cast the rows to whatever its columns are by now."""
         schema, shape = arrow_schema(publication.schema), shape_of(connection, target.table)
-        if shape is not None:
-            require_fit(shape, schema, target, require_storable(connection, schema, target), decided=True)
-            require_exact_key(connection, schema, target, decided=True)
-            require_written(connection, shape, schema, target)
+        if shape is None:
+            raise table_gone(target.table)
+        require_fit(shape, schema, target, require_storable(connection, schema, target), decided=True)
+        require_exact_key(connection, schema, target, decided=True)
+        require_told_apart(connection, schema, target)
+        require_written(connection, shape, schema, target)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
             return move(connection, rows, schema, target)
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from penstock.sink.table.marks import MarkStatements
 
 MARKER_TABLE = "penstock_marker"
-OWN_TABLES = frozenset({MARKER_TABLE, "penstock_batch", "penstock_offsets"})
 STAGE, INCOMING = "penstock_stage", "penstock_incoming"
+"""Temporary ones, by which a table of that name could not be seen."""
+OWN_TABLES = frozenset({MARKER_TABLE, "penstock_batch", "penstock_offsets", STAGE, INCOMING})
 
 BEGIN = "BEGIN TRANSACTION"
 COMMIT = "COMMIT"
@@ -139,6 +140,12 @@ class TableStatements:
     def tries(self, name: str) -> str:
         """Fails for a column that takes no values; nothing is written."""
         return f"EXPLAIN INSERT INTO {quoted(self.table)} ({quoted(name)}) SELECT NULL"
+
+    @property
+    def tells_apart(self) -> str:
+        """Fails where rows of one key are not told apart; nothing is written."""
+        rows = f"INSERT INTO {quoted(self.table)} ({self._names}) SELECT {self._names} FROM {quoted(self.table)} WHERE false"
+        return f"EXPLAIN {rows} ON CONFLICT ({_list(self.key)}) DO NOTHING"
 
     @property
     def insert(self) -> str:

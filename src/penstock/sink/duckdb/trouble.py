@@ -11,6 +11,8 @@ _OPEN_ELSEWHERE = ("Could not set lock on file", "Unique file handle conflict")
 _CONFLICT = ("conflict", "constraint", "other transaction", "different transaction")
 _QUOTED = re.compile(r'"[^"]*"')
 """Names and values, which may say anything."""
+_VALUES = (re.compile(r'(\bkey) ".*"', re.DOTALL | re.IGNORECASE), re.compile(r"(\bconvert string) '.*'", re.DOTALL))
+"""Of rows, which no message shows; each with what stands before it."""
 _DAMAGED = ("not a valid DuckDB database file", "Corrupt", "checksum")
 
 
@@ -65,4 +67,7 @@ def broken_disk(point: str) -> "duckdb.Error":
 
 
 def _first_line(cause: "duckdb.Error") -> str:
-    return str(cause).partition("\n")[0].rstrip(".")
+    said = str(cause)
+    for values in _VALUES:
+        said = values.sub(r"\1", said)
+    return said.partition("\n")[0].rstrip(".")

@@ -18,12 +18,16 @@ _HEADER_BYTES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicAdmission:
-    """The check of a sink's rows in the tasks; picklable. `partitions`: how many each topic has that rows may go to."""
+    """The check of a sink's rows in the tasks; picklable. `partitions`: how many each topic has that rows may go to.
+
+    `compacted`: those of them whose brokers take no record without a key.
+    """
 
     sink: SinkName
     topic: str
     partitions: Mapping[str, int]
     max_record_bytes: int
+    compacted: frozenset[str] = frozenset()
 
     def __call__(self, rows: "pa.RecordBatch") -> None:
         """Raise StageFailed, naming the column, unless the topics take every row."""
@@ -33,6 +37,7 @@ class TopicAdmission:
             raise self._refusal(f"damaged values: {cause}", "Clean the values in the transform.") from cause
         self._check_topics(rows)
         self._check_partitions(rows)
+        self._check_keys(rows)
         self._check_headers(rows)
         self._check_sizes(rows)
 
@@ -53,7 +58,7 @@ class TopicAdmission:
         column = rows.column(PARTITION)
         if column.null_count:
             raise self._refusal("NULL in column 'partition'", "Give every row a partition, or leave the column out.")
-        named = rows.column(TOPIC) if TOPIC in rows.schema.names else pa.array([self.topic] * rows.num_rows)
+        named = self._topics_of(rows)
         for topic, count in self.partitions.items():
             chosen = column.filter(pc.equal(named, topic))
             found = pc.min_max(chosen).as_py()
@@ -62,6 +67,19 @@ class TopicAdmission:
                 raise self._refusal(
                     f"partition {wrong}, where topic {topic!r} has {count}", "Correct it in the transform, or add partitions."
                 )
+
+    def _check_keys(self, rows: "pa.RecordBatch") -> None:
+        if KEY not in rows.schema.names or not rows.column(KEY).null_count:
+            return
+        keyless = pc.unique(self._topics_of(rows).filter(rows.column(KEY).is_null())).to_pylist()
+        for topic in sorted(self.compacted.intersection(keyless)):
+            raise self._refusal(
+                f"NULL in column 'key', where topic {topic!r} is compacted",
+                "Filter such rows, or fill the column in the transform.",
+            )
+
+    def _topics_of(self, rows: "pa.RecordBatch") -> "pa.Array":
+        return rows.column(TOPIC) if TOPIC in rows.schema.names else pa.array([self.topic] * rows.num_rows)
 
     def _check_headers(self, rows: "pa.RecordBatch") -> None:
         if HEADERS not in rows.schema.names:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+from confluent_kafka import KafkaException
 
-from penstock.errors import Refused
+from penstock.errors import PublishFailed, Refused
 from penstock.faults import FaultPoint
 from penstock.sink.kafka.admission import TopicAdmission
 from penstock.sink.kafka.clients import Clients
@@ -28,6 +29,7 @@ MAX_RECORD_BYTES = 1_000_000
 """What a topic takes whose settings the user may not ask for."""
 _LONGEST_MS = 900_000
 """What brokers allow unless they are told otherwise."""
+_CREATE = "Create it: kafka-topics --create --topic {} --partitions N --replication-factor R"
 _COMPACT = "kafka-configs --alter --entity-type topics --entity-name {} --add-config cleanup.policy=compact"
 
 
@@ -80,7 +82,7 @@ def require_topics(clients: Clients, wanted: Wanted) -> Mapping[str, Topic]:
     if missing:
         raise Refused(
             f"There is no topic {missing[0]!r} in {clients.place}.",
-            remedy=f"Create it: kafka-topics --create --topic {missing[0]} --partitions N --replication-factor R.",
+            remedy=f"{_CREATE.format(missing[0])}.",
         )
     longest_ms = int(broker_setting(clients.admin, "transaction.max.timeout.ms") or _LONGEST_MS)
     if wanted.timeout_ms > longest_ms:
@@ -89,6 +91,20 @@ def require_topics(clients: Clients, wanted: Wanted) -> Mapping[str, Topic]:
             remedy="Lower it, or raise transaction.max.timeout.ms of the brokers.",
         )
     return {name: topic for name, topic in found.items() if topic is not None}
+
+
+def require_there(clients: Clients, wanted: Wanted) -> None:
+    """Raise PublishFailed where a topic is gone: to its producer records just find no broker. Nothing where nobody answers."""
+    try:
+        found = described(clients.admin, wanted.target.every)
+    except KafkaException:
+        return
+    missing = [name for name, topic in found.items() if topic is None]
+    if missing:
+        raise PublishFailed(
+            f"There is no topic {missing[0]!r} in {clients.place} any more, nor the rows that were published there.",
+            remedy=f"{_CREATE.format(missing[0])}. Then run `penstock recover`, which publishes the batch that is decided.",
+        )
 
 
 def require_fit(topics: Iterable[Topic], rows: "pa.Schema") -> None:
@@ -118,6 +134,7 @@ def admission_of(wanted: Wanted, place: Place) -> TopicAdmission:
         topic=wanted.target.topic,
         partitions={name: topic.partitions for name, topic in place.topics.items()},
         max_record_bytes=max_record_bytes(place.topics.values()),
+        compacted=frozenset(name for name, topic in place.topics.items() if topic.is_compacted),
     )
 
 

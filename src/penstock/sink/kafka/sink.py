@@ -6,7 +6,7 @@ from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from penstock.errors import Failed, Refused
+from penstock.errors import Failed, OutcomeUnknown, Refused, Retryable
 from penstock.highwatermark import HighWaterMark
 from penstock.kafka.transactions import end_transaction, open_transactions
 from penstock.model import (
@@ -44,6 +44,7 @@ from penstock.sink.kafka.preparation import (
     prepare_place,
     require_admitted,
     require_fit,
+    require_there,
 )
 from penstock.sink.kafka.records import HeadersHashed
 from penstock.sink.kafka.shape import Shape
@@ -183,7 +184,11 @@ class KafkaSink(SpooledSink):
         if not publication.staged:
             return Published(totals=publication.totals, already=True)
         with self._lock, told(self._clients):
-            published = self._publish(publication)
+            try:
+                published = self._publish(publication)
+            except (OutcomeUnknown, Retryable):
+                require_there(self._clients, self._wanted)
+                raise
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
         return published
 

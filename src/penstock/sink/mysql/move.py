@@ -13,7 +13,7 @@ from penstock.faults import FaultPoint
 from penstock.model import RowDigest, Totals
 from penstock.mysql.connection import Connection, Loaded
 from penstock.mysql.server import Server
-from penstock.mysql.trouble import CONSTRAINTS, DUPLICATE, code_of, cut_off, index_of, reason_of, without_values
+from penstock.mysql.trouble import CONSTRAINTS, DUPLICATE, UNPARTITIONED, code_of, cut_off, index_of, reason_of, without_values
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql import table_statements as stage
 from penstock.sink.mysql.scan import scan
@@ -99,7 +99,7 @@ def _sent(load: Callable[[], int]) -> int:
 
 def run(connection: Connection, statements: TableStatements, script: Script) -> None:
     """Run the user's own SQL over the staging table. The client takes one statement at a time."""
-    for statement in script.naming(staged=stage.STAGE, table=statements.name):
+    for statement in script.naming(staged=sql.STAGE, table=statements.name):
         connection.execute(statement)
 
 
@@ -189,7 +189,7 @@ def _unwarned(connection: Connection, written: "Cursor | Loaded") -> int:
 
 def _warned(connection: Connection) -> PublishFailed | pymysql.err.Error:
     warnings: list[tuple[Any, ...]] = list(connection.execute(sql.WARNINGS).fetchall())
-    if warnings and warnings[0][1] in CONSTRAINTS:
+    if warnings and warnings[0][1] in CONSTRAINTS | UNPARTITIONED:
         return pymysql.err.IntegrityError(*warnings[0][1:])  # as which any other statement would have failed
     said = without_values(str(warnings[0][2])) if warnings else "without saying why"
     return PublishFailed(

@@ -16,11 +16,11 @@ from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql.storage import declared_as_key, storage_of
 from penstock.sink.mysql.table_statements import TableStatements
 from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_distinct_names, require_keyed
-from penstock.sink.table.target import Target
+from penstock.sink.table.target import Target, not_a_table
 
 MAX_COLUMNS = 1016
 """One less than InnoDB's own: the staging table has one more."""
-_ALTER = Alter(
+ALTER = Alter(
     nullable="ALTER TABLE {table} MODIFY {column} {declared} NULL",
     retype="ALTER TABLE {table} MODIFY {column} {declared}",
     quoted=quoted,
@@ -120,7 +120,7 @@ def require_fit(shape: Shape, schema: "pa.Schema", target: Target, server: Serve
     """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     table = target.table
     if shape.kind != "table":
-        raise Refused(f"{table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
+        raise not_a_table(table, f"a {shape.kind}")
     if shape.engine.lower() != ENGINE.lower():
         raise Refused(
             f"Table {table!r} is of the engine {shape.engine}, expected {ENGINE}, which alone commits it with its marker.",
@@ -128,7 +128,7 @@ def require_fit(shape: Shape, schema: "pa.Schema", target: Target, server: Serve
         )
     if target.merge is not None:  # which is tried
         return
-    of = Columns(table=table, named=quoted(table), alter=_ALTER, decided=decided)
+    of = Columns(table=table, named=quoted(table), alter=ALTER, decided=decided)
     require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=str.lower)
     if not target.key:
         return

@@ -10,6 +10,7 @@ from penstock.mysql.database import LOCK_TIMEOUT_S, Database
 from penstock.mysql.names import require_table_name
 from penstock.mysql.trouble import cut_off
 from penstock.sink.mysql.admission import Admission
+from penstock.sink.mysql.decided import required
 from penstock.sink.mysql.dialect import MYSQL
 from penstock.sink.mysql.marks import MysqlMarks
 from penstock.sink.mysql.move import move
@@ -113,8 +114,11 @@ class MysqlSink(ServerSink[Connection]):
         shape = shape_of(connection, target.table)
         assert shape is not None, "it is held"
         require_fit(shape, schema, target, self._database.server, decided=True)
+        server = self._database.server
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return move(connection, rows, schema, shape=shape, target=target, server=self._database.server)
+            return move(
+                connection, required(rows, shape, schema, target, server), schema, shape=shape, target=target, server=server
+            )
 
     def _commit(self, connection: Connection) -> None:
         """After an error nobody knows whether it happened: the next try locks the marker on a new connection, and reads it."""

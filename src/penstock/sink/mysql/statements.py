@@ -14,7 +14,9 @@ from penstock.sink.table.marks import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkS
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
 OFFSETS_VIEW = "penstock_offsets"
-OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", OFFSETS_VIEW})
+STAGE, CHOSEN = "penstock_stage", "penstock_chosen"
+"""Temporary tables, by which a table of that name could not be seen."""
+OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", OFFSETS_VIEW, STAGE, CHOSEN})
 
 TABLE_COLUMNS = """
 SELECT COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, IS_NULLABLE, COLUMN_DEFAULT, EXTRA

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.mysql.names import quoted
+from penstock.sink.mysql.statements import CHOSEN, STAGE
 
-STAGE, CHOSEN = "penstock_stage", "penstock_chosen"
 DROP_STAGE = f"DROP TEMPORARY TABLE IF EXISTS {STAGE}"
 DROP_CHOSEN = f"DROP TEMPORARY TABLE IF EXISTS {CHOSEN}"
 CREATE_CHOSEN = f"CREATE TEMPORARY TABLE {CHOSEN} (penstock_row bigint NOT NULL PRIMARY KEY) ENGINE = InnoDB"

@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.errors import Conflict, Failed, Retryable
 from penstock.model import PipelineName, SinkName, Totals
 from penstock.postgres.database import Connection, require_schema
-from penstock.postgres.names import split_name
+from penstock.postgres.names import DEFAULT_SCHEMA, split_name
 from penstock.postgres.statements import ONE_AT_A_TIME
 from penstock.postgres.trouble import reason_of, trouble
 from penstock.sink.postgres import statements as sql
@@ -35,6 +35,7 @@ from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, require_unfilled, settings_of, unnamed_markers
 from penstock.sink.table.target import Target, merge_fails, no_table
 from penstock.sparkschema import arrow_schema
+from penstock.tablename import in_double_quotes
 
 
 def prepare_table(
@@ -75,7 +76,7 @@ def require_admitted(
     if marks is not None:
         require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     for table in (sql.MARKER_TABLE, sql.BATCH_TABLE):
-        _require_own(shape_of(connection, place[0], table), table)
+        _require_own(shape_of(connection, place[0], table), place[0], table)
     if shape is not None:
         _require_table(connection, shape, rows, target)
     elif not create:
@@ -160,16 +161,16 @@ def _create_own_tables(connection: Connection, schema: str) -> None:
     creates = ((sql.MARKER_TABLE, (own.create_marker, own.create_offsets)), (sql.BATCH_TABLE, (own.create_batch,)))
     for table, statements in creates:
         shape = shape_of(connection, schema, table)
-        _require_own(shape, table)
+        _require_own(shape, schema, table)
         if shape is None:
             for statement in statements:
                 connection.execute(statement, {})
 
 
-def _require_own(shape: Shape | None, table: str) -> None:
+def _require_own(shape: Shape | None, schema: str, table: str) -> None:
     """Raise Refused for one that is there and loses its rows: without its marker the newest batch would be published again."""
     if shape is not None:
-        require_lasting(shape, table)
+        require_lasting(shape, table if schema == DEFAULT_SCHEMA else in_double_quotes(schema, table))
 
 
 def _created(connection: Connection, rows: "pa.Schema", target: Target, *, create: bool) -> Shape:

@@ -20,7 +20,7 @@ from penstock.sink.postgres.storage import longest_text, storage_of
 from penstock.sink.postgres.table_statements import TableStatements
 from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_keyed
 from penstock.sink.table.lengths import Lengths, lengths_of
-from penstock.sink.table.target import BY_KEY, PRIVILEGES, Target
+from penstock.sink.table.target import BY_KEY, PRIVILEGES, Target, not_a_table
 from penstock.tablename import in_double_quotes
 
 MAX_COLUMNS = 1599
@@ -158,7 +158,7 @@ def _columns(target: Target, *, decided: bool) -> Columns:
 def require_lasting(shape: Shape, table: str) -> None:
     """Raise Refused unless it is a table that keeps its rows, wherever they lie."""
     if shape.kind not in {"table", "partitioned table"}:
-        raise Refused(f"{table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
+        raise not_a_table(table, f"a {shape.kind}")
     if not (shape.logged or shape.is_partitioned):  # of which no row is in the table itself
         raise unlogged(f"Table {table!r}", quoted_table(table))
     require_lasting_members(shape.weak_members, table)
@@ -193,7 +193,7 @@ def require_allowed(connection: Connection, shape: Shape, target: Target) -> Non
         if granted is not None and not granted[0]:
             raise Refused(
                 f"Role {role!r} lacks {privilege} on table {target.table!r}.",
-                remedy=f"GRANT {privilege} ON {target.table} to it.",
+                remedy=f"GRANT {privilege} ON {quoted_table(target.table)} to it.",
             )
     _require_all_rows(connection, shape, target.table, role)
 

@@ -22,7 +22,7 @@ from penstock.sink.table.columns import (
 )
 from penstock.sink.table.lengths import Lengths, lengths_of
 from penstock.sink.table.storage import digits_of
-from penstock.sink.table.target import PRIVILEGES, Target
+from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 
 MAX_COLUMNS = 1599
 """One less than Redshift's own: the staging table has one more."""
@@ -94,7 +94,7 @@ def declared_for(schema: "pa.Schema") -> list[str]:
 def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
     """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     if shape.kind != "table":
-        raise Refused(f"{target.table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
+        raise not_a_table(target.table, f"a {shape.kind}")
     of = _columns(schema, target, decided=decided)
     require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=folded)
 

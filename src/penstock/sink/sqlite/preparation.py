@@ -17,7 +17,7 @@ from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.marks import DBAPI_MARKER_TABLE
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, require_unfilled, settings_of
-from penstock.sink.table.target import Target, no_table
+from penstock.sink.table.target import Target, no_table, table_gone
 from penstock.sparkschema import arrow_schema
 
 
@@ -80,7 +80,7 @@ def decided_rows(
     """The rows themselves. Raises Refused for a table that was altered and takes them no more, or would change them."""
     shape = shape_of(cursor, target.table)
     if shape is None:
-        return rows
+        raise table_gone(target.table)
     require_fit(shape, arrow_schema(schema), target.table, target.key, decided=True)
     return with_row_numbers(shape, rows, target.table)
 

@@ -12,7 +12,7 @@ from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.statements import OWN_TABLES, TableStatements
 from penstock.sink.sqlite.storage import storage_of
 from penstock.sink.table.columns import Alter, Columns
-from penstock.sink.table.target import require_distinct_fields, require_key_in
+from penstock.sink.table.target import not_a_table, require_distinct_fields, require_key_in
 
 MAX_COLUMNS = 2000
 _ALTER = Alter(nullable=None, retype=None)
@@ -130,7 +130,7 @@ def create_statement(schema: "pa.Schema", table: str, key: tuple[str, ...]) -> s
 def require_fit(shape: Shape, schema: "pa.Schema", table: str, key: tuple[str, ...], *, decided: bool = False) -> None:
     """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     if shape.kind != "table":
-        raise Refused(f"{table!r} is a {shape.kind}, expected a table.", remedy="Name a table in `table:`.")
+        raise not_a_table(table, f"a {shape.kind}")
     of = _columns(table, decided=decided)
     _require_names(shape, schema, of)
     kinds = {field.name.lower(): field for field in schema}

@@ -24,7 +24,7 @@ from penstock.sink.table.columns import (
     require_keyed,
 )
 from penstock.sink.table.lengths import Lengths, lengths_of
-from penstock.sink.table.target import PRIVILEGES, Target
+from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 
 MAX_COLUMNS = 1023
 """One less than SQL Server's own: the staging table has one more."""
@@ -165,7 +165,7 @@ def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: b
     """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     table = target.table
     if shape.what != "a table":
-        raise Refused(f"{table!r} is {shape.what}, expected a table on disk.", remedy="Name a table in `table:`.")
+        raise not_a_table(table, shape.what, expected="a table on disk")
     if shape.policies:
         policy = shape.policies[0]
         raise Refused(

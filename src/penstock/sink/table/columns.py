@@ -128,6 +128,14 @@ class Columns:
             remedy=self._remedy(change, else_=""),
         )
 
+    def takes_no_null(self, column: str, declared: str) -> Refused:
+        """The column takes no NULL, and rows of the decided batch have NULL there, in place of which a value could be made up."""
+        change = self._run(self.alter.nullable, column, declared, otherwise="without NOT NULL")
+        return Refused(
+            f"Column {column!r} of table {self.table!r} takes no NULL, and rows of the decided batch have NULL there.",
+            remedy=self._remedy(change, else_=""),
+        )
+
     def require_not_generated(self, column: str, *, generated: bool) -> None:
         """Raise Refused for a column of the rows whose values the database makes itself."""
         if generated:

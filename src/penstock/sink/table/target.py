@@ -122,6 +122,15 @@ def no_table(table: str) -> Refused:
     return Refused(f"There is no table {table!r} in the database.", remedy="Create it, or set `create: true`.")
 
 
+def not_a_table(name: str, what: str, *, expected: str = "a table") -> Refused:
+    """Something else is there under the table's name."""
+    return Refused(
+        f"{name!r} is {what}, expected {expected}.",
+        remedy="Name a table in `table:`. If it came in the place of the table that this sink filled, drop it, or rename it, and "
+        "give that table its name back.",
+    )
+
+
 def table_gone(table: str) -> Refused:
     """There is none for a batch that is decided."""
     return Refused(
