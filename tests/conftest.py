@@ -12,6 +12,7 @@ from pluggy import PluggyTeardownRaisedWarning
 
 from tests import fast_spark
 from tests.drawing import keep_some
+from tests.memory import in_memory
 from tests.seed import SEED
 
 LAYERS = ("unit", "architecture", "simulation", "conformance", "attack", "upgrade", "spark", "crash", "mutation")
@@ -22,6 +23,12 @@ HANGS_AFTER_S = {"unit": 120, "architecture": 120}
 WITH_SPARK_ONE_IN = 3
 
 IN_CI = os.environ.get("CI") == "true"
+
+
+def pytest_configure() -> None:
+    memory = in_memory()
+    if memory is not None:
+        os.environ.setdefault("PENSTOCK_SERVERS_DATA", str(memory))
 
 
 def pytest_report_header() -> str:

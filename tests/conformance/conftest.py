@@ -1,21 +1,20 @@
-"""Directories in memory: this layer forces thousands of files to the disk, and kills processes but never the machine.
+"""Directories are in memory in this layer.
 
 Of each sink's crashes a run draws a quarter, and the half of the cases of what each contract says of a sink, as it may be set up.
 All run with PENSTOCK_SOAK_FAULTS=all, and where a file is named.
 """
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.drawing import keep_some
+from tests.memory import in_memory
 
 from penstock.testing.conformance import CrashContract
 from penstock.testing.conformance.staging import Examined
 
-MEMORY = Path("/dev/shm")
 CRASHES_ONE_IN = 4
 CASES_ONE_IN = 2
 
@@ -45,8 +44,9 @@ def _of_contract(item: pytest.Item) -> tuple[Path, str] | None:
 @pytest.fixture
 def tmp_path(tmp_path: Path) -> Iterator[Path]:
     """In memory where the machine has such a place; `tests/unit`, `tests/spark` and `tests/crash` run on the disk."""
-    if not os.access(MEMORY, os.W_OK):
+    memory = in_memory()
+    if memory is None:
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(prefix="penstock-", dir=MEMORY) as directory:
+    with tempfile.TemporaryDirectory(prefix="penstock-", dir=memory) as directory:
         yield Path(directory)

@@ -1,6 +1,7 @@
 """Servers for the whole test run, each started when a test first asks for it."""
 
 import atexit
+import os
 import tempfile
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
@@ -14,6 +15,9 @@ from tests.servers import KINDS
 from tests.servers.server import NotInstalledError, Outside, Place
 
 T = TypeVar("T")
+
+DATA_VARIABLE = "PENSTOCK_SERVERS_DATA"
+"""Where the servers keep their data, if not among the temporary files: what is measured has them on the disk."""
 
 _running = ExitStack()
 
@@ -52,7 +56,7 @@ def open_until_servers_stop(connection: AbstractContextManager[T]) -> T:
 def server(kind: str) -> Any:
     """The running server of that kind. Without it the test is skipped; in CI that is a failure (tests/conftest.py)."""
     try:
-        directory = Path(_running.enter_context(tempfile.TemporaryDirectory(prefix=f"penstock-{kind}-")))
-        return _running.enter_context(KINDS[kind].running(directory))
+        made = tempfile.TemporaryDirectory(prefix=f"penstock-{kind}-", dir=os.environ.get(DATA_VARIABLE))
+        return _running.enter_context(KINDS[kind].running(Path(_running.enter_context(made))))
     except NotInstalledError as missing:
         pytest.skip(str(missing))
