@@ -184,8 +184,19 @@ def test_aliases_that_multiply_are_refused(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        *[("5", 5), ("0x1F", 31), ("0o17", 15), ("1_000", 1000), ("1e3", 1000.0), (".inf", float("inf")), ("True", True)],
-        *[("~", None), ("yes", "yes"), ("'5'", "5"), ("2024-01-01", "2024-01-01"), ("!!int x", "x"), ("_", "_"), ("!a b", "b")],
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("1_000", 1000),
+        ("1e3", 1000.0),
+        (".inf", float("inf")),
+        ("True", True),
+        ("~", None),
+        ("yes", "yes"),
+        ("'5'", "5"),
+        ("2024-01-01", "2024-01-01"),
+        ("!!int x", "x"),
+        ("_", "_"),
+        ("!a b", "b"),
         ("%YAML 1.1\n---\n[yes, 010]", [True, 8]),
     ],
 )

@@ -36,9 +36,9 @@ from penstock.blob.trouble import Trouble
 from penstock.bloburl import BlobUrl
 
 OPTIONS = (
-    *("region", "endpoint", "profile", "access_key_id", "secret_access_key", "session_token", "addressing_style"),
-    *("attempts", "timeout_s"),
-)
+    "region", "endpoint", "profile", "access_key_id", "secret_access_key", "session_token", "addressing_style",
+    "attempts", "timeout_s",
+)  # fmt: skip
 _PAGE = 1_000
 _PART_BYTES = 8 * 1024 * 1024
 _ABSENT = frozenset({"404", "NoSuchKey", "NotFound"})

@@ -29,13 +29,10 @@ if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
 
 _EARLIEST = -2
-_OF_STREAMS = frozenset(
-    {
-        *("subscribe", "subscribepattern", "assign", "startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"),
-        *("startingoffsetsbytimestampstrategy", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"),
-        "includeheaders",
-    }
-)
+_OF_STREAMS = frozenset({
+    "subscribe", "subscribepattern", "assign", "startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp",
+    "startingoffsetsbytimestampstrategy", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "includeheaders",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
