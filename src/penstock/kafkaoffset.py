@@ -46,7 +46,9 @@ class KafkaOffset:
 
 def read_offset(value: Mapping[str, Mapping[str, int]]) -> KafkaOffset:
     """The offset in a parsed text of either reader."""
-    ids, began, positions = dict[str, str](), dict[str, dict[int, int]](), dict[str, dict[int, int]]()
+    ids = dict[str, str]()
+    began = dict[str, dict[int, int]]()
+    positions = dict[str, dict[int, int]]()
     for key, parts in value.items():
         topic, _, note = key.partition(" ")
         kind, _, said = note.partition(" ")

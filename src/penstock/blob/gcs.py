@@ -198,7 +198,8 @@ class GcsStore(PlacedStore):
 
     def _compose_few(self, names: Sequence[str], target: str, tag: str) -> None:
         blob = self._blob(target)
-        blob.metadata, blob.content_type = {TAG: tag}, "application/octet-stream"
+        blob.metadata = {TAG: tag}
+        blob.content_type = "application/octet-stream"
         blob.compose([self._blob(name) for name in names], timeout=self._timeout_s)
 
     def _delete(self, name: str) -> None:

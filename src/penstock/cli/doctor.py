@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 _STYLES = {"published": "green", "outstanding": "yellow", "lost": "bold red", "foreign": "bold red"}
 _STYLES |= {"behind": "bold red", "unreachable": "bold red"}
-_DECIDED, _RUNNING, _DEAD = "of the newest decision", "of the running generation", "dead"
+_DECIDED = "of the newest decision"
+_RUNNING = "of the running generation"
+_DEAD = "dead"
 
 
 End = Annotated[

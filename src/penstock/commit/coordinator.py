@@ -69,10 +69,17 @@ class Coordinator:
         retained: int = RETAINED_ENTRIES,
         prune_every: int = PRUNE_EVERY,
     ) -> None:
-        self._pipeline, self._ledger, self._sinks = pipeline, ledger, tuple(sinks)
-        self._requesting, self._counts = requesting((ledger, *sinks)), behind is at_once  # else those of two batches mix
-        self._now_ms, self._together, self._behind = now_ms, together, behind
-        self._tries, self._retained, self._prune_every = tries, retained, prune_every
+        self._pipeline = pipeline
+        self._ledger = ledger
+        self._sinks = tuple(sinks)
+        self._requesting = requesting((ledger, *sinks))
+        self._counts = behind is at_once  # else those of two batches mix
+        self._now_ms = now_ms
+        self._together = together
+        self._behind = behind
+        self._tries = tries
+        self._retained = retained
+        self._prune_every = prune_every
         self._retrying = patiently(tries, sleep)
         self._tail: Entry | None = None
         self._newest: Entry | None = None
@@ -161,7 +168,8 @@ class Coordinator:
 
     def require_newest(self) -> None:
         """Raises Fenced if a newer run opened the ledger since; an entry of this run's own, its answer lost, is none."""
-        tail, newest = self._open_tail(), self._ledger.tail()
+        tail = self._open_tail()
+        newest = self._ledger.tail()
         if newest is not None and newest.generation > tail.generation:
             raise fenced_by(Taken(newest), generation=tail.generation, position=newest.position)
 

@@ -33,8 +33,10 @@ class ServedLedger(ABC, Generic[C]):
     def __init__(
         self, database: LedgerDatabase[C], statements: LedgerStatements, *, pipeline: PipelineName, location: str
     ) -> None:
-        self._database, self._sql = database, statements
-        self._pipeline, self._location = pipeline, location
+        self._database = database
+        self._sql = statements
+        self._pipeline = pipeline
+        self._location = location
         self._lock = RLock()
         self._checked: C | None = None
 

@@ -48,7 +48,9 @@ class SqliteLedger:
     """
 
     def __init__(self, path: Path, *, pipeline: PipelineName, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        self._path, self._pipeline, self._busy_timeout_s = path, pipeline, busy_timeout_s
+        self._path = path
+        self._pipeline = pipeline
+        self._busy_timeout_s = busy_timeout_s
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
         self._writable = False

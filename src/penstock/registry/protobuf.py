@@ -27,7 +27,8 @@ from penstock.registry.wire import HEAD, Undecodable
 Make: TypeAlias = Callable[[Any], Any]
 
 _MAIN = "penstock.main.proto"
-_GOOD, _GOOD_TEXT = "penstock.good.proto", 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message Good {}'
+_GOOD = "penstock.good.proto"
+_GOOD_TEXT = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message Good {}'
 _ROOM = 2**20
 """Bytes that must fit into the directory before a failure of protoc says something about a schema."""
 _KNOWN_FILES = Path(grpc_tools.__file__).parent / "_proto"

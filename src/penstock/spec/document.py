@@ -132,7 +132,8 @@ class _Reading:
         for key, item in node.value:
             if key.tag == _MERGE:
                 continue
-            name, line = self._key(key, path), key.start_mark.line + 1
+            name = self._key(key, path)
+            line = key.start_mark.line + 1
             if name in first:
                 raise Usage(
                     f"{self.file}:{line}: {dotted((*path, name))} is given twice, first in line {first[name]}.",

@@ -108,7 +108,8 @@ def _own_rows(sink: Sink, schema: StructType) -> OwnRows | None:
 
 
 def _forms(schema: StructType, wanted: Sequence[OwnRows | None]) -> tuple[RowForm, ...]:
-    forms, first = list[RowForm](), 0
+    forms = list[RowForm]()
+    first = 0
     for own in wanted:
         columns, kind = (tuple(schema.names), schema.json()) if own is None else (tuple(own.columns), own.schema)
         forms.append(RowForm(columns=columns, schema=kind, first=first))

@@ -116,7 +116,11 @@ class _Examination:
     def __init__(
         self, account: AccountName, seen: Sequence[Seen], ledger: LedgerFiles, report: AccountReport, *, as_of: Position
     ) -> None:
-        self._account, self._seen, self._ledger, self._report, self._as_of = account, seen, ledger, report, as_of
+        self._account = account
+        self._seen = seen
+        self._ledger = ledger
+        self._report = report
+        self._as_of = as_of
 
     def problems(self) -> list[Problem]:
         """Unreadable files always; if sums differ, every file that explains it, or the sums if none does."""

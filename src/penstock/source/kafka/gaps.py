@@ -43,7 +43,8 @@ def cut_off(
         if topic in known and known[topic].topic_id != of.topic_id:
             continue
         for number, last in end.get(topic, {}).items():
-            kept, first = of.partitions.get(number), needed[topic][number]
+            kept = of.partitions.get(number)
+            first = needed[topic][number]
             if kept is not None and first <= kept.high < last:
                 yield GapAccepted(
                     kind=GapKind.TRUNCATED,

@@ -80,7 +80,8 @@ def fetch_options(name: str, source: Source) -> Mapping[str, str]:
 def _stores(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for store, to in (("truststore", _trusted), ("keystore", _kept)):
-        location, kind = java.get(f"ssl.{store}.location"), java.get(f"ssl.{store}.type", "JKS").upper()
+        location = java.get(f"ssl.{store}.location")
+        kind = java.get(f"ssl.{store}.type", "JKS").upper()
         if kind == "JKS" and location is not None and not any(key.startswith("ssl.") for key in client):
             raise Usage(
                 f"sources.{name}.options has a {store} of Java's own kind (JKS), which only Java reads, and Penstock looks, too.",

@@ -72,8 +72,11 @@ class VerifyBesideDriverContract:
     @contextmanager
     def _driver(self, rig: SinkRig) -> Iterator[Callable[[], None]]:
         """Runs while the context is entered; what it gives lets it deliver one more batch, and returns at once."""
-        run, signals = (_in_thread if self.in_process else _in_process), (threading if self.in_process else clean_context())
-        free, over, begun = signals.Semaphore(0), signals.Event(), signals.Event()
+        run = _in_thread if self.in_process else _in_process
+        signals = threading if self.in_process else clean_context()
+        free = signals.Semaphore(0)
+        over = signals.Event()
+        begun = signals.Event()
         ended = run(rig, free, over, begun)
 
         try:

@@ -33,7 +33,9 @@ class SteppedSink:
     accounts: Sequence[AccountName] = (ONLY_ACCOUNT,)
 
     def __init__(self, target: Target, history: History, stepper: Stepper) -> None:
-        self._target, self._history, self._stepper = target, history, stepper
+        self._target = target
+        self._history = history
+        self._stepper = stepper
 
     @property
     def name(self) -> SinkName:

@@ -13,7 +13,9 @@ class SteppedStore:
     location = "simulated"
 
     def __init__(self, shared: MemoryStore, history: History, stepper: Stepper) -> None:
-        self._shared, self._history, self._stepper = shared, history, stepper
+        self._shared = shared
+        self._history = history
+        self._stepper = stepper
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         """As `ConditionalStore.put_if_absent`."""
