@@ -35,8 +35,9 @@ class KafkaOffset:
         """As JSON's object; equal offsets give the same text."""
         found = {topic: {str(number): parts[number] for number in sorted(parts)} for topic, parts in self._topics()}
         notes = [f"{topic} {_ID} {self.topic_ids[topic]}" for topic in sorted(self.topic_ids)]
-        began = sorted((self.began or {}).items())
-        notes += [f"{topic} {_FROM} {','.join(f'{at}:{parts[at]}' for at in sorted(parts))}" for topic, parts in began]
+        for topic, parts in sorted((self.began or {}).items()):
+            begins = ",".join(f"{number}:{parts[number]}" for number in sorted(parts))
+            notes.append(f"{topic} {_FROM} {begins}")
         notes += [_FIRST] * self.is_first + [_BEGAN] * (self.began is not None)
         return found | {note: {} for note in notes}
 

@@ -278,7 +278,8 @@ def _scalar(field: FieldDescriptor) -> ProtoType:
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return ProtoType("string", lambda number: names.get(number, str(number)), _of_name)
-    return ProtoType(_SCALARS[field.cpp_type], lambda value: value, int if field.cpp_type in _WHOLE else lambda value: value)
+    unmake: Make = int if field.cpp_type in _WHOLE else lambda value: value
+    return ProtoType(_SCALARS[field.cpp_type], lambda value: value, unmake)
 
 
 def _of_name(name: str) -> str | int:

@@ -63,7 +63,9 @@ def _in_hadoop(key: str) -> Iterable[str]:
 
 
 def _combined(pattern: str | None, ours: str) -> str:
-    return ours if pattern is None or pattern == ours else pattern if pattern.endswith(f"|{ours}") else f"(?:{pattern})|{ours}"
+    if pattern is None or pattern == ours:
+        return ours
+    return pattern if pattern.endswith(f"|{ours}") else f"(?:{pattern})|{ours}"
 
 
 def _is_one_of(names: Iterable[str]) -> str:
