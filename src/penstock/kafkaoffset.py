@@ -6,7 +6,7 @@ continues where the other stopped.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -33,16 +33,15 @@ class KafkaOffset:
 
     def written(self) -> dict[str, dict[str, int]]:
         """As JSON's object; equal offsets give the same text."""
-        found = {topic: {str(number): parts[number] for number in sorted(parts)} for topic, parts in self._topics()}
+        found = {
+            topic: {str(number): parts[number] for number in sorted(parts)} for topic, parts in sorted(self.positions.items())
+        }
         notes = [f"{topic} {_ID} {self.topic_ids[topic]}" for topic in sorted(self.topic_ids)]
         for topic, parts in sorted((self.began or {}).items()):
             begins = ",".join(f"{number}:{parts[number]}" for number in sorted(parts))
             notes.append(f"{topic} {_FROM} {begins}")
         notes += [_FIRST] * self.is_first + [_BEGAN] * (self.began is not None)
         return found | {note: {} for note in notes}
-
-    def _topics(self) -> Iterator[tuple[str, Mapping[int, int]]]:
-        return ((topic, self.positions[topic]) for topic in sorted(self.positions))
 
 
 def read_offset(value: Mapping[str, Mapping[str, int]]) -> KafkaOffset:

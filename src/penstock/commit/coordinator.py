@@ -212,13 +212,11 @@ class Coordinator:
         if self._newest is None:
             return {}
         self._require_sinks_of(self._newest)
-        strangers = self._strangers_to(decision_in(self._newest))
+        decision = decision_in(self._newest)
+        # Every row goes to every sink: to one that was not in the pipeline then the batch is not empty, but unknown.
+        strangers = [sink for sink in self._sinks if decision.rows_in and not decision.of_sink(sink.name)]
         nothing = {sink.name: Published(totals=Totals(), already=True) for sink in strangers}
         return nothing | self._publish(self._newest, [sink for sink in self._sinks if sink not in strangers])
-
-    def _strangers_to(self, decision: Decision) -> list[Sink]:
-        """Sinks that were not in the pipeline then: every row goes to every sink. To them the batch is not empty, but unknown."""
-        return [sink for sink in self._sinks if decision.rows_in and not decision.of_sink(sink.name)]
 
     def _require_sinks_of(self, newest: Entry) -> None:
         present = {sink.name for sink in self._sinks}

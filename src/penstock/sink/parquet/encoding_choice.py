@@ -161,7 +161,9 @@ def _is_smaller_as_delta(first: "pa.Array", plain_bytes: float, dictionary_bytes
     delta_bytes = _delta_bytes(numbers.astype(np.int64, copy=False))
     if delta_bytes >= dictionary_bytes:
         return False
-    return delta_bytes <= plain_bytes / 8 or delta_bytes <= _compressed(numbers.tobytes()) / len(numbers)
+    if delta_bytes <= plain_bytes / 8:
+        return True
+    return delta_bytes <= len(pa.Codec("zstd").compress(numbers.tobytes(), asbytes=True)) / len(numbers)
 
 
 def _delta_bytes(numbers: "npt.NDArray[np.int64]") -> float:
@@ -171,10 +173,6 @@ def _delta_bytes(numbers: "npt.NDArray[np.int64]") -> float:
     excess = (blocks.max(axis=2) - blocks.min(axis=(1, 2))[:, np.newaxis]).view(np.uint64)
     bits = np.frexp(excess.astype(np.float64))[1]
     return float(bits.mean()) / 8 + _BLOCK_HEAD_BYTES / _BLOCK
-
-
-def _compressed(data: bytes) -> int:
-    return len(pa.Codec("zstd").compress(data, asbytes=True))
 
 
 # --- samples

@@ -188,7 +188,7 @@ class Splitter:
     def _group(self, part: _Part, stored: "_Stored", rows: "pa.Table", lease: Lease) -> Group:
         return Group(
             account=part.account,
-            directories=self._directories(stored.values),
+            directories="/".join(self._directory(place, value) for place, value in enumerate(stored.values)),
             rows=rows,
             digest=stored.digest,
             size_bytes=lease.share_of(len(rows)),
@@ -211,9 +211,6 @@ class Splitter:
                 raise _lost_text(column, rows)
             rows = rows.set_column(column.index, rows.schema.field(column.index), pa.nulls(len(rows), column.kind))
         return digest(row_hashes(rows, self._settings.row_digest))
-
-    def _directories(self, values: tuple[Value, ...]) -> str:
-        return "/".join(self._directory(place, value) for place, value in enumerate(values))
 
     def _directory(self, place: int, value: Value) -> str:
         known = self._names.get((place, value))
