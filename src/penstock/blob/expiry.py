@@ -44,9 +44,7 @@ class Expiring(Protocol):
         """The root."""
         ...
 
-    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:
-        """As `BlobStore.deletes_by_itself`."""
-        ...
+    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]: ...
 
 
 def expiries_of_s3(rules: Sequence[Mapping[str, Any]]) -> Iterator[Expiry]:

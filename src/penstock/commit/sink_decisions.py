@@ -33,6 +33,5 @@ class LedgerDecisions:
         return entry.summary.totals.get(self._sink, {})
 
     def publications(self, position: Position | None = None) -> Iterator[Publication]:
-        """As `SinkDecisions`."""
         entries = (entry for entry in self._ledger.newest_first() if position is None or entry.position <= position)
         return publications(entries, self._sink)

@@ -71,7 +71,6 @@ class LogLedger:
                 return None
 
     def read(self, position: Position) -> Entry | None:
-        """As `Ledger.read`."""
         data = self._get(position)
         if data is None or position < self._floor():
             return None

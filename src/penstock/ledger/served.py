@@ -91,7 +91,6 @@ class ServedLedger(ABC, Generic[C]):
         return self._select(self._sql.tail, self._pipeline)
 
     def read(self, position: Position) -> Entry | None:
-        """As `Ledger.read`."""
         return self._select(self._sql.at, self._pipeline, position)
 
     def append(self, entry: Entry, *, within: Within | None = None) -> None:

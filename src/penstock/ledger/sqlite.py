@@ -70,7 +70,6 @@ class SqliteLedger:
         return self._select(_TAIL)
 
     def read(self, position: Position) -> Entry | None:
-        """As `Ledger.read`."""
         return self._select(_AT, position)
 
     def append(self, entry: Entry, *, within: Within | None = None) -> None:

@@ -127,11 +127,9 @@ class Lane:
         return None if self._mark is None else self._mark.marker
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
-        """As `Marking.batch_at`."""
         return self._opened().mark.batch_at(publication)
 
     def advance(self, marker: TableMarker, publication: Publication) -> None:
-        """As `Marking.advance`."""
         self._keep(self._opened().after(marker, publication))
 
     # --- steps

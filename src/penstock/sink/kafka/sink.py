@@ -137,7 +137,6 @@ class KafkaSink(SpooledSink):
         }
 
     def own_rows(self, schema: str) -> OwnRows | None:
-        """As `Projecting`."""
         return None if self._shape is None else self._shape.own_rows(schema, sink=self._name)
 
     def check(self) -> Sequence[Finding]:

@@ -59,7 +59,6 @@ class SpoolStager:
         return SpoolWriter(self, attempt, schema)
 
     def requests_sent(self) -> Mapping[str, int]:
-        """As `Requesting.requests_sent`."""
         return self.claimed.place.requests_sent()
 
 

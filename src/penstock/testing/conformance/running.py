@@ -27,9 +27,11 @@ _BEGINNING_S = 120.0
 class Permits(Protocol):
     """A semaphore, of threads or of processes."""
 
-    def acquire(self) -> bool: ...  # noqa: D102
+    def acquire(self) -> bool:
+        """Take one, and wait until there is one."""
 
-    def release(self) -> None: ...  # noqa: D102
+    def release(self) -> None:
+        """Give one."""
 
 
 class VerifyBesideDriverContract:

@@ -58,7 +58,6 @@ class Driver:
     # --- as a Stepper
 
     def before(self, operation: str, subject: str) -> Kind | None:
-        """As `Stepper.before`."""
         if self.killed:
             raise KilledError
         if self._beside is not None:
@@ -74,7 +73,6 @@ class Driver:
         return fault
 
     def after(self, fault: Kind, operation: str) -> None:
-        """As `Stepper.after`."""
         if fault is Kind.KILL_AFTER:
             self.killed = True
             raise KilledError

@@ -70,7 +70,6 @@ class SteppedSink:
         return Published(totals=publication.totals, already=not changed)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """As `Sink.sweep`."""
         swept = []
         for name in self._list():
             attempt = Attempt.find(name)

@@ -25,7 +25,6 @@ class DirectoryCheck:
     proof: Path
 
     def findings(self) -> Sequence[Finding]:
-        """As `TaskCheck.findings`."""
         if self.proof.is_dir():
             return [check_area(self.root, self.staging)]
         message = f"{self.proof.parent} there is not that of the driver: mount it at the same path on driver and executors."
