@@ -7,7 +7,6 @@ import pytest
 from penstock.errors import Usage
 from penstock.model import Guarantee
 from penstock.spec import Parquet, PipelineSettings, PythonSink, Sqlite, load
-from penstock.spec.document import scalar
 
 BOMB = "\n".join(
     ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12))]
@@ -179,29 +178,6 @@ def test_aliases_that_multiply_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(Usage, match=r"f\.yaml:\d+: the file stands for more than 50,000 values") as refused:
         load(tmp_path / "f.yaml")
     assert "aliases" in refused.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("0x1F", 31),
-        ("0o17", 15),
-        ("1_000", 1000),
-        ("1e3", 1000.0),
-        (".inf", float("inf")),
-        ("True", True),
-        ("~", None),
-        ("yes", "yes"),
-        ("'5'", "5"),
-        ("2024-01-01", "2024-01-01"),
-        ("!!int x", "x"),
-        ("_", "_"),
-        ("!a b", "b"),
-        ("%YAML 1.1\n---\n[yes, 010]", [True, 8]),
-    ],
-)
-def test_scalars_are_what_yaml_says(text: str, value: object) -> None:
-    assert repr(scalar(text)) == repr(value)
 
 
 @pytest.mark.timeout(20)
