@@ -184,6 +184,5 @@ class _Examination:
 
     def _problem(self, name: str, told: str) -> Problem:
         decided = self._ledger.by_name.get((self._account, name))
-        attempt = attempt_of(name)
-        batch_id = decided.publication.batch.batch_id if decided else attempt.batch_id if attempt else None
-        return Problem(message=f"{name} {told}", account=self._account, file=name, batch_id=batch_id)
+        of = decided.publication.batch if decided else attempt_of(name)
+        return Problem(message=f"{name} {told}", account=self._account, file=name, batch_id=of.batch_id if of else None)

@@ -60,7 +60,8 @@ def cut_off(
 def _of_topic(
     source: SourceName, topic: str, partitions: Mapping[int, int], *, known: TopicRead | None, now: TopicNow | None
 ) -> Iterator[GapAccepted]:
-    topic_id = known.topic_id if known is not None else "" if now is None else now.topic_id
+    of = now if known is None else known
+    topic_id = "" if of is None else of.topic_id
     if known is not None and now is not None and known.topic_id == now.topic_id:
         _require_all(source, topic, partitions, now)
     for number, first in partitions.items():
