@@ -239,6 +239,7 @@ class KafkaServer:
 
     def _send(self, what: signal.Signals) -> None:
         assert self._process is not None
+        _admin.cache_clear()  # it would wait for answers of before
         self._process.send_signal(what)
 
 
