@@ -77,7 +77,9 @@ class FaultPoint:
     def __init__(self, name: str, meaning: str, *, tears: bool = False) -> None:
         if name in _points:
             raise ValueError(f"fault point {name} is declared twice")
-        self.name, self.meaning, self.tears = name, meaning, tears
+        self.name = name
+        self.meaning = meaning
+        self.tears = tears
         _points[name] = self
 
     @property
@@ -142,7 +144,8 @@ def _claim_file(fault: Armed) -> str | None:
 
 
 def _stall(fault: Armed) -> None:
-    end_s, over = time.monotonic() + fault.stall_s, f"{_claim_file(fault)}.over"
+    end_s = time.monotonic() + fault.stall_s
+    over = f"{_claim_file(fault)}.over"
     while (left_s := end_s - time.monotonic()) > 0 and not os.path.exists(over):
         time.sleep(min(left_s, 0.01))
 

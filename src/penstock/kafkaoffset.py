@@ -6,7 +6,7 @@ continues where the other stopped.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -33,20 +33,22 @@ class KafkaOffset:
 
     def written(self) -> dict[str, dict[str, int]]:
         """As JSON's object; equal offsets give the same text."""
-        found = {topic: {str(number): parts[number] for number in sorted(parts)} for topic, parts in self._topics()}
+        found = {
+            topic: {str(number): parts[number] for number in sorted(parts)} for topic, parts in sorted(self.positions.items())
+        }
         notes = [f"{topic} {_ID} {self.topic_ids[topic]}" for topic in sorted(self.topic_ids)]
-        began = sorted((self.began or {}).items())
-        notes += [f"{topic} {_FROM} {','.join(f'{at}:{parts[at]}' for at in sorted(parts))}" for topic, parts in began]
+        for topic, parts in sorted((self.began or {}).items()):
+            begins = ",".join(f"{number}:{parts[number]}" for number in sorted(parts))
+            notes.append(f"{topic} {_FROM} {begins}")
         notes += [_FIRST] * self.is_first + [_BEGAN] * (self.began is not None)
         return found | {note: {} for note in notes}
-
-    def _topics(self) -> Iterator[tuple[str, Mapping[int, int]]]:
-        return ((topic, self.positions[topic]) for topic in sorted(self.positions))
 
 
 def read_offset(value: Mapping[str, Mapping[str, int]]) -> KafkaOffset:
     """The offset in a parsed text of either reader."""
-    ids, began, positions = dict[str, str](), dict[str, dict[int, int]](), dict[str, dict[int, int]]()
+    ids = dict[str, str]()
+    began = dict[str, dict[int, int]]()
+    positions = dict[str, dict[int, int]]()
     for key, parts in value.items():
         topic, _, note = key.partition(" ")
         kind, _, said = note.partition(" ")

@@ -115,15 +115,11 @@ def _hashed(column: "pa.Array", seeds: Words, kind: RowDigest) -> Words:
     if pa.types.is_map(column.type):
         return _fold_map(column, seeds, kind)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type):
-        return _fold_list(column, seeds, kind)
+        return _fold_elements(column, [column.values], seeds, kind)
     return kernel_of(column.type)(column, seeds)
 
 
 # --- lists and maps
-
-
-def _fold_list(column: "pa.ListArray", seeds: Words, kind: RowDigest) -> Words:
-    return _fold_elements(column, [column.values], seeds, kind)
 
 
 def _fold_map(column: "pa.MapArray", seeds: Words, kind: RowDigest) -> Words:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from docs import modules
 
-from tests.architecture.reading import PACKAGE, ROOT, markdown_files, name_of, python_files, tree_of
+from tests.architecture.reading import PACKAGE, ROOT, dotted, markdown_files, name_of, python_files, tree_of
 
 LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -66,3 +66,37 @@ def test_docs_every_file_says_what_it_is(path: Path) -> None:
     docstring = ast.get_docstring(tree_of(path))
     assert docstring or not path.read_text(encoding="utf-8").strip()
     assert not docstring or re.match(r".*?[.!?](\s|$)", docstring, re.DOTALL)
+
+
+def classes() -> list[tuple[str, ast.ClassDef]]:
+    return [
+        (name_of(path), node)
+        for path in python_files("src", "demo", "docs")
+        for node in tree_of(path).body
+        if isinstance(node, ast.ClassDef)
+    ]
+
+
+def bases_of(of: ast.ClassDef) -> set[str | None]:
+    return {dotted(base.value if isinstance(base, ast.Subscript) else base) for base in of.bases}
+
+
+def methods_of(of: ast.ClassDef) -> list[ast.FunctionDef]:
+    return [node for node in of.body if isinstance(node, ast.FunctionDef)]
+
+
+def said_in(of: ast.ClassDef) -> set[str]:
+    return {method.name for method in methods_of(of) if ast.get_docstring(method)}
+
+
+def test_docs_every_public_method_says_what_it_does_or_its_protocol_says_it() -> None:
+    bases = {base for _, each in classes() for base in bases_of(each)}
+    contracts = [each for _, each in classes() if each.name in bases or "Protocol" in bases_of(each)]
+    said = {name for each in contracts for name in said_in(each)}
+    silent = [
+        f"{path}:{method.lineno} {each.name}.{method.name}"
+        for path, each in classes()
+        for method in methods_of(each)
+        if not each.name.startswith("_") and not method.name.startswith("_") and method.name not in said | said_in(each)
+    ]
+    assert silent == []

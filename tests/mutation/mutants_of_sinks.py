@@ -193,15 +193,15 @@ MUTANTS_OF_SINKS = (
         bug=13,
         name="an-abandoned-spool-file-is-deleted",
         file="src/penstock/sink/spool/directory.py",
-        find='''\
-        """As `PieceFile.drop`."""
+        find="""\
+    def drop(self) -> None:
         self._file.close()
-''',
-        replace='''\
-        """As `PieceFile.drop`."""
+""",
+        replace="""\
+    def drop(self) -> None:
         self._file.close()
         os.unlink(self._file.name)
-''',
+""",
         tests=(f"{OF_SPOOL}::test_an_abandoned_attempt_is_left_to_the_sweep",),
     ),
     Mutant(

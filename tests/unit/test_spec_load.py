@@ -182,9 +182,10 @@ def test_aliases_that_multiply_are_refused(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.timeout(20)
 def test_lists_inside_of_lists_without_end_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "f.yaml").write_text("pipeline: " + "[" * 600)
-    with pytest.raises(Usage, match="nested too deeply"):
-        load(tmp_path / "f.yaml")
+    for text in ("pipeline: " + "[" * 600, "pipeline: &a {<<: *a}"):
+        (tmp_path / "f.yaml").write_text(text)
+        with pytest.raises(Usage, match="nested too deeply"):
+            load(tmp_path / "f.yaml")
     with pytest.raises(Usage, match="nested too deeply"):
         load(tmp_path / "f.yaml", ["pipeline=" + "[" * 600])
 

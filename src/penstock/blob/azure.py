@@ -64,12 +64,10 @@ class AzureStore(PlacedStore):
     parts_at_once: int = 4
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
-        """As `BlobStore.put`."""
         with self._told("write", key, changes=True):
             self._blob(key).upload_blob(data, overwrite=True, metadata={TAG: tag})
 
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
-        """As `BlobStore.put_if_absent`."""
         with self._told("create", key, changes=True):
             try:
                 self._blob(key).upload_blob(data, overwrite=False, metadata={TAG: tag})
@@ -78,28 +76,23 @@ class AzureStore(PlacedStore):
         return True
 
     def get(self, key: str) -> bytes | None:
-        """As `BlobStore.get`."""
         with self._told("read", key):
             return _unless_absent(lambda: bytes(self._blob(key).download_blob().readall()))
 
     def look(self, key: str) -> Found | None:
-        """As `BlobStore.look`."""
         with self._told("look at", key):
             found = _unless_absent(self._blob(key).get_blob_properties)
         return None if found is None else self._found(found, key)
 
     def delete(self, key: str) -> None:
-        """As `BlobStore.delete`."""
         with self._told("delete", key, changes=True):
             _unless_absent(self._blob(key).delete_blob)
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
-        """As `BlobStore.list`."""
         for found in islice(self._listed(folder, min(limit or _PAGE, _PAGE)), limit):
             yield self._found(found, self.place.name(found.name))
 
     def children(self, folder: str = "") -> Iterator[Found]:
-        """As `BlobStore.children`."""
         blobs = self._container.walk_blobs(name_starts_with=self.place.key(folder), include=["metadata"], delimiter="/")
         for found in self._each("list", folder, blobs):
             if isinstance(found, BlobPrefix):
@@ -130,7 +123,6 @@ class AzureStore(PlacedStore):
                     raise
 
     def is_pending(self, key: str, upload: str) -> bool:
-        """As `BlobStore.is_pending`."""
         with self._told("look at an upload of", key):
             blocks = _unless_absent(lambda: self._blob(key).get_block_list("uncommitted"))
         return blocks is not None and any(str(block.id).startswith(upload) for block in blocks[1])

@@ -17,7 +17,6 @@ class StoreCheck:
     folder: str
 
     def findings(self) -> Sequence[Finding]:
-        """As `TaskCheck.findings`."""
         try:
             return [check_store(self.reopen(), subject=self.subject, folder=self.folder)]
         except DependencyMissing as missing:

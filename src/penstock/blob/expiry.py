@@ -44,9 +44,7 @@ class Expiring(Protocol):
         """The root."""
         ...
 
-    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:
-        """As `BlobStore.deletes_by_itself`."""
-        ...
+    def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]: ...
 
 
 def expiries_of_s3(rules: Sequence[Mapping[str, Any]]) -> Iterator[Expiry]:
@@ -80,10 +78,9 @@ def expiry_finding(store: Expiring, *, kept: str, called: str, uploads: bool) ->
     """Whether the store deletes too early what waits in it (if `uploads`), or ever what lies in `kept`, to people: `called`."""
     subject = f"lifecycle of {store.url}"
     try:
-        rules = [
-            *(_uploads_of(store) if uploads else ()),
-            *(rule for rule in store.deletes_by_itself(kept) if not rule.of_uploads),
-        ]
+        rules = [rule for rule in store.deletes_by_itself(kept) if not rule.of_uploads]
+        if uploads:
+            rules = [*(rule for rule in store.deletes_by_itself() if rule.of_uploads), *rules]
     except PenstockError as trouble:
         return Finding(subject=subject, ok=True, message=_untold(trouble))
     wrong = [_complaint(rule, called) for rule in rules if not rule.of_uploads or _is_short(rule)]
@@ -108,10 +105,6 @@ def waiting_finding(store: Expiring, *, folder: str = "") -> Finding:
 
 def _untold(trouble: PenstockError) -> str:
     return f"it does not tell what it deletes by itself, so see to it yourself: {trouble.message}"
-
-
-def _uploads_of(store: Expiring) -> Iterator[Expiry]:
-    return (rule for rule in store.deletes_by_itself() if rule.of_uploads)
 
 
 def _is_short(rule: Expiry) -> bool:

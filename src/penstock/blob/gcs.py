@@ -45,12 +45,10 @@ class GcsStore(PlacedStore):
     parts_at_once: int = 4
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
-        """As `BlobStore.put`."""
         with self._told("write", key, changes=True):
             self._upload(self.place.key(key), data, tag=tag)
 
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
-        """As `BlobStore.put_if_absent`."""
         with self._told("create", key, changes=True):
             try:
                 self._upload(self.place.key(key), data, tag=tag, if_generation_match=0)
@@ -59,23 +57,19 @@ class GcsStore(PlacedStore):
         return True
 
     def get(self, key: str) -> bytes | None:
-        """As `BlobStore.get`."""
         with self._told("read", key):
             return _unless_absent(lambda: bytes(self._blob(self.place.key(key)).download_as_bytes(timeout=self._timeout_s)))
 
     def look(self, key: str) -> Found | None:
-        """As `BlobStore.look`."""
         with self._told("look at", key):
             found = self._bucket.get_blob(self.place.key(key), timeout=self._timeout_s)
         return None if found is None else _found(found, key)
 
     def delete(self, key: str) -> None:
-        """As `BlobStore.delete`."""
         with self._told("delete", key, changes=True):
             self._delete(self.place.key(key))
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
-        """As `BlobStore.list`."""
         for found in self._each("list", folder, self._listed(self.place.key(folder), limit=limit)):
             yield _found(found, self.place.name(found.name))
 
@@ -92,13 +86,11 @@ class GcsStore(PlacedStore):
         return new_nonce()
 
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
-        """As `BlobStore.put_part`."""
         with self._told("upload a part of", key, changes=True):
             self._upload(self._part(key, upload, number), data, tag=upload)
         return str(number)
 
     def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:
-        """As `BlobStore.complete`."""
         names = [self._part(key, upload, int(part)) for part in parts]
         with self._told("complete", key, changes=True):
             if not self._composed(names, key, upload, tag):
@@ -112,7 +104,6 @@ class GcsStore(PlacedStore):
             return bool(self._blob(self._part(key, upload, 0)).exists(timeout=self._timeout_s))
 
     def pending(self, folder: str) -> Iterator[Pending]:
-        """As `BlobStore.pending`."""
         parts = self._each("list uploads of", folder, self._listed(f"{self._staging}/"))
         for place, found in groupby(parts, lambda part: part.name[len(self._staging) + 1 :].rpartition("/")[0]):
             key, _, upload = place.rpartition(".")
@@ -120,7 +111,6 @@ class GcsStore(PlacedStore):
                 yield Pending(key=key, upload=upload, size_bytes=sum(part.size for part in found))
 
     def discard(self, pending: Pending) -> None:
-        """As `BlobStore.discard`."""
         with self._told("end an upload of", pending.key, changes=True):
             for name in self._names_in(self._folder(pending.key, pending.upload)):
                 self._delete(name)
@@ -198,7 +188,8 @@ class GcsStore(PlacedStore):
 
     def _compose_few(self, names: Sequence[str], target: str, tag: str) -> None:
         blob = self._blob(target)
-        blob.metadata, blob.content_type = {TAG: tag}, "application/octet-stream"
+        blob.metadata = {TAG: tag}
+        blob.content_type = "application/octet-stream"
         blob.compose([self._blob(name) for name in names], timeout=self._timeout_s)
 
     def _delete(self, name: str) -> None:

@@ -57,7 +57,6 @@ class HdfsStore(PlacedStore):
             self._place(aside, key, how="OVERWRITE")
 
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
-        """As `BlobStore.put_if_absent`."""
         aside = self._written_aside("create", key, data, tag)
         with self._told("create", key, changes=True):
             if _unless(_TAKEN, lambda: self._place(aside, key, how="NONE")) is not None:
@@ -66,23 +65,19 @@ class HdfsStore(PlacedStore):
             return False
 
     def get(self, key: str) -> bytes | None:
-        """As `BlobStore.get`."""
         with self._told("read", key):
             return _unless(_ABSENT, lambda: self._hdfs.ask("GET", "OPEN", self._path(key)))
 
     def look(self, key: str) -> Found | None:
-        """As `BlobStore.look`."""
         with self._told("look at", key):
             status = self._file_status(self._path(key))
             return None if status is None else _found(key, status, tag=self._tag(self._path(key)))
 
     def delete(self, key: str) -> None:
-        """As `BlobStore.delete`."""
         with self._told("delete", key, changes=True):
             self._delete(self._path(key))
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
-        """As `BlobStore.list`."""
         files = self._files_below(self._path(folder.rstrip("/")))
         for path, status in self._each("list", folder, islice(files, limit)):
             yield _found(self._relative(path, self._root), status)
@@ -113,25 +108,21 @@ class HdfsStore(PlacedStore):
         return str(number)
 
     def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:  # noqa: ARG002 - the file has them
-        """As `BlobStore.complete`."""
         path = self._staged(key, upload)
         with self._told("complete", key, changes=True):
             _unless(_ABSENT | _TAKEN, lambda: self._tagged_and_placed(path, key, tag))
 
     def is_pending(self, key: str, upload: str) -> bool:
-        """As `BlobStore.is_pending`."""
         with self._told("look at an upload of", key):
             return self._file_status(self._staged(key, upload)) is not None
 
     def pending(self, folder: str) -> Iterator[Pending]:
-        """As `BlobStore.pending`."""
         for path, status in self._each("list uploads of", folder, self._files_below(self._staging)):
             key, _, upload = self._relative(path, self._staging).rpartition(".")
             if key.startswith(folder):
                 yield Pending(key=key, upload=upload, size_bytes=int(status["length"]))
 
     def discard(self, pending: Pending) -> None:
-        """As `BlobStore.discard`."""
         with self._told("end an upload of", pending.key, changes=True):
             self._delete(self._staged(pending.key, pending.upload))
 

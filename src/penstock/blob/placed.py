@@ -39,16 +39,13 @@ class PlacedStore(ABC):
 
     @property
     def url(self) -> str:
-        """As `BlobStore.url`."""
         return str(self.place)
 
     @property
     def sending_once(self) -> Self:
-        """As `BlobStore.sending_once`."""
         return replace(self, options={**self.options, "attempts": "1"})
 
     def read(self, key: str, *, start: int, length: int) -> bytes:
-        """As `BlobStore.read`."""
         with self._told("read", key):
             data = self._range(key, start, length)
         if data is None:

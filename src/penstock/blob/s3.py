@@ -36,9 +36,9 @@ from penstock.blob.trouble import Trouble
 from penstock.bloburl import BlobUrl
 
 OPTIONS = (
-    *("region", "endpoint", "profile", "access_key_id", "secret_access_key", "session_token", "addressing_style"),
-    *("attempts", "timeout_s"),
-)
+    "region", "endpoint", "profile", "access_key_id", "secret_access_key", "session_token", "addressing_style",
+    "attempts", "timeout_s",
+)  # fmt: skip
 _PAGE = 1_000
 _PART_BYTES = 8 * 1024 * 1024
 _ABSENT = frozenset({"404", "NoSuchKey", "NotFound"})
@@ -74,24 +74,20 @@ class S3Store(PlacedStore):
     parts_at_once: int = 4
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
-        """As `BlobStore.put`."""
         with self._told("write", key, changes=True):
             self._client.put_object(**self._object(key), Body=data, Metadata={TAG: tag})
 
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
-        """As `BlobStore.put_if_absent`."""
         with self._told("create", key, changes=True):
             put = partial(self._client.put_object, Body=data, Metadata={TAG: tag}, IfNoneMatch="*")
             return _unless(_TAKEN, put, **self._object(key)) is not None
 
     def get(self, key: str) -> bytes | None:
-        """As `BlobStore.get`."""
         with self._told("read", key):
             found = _unless(_ABSENT, self._client.get_object, **self._object(key))
             return None if found is None else bytes(found["Body"].read())
 
     def look(self, key: str) -> Found | None:
-        """As `BlobStore.look`."""
         with self._told("look at", key):
             found = _unless(_ABSENT, self._client.head_object, **self._object(key))
         if found is None:
@@ -100,12 +96,10 @@ class S3Store(PlacedStore):
         return Found(key=key, size_bytes=found["ContentLength"], tag=found["Metadata"].get(TAG), modified_ms=written_ms)
 
     def delete(self, key: str) -> None:
-        """As `BlobStore.delete`."""
         with self._told("delete", key, changes=True):
             _unless(_ABSENT, self._client.delete_object, **self._object(key))
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
-        """As `BlobStore.list`."""
         pages = self._client.get_paginator("list_objects_v2")
         bounds = {"MaxItems": limit, "PageSize": min(limit or _PAGE, _PAGE)}
         asked = pages.paginate(Bucket=self.place.bucket, Prefix=self.place.key(folder), PaginationConfig=bounds)
@@ -122,7 +116,6 @@ class S3Store(PlacedStore):
             yield from (self._found(found) for found in page.get("Contents", []) if found["Key"] != prefix)
 
     def begin(self, key: str, *, tag: str) -> str:
-        """As `BlobStore.begin`."""
         with self._told("begin an upload of", key, changes=True):
             return str(self._client.create_multipart_upload(**self._object(key), Metadata={TAG: tag})["UploadId"])
 
@@ -140,12 +133,10 @@ class S3Store(PlacedStore):
             _unless(_CONSUMED, complete, **self._object(key))
 
     def is_pending(self, key: str, upload: str) -> bool:
-        """As `BlobStore.is_pending`."""
         with self._told("look at an upload of", key):
             return _unless(_NO_UPLOAD, self._client.list_parts, **self._object(key), UploadId=upload, MaxParts=1) is not None
 
     def pending(self, folder: str) -> Iterator[Pending]:
-        """As `BlobStore.pending`."""
         pages = self._client.get_paginator("list_multipart_uploads")
         asked = pages.paginate(Bucket=self.place.bucket, Prefix=self.place.key(folder))
         for page in self._each("list uploads of", folder, asked):
@@ -153,7 +144,6 @@ class S3Store(PlacedStore):
                 yield Pending(key=self.place.name(found["Key"]), upload=found["UploadId"])
 
     def discard(self, pending: Pending) -> None:
-        """As `BlobStore.discard`."""
         with self._told("end an upload of", pending.key, changes=True):
             abort = partial(self._client.abort_multipart_upload, UploadId=pending.upload)
             _unless(_NO_UPLOAD, abort, **self._object(pending.key))

@@ -31,7 +31,9 @@ class WebHdfs:
     """A connection pool of this process to one of several NameNodes: the first that is active."""
 
     def __init__(self, endpoints: tuple[str, ...], *, asked: Mapping[str, str], attempts: int, timeout_s: float) -> None:
-        self._endpoints, self._asked, self._timeout_s = endpoints, dict(asked), timeout_s
+        self._endpoints = endpoints
+        self._asked = dict(asked)
+        self._timeout_s = timeout_s
         self._session = requests.Session()
         again = Retry(
             total=attempts - 1,

@@ -86,7 +86,8 @@ def _input(inspection: Inspection) -> Iterator[str]:
     if inspection.outlook.next in {Next.FAIL, Next.FRESH}:
         return
     for source in inspection.sources:
-        yield f"Source {source.key}: {_range(source) if inspection.outlook.is_replay else _from(source)}"
+        reads = _range(source) if inspection.outlook.is_replay else f"what comes after {_offset(source.end)}."
+        yield f"Source {source.key}: {reads}"
 
 
 def _range(source: SourcePosition) -> str:
@@ -97,10 +98,6 @@ def _range(source: SourcePosition) -> str:
     if source.start == source.end:
         return "nothing new."
     return f"from {_offset(source.start)} to {_offset(source.end)}."
-
-
-def _from(source: SourcePosition) -> str:
-    return f"what comes after {_offset(source.end)}."
 
 
 def _offset(offset: str | None) -> str:

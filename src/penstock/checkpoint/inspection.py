@@ -79,13 +79,14 @@ def inspect_files(files: Files) -> Inspection:
     entry = logs.offsets.get(newest) if newest is not None else None
     torn = torn_sources(files, {} if entry is None else entry.offsets)
     anomalies = [*logs.anomalies, *source_anomalies, *torn, *state_anomalies, *behind]
+    starts = all(anomaly.severity is not Severity.STOPS for anomaly in anomalies)
     commit = logs.commits.get(max(logs.commits, default=BatchId(-1)))
     return Inspection(
         location=files.location,
         query_id=logs.query_id,
         offsets=_extent(logs.planned),
         commits=_extent(logs.committed),
-        outlook=outlook(planned=logs.planned, committed=logs.committed, starts=not _stopped(anomalies)),
+        outlook=outlook(planned=logs.planned, committed=logs.committed, starts=starts),
         sources=sources,
         offsets_version=None if entry is None else entry.version,
         commits_version=None if commit is None else commit.version,
@@ -99,10 +100,6 @@ def inspect_files(files: Files) -> Inspection:
 
 def _extent(ids: frozenset[BatchId]) -> tuple[BatchId, BatchId] | None:
     return (min(ids), max(ids)) if ids else None
-
-
-def _stopped(anomalies: list[Anomaly]) -> bool:
-    return any(anomaly.severity is Severity.STOPS for anomaly in anomalies)
 
 
 def _sources(files: Files, logs: Logs, newest: BatchId | None) -> tuple[tuple[SourcePosition, ...], list[Anomaly]]:

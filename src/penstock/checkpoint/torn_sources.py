@@ -28,7 +28,8 @@ def _torn_in(files: Files, folder: str, planned: str | None) -> Iterator[Anomaly
     compacted = max((int(match[1]) for match in found.values() if match[2]), default=-1)
     last = None if planned is None else log_offset(planned)
     for name, match in found.items():
-        log_id, is_compacted = int(match[1]), match[2] is not None
+        log_id = int(match[1])
+        is_compacted = match[2] is not None
         if log_id < compacted or (log_id == compacted and not is_compacted):
             continue
         how = _how_torn(files, f"sources/{folder}/{name}", look_inside=not is_compacted)

@@ -90,7 +90,8 @@ def _report(report: "CheckReport") -> "RenderableType":
 def _given(claim: "Claim", *, weak: bool) -> "Text":
     from rich.text import Text
 
-    return Text(claim.guarantee.value, "bold red" if weak else "green" if claim.guarantee.value == "exactly_once" else "yellow")
+    style = "green" if claim.guarantee.value == "exactly_once" else "yellow"
+    return Text(claim.guarantee.value, "bold red" if weak else style)
 
 
 def _reason(claim: "Claim") -> "Text":

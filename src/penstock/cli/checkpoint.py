@@ -133,7 +133,8 @@ def _explanation(found: "Explanation") -> "RenderableType":
     parts = [Text(found.headline, "bold")]
     for title, lines in sections:
         if lines:
-            parts += [Text(f"\n{title}", "bold red" if title == "Problems" else "dim"), *(Text(f"- {line}") for line in lines)]
+            parts.append(Text(f"\n{title}", "bold red" if title == "Problems" else "dim"))
+            parts.extend(Text(f"- {line}") for line in lines)
     return Group(*parts)
 
 

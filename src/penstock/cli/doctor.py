@@ -18,9 +18,17 @@ if TYPE_CHECKING:
     from penstock.opentransaction import OpenTransaction
     from penstock.run.doctor import AccountState, Diagnosis, Heap
 
-_STYLES = {"published": "green", "outstanding": "yellow", "lost": "bold red", "foreign": "bold red"}
-_STYLES |= {"behind": "bold red", "unreachable": "bold red"}
-_DECIDED, _RUNNING, _DEAD = "of the newest decision", "of the running generation", "dead"
+_STYLES = {
+    "published": "green",
+    "outstanding": "yellow",
+    "lost": "bold red",
+    "foreign": "bold red",
+    "behind": "bold red",
+    "unreachable": "bold red",
+}
+_DECIDED = "of the newest decision"
+_RUNNING = "of the running generation"
+_DEAD = "dead"
 
 
 End = Annotated[

@@ -84,7 +84,9 @@ class Terminal:
         self._pipeline = pipeline
         self._started_s = time.monotonic()
         self._lock = threading.Lock()
-        self._batches, self._rows, self._doing = 0, 0, _STARTING
+        self._batches = 0
+        self._rows = 0
+        self._doing = _STARTING
         self._stopping = False
         self._live = Live(get_renderable=self._now, console=console(), refresh_per_second=_FRAMES_PER_S, transient=True)
 

@@ -36,9 +36,9 @@ def run(
     a JSON object per batch is printed and one for the run at the end.
     """
     chosen = pipeline(file, [*(overrides or ()), *([_EVERYTHING_NOW] if available_now else [])])
-    shown = _progress(chosen.settings.pipeline, as_json=as_json)
-    on_terminal = isinstance(shown, Terminal) and not debugging(context)
-    log = SparkLog(chosen.settings.home) if on_terminal else None
+    on_terminal = sys.stdout.isatty() and not as_json
+    shown: Progress = Terminal(chosen.settings.pipeline) if on_terminal else JsonLines()
+    log = SparkLog(chosen.settings.home) if on_terminal and not debugging(context) else None
     try:
         with shown, log or nullcontext():
             _deliver(chosen, shown, batches=batches, grace_s=grace)
@@ -58,10 +58,6 @@ def _deliver(chosen: "Pipeline", shown: Progress, *, batches: int | None, grace_
         summary = query.summary()
         if summary is not None:
             shown.end(summary)
-
-
-def _progress(name: str, *, as_json: bool) -> Progress:
-    return JsonLines() if as_json or not sys.stdout.isatty() else Terminal(name)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -52,10 +52,12 @@ def watch(
 
 def _looks(watched: "Pipeline", *, interval_s: float) -> "Iterator[Status]":
     """The places of the sinks are looked at less often than the ledger: each look takes requests to every one of them."""
-    places, looked_s = None, 0.0
+    places = None
+    looked_s = 0.0
     while True:
         if places is None or time.monotonic() - looked_s > _PLACES_S:
-            places, looked_s = None, time.monotonic()
+            places = None
+            looked_s = time.monotonic()
         look = watched.status(known=places)
         places = look.places
         yield look

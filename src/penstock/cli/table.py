@@ -32,8 +32,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
     for column in columns:
         made.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else Text("" if cell is None else printable(str(cell))) for cell in row))
+        made.add_row(*map(_cell, row))
     return made
+
+
+def _cell(value: object) -> Text:
+    if isinstance(value, Text):
+        return value
+    return Text("" if value is None else printable(str(value)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,10 +69,17 @@ class Coordinator:
         retained: int = RETAINED_ENTRIES,
         prune_every: int = PRUNE_EVERY,
     ) -> None:
-        self._pipeline, self._ledger, self._sinks = pipeline, ledger, tuple(sinks)
-        self._requesting, self._counts = requesting((ledger, *sinks)), behind is at_once  # else those of two batches mix
-        self._now_ms, self._together, self._behind = now_ms, together, behind
-        self._tries, self._retained, self._prune_every = tries, retained, prune_every
+        self._pipeline = pipeline
+        self._ledger = ledger
+        self._sinks = tuple(sinks)
+        self._requesting = requesting((ledger, *sinks))
+        self._counts = behind is at_once  # else those of two batches mix
+        self._now_ms = now_ms
+        self._together = together
+        self._behind = behind
+        self._tries = tries
+        self._retained = retained
+        self._prune_every = prune_every
         self._retrying = patiently(tries, sleep)
         self._tail: Entry | None = None
         self._newest: Entry | None = None
@@ -161,7 +168,8 @@ class Coordinator:
 
     def require_newest(self) -> None:
         """Raises Fenced if a newer run opened the ledger since; an entry of this run's own, its answer lost, is none."""
-        tail, newest = self._open_tail(), self._ledger.tail()
+        tail = self._open_tail()
+        newest = self._ledger.tail()
         if newest is not None and newest.generation > tail.generation:
             raise fenced_by(Taken(newest), generation=tail.generation, position=newest.position)
 
@@ -204,13 +212,11 @@ class Coordinator:
         if self._newest is None:
             return {}
         self._require_sinks_of(self._newest)
-        strangers = self._strangers_to(decision_in(self._newest))
+        decision = decision_in(self._newest)
+        # Every row goes to every sink: to one that was not in the pipeline then the batch is not empty, but unknown.
+        strangers = [sink for sink in self._sinks if decision.rows_in and not decision.of_sink(sink.name)]
         nothing = {sink.name: Published(totals=Totals(), already=True) for sink in strangers}
         return nothing | self._publish(self._newest, [sink for sink in self._sinks if sink not in strangers])
-
-    def _strangers_to(self, decision: Decision) -> list[Sink]:
-        """Sinks that were not in the pipeline then: every row goes to every sink. To them the batch is not empty, but unknown."""
-        return [sink for sink in self._sinks if decision.rows_in and not decision.of_sink(sink.name)]
 
     def _require_sinks_of(self, newest: Entry) -> None:
         present = {sink.name for sink in self._sinks}

@@ -15,7 +15,8 @@ class LedgerDecisions:
 
     def __init__(self, ledger: Ledger, sink: SinkName, *, tail: Entry | None) -> None:
         self._ledger, self._sink = ledger, sink
-        self.published_at = _published_at(tail)
+        published_at = None if tail is None else tail.summary.published_at
+        self.published_at = NOTHING_PUBLISHED if published_at is None else published_at
 
     def totals(self, position: Position) -> Mapping[AccountName, Totals]:
         """As `SinkDecisions`. Two reads of the ledger. Raises Retryable if the entry was pruned meanwhile."""
@@ -32,12 +33,5 @@ class LedgerDecisions:
         return entry.summary.totals.get(self._sink, {})
 
     def publications(self, position: Position | None = None) -> Iterator[Publication]:
-        """As `SinkDecisions`."""
         entries = (entry for entry in self._ledger.newest_first() if position is None or entry.position <= position)
         return publications(entries, self._sink)
-
-
-def _published_at(tail: Entry | None) -> Position:
-    if tail is None or tail.summary.published_at is None:
-        return NOTHING_PUBLISHED
-    return tail.summary.published_at

@@ -42,7 +42,8 @@ class Outstanding:
     """
 
     def __init__(self) -> None:
-        self._waiting, self._task = Lock(), _nothing
+        self._waiting = Lock()
+        self._task = _nothing
 
     def take(self, task: Task) -> None:
         """`task` waits for one that was started; the last one was waited for."""

@@ -23,31 +23,24 @@ class BlobLedgerStore:
 
     @property
     def requests_each(self) -> RequestsEach:
-        """As `BillingStore.requests_each`."""
         return self._store.requests_each
 
     def requests_sent(self) -> Mapping[str, int]:
-        """As `Requesting.requests_sent`."""
         return {self.location: requests_to(self.location)}
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        """As `ConditionalStore.put_if_absent`."""
         return self._store.put_if_absent(key, data, tag=new_nonce())
 
     def get(self, key: str) -> bytes | None:
-        """As `ConditionalStore.get`."""
         return self._store.get(key)
 
     def put(self, key: str, data: bytes) -> None:
-        """As `ConditionalStore.put`."""
         self._store.put(key, data, tag=new_nonce())
 
     def delete(self, key: str) -> None:
-        """As `ConditionalStore.delete`."""
         self._store.delete(key)
 
     def keys(self, folder: str) -> Iterator[str]:
-        """As `ConditionalStore.keys`."""
         return (found.key for found in self._store.list(folder))
 
     def sweep(self) -> None:

@@ -59,7 +59,6 @@ class DirectoryStore:
         return created
 
     def get(self, key: str) -> bytes | None:
-        """As `ConditionalStore.get`."""
         try:
             return (self._root / key).read_bytes()
         except FileNotFoundError:
@@ -78,14 +77,12 @@ class DirectoryStore:
             raise self._trouble("write", key, error) from error
 
     def delete(self, key: str) -> None:
-        """As `ConditionalStore.delete`."""
         try:
             (self._root / key).unlink(missing_ok=True)
         except OSError as error:
             raise self._trouble("delete", key, error) from error
 
     def keys(self, folder: str) -> Iterator[str]:
-        """As `ConditionalStore.keys`."""
         for name, is_folder in self._names(folder):
             if is_folder:
                 yield from self.keys(f"{folder}{name}/")

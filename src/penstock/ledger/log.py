@@ -17,11 +17,11 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from penstock.codec import decode_document, decode_entry, encode_document, encode_entry
+from penstock.codec import decode_document, encode_document, encode_entry
 from penstock.errors import Failed, LedgerMismatch, OutcomeUnknown, PositionTaken, Refused, Retryable
 from penstock.faults import FaultPoint
 from penstock.ledger.backwards import newest_first, require_tail_kept
-from penstock.ledger.ownership import gap, require_own, require_pipeline
+from penstock.ledger.ownership import gap, own_entry, require_pipeline
 from penstock.ledger.probe import last_present
 from penstock.ledger.prove import prove_conditions
 from penstock.ledger.store import BillingStore, ConditionalStore
@@ -71,7 +71,6 @@ class LogLedger:
                 return None
 
     def read(self, position: Position) -> Entry | None:
-        """As `Ledger.read`."""
         data = self._get(position)
         if data is None or position < self._floor():
             return None
@@ -130,8 +129,7 @@ class LogLedger:
         return self._store.get(_key(position)) if position >= _FIRST else None
 
     def _decode(self, data: bytes, position: int) -> Entry:
-        entry = decode_entry(data, where=f"Entry {position} of the ledger at {self.location}")
-        return require_own(entry, pipeline=self._pipeline, position=Position(position), location=self.location)
+        return own_entry(data, pipeline=self._pipeline, position=position, location=self.location)
 
     def _require_follows(self, entry: Entry) -> None:
         newest = self._newest

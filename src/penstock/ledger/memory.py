@@ -16,7 +16,6 @@ class MemoryStore:
         self._sorted: list[str] = []
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        """As `ConditionalStore.put_if_absent`."""
         with self._lock:
             if key in self._objects:
                 return False
@@ -24,22 +23,18 @@ class MemoryStore:
             return True
 
     def get(self, key: str) -> bytes | None:
-        """As `ConditionalStore.get`."""
         return self._objects.get(key)
 
     def put(self, key: str, data: bytes) -> None:
-        """As `ConditionalStore.put`."""
         with self._lock:
             self._set(key, data)
 
     def delete(self, key: str) -> None:
-        """As `ConditionalStore.delete`."""
         with self._lock:
             if self._objects.pop(key, None) is not None:
                 del self._sorted[bisect_left(self._sorted, key)]
 
     def keys(self, folder: str) -> Iterator[str]:
-        """As `ConditionalStore.keys`."""
         with self._lock:
             start = bisect_left(self._sorted, folder)
             end = bisect_left(self._sorted, folder + "\x7f")

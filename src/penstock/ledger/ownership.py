@@ -1,11 +1,13 @@
 """Every entry says whose it is and where it stands; one that says otherwise is never used."""
 
+from penstock.codec import decode_entry
 from penstock.errors import LedgerMismatch
-from penstock.model import Entry, PipelineName, Position
+from penstock.model import Entry, PipelineName
 
 
-def require_own(entry: Entry, *, pipeline: PipelineName, position: Position, location: str) -> Entry:
-    """`entry`, as read at `position`. Raises LedgerMismatch unless it is this pipeline's and belongs there."""
+def own_entry(data: bytes, *, pipeline: PipelineName, position: int, location: str) -> Entry:
+    """The entry in `data`, read at `position`. Raises LedgerMismatch unless it is this pipeline's and belongs there."""
+    entry = decode_entry(data, where=f"Entry {position} of the ledger at {location}")
     require_pipeline(entry.pipeline, pipeline=pipeline, location=location)
     if entry.position != position:
         raise LedgerMismatch(

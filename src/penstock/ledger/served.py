@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
-from penstock.codec import decode_entry, encode_entry
+from penstock.codec import encode_entry
 from penstock.errors import Failed, PositionTaken, Retryable
 from penstock.ledger.backwards import newest_first, require_tail_kept
-from penstock.ledger.ownership import gap, require_own, require_pipeline
+from penstock.ledger.ownership import gap, own_entry, require_pipeline
 from penstock.ledger.served_database import LedgerDatabase, LedgerStatements, Session
 from penstock.ledger.served_proof import prefix_of, prove_writers
 from penstock.model import Entry, PipelineName, Position
@@ -33,8 +33,10 @@ class ServedLedger(ABC, Generic[C]):
     def __init__(
         self, database: LedgerDatabase[C], statements: LedgerStatements, *, pipeline: PipelineName, location: str
     ) -> None:
-        self._database, self._sql = database, statements
-        self._pipeline, self._location = pipeline, location
+        self._database = database
+        self._sql = statements
+        self._pipeline = pipeline
+        self._location = location
         self._lock = RLock()
         self._checked: C | None = None
 
@@ -89,7 +91,6 @@ class ServedLedger(ABC, Generic[C]):
         return self._select(self._sql.tail, self._pipeline)
 
     def read(self, position: Position) -> Entry | None:
-        """As `Ledger.read`."""
         return self._select(self._sql.at, self._pipeline, position)
 
     def append(self, entry: Entry, *, within: Within | None = None) -> None:
@@ -145,15 +146,14 @@ class ServedLedger(ABC, Generic[C]):
                 if not stood_idle:
                     raise
                 row = self._look(statement, values)  # the connection was gone, and nobody had noticed
-        return None if row is None else self._decode(*row)
+        if row is None:
+            return None
+        position, text = row
+        return own_entry(text.encode(), pipeline=self._pipeline, position=position, location=self.location)
 
     def _look(self, statement: Any, values: tuple[str | int, ...]) -> tuple[int, str] | None:
         with self._database.dropping_on_error(), self._database.told(Failed):
             return self._fetch(self._database.connected(Failed), statement, values)
-
-    def _decode(self, position: int, text: str) -> Entry:
-        entry = decode_entry(text.encode(), where=f"Entry {position} of the ledger at {self.location}")
-        return require_own(entry, pipeline=self._pipeline, position=Position(position), location=self.location)
 
     def _insert(self, connection: C, entry: Entry) -> None:
         """Looks after the insert: from then on nobody takes the position, so what it finds stays true until the COMMIT."""

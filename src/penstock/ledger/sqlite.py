@@ -12,12 +12,12 @@ from pathlib import Path
 from threading import RLock
 from urllib.parse import quote
 
-from penstock.codec import decode_entry, encode_entry
+from penstock.codec import encode_entry
 from penstock.diskreason import trouble_of
 from penstock.errors import Failed, OutcomeUnknown, PositionTaken, StoreIgnoresConditions
 from penstock.faults import FaultPoint
 from penstock.ledger.backwards import newest_first, require_tail_kept
-from penstock.ledger.ownership import gap, require_own, require_pipeline
+from penstock.ledger.ownership import gap, own_entry, require_pipeline
 from penstock.ledger.sqlite_proof import collect_proofs, prove_locks, prove_undamaged, prove_writers
 from penstock.ledger.sqlite_trouble import require_not_emptied, told, trouble
 from penstock.model import Entry, PipelineName, Position
@@ -48,7 +48,9 @@ class SqliteLedger:
     """
 
     def __init__(self, path: Path, *, pipeline: PipelineName, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        self._path, self._pipeline, self._busy_timeout_s = path, pipeline, busy_timeout_s
+        self._path = path
+        self._pipeline = pipeline
+        self._busy_timeout_s = busy_timeout_s
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
         self._writable = False
@@ -68,7 +70,6 @@ class SqliteLedger:
         return self._select(_TAIL)
 
     def read(self, position: Position) -> Entry | None:
-        """As `Ledger.read`."""
         return self._select(_AT, position)
 
     def append(self, entry: Entry, *, within: Within | None = None) -> None:
@@ -131,11 +132,10 @@ class SqliteLedger:
                 if not _has_table(connection):
                     return None
                 row = connection.execute(statement, values).fetchone()
-        return None if row is None else self._decode(*row)
-
-    def _decode(self, position: int, text: str) -> Entry:
-        entry = decode_entry(text.encode(), where=f"Entry {position} of the ledger at {self.location}")
-        return require_own(entry, pipeline=self._pipeline, position=Position(position), location=self.location)
+        if row is None:
+            return None
+        position, text = row
+        return own_entry(text.encode(), pipeline=self._pipeline, position=position, location=self.location)
 
     def _insert(self, connection: sqlite3.Connection, entry: Entry, data: str) -> None:
         row = connection.execute(_OWNER).fetchone()

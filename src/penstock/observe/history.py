@@ -16,7 +16,6 @@ from penstock.model import (
     Position,
     QueryId,
     SinkName,
-    Staged,
     Totals,
 )
 from penstock.topics import GapAccepted, TopicRead
@@ -100,7 +99,8 @@ def _decided(entry: Entry, decision: Decision, after: Decision | None) -> Histor
     for piece in decision.staged:
         of_sink, ways = accounts.setdefault(piece.sink, {}), pieces.setdefault(piece.sink, {})
         of_sink[piece.account] = of_sink.get(piece.account, Totals()) + piece.totals
-        ways[piece.account] = ways.get(piece.account, PieceCounts()) + _way_of(piece)
+        way = PieceCounts(staged=1) if piece.inline is None else PieceCounts(in_decision=1)
+        ways[piece.account] = ways.get(piece.account, PieceCounts()) + way
     return HistoryRow(
         position=entry.position,
         generation=entry.generation,
@@ -121,7 +121,3 @@ def _decided(entry: Entry, decision: Decision, after: Decision | None) -> Histor
         topics=decision.topics,
         gaps=decision.gaps,
     )
-
-
-def _way_of(piece: Staged) -> PieceCounts:
-    return PieceCounts(staged=1) if piece.inline is None else PieceCounts(in_decision=1)

@@ -80,7 +80,8 @@ class AvroReader:
 
     def read(self, value: bytes, writer: Registered) -> Any:
         """The value behind the schema's id, as Arrow takes it. Raises Undecodable."""
-        written, same = self._written_by(writer), writer.schema_id == self._reader.schema_id
+        written = self._written_by(writer)
+        same = writer.schema_id == self._reader.schema_id
         source = BytesIO(value)
         source.seek(HEAD)
         try:  # bytes that are no such value end in any exception there is
@@ -97,7 +98,8 @@ class AvroReader:
 
     def write(self, value: Any) -> bytes:
         """By this schema, without its id."""
-        written, given = BytesIO(), without_pairs(self.spark, value)
+        written = BytesIO()
+        given = without_pairs(self.spark, value)
         if self._type.require is not None:
             self._type.require(given)
         fastavro.schemaless_writer(written, self._schema, given)

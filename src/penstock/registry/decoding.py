@@ -135,7 +135,9 @@ class Decoder:
 
     def decoded(self, batch: "pa.RecordBatch") -> Decoded:
         """All rows of `batch`. Raises what the registry does that does not answer, and Usage."""
-        names, arrays, bad = batch.schema.names, list(batch.columns), dict[int, Bad]()
+        names = batch.schema.names
+        arrays = list(batch.columns)
+        bad = dict[int, Bad]()
         for column in self._columns:
             place = names.index(column.name)
             arrays[place], wrong = column.decoded(arrays[place])
@@ -147,13 +149,16 @@ class _Column:
     """One column of the batches. An id that the registry does not know is asked for once in a task."""
 
     def __init__(self, coded: Coded, asked: Registry) -> None:
-        self.name, self._reader, self._registry = coded.column, coded.reader(), asked
+        self.name = coded.column
+        self._reader = coded.reader()
+        self._registry = asked
         self._type = arrow_type(self._reader.spark)
         self._unknown: dict[int, str] = {}
 
     def decoded(self, values: "pa.Array") -> "tuple[pa.Array, Mapping[int, Undecodable]]":
         """The column, null where it cannot be decoded, with the reasons by row."""
-        found, bad = list[Any](), dict[int, Undecodable]()
+        found = list[Any]()
+        bad = dict[int, Undecodable]()
         for row, value in enumerate(values.to_pylist()):
             try:
                 found.append(None if value is None else self._read(value))

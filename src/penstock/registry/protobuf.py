@@ -27,7 +27,8 @@ from penstock.registry.wire import HEAD, Undecodable
 Make: TypeAlias = Callable[[Any], Any]
 
 _MAIN = "penstock.main.proto"
-_GOOD, _GOOD_TEXT = "penstock.good.proto", 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message Good {}'
+_GOOD = "penstock.good.proto"
+_GOOD_TEXT = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message Good {}'
 _ROOM = 2**20
 """Bytes that must fit into the directory before a failure of protoc says something about a schema."""
 _KNOWN_FILES = Path(grpc_tools.__file__).parent / "_proto"
@@ -277,7 +278,8 @@ def _scalar(field: FieldDescriptor) -> ProtoType:
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return ProtoType("string", lambda number: names.get(number, str(number)), _of_name)
-    return ProtoType(_SCALARS[field.cpp_type], lambda value: value, int if field.cpp_type in _WHOLE else lambda value: value)
+    unmake: Make = int if field.cpp_type in _WHOLE else lambda value: value
+    return ProtoType(_SCALARS[field.cpp_type], lambda value: value, unmake)
 
 
 def _of_name(name: str) -> str | int:

@@ -31,7 +31,8 @@ class QuarantinePass:
             raise DecodingFailed(through_spark(error)) from None
 
     def _found(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        decoder, left = Decoder(self.decode), self.at_most
+        decoder = Decoder(self.decode)
+        left = self.at_most
         for batch in batches:
             decoded = decoder.decoded(batch)
             if decoded.bad and left >= 0:
@@ -42,7 +43,8 @@ class QuarantinePass:
 def _kept(source: str, batch: "pa.RecordBatch", decoded: Decoded) -> "pa.RecordBatch":
     """The bad rows of `batch`, with what is wrong with them."""
     rows = pa.array(decoded.bad.keys(), pa.int64())
-    schema, bad = arrow_schema(SCHEMA_CHECKED), list(decoded.bad.values())
+    schema = arrow_schema(SCHEMA_CHECKED)
+    bad = list(decoded.bad.values())
     columns = {
         "source": [source] * len(bad),
         **{name: batch.column(name).take(rows) for name in RAW},

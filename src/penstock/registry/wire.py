@@ -20,7 +20,9 @@ class Undecodable(Exception):
     def __init__(self, reason: str, *, schema_id: int | None = None, unknown: bool = False) -> None:
         told = reason.encode("utf-8", "backslashreplace").decode()  # it may quote half of a character, which Arrow takes not
         super().__init__(told)
-        self.reason, self.schema_id, self.unknown = told, schema_id, unknown
+        self.reason = told
+        self.schema_id = schema_id
+        self.unknown = unknown
         """`unknown`: the registry has no such schema, which may change."""
 
 

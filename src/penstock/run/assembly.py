@@ -115,7 +115,7 @@ def checkpoint_of(plan: DeliveryPlan) -> SparkCheckpoint:
 
 def sinks_of(plan: DeliveryPlan) -> tuple[Sink, ...]:
     """The pipeline's sinks in the order of the file, and the quarantine last; nothing is connected or written yet."""
-    given = tuple(_sink(SinkName(name), settings, plan) for name, settings in plan.settings.sinks.items())
+    given = tuple(_BUILDERS[type(each)](SinkName(name), each, plan) for name, each in plan.settings.sinks.items())
     quarantine = quarantine_of(plan)
     return given if quarantine is None else (*given, quarantine)
 
@@ -155,10 +155,6 @@ def require_guarantee(plan: DeliveryPlan, sinks: tuple[Sink, ...]) -> None:
             f"The pipeline demands exactly_once, but sink {weak[0]!r} can only give at_least_once.",
             remedy="Take the sink out, or demand `guarantee: at_least_once`.",
         )
-
-
-def _sink(name: SinkName, settings: Any, plan: DeliveryPlan) -> Sink:
-    return _BUILDERS[type(settings)](name, settings, plan)
 
 
 def _parquet(name: SinkName, settings: settings_of.Parquet, plan: DeliveryPlan) -> "ParquetSink":

@@ -73,7 +73,8 @@ def require_left(ledger: Ledger, left: Nonce | None) -> None:
 
 def summary_of(ledger: Ledger, left: Nonce, *, pipeline: str, sinks: Iterable[str]) -> RunSummary:
     """What was decided behind the entry that the client left."""
-    rows, generation = [], 0
+    rows = []
+    generation = 0
     entries = list(ledger.newest_first())
     for row, entry in zip(history(entries), entries, strict=True):
         generation = max(generation, row.generation)

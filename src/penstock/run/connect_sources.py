@@ -35,7 +35,8 @@ def _reads(message: Any) -> Iterator[OpenedSource]:
 def _opened(read: Any) -> OpenedSource:
     if read.HasField("named_table"):
         return OpenedSource(format="table", options=_lower(read.named_table.options))
-    source, options = read.data_source, _lower(read.data_source.options)
+    source = read.data_source
+    options = _lower(read.data_source.options)
     paths = (*source.paths, *(value for key, value in options.items() if key == "path"))
     return OpenedSource(format=source.format or "parquet", options=options, paths=paths)
 

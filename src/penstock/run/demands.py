@@ -72,7 +72,8 @@ def batches_without_identity() -> GuaranteeTooWeak:
 
 def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
     """Every claim that `facts` allow, in the order of a row's way. Raises Usage for what makes no sense together."""
-    sinks, mode = sinks_of(plan), facts.output_mode
+    sinks = sinks_of(plan)
+    mode = facts.output_mode
     _require_no_complaint(facts, plan)
     if facts.plan is not None and mode is not None:
         require_mode(facts.plan, output_mode=mode)

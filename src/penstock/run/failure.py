@@ -78,7 +78,9 @@ def from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "run") ->
     around = _around(text, doing=doing)
     if around is not None:
         return around
-    said, seen, damage = read_spark_failure(text), trouble_in(checkpoint.location), _damage_of(checkpoint)
+    said = read_spark_failure(text)
+    seen = trouble_in(checkpoint.location)
+    damage = _damage_of(checkpoint)
     if seen is not None:
         return Failed(
             f"Spark cannot write the checkpoint {checkpoint.location}: {seen.reason} ({said.message}).",

@@ -45,7 +45,10 @@ class KafkaInput:
     def __init__(
         self, watch: Watch, *, ledger: Ledger, checkpoint: SparkCheckpoint, names: Callable[[BatchId], Sequence[SourceName]]
     ) -> None:
-        self._watch, self._ledger, self._checkpoint, self._names = watch, ledger, checkpoint, names
+        self._watch = watch
+        self._ledger = ledger
+        self._checkpoint = checkpoint
+        self._names = names
         self._known: tuple[TopicRead, ...] = ()
         self._read: tuple[TopicRead, ...] = ()
         self._delivered: Mapping[_Place, int] = {}
@@ -55,7 +58,8 @@ class KafkaInput:
         """Before Spark starts. Raises SourcesChanged, InputLost, and where a source waits Retryable."""
         self._known = self._read = known_topics(self._ledger, summary)
         self._delivered = _ends(self._known)
-        planned, ranges = self._checkpoint.latest_offsets_id(), upcoming(self._checkpoint, self._names, summary)
+        planned = self._checkpoint.latest_offsets_id()
+        ranges = upcoming(self._checkpoint, self._names, summary)
         for each in ranges:
             if each.source in self._watch.sources:
                 require_named(each.source, self._watch.sources[each.source], positions_in(each.start))

@@ -69,7 +69,9 @@ class _Source:
     """The topics that a source reads: an open transaction there holds up the pipeline itself."""
 
     def __init__(self, name: SourceName, source: Source, topics: Sequence[str]) -> None:
-        self._name, self._source, self._topics = name, source, topics
+        self._name = name
+        self._source = source
+        self._topics = topics
 
     def open_transactions(self) -> Sequence[OpenTransaction]:
         from penstock.kafka.transactions import open_transactions

@@ -58,7 +58,9 @@ class OpenDelivery:
     def __init__(
         self, parts: Parts, *, observers: Sequence[Observer] = (), batches: int | None = None, publisher: Publisher | None = None
     ) -> None:
-        self._parts, self._observers, self._publisher = parts, tuple(observers), publisher
+        self._parts = parts
+        self._observers = tuple(observers)
+        self._publisher = publisher
         self._coordinator = coordinator_of(parts, behind=at_once if publisher is None else publisher)
         self._kafka = (
             None
@@ -235,7 +237,8 @@ class OpenDelivery:
 
         Where Spark does not say which query runs, its batch must at least be the one that is planned here and not committed.
         """
-        running, checkpoint = running_query(rows), self._parts.checkpoint
+        running = running_query(rows)
+        checkpoint = self._parts.checkpoint
         if running is None:
             committed = checkpoint.latest_commit_id()
             is_own = checkpoint.latest_offsets_id() == batch_id and (committed is None or committed < batch_id)
@@ -312,7 +315,8 @@ class OpenDelivery:
     def _compute_state(self, rows: DataFrame, batch: Batch, put_aside_then: int) -> None:
         """The state must come from the rows that were delivered: Spark passes over a file that is gone since."""
         batch_id = batch.batch_id
-        aside, inputs = self._same_aside(rows, batch, put_aside_then), self._inputs(batch_id)
+        aside = self._same_aside(rows, batch, put_aside_then)
+        inputs = self._inputs(batch_id)
         execute_as_noop(rows)
         aside.require_still_bad()
         self._require_planned_input(batch_id, inputs, delivered=True)

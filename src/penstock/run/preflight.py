@@ -99,14 +99,16 @@ def require_sources(ledger: Ledger, checkpoint: SparkCheckpoint, sources: Sequen
     Spark knows most sources by their place in the plan alone: it would read one by the log of another, and log what it found
     there, so this is refused before Spark starts. Costs two reads of the ledger.
     """
-    tail, planned = ledger.tail(), checkpoint.latest_offsets_id()
+    tail = ledger.tail()
+    planned = checkpoint.latest_offsets_id()
     if tail is None or tail.summary.decided_at is None or (tail.summary.adopted_at or 0) > tail.summary.decided_at:
         return
     newest = ledger.read(tail.summary.decided_at)
     entry = None if planned is None else checkpoint.offsets(planned)
     if newest is None or not sources or entry is None or entry.named:
         return
-    before, now = [offsets.source for offsets in decision_in(newest).batch.offsets], list(dict.fromkeys(sources))
+    before = [offsets.source for offsets in decision_in(newest).batch.offsets]
+    now = list(dict.fromkeys(sources))
     if before != now:
         raise SourcesChanged(
             f"The query reads its sources in the order {', '.join(now)}, but the checkpoint {checkpoint.location} was made with "

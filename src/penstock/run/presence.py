@@ -26,7 +26,8 @@ def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
     Costs a few reads of the ledger. Called before anything is prepared, so that nothing is created below a mount point. The
     newest decision is left out: it may not have been published yet.
     """
-    tail, markers = ledger.tail(), dict[Place, HighWaterMark | None]()
+    tail = ledger.tail()
+    markers = dict[Place, HighWaterMark | None]()
     if tail is None:
         return {}
     newest = _unsettled(ledger, tail)
@@ -48,7 +49,8 @@ def require_decided(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
     Reads the markers that are not among `markers`, which `require_present` gave. Called when all places are prepared, and before
     this run's own entry lengthens the ledger. Costs a read of the ledger for each position that a marker stands at.
     """
-    tail, entry_at = ledger.tail(), cache(ledger.read)
+    tail = ledger.tail()
+    entry_at = cache(ledger.read)
     for sink in sinks:
         for account, mark in _standing(sink, pipeline, markers):
             if mark.position > _end(tail):

@@ -29,13 +29,10 @@ if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
 
 _EARLIEST = -2
-_OF_STREAMS = frozenset(
-    {
-        *("subscribe", "subscribepattern", "assign", "startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"),
-        *("startingoffsetsbytimestampstrategy", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"),
-        "includeheaders",
-    }
-)
+_OF_STREAMS = frozenset({
+    "subscribe", "subscribepattern", "assign", "startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp",
+    "startingoffsetsbytimestampstrategy", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "includeheaders",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +54,9 @@ class Quarantining:
     def __init__(
         self, settings: Quarantine, sources: Mapping[SourceName, Source], passes: "Mapping[SourceName, DecodePass]"
     ) -> None:
-        self._settings, self._sources, self._passes = settings, sources, passes
+        self._settings = settings
+        self._sources = sources
+        self._passes = passes
 
     def found(self, spark: "SparkSession", ranges: Sequence[OffsetRange], *, decided: int | None = None) -> BadRecords:
         """The bad records between these offsets. Raises StageFailed if they are too many, Refused if a source of ours is not read
@@ -104,7 +103,8 @@ class Quarantining:
             raise from_spark(cause) from cause
 
     def _require_few(self, bad: BadRecords) -> None:
-        found, settings = bad.rows.num_rows, self._settings
+        found = bad.rows.num_rows
+        settings = self._settings
         if found > settings.max_rows:
             raise _too_many(bad, f"more than {settings.max_rows} records", f"max_rows: {settings.max_rows}")
         if found > settings.max_share * max(bad.offsets, 1):

@@ -109,7 +109,8 @@ class Query:
         is_told = self._ended
         opened = self._delivery.opened
         drained = opened is None or opened.drain(grace_s=grace)
-        running, failure = self._streaming.isActive, self._delivery.failure
+        running = self._streaming.isActive
+        failure = self._delivery.failure
         self._streaming.stop()
         if (running and failure is None) or not (drained or isinstance(self._delivery.failure, PenstockError)):
             # Whatever comes now is of the interruption: of the batch, or of Spark's own writing to its checkpoint.
@@ -140,7 +141,8 @@ class Query:
 
     def summary(self) -> RunSummary | None:
         """What this run did so far, None if it has not opened; on Spark Connect as far as the ledger tells."""
-        opened, plan = self._delivery.opened, self._delivery.plan
+        opened = self._delivery.opened
+        plan = self._delivery.plan
         if opened is None:
             return None if plan.left is None else self._summary_by_ledger(plan.left)
         return opened.tally.summary(pipeline=self._delivery.plan.pipeline, generation=opened.generation)
@@ -200,7 +202,8 @@ class Query:
                 raise self._error
 
     def _finish(self) -> None:
-        opened, failure = self._delivery.opened, self._delivery.failure
+        opened = self._delivery.opened
+        failure = self._delivery.failure
         exception = self._streaming.exception()
         if failure is None and exception is not None and "stopped on request" not in str(exception):
             error = self._delivery.told(from_query(str(exception), checkpoint=checkpoint_of(self._delivery.plan)))

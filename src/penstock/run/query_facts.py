@@ -168,7 +168,8 @@ def _field(java: Any, *names: str) -> Any:
 
 
 def _scala_map(java: Any) -> Mapping[str, str]:
-    found, entries = {}, java.iterator()
+    found = {}
+    entries = java.iterator()
     while entries.hasNext():
         entry = entries.next()
         found[str(entry._1()).lower()] = str(entry._2())
@@ -181,7 +182,8 @@ def _trigger(java: Any) -> Trigger:
 
 def _execution(rows: DataFrame) -> Any:
     """Spark's own object for the query whose batch `rows` is."""
-    query, session = running_query(rows), rows.sparkSession
+    query = running_query(rows)
+    session = rows.sparkSession
     if query is None:
         return None
     active = session._jsparkSession.sharedState().activeStreamingQueries()
@@ -201,7 +203,8 @@ def _opened_sources(frame: DataFrame) -> tuple[OpenedSource, ...]:
 
 
 def _leaves(plan: Any) -> tuple[OpenedSource, ...]:
-    found, leaves = [], plan.collectLeaves().iterator()
+    found = []
+    leaves = plan.collectLeaves().iterator()
     while leaves.hasNext():
         leaf = leaves.next()
         if leaf.isStreaming():

@@ -149,7 +149,8 @@ def _is_shown(entry: Entry, sink: SinkName, marks: Mapping[AccountName, Position
 
 def _require_present(newest: Entry, sink: SinkName, marks: Mapping[AccountName, Position | None]) -> None:
     """Raise Refused for an account that is not mounted, or is an older copy: its files would be missing without a word."""
-    totals, held = newest.summary.totals.get(sink, {}), _accounts_of(newest, sink)
+    totals = newest.summary.totals.get(sink, {})
+    held = _accounts_of(newest, sink)
     for account, found in marks.items():
         rows = totals.get(account, Totals()).rows
         if rows:

@@ -7,7 +7,9 @@ from penstock.secret import SHORTEST_SCRUBBED, holds_secret, values_in
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.sink import Parquet
 
-SETTINGS, OPTIONS, TEXTS = "spark.redaction.regex", "spark.sql.redaction.options.regex", "spark.sql.redaction.string.regex"
+SETTINGS = "spark.redaction.regex"
+OPTIONS = "spark.sql.redaction.options.regex"
+TEXTS = "spark.sql.redaction.string.regex"
 _DEFAULTS: Mapping[str, str | None] = {
     SETTINGS: "(?i)secret|password|token|access[.]?key",
     OPTIONS: "(?i)url",
@@ -61,7 +63,9 @@ def _in_hadoop(key: str) -> Iterable[str]:
 
 
 def _combined(pattern: str | None, ours: str) -> str:
-    return ours if pattern is None or pattern == ours else pattern if pattern.endswith(f"|{ours}") else f"(?:{pattern})|{ours}"
+    if pattern is None or pattern == ours:
+        return ours
+    return pattern if pattern.endswith(f"|{ours}") else f"(?:{pattern})|{ours}"
 
 
 def _is_one_of(names: Iterable[str]) -> str:

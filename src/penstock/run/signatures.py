@@ -16,7 +16,8 @@ def require_own_staging(ledger: Ledger, sinks: Iterable[Sink], *, pipeline: Pipe
 
 
 def _require_own(ledger: Ledger, signature: Signature, sink: Sink) -> None:
-    entry, tail = ledger.read(signature.position), ledger.tail()
+    entry = ledger.read(signature.position)
+    tail = ledger.tail()
     if signature.ledger_id is not None:
         _require_same_ledger(ledger, tail, signature, sink)
     if entry is None and tail is not None and tail.position > signature.position and tail.generation >= signature.generation:

@@ -16,12 +16,10 @@ from penstock.spec.kafka import Kafka
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.sink import Console, Memory
 
-_OF_BOTH_CLIENTS: Final = frozenset(
-    {
-        *("security.protocol", "sasl.mechanism", "sasl.kerberos.service.name", "ssl.endpoint.identification.algorithm"),
-        *("client.id", "client.dns.lookup", "compression.type", "linger.ms"),
-    }
-)
+_OF_BOTH_CLIENTS: Final = frozenset({
+    "security.protocol", "sasl.mechanism", "sasl.kerberos.service.name", "ssl.endpoint.identification.algorithm",
+    "client.id", "client.dns.lookup", "compression.type", "linger.ms",
+})  # fmt: skip
 """Properties of Kafka's producers with one name and meaning in librdkafka and in Java."""
 
 

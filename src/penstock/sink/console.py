@@ -48,7 +48,9 @@ class ConsoleSink(SpooledSink):
         self, *, name: SinkName, spool: "SpoolRoot | str", rows: int = 20, truncate: int = 40, stream: TextIO | None = None
     ) -> None:
         super().__init__(name=name, spool=Spool(root=spool, sink=name))
-        self._rows, self._truncate, self._stream = rows, truncate, stream
+        self._rows = rows
+        self._truncate = truncate
+        self._stream = stream
         self._printed = 0
         self._newest: tuple[Staged, ...] = ()
 
@@ -142,7 +144,9 @@ class ConsoleStager:
 
 class _HeadWriter:
     def __init__(self, head: StageWriter, stager: ConsoleStager, attempt: Attempt) -> None:
-        self._head, self._stager, self._attempt = head, stager, attempt
+        self._head = head
+        self._stager = stager
+        self._attempt = attempt
         self._totals = Totals()
 
     def write(self, rows: pa.RecordBatch, *, hashes: pa.UInt64Array, accounts: pa.StringArray | None) -> None:

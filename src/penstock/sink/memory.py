@@ -192,7 +192,8 @@ class MemorySink(SpooledSink):
 
     def _show(self, publication: Publication, batches: tuple[pa.RecordBatch, ...]) -> Published:
         key = self._prepared()
-        kept, position = _kept[key], publication.position
+        kept = _kept[key]
+        position = publication.position
         identity = (publication.batch, _content(publication.totals))
         if kept.position >= position:
             if publication.staged and kept.published.get(position) != identity:

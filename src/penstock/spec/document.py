@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -16,6 +18,8 @@ _BRACES = "Inside { } and [ ] a reference needs quotes: {url: '${VAR}'}."
 _FLATTEN = "Write fewer levels of lists and mappings inside each other."
 _NAMED = re.compile(r"(alias|anchor|tag handle) (?:'.*'|\".*\")", re.DOTALL)
 _MERGE = "tag:yaml.org,2002:merge"
+_TYPED = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float"))
+"""Every other scalar stays the text that it is, dates too."""
 _MOST_VALUES = 50_000
 """Aliases of aliases multiply: a file of ten lines can stand for more values than memory holds."""
 
@@ -37,35 +41,36 @@ class Document:
 
 def parse(text: str, *, file: str) -> Document:
     """Read `text`; `file` is its name in errors. Raises Usage."""
+    yaml = YAML(typ="safe", pure=True)
     try:
-        root = YAML(typ="safe", pure=True).compose(text)
+        root = yaml.compose(text)
+        if not isinstance(root, MappingNode):
+            found = "nothing" if root is None else "a list" if isinstance(root, SequenceNode) else "a single text"
+            raise Usage(
+                f"{file}:1: a pipeline file should be a mapping of keys, found {found}.",
+                remedy="Start from `penstock init`.",
+            )
+        reading = _Reading(file, yaml.constructor)
+        return Document(file, reading.value(root, ()), reading.lines)
     except RecursionError:
         raise Usage(f"{file}: the values are nested too deeply to be read.", remedy=_FLATTEN) from None
     except MarkedYAMLError as error:
         raise _not_yaml(file, text, error) from None
     except YAMLError as error:
         raise Usage(f"{file}: not valid YAML: {' '.join(str(error).split())}.", remedy="Correct the file.") from None
-    if not isinstance(root, MappingNode):
-        found = "nothing" if root is None else "a list" if isinstance(root, SequenceNode) else "a single text"
-        raise Usage(
-            f"{file}:1: a pipeline file should be a mapping of keys, found {found}.",
-            remedy="Start from `penstock init`.",
-        )
-    reading = _Reading(file)
-    content = reading.value(root, ())
-    return Document(file, content, reading.lines)
 
 
 def scalar(text: str) -> Any:
     """The value that `text` has in YAML: `5` is a number, `[a]` a list. Raises Usage, which shows nothing of `text`."""
+    yaml = YAML(typ="safe", pure=True)
     try:
-        root = YAML(typ="safe", pure=True).compose(text)
+        root = yaml.compose(text)
+        return None if root is None else _Reading("the value", yaml.constructor).value(root, ())
     except RecursionError:
         raise Usage("The value is nested too deeply to be read.", remedy=_FLATTEN) from None
     except YAMLError as error:
         problem = _unnamed(getattr(error, "problem", None) or "it cannot be read")
         raise Usage(f"The value is not valid YAML: {problem}.", remedy="Put it in quotes if it is meant as text.") from None
-    return None if root is None else _Reading("the value").value(root, ())
 
 
 def _unnamed(problem: str) -> str:
@@ -85,6 +90,7 @@ def _not_yaml(file: str, text: str, error: MarkedYAMLError) -> Usage:
 @dataclass(slots=True)
 class _Reading:
     file: str
+    constructor: SafeConstructor
     lines: dict[KeyPath, int] = field(default_factory=dict)
     open: set[int] = field(default_factory=set)
     values: int = 0
@@ -93,7 +99,7 @@ class _Reading:
         self._count(node)
         self.lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, ScalarNode):
-            return _scalar(node)
+            return self._scalar(node)
         if id(node) in self.open:
             raise Usage(f"{self.file}:{self.lines[path]}: {dotted(path)} contains itself.", remedy="Remove the YAML alias.")
         self.open.add(id(node))
@@ -103,6 +109,12 @@ class _Reading:
             content = [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
         self.open.discard(id(node))
         return content
+
+    def _scalar(self, node: ScalarNode) -> Any:
+        if node.tag in _TYPED:
+            with suppress(ValueError, LookupError):  # `!!int x` and `+_` stay texts
+                return self.constructor.construct_document(node)
+        return str(node.value)
 
     def _count(self, node: Node) -> None:
         self.values += 1
@@ -120,7 +132,8 @@ class _Reading:
         for key, item in node.value:
             if key.tag == _MERGE:
                 continue
-            name, line = self._key(key, path), key.start_mark.line + 1
+            name = self._key(key, path)
+            line = key.start_mark.line + 1
             if name in first:
                 raise Usage(
                     f"{self.file}:{line}: {dotted((*path, name))} is given twice, first in line {first[name]}.",
@@ -152,32 +165,3 @@ class _Reading:
 
 def _merged(node: MappingNode) -> Iterator[tuple[Node, Node]]:
     return ((key, item) for key, item in node.value if key.tag == _MERGE)
-
-
-def _scalar(node: ScalarNode) -> Any:
-    text = str(node.value)
-    match str(node.tag).rpartition(":")[2]:
-        case "null":
-            return None
-        case "bool":
-            return text.lower() == "true"
-        case "int":
-            return _whole(text)
-        case "float":
-            return _real(text)
-    return text
-
-
-def _whole(text: str) -> int | str:
-    digits = text.replace("_", "")
-    try:
-        return int(digits, 0) if digits.lstrip("+-")[:2].lower() in {"0x", "0o", "0b"} else int(digits)
-    except ValueError:
-        return text
-
-
-def _real(text: str) -> float | str:
-    try:
-        return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
-    except ValueError:
-        return text

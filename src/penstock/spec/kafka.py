@@ -26,17 +26,14 @@ _OF_COLUMNS = "value: {json: [columns]} or value: {column: name}"
 OWN_OPTIONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("bootstrap.servers", "metadata.broker.list"), "Use `bootstrap`."),
     "transaction.timeout.ms": "Use `transaction_timeout`.",
-    **dict.fromkeys(
-        (
-            *("transactional.id", "enable.idempotence", "enable.gapless.guarantee", "acks", "request.required.acks"),
-            *("max.in.flight", "max.in.flight.requests.per.connection", "message.send.max.retries", "retries"),
-            *("message.timeout.ms", "delivery.timeout.ms", "message.max.bytes", "allow.auto.create.topics"),
-            *("isolation.level", "group.id", "group.instance.id", "auto.offset.reset", "enable.auto.commit"),
-            *("enable.auto.offset.store", "enable.partition.eof", "check.crcs"),
-        ),
-        "Take it out: exactly-once delivery rests on it.",
-    ),
-}
+    **dict.fromkeys((
+        "transactional.id", "enable.idempotence", "enable.gapless.guarantee", "acks", "request.required.acks", "max.in.flight",
+        "max.in.flight.requests.per.connection", "message.send.max.retries", "retries", "message.timeout.ms",
+        "delivery.timeout.ms", "message.max.bytes", "allow.auto.create.topics", "isolation.level", "group.id",
+        "group.instance.id", "auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof",
+        "check.crcs",
+    ), "Take it out: exactly-once delivery rests on it."),
+}  # fmt: skip
 """Keys of the client that a user may not give, each with the remedy."""
 
 

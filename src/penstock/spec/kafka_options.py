@@ -22,9 +22,9 @@ TOPICS = ("subscribe", "subscribePattern", "assign")
 _COUNTS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition")
 _FLAGS = ("includeHeaders", "failOnDataLoss")
 _OTHERS = (
-    *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
-    *("maxTriggerDelay", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
-)
+    "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
+    "maxTriggerDelay", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+)  # fmt: skip
 _SERVERS, _GROUP = "kafka.bootstrap.servers", "kafka.group.id"
 OPTIONS = (*TOPICS, _SERVERS, *_OTHERS, *_COUNTS, *_FLAGS, ISOLATION, _GROUP)
 

@@ -24,9 +24,9 @@ from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
 
 _ORDER = (
-    *("pipeline", "home", "guarantee", "spark", "sources", "transform", "sinks", "quarantine"),
-    *("output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind"),
-)
+    "pipeline", "home", "guarantee", "spark", "sources", "transform", "sinks", "quarantine",
+    "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind",
+)  # fmt: skip
 OutputMode = Literal["append", "update", "complete"]
 
 

@@ -132,7 +132,9 @@ def _value(part: Mapping[str, Any]) -> str:
         return "`exactly_once`, `at_least_once`" if "Guarantee" in first["$ref"] else "mapping"
     if "enum" in first or "const" in first:
         named = [f"`{_yaml(choice)}`" for choice in first.get("enum", [first.get("const")])]
-        return ", ".join([*named, *(["mapping"] if any(choice.get("type") == "object" for choice in choices) else [])])
+        if any(choice.get("type") == "object" for choice in choices):
+            named.append("mapping")
+        return ", ".join(named)
     return _KINDS[first["type"]]
 
 

@@ -23,10 +23,7 @@ Encoding: TypeAlias = Literal[
 ]
 EncodingOfAll: TypeAlias = Literal["auto", "dictionary", "plain"]
 
-PLANNED: Final = (
-    *("delta", "iceberg"),
-    "http",
-)
+PLANNED: Final = ("delta", "iceberg", "http")
 """Sink types of later versions."""
 
 

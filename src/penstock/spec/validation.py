@@ -66,7 +66,8 @@ def key_path(location: Sequence[str | int], values: object, *, missing: bool = F
 
 
 def _foreign(detail: Mapping[str, Any]) -> Complaint:
-    kind, found = detail["type"], described(detail["input"])
+    kind = detail["type"]
+    found = described(detail["input"])
     if kind == "missing":
         return Complaint(said="is missing", remedy=f"Add the key {detail['loc'][-1]}.")
     if kind in {"literal_error", "enum"}:

@@ -45,7 +45,7 @@ class Projection:
     def of(schema: StructType, sinks: Sequence[Sink], row_digest: RowDigest) -> "Projection":
         """The projection that `sinks` need. Raises Usage for columns that cannot be staged."""
         _require_unique(schema.names)
-        wanted = [_own_rows(sink, schema) for sink in sinks]
+        wanted = [sink.own_rows(schema.json()) if isinstance(sink, Projecting) else None for sink in sinks]
         keys = [_AS_THEY_ARE if own is None else tuple(own.columns.items()) for own in wanted]
         distinct = sorted(dict(zip(keys, wanted, strict=True)).items(), key=lambda item: item[1] is not None)
         forms = _forms(schema, [own for _, own in distinct])
@@ -103,12 +103,9 @@ class Projection:
         return [*_names(self.forms[number], number), f"{hashed if number else _guarded(hashed, at_most)} AS h{number}"]
 
 
-def _own_rows(sink: Sink, schema: StructType) -> OwnRows | None:
-    return sink.own_rows(schema.json()) if isinstance(sink, Projecting) else None
-
-
 def _forms(schema: StructType, wanted: Sequence[OwnRows | None]) -> tuple[RowForm, ...]:
-    forms, first = list[RowForm](), 0
+    forms = list[RowForm]()
+    first = 0
     for own in wanted:
         columns, kind = (tuple(schema.names), schema.json()) if own is None else (tuple(own.columns), own.schema)
         forms.append(RowForm(columns=columns, schema=kind, first=first))
@@ -123,13 +120,8 @@ def _names(form: RowForm, number: int) -> list[str]:
 def _hash_sql(schema: StructType, number: int, own: OwnRows | None, row_digest: RowDigest) -> str:
     if own is None:
         return rowhash_sql(schema, row_digest)
-    made = StructType.fromJson(_document(own.schema))
+    made = StructType.fromJson(json.loads(own.schema))
     return rowhash_sql(made, row_digest, columns=[f"c{number}_{place}" for place in range(len(made))])
-
-
-def _document(schema: str) -> dict[str, object]:
-    document: dict[str, object] = json.loads(schema)
-    return document
 
 
 def _texts(schema: StructType) -> Mapping[str, int]:

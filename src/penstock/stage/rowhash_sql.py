@@ -9,12 +9,10 @@ from penstock.model import RowDigest
 from penstock.rowhash import NULL_ELEMENT, presence_words
 from penstock.sparkname import quoted
 
-_HASHED = frozenset(
-    {
-        *("boolean", "byte", "short", "integer", "long", "float", "double", "decimal"),
-        *("string", "char", "varchar", "binary", "date", "timestamp", "timestamp_ntz", "time", "daytimeinterval", "void"),
-    }
-)
+_HASHED = frozenset({
+    "boolean", "byte", "short", "integer", "long", "float", "double", "decimal",
+    "string", "char", "varchar", "binary", "date", "timestamp", "timestamp_ntz", "time", "daytimeinterval", "void",
+})  # fmt: skip
 _BINARY_COLLATION = "UTF8_BINARY"
 
 

@@ -82,7 +82,8 @@ class StagePass:
             task_attempt=task_attempt,
             nonce=new_nonce(),
         )
-        running, stagers = _Running(self, attempt), requesting(share.stager for share in self.shares)
+        running = _Running(self, attempt)
+        stagers = requesting(share.stager for share in self.shares)
         before = requests_so_far(stagers)
         try:
             with START.around():

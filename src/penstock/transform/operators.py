@@ -105,10 +105,6 @@ def _aggregate(node: PlanNode) -> tuple[str, bool]:
     return "one row for each distinct group, for ever", False
 
 
-def _distinct(node: PlanNode) -> tuple[str, bool]:
-    return _deduplicate(node)
-
-
 def _deduplicate(node: PlanNode) -> tuple[str, bool]:
     if _by_watermark(node):
         return "every key until the watermark passes it", True
@@ -137,7 +133,7 @@ def _user_state(node: PlanNode) -> tuple[str, None]:
 
 _WHAT: Mapping[str, Callable[[PlanNode], tuple[str, bool | None]]] = {
     "Aggregate": _aggregate,
-    "Distinct": _distinct,
+    "Distinct": _deduplicate,
     "Deduplicate": _deduplicate,
     "DeduplicateWithinWatermark": _within_watermark,
     "GlobalLimit": _limit,

@@ -146,7 +146,8 @@ class CassandraMarks:
 
     def advance(self, marker: TableMarker, publication: Publication) -> None:
         """Note the batch, and then move the marker to it. Raises Conflict."""
-        place, batch = tuple(place_of(publication).values()), batch_values(publication)
+        place = tuple(place_of(publication).values())
+        batch = batch_values(publication)
         long_past = publication.position - REMEMBERED_BATCHES
         self._execute(sql.WRITE_BATCH, (*place, *(batch[name] for name in sql.BATCHED), self._stamp.at_us))
         self._execute(sql.FORGET_BATCH, (self._stamp.at_us, *place[:2], long_past))

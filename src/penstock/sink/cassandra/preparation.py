@@ -39,7 +39,8 @@ def prepare_table(
             _create(connection, statement)
     if not _is_named(shape_of(connection, sql.MARKER_TABLE)):
         _name_markers(connection)
-    marks, shape = CassandraMarks(connection.execute), shape_of(connection, target.table)
+    marks = CassandraMarks(connection.execute)
+    shape = shape_of(connection, target.table)
     require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     shape = shape or _created(connection, rows, target, create=create)
     require_fit(shape, rows, target)
@@ -56,7 +57,8 @@ def require_admitted(
     connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: CassandraTarget, create: bool
 ) -> None:
     """Raise what `prepare_table` would, changing nothing."""
-    rows, shape = arrow_schema(schema), shape_of(connection, target.table)
+    rows = arrow_schema(schema)
+    shape = shape_of(connection, target.table)
     with settings_of(sink):
         require_storable(rows, target)
     marks = readable_marks(connection)

@@ -39,7 +39,11 @@ def shape_of(connection: Connection, table: str) -> Shape | None:
     if not found:
         return Shape(is_view=True) if connection.execute(sql.VIEW, where) else None
     columns = connection.execute(sql.COLUMNS, where)
-    parts = {kind: tuple(_named(columns, kind)) for kind in ("partition_key", "clustering", "static")}
+    in_order = sorted(columns, key=lambda column: column[2])  # the place in the key
+    parts = {
+        kind: tuple(name for name, its_kind, _, _ in in_order if its_kind == kind)
+        for kind in ("partition_key", "clustering", "static")
+    }
     key = parts["partition_key"] + parts["clustering"]
     [(lives_s, flags)] = found
     [(durable,)] = connection.execute(sql.DURABLE, (connection.keyspace,))
@@ -66,10 +70,6 @@ def few_copies(connection: Connection) -> str | None:
         f"keyspace {connection.keyspace} keeps {found} copies: a node that dies takes with it what it acknowledged last. "
         f"Keep {_SAFE_COPIES}, or set commitlog_sync to batch or group on every node"
     )
-
-
-def _named(columns: list[tuple[str, str, int, str]], kind: str) -> list[str]:
-    return [name for name, _ in sorted(((name, at) for name, found, at, _ in columns if found == kind), key=lambda one: one[1])]
 
 
 def _column(name: str, declared: str, *, in_key: bool) -> TableColumn:

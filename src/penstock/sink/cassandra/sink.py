@@ -122,7 +122,8 @@ class CassandraSink(DatabaseSink[Connection]):
         ) -> list[tuple[Any, ...]]:
             return patience(lambda connection: connection.execute(statement, values, serial=serial, around=around))
 
-        marks, target = CassandraMarks(execute), self._decided(publication)
+        marks = CassandraMarks(execute)
+        target = self._decided(publication)
 
         def move() -> Moved:
             return self._move_by(patience, marks, publication, target)

@@ -9,10 +9,9 @@ MARKER_TABLE, BATCH_TABLE = "penstock_marker", "penstock_batch"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE})
 
 MARKED = (
-    *("format_version", "table_name", "write", "position", "generation", "query_id", "batch_id", "offsets", "schema"),
-    *("rows_decided", "digest_decided", "rows_before", "digest_before", "rows_after", "digest_after"),
-    "ledger_id",
-)
+    "format_version", "table_name", "write", "position", "generation", "query_id", "batch_id", "offsets", "schema",
+    "rows_decided", "digest_decided", "rows_before", "digest_before", "rows_after", "digest_after", "ledger_id",
+)  # fmt: skip
 """Columns of a marker, in the order of `marker_from`, and the one that a table of an older Penstock lacks."""
 CLAIMED = ("format_version", "ledger_id")
 """Columns that say which ledger fills the table."""

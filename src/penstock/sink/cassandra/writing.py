@@ -32,10 +32,13 @@ class Writer:
     """Writes to one target and reads from it, patiently."""
 
     def __init__(self, patience: Patience, target: CassandraTarget, rows: "pa.Schema") -> None:
-        self._patience, self._statements, self._schema = patience, target.statements(rows), rows
+        self._patience = patience
+        self._statements = target.statements(rows)
+        self._schema = rows
         self._key = [rows.names.index(name) for name in target.key]
         self._partition = self._key[: len(target.partition)]
-        self._table, self._row_digest = target.table, target.row_digest
+        self._table = target.table
+        self._row_digest = target.row_digest
         others = [field for field in rows if field.name not in target.key]
         dated = [field.name for field in others if not pa.types.is_null(field.type)]  # those may be collections, without a date
         self._read_keys = self._statements.read_keys(dated)

@@ -36,7 +36,8 @@ class Clients:
     """Makes them. `place` names the cluster for people, without credentials; `given` is what the user said of it."""
 
     def __init__(self, bootstrap: str, options: Mapping[str, str]) -> None:
-        self.place, self._heard = f"Kafka at {bootstrap}", Heard()
+        self.place = f"Kafka at {bootstrap}"
+        self._heard = Heard()
         self.given: Mapping[str, str] = {**options, "bootstrap.servers": bootstrap}
         self._given: Mapping[str, str | int] = {"log_level": _ERRORS, **self.given}
         self._told: dict[str, Any] = {"logger": _log, "error_cb": self._heard}

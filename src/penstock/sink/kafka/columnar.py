@@ -37,7 +37,8 @@ class ColumnarProducer:
     def __init__(self, library: Librdkafka, settings: Mapping[str, str | int], *, heard: Callable[[KafkaError], None]) -> None:
         self._library, self._heard = library, heard
         self._client = library.producer(settings)
-        self._errors, self._logs = library.queue_get_main(self._client), library.queue_new(self._client)
+        self._errors = library.queue_get_main(self._client)
+        self._logs = library.queue_new(self._client)
         library.set_log_queue(self._client, self._logs)  # the other one is emptied by calls that wait, too
         self._topics: dict[str, int] = {}
         self._ending = weakref.finalize(self, _end, library, self._client, (self._errors, self._logs), self._topics)
@@ -176,7 +177,8 @@ def _placed(column: "pa.Array") -> tuple[NDArray[np.uint64], NDArray[np.uint64]]
 def _described(rows: "pa.RecordBatch", topic: int, partition: int) -> tuple[NDArray[np.void], NDArray[np.int64], object]:
     """All that is said of the records, one behind the other; how many things are said of each; and what has to stay in memory."""
     column = rows.column(HEADERS)
-    headers, in_each = column.flatten(), pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    headers = column.flatten()
+    in_each = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     fixed: list[tuple[int, Any, Any]] = [
         (c.OF_TOPIC, topic, 0),
         (c.OF_PARTITION, partition & _32_BITS, 0),

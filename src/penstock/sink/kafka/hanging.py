@@ -19,7 +19,8 @@ def not_closed(clients: Clients, topic: str, lane: int) -> PenstockError:
     hanging = next((one for one in found if one.hangs), None)
     if hanging is not None:
         return _forgotten(hanging)
-    name, ends = "A transaction", ""
+    name = "A transaction"
+    ends = ""
     if found:
         name = f"Transaction {found[0].name!r}"
         ends = f" Brokers end it {(found[0].timeout_ms or 0) // 1000} seconds after its begin."

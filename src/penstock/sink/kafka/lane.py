@@ -49,8 +49,12 @@ class Lane:
     """One lane of a sink, with its producer from the first use on. Used by one thread at a time."""
 
     def __init__(self, clients: Clients, number: int, *, wanted: Wanted, limits: Limits) -> None:
-        self._clients, self.number = clients, number
-        self._pipeline, self._sink, self._target, self._limits = wanted.pipeline, wanted.sink, wanted.target, limits
+        self._clients = clients
+        self.number = number
+        self._pipeline = wanted.pipeline
+        self._sink = wanted.sink
+        self._target = wanted.target
+        self._limits = limits
         self._table = Target(table=wanted.target.topic, write="append", key=(), case_counts=True)
         self._transactions: Transactions | KeyedProducer | None = None
         self._mark: LaneMark | None = None
@@ -123,11 +127,9 @@ class Lane:
         return None if self._mark is None else self._mark.marker
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
-        """As `Marking.batch_at`."""
         return self._opened().mark.batch_at(publication)
 
     def advance(self, marker: TableMarker, publication: Publication) -> None:
-        """As `Marking.advance`."""
         self._keep(self._opened().after(marker, publication))
 
     # --- steps
@@ -138,7 +140,8 @@ class Lane:
             self._mark = self._closed()
 
     def _producer(self) -> Transactions | KeyedProducer:
-        timeout_ms, largest = self._limits.timeout_ms, self._limits.record_bytes
+        timeout_ms = self._limits.timeout_ms
+        largest = self._limits.record_bytes
         if self._limits.keyed:
             return KeyedProducer(self._clients, timeout_ms=timeout_ms, max_record_bytes=largest)
         name = transactional_id(self._pipeline, self._sink, self.number)
@@ -182,7 +185,8 @@ class Lane:
         return apply(self, publication, self._table, since=self._committed, move=move)
 
     def _move(self, publication: Publication, rows: Rows) -> Moved:
-        transactions, there = self._open_transactions(), self._opened().rows_there(publication)
+        transactions = self._open_transactions()
+        there = self._opened().rows_there(publication)
         with told(self._clients, outlived=transactions.outlived), rows(publication) as batches:
             number = there
             for chunk in _chunks(_after(batches, there), self._limits.transaction_bytes):

@@ -172,7 +172,8 @@ def require_closed(clients: Clients, topic: str, lane: int) -> None:
 
 def _newest(admin: AdminClient, consumer: Consumer, topic: str, lane: int, *, key: bytes, below: int | None) -> bytes | None:
     """From the end backwards: the markers before the newest one may not have been compacted yet."""
-    [low], [end] = first(admin, topic, [lane]), settled(admin, topic, [lane]) if below is None else [below]
+    [low] = first(admin, topic, [lane])
+    [end] = settled(admin, topic, [lane]) if below is None else [below]
     width = _TAIL
     while low < end:
         start = max(low, end - width)

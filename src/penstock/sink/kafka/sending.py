@@ -76,7 +76,8 @@ class Transactions:
         self._is_committing = True
         with told(self._clients, in_doubt=True, outlived=self.outlived), COMMIT.around(error=cut_off, lost=cut_off):
             self._producer.commit_transaction(self._timeout_s)
-        self._is_committing, self._began_s = False, None
+        self._is_committing = False
+        self._began_s = None
 
     def drop(self) -> None:
         """Let go of it. A transaction that nobody asked to commit is aborted, if that is quickly done: readers wait for it.

@@ -98,7 +98,9 @@ class KafkaSink(SpooledSink):
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
         self._wanted = Wanted(pipeline=pipeline, sink=name, target=target, lanes=lanes, timeout_ms=timeout_ms)
         self._clients = Clients(bootstrap, options or {})
-        self._transaction_bytes, self._keyed, self._shape = transaction_bytes, keyed, shape
+        self._transaction_bytes = transaction_bytes
+        self._keyed = keyed
+        self._shape = shape
         self._lanes: dict[int, Lane] = {}
         self._place: Place | None = None
         self._schema: str | None = None
@@ -122,7 +124,8 @@ class KafkaSink(SpooledSink):
 
     def describe(self) -> Mapping[str, str]:
         """For `penstock explain`."""
-        limit, lanes = self._spool.inline_limit_bytes, self._wanted.lanes
+        limit = self._spool.inline_limit_bytes
+        lanes = self._wanted.lanes
         how = "one transaction" if lanes == 1 else f"{lanes} transactions at once, one for each lane"
         where = f"into topic {self._wanted.target.topic} of {self._clients.place}"
         publish = f"{how}: rows and marker {where}; who reads with isolation.level=read_committed sees neither or both"
@@ -134,7 +137,6 @@ class KafkaSink(SpooledSink):
         }
 
     def own_rows(self, schema: str) -> OwnRows | None:
-        """As `Projecting`."""
         return None if self._shape is None else self._shape.own_rows(schema, sink=self._name)
 
     def check(self) -> Sequence[Finding]:
@@ -233,7 +235,8 @@ class KafkaSink(SpooledSink):
         return schema if own is None else own.schema
 
     def _publish(self, publication: Publication) -> Published:
-        lanes, own = self._required_lanes(publication), publication.staged[0].ref.get(SCHEMA)
+        lanes = self._required_lanes(publication)
+        own = publication.staged[0].ref.get(SCHEMA)
         publication = publication if own is None else replace(publication, schema=str(own))
         shares = [replace(publication, staged=publication.staged[at::lanes]) for at in range(lanes)]
         if lanes > 1 or self._keyed:  # else rows and identity are committed together
@@ -290,7 +293,8 @@ class KafkaSink(SpooledSink):
             return self._marks_below(dict.fromkeys(numbers))
 
     def _marks_below(self, ends: Mapping[int, int | None]) -> Sequence[LaneMark]:
-        topic, pipeline = self._wanted.target.markers, self._wanted.pipeline
+        topic = self._wanted.target.markers
+        pipeline = self._wanted.pipeline
         found = [look(self._clients, topic, lane, pipeline=pipeline, sink=self._name, below=end) for lane, end in ends.items()]
         return [mark for mark in found if mark is not None]
 

@@ -126,7 +126,8 @@ def require_comparable(found: Totals, marks: Sequence[LaneMark], at: Cut, decisi
 
 
 def _unpublished(publication: Publication, topic: str) -> Problem:
-    batch_id, rows = publication.batch.batch_id, publication.totals.rows
+    batch_id = publication.batch.batch_id
+    rows = publication.totals.rows
     message = f"Batch {batch_id} with {rows} rows is decided but not published in topic {topic!r}."
     return Problem(message=message, file=topic, batch_id=batch_id)
 
@@ -231,7 +232,8 @@ def _committed(clients: Clients, ranges: "Sequence[tuple[TopicPartition, int]]")
 
 def _counts(message: Any, ends: dict[tuple[str, int], int]) -> bool:
     """Whether it is a record in the range; a partition whose end was seen is forgotten."""
-    error, place = message.error(), (message.topic(), message.partition())
+    error = message.error()
+    place = (message.topic(), message.partition())
     if is_of_group(error):
         return False
     if error is not None and error.code() != KafkaError._PARTITION_EOF:

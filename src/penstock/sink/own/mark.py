@@ -61,7 +61,6 @@ class OwnMarks(Generic[T]):
             )
 
     def write(self, marker: TableMarker) -> None:
-        """As `Marks.write`."""
         self._keep(Mark(marker=marker, batches={} if self._mark is None else self._mark.batches))
 
     def owners(self, table: str) -> Sequence[tuple[PipelineName, SinkName]]:  # noqa: ARG002 - nobody lists marks
@@ -73,11 +72,9 @@ class OwnMarks(Generic[T]):
         return None
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
-        """As `Marks.batch_at`."""
         return None if self._mark is None else self._mark.batch_at(publication)
 
     def advance(self, marker: TableMarker, publication: Publication) -> None:
-        """As `Marks.advance`."""
         assert self._mark is not None, "a mark is read before it advances"
         with MARK.around():
             self._keep(self._mark.after(marker, publication))

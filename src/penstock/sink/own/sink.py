@@ -125,7 +125,8 @@ class OwnSink(TableSink, Author[T], Generic[T]):
             if self.idempotent:
                 self._claim(publication)
             with self._transaction() as transaction:
-                marks, since = OwnMarks(self, transaction), self._committed
+                marks = OwnMarks(self, transaction)
+                since = self._committed
                 marks.require(publication.pipeline, self._name)
                 published = self._note_applied(
                     apply(marks, publication, self._target, since=since, move=lambda: self._write(transaction, publication))
@@ -204,7 +205,8 @@ class OwnSink(TableSink, Author[T], Generic[T]):
     @contextmanager
     def _transaction(self) -> Iterator[T]:
         """The author's, ended in any case; what is raised inside comes out, whatever the author's code makes of it."""
-        manager, is_open = self.transaction(), False
+        manager = self.transaction()
+        is_open = False
         try:
             with BEGIN.around():
                 transaction = manager.__enter__()

@@ -92,9 +92,7 @@ class UploadArea(Protocol):
         """Called once after all uploads of an attempt are finished, before they are reported. Raises StageFailed."""
         ...
 
-    def requests_sent(self) -> Mapping[str, int]:
-        """As `Requesting.requests_sent`."""
-        ...
+    def requests_sent(self) -> Mapping[str, int]: ...
 
 
 class Area(Protocol):
@@ -207,13 +205,9 @@ class Account(Protocol):
         """The part that belongs to this sink. Nothing is touched yet."""
         ...
 
-    def requests_sent(self) -> Mapping[str, int]:
-        """As `Requesting.requests_sent`."""
-        ...
+    def requests_sent(self) -> Mapping[str, int]: ...
 
-    def estimated_requests(self) -> Mapping[str, RequestEstimate]:
-        """As `Estimating.estimated_requests`."""
-        ...
+    def estimated_requests(self) -> Mapping[str, RequestEstimate]: ...
 
     def enclosing(self) -> "Iterator[tuple[str, AccountOwner]]":
         """URL and owner of each account that this one lies within, as far as that can be seen from here."""

@@ -10,7 +10,8 @@ class Allowance:
     """Bytes left for small files of one attempt. Used by all threads that finish files of it."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self._left_bytes, self._lock = limit_bytes, Lock()
+        self._left_bytes = limit_bytes
+        self._lock = Lock()
 
     def take(self, size_bytes: int) -> bool:
         """Whether `size_bytes` fitted; they are then spent."""

@@ -54,7 +54,8 @@ def choose_encodings(rows: "pa.Table", settings: EncodingSettings) -> Encodings:
         return Encodings(default=default, dictionary_pagesize_limit_bytes=limit)
     glance = list(_leaves(_spread(rows, _GLANCE) if default == AUTO else rows[:1], of=rows))
     times = Counter(leaf.path for leaf in glance)
-    chosen, unclear = dict[str, str](), list[_Leaf]()
+    chosen = dict[str, str]()
+    unclear = list[_Leaf]()
     for leaf in glance:
         encoding = settings.columns.get(leaf.path, DICTIONARY if times[leaf.path] > 1 else default)
         if encoding == AUTO:
@@ -88,7 +89,8 @@ def _at_a_glance(leaf: _Leaf) -> tuple[str, bool]:
     """The encoding, and whether more values would hardly tell of another one."""
     if pa.types.is_boolean(leaf.values.type):
         return PLAIN, True
-    plain_bytes, distinct = _plain_bytes(leaf), len(leaf.values.unique())
+    plain_bytes = _plain_bytes(leaf)
+    distinct = len(leaf.values.unique())
     if plain_bytes is None or len(leaf.values) == 0 or (len(leaf.values) >= _ENOUGH and 2 * distinct <= len(leaf.values)):
         return DICTIONARY, True
     if _dictionary_bytes(leaf, distinct, plain_bytes) < plain_bytes:
@@ -159,7 +161,9 @@ def _is_smaller_as_delta(first: "pa.Array", plain_bytes: float, dictionary_bytes
     delta_bytes = _delta_bytes(numbers.astype(np.int64, copy=False))
     if delta_bytes >= dictionary_bytes:
         return False
-    return delta_bytes <= plain_bytes / 8 or delta_bytes <= _compressed(numbers.tobytes()) / len(numbers)
+    if delta_bytes <= plain_bytes / 8:
+        return True
+    return delta_bytes <= len(pa.Codec("zstd").compress(numbers.tobytes(), asbytes=True)) / len(numbers)
 
 
 def _delta_bytes(numbers: "npt.NDArray[np.int64]") -> float:
@@ -169,10 +173,6 @@ def _delta_bytes(numbers: "npt.NDArray[np.int64]") -> float:
     excess = (blocks.max(axis=2) - blocks.min(axis=(1, 2))[:, np.newaxis]).view(np.uint64)
     bits = np.frexp(excess.astype(np.float64))[1]
     return float(bits.mean()) / 8 + _BLOCK_HEAD_BYTES / _BLOCK
-
-
-def _compressed(data: bytes) -> int:
-    return len(pa.Codec("zstd").compress(data, asbytes=True))
 
 
 # --- samples

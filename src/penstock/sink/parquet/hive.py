@@ -71,7 +71,9 @@ class PartitionColumn:
             return None
         text = unescape(directory)
         if pa.types.is_boolean(self.kind):
-            return {"true": True, "false": False}[text] if text in {"true", "false"} else _misfit(text)
+            if text not in {"true", "false"}:
+                raise ValueError(f"expected true or false, found {text!r}")
+            return text == "true"
         if pa.types.is_integer(self.kind):
             return int(text)
         return dt.date.fromisoformat(text) if pa.types.is_date32(self.kind) else text
@@ -114,7 +116,3 @@ def _text(value: "str | int | bool | dt.date") -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.isoformat() if isinstance(value, dt.date) else str(value)
-
-
-def _misfit(text: str) -> Value:
-    raise ValueError(f"expected true or false, found {text!r}")

@@ -29,8 +29,10 @@ class PartFile:
         encodings: Encodings,
         notes: Mapping[str, str],
     ) -> None:
-        self.account, self.name = account, name
-        self._upload, self._schema = upload, schema
+        self.account = account
+        self.name = name
+        self._upload = upload
+        self._schema = schema
         self._rows, self._digest = 0, 0
         self._writer = pq.ParquetWriter(
             pa.PythonFile(upload, mode="w"),

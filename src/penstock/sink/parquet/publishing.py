@@ -80,7 +80,8 @@ class Share:
 
         A mark that is missing below a higher one may be of long ago: then a newer run owns the pipeline, and that will be told.
         """
-        batch, own = self.publication.batch, self.area.marker_of(self.publication.position)
+        batch = self.publication.batch
+        own = self.area.marker_of(self.publication.position)
         told = None if own is None else (own.account, own.query_id, own.batch_id)
         same = told == (self.account, batch.query_id, batch.batch_id)
         staged = [piece for piece in self.pieces if piece.inline is None]

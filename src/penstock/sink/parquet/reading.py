@@ -51,7 +51,8 @@ def read_table(file: BinaryIO, *, name: str, schema: str) -> "pa.Table":
     """
     parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
     values = _partition_values(name, arrow_schema(own_schema(parquet) or schema))
-    found, wanted = parquet.read(use_threads=False), table_schema(schema)
+    found = parquet.read(use_threads=False)
+    wanted = table_schema(schema)
     columns = [_column(found, field, values) for field in wanted]
     return pa.Table.from_arrays(columns, schema=wanted)
 
@@ -76,7 +77,8 @@ def _partition_values(name: str, rows: "pa.Schema") -> dict[str, Value]:
     values: dict[str, Value] = {}
     for directory in name.split("/")[:-1]:
         key, equals, text = directory.partition("=")
-        column, index = unescape(key), rows.get_field_index(unescape(key))
+        column = unescape(key)
+        index = rows.get_field_index(unescape(key))
         if not equals or index < 0:
             raise ValueError(f"it lies in the directory {directory!r}, which stands for no value of a column")
         kind = rows.field(index).type

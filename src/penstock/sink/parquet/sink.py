@@ -70,7 +70,9 @@ class ParquetSink:
         null_for_lost_texts: bool = False,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
-        self._name, self._pipeline, self._route_sql = name, pipeline, route_sql
+        self._name = name
+        self._pipeline = pipeline
+        self._route_sql = route_sql
         self._accounts = dict(accounts)
         self._settings = WriteSettings(
             sink=name,
@@ -230,7 +232,8 @@ class ParquetSink:
             self._claimed.add((name, ledger_id))
 
     def _require_own(self, area: Area, name: AccountName, pipeline: PipelineName) -> None:
-        owner, account = area.claimed_by(), self._accounts[name]
+        owner = area.claimed_by()
+        account = self._accounts[name]
         require_own_account(owner, pipeline=pipeline, sink=self._name, account=name, url=account.url)
         require_apart(account, owner)
 
@@ -243,7 +246,8 @@ class ParquetSink:
         ]
 
     def _shares(self, publication: Publication) -> list[Share]:
-        areas, pieces = dict(self._areas(publication.pipeline)), dict[AccountName, list[Staged]]()
+        areas = dict(self._areas(publication.pipeline))
+        pieces = dict[AccountName, list[Staged]]()
         fresh = self._published_at is not None and publication.position > self._published_at
         for piece in publication.staged:
             pieces.setdefault(piece.account, []).append(piece)

@@ -28,7 +28,8 @@ class Lease:
 
     def __init__(self, rows: "pa.Table", *, holders: int = 1) -> None:
         self._rows, self._size_bytes = len(rows), int(rows.nbytes)
-        self._holders, self._taken = holders, False
+        self._holders = holders
+        self._taken = False
 
     def share_of(self, rows: int) -> int:
         """The bytes of that many of the rows."""
@@ -121,11 +122,14 @@ class Splitter:
 
     def _numbers(self, chunk: Chunk) -> "tuple[Numbers | None, list[_Coded]]":
         """One number per row that tells its account and partition values; None if all rows go to the same place."""
-        numbers, coded = self._router.numbers(chunk.accounts), list[_Coded]()
+        numbers = self._router.numbers(chunk.accounts)
+        coded = list[_Coded]()
         span = len(self._settings.accounts)
         for column in self._columns:
             encoded = pc.dictionary_encode(chunk.rows.column(column.index).combine_chunks(), null_encoding="encode")
-            indices, values, before = np.asarray(encoded.indices, dtype=np.int64), len(encoded.dictionary), None
+            indices = np.asarray(encoded.indices, dtype=np.int64)
+            values = len(encoded.dictionary)
+            before = None
             if numbers is not None and span * values > _LARGEST_NUMBER:  # it would wrap around: number what is there anew
                 before, numbers = np.unique(numbers, return_inverse=True)
                 span = len(before)
@@ -171,7 +175,8 @@ class Splitter:
         if not small:
             return
         shared = data.take(pa.array(np.concatenate([order[part.start : part.end] for part in small])))
-        lease, start = Lease(shared, holders=len(small)), 0
+        lease = Lease(shared, holders=len(small))
+        start = 0
         for part in small:
             rows = shared.slice(start, part.end - part.start)
             yield self._group(part, self._stored_values(part, chunk, order), rows, lease)
@@ -183,7 +188,7 @@ class Splitter:
     def _group(self, part: _Part, stored: "_Stored", rows: "pa.Table", lease: Lease) -> Group:
         return Group(
             account=part.account,
-            directories=self._directories(stored.values),
+            directories="/".join(self._directory(place, value) for place, value in enumerate(stored.values)),
             rows=rows,
             digest=stored.digest,
             size_bytes=lease.share_of(len(rows)),
@@ -206,9 +211,6 @@ class Splitter:
                 raise _lost_text(column, rows)
             rows = rows.set_column(column.index, rows.schema.field(column.index), pa.nulls(len(rows), column.kind))
         return digest(row_hashes(rows, self._settings.row_digest))
-
-    def _directories(self, values: tuple[Value, ...]) -> str:
-        return "/".join(self._directory(place, value) for place, value in enumerate(values))
 
     def _directory(self, place: int, value: Value) -> str:
         known = self._names.get((place, value))

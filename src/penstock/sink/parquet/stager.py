@@ -46,7 +46,9 @@ class ParquetStageWriter:
     """Stages the rows of one attempt in bounded memory. Used by one thread; others finish files meanwhile, side by side."""
 
     def __init__(self, stager: ParquetStager, attempt: Attempt, schema: "pa.Schema") -> None:
-        self._settings, self._areas, self._attempt = stager.settings, stager.areas, attempt
+        self._settings = stager.settings
+        self._areas = stager.areas
+        self._attempt = attempt
         self._splitter = Splitter(stager.settings, schema)
         self._stored = stored_schema(self._splitter.data_schema)
         self._notes = notes_for(schema, self._splitter.data_schema)
@@ -110,7 +112,8 @@ class ParquetStageWriter:
     def _name(self, place: Place) -> "_Named":
         account, directories = place
         self._files += 1
-        owner, compression = self._settings.owner, self._settings.compression
+        owner = self._settings.owner
+        compression = self._settings.compression
         number = self._files - 1
         name = file_name(self._attempt, number=number, owner=owner, compression=compression, directories=directories)
         return _Named(account, name)

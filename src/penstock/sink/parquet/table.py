@@ -1,6 +1,5 @@
 """One account as its readers see it: files up to some batch, where they are, and their rows."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -55,10 +54,12 @@ class Table:
 
         `counted` also asks every manifest that is kept for the rows, which takes a request each in a store.
         """
-        rows = self._rows() if counted else {}
+        manifests = self.area.manifests() if counted else ()
+        rows = {file.name: file.rows for marker in manifests for file in marker.files or ()}
         shown = (
             self._file(file, rows.get(file.name))
-            for file in self._parquet_files()
+            for file in self.area.files()
+            if is_parquet(file.name)
             if (order := order_of(file.name)) is None
             or (owner_in(file.name) in {None, self.owner} and order <= (generation, batch_id))
         )
@@ -79,12 +80,6 @@ class Table:
                 f"{file.url} cannot be read: {reason}.",
                 remedy="If maintenance removed or rewrote it meanwhile, ask for the files again; else run `penstock verify`.",
             ) from cause
-
-    def _parquet_files(self) -> Iterator[StoredFile]:
-        return (file for file in self.area.files() if is_parquet(file.name))
-
-    def _rows(self) -> dict[str, int]:
-        return {file.name: file.rows for marker in self.area.manifests() for file in marker.files or ()}
 
     def _file(self, file: StoredFile, rows: int | None) -> TableFile:
         order = order_of(file.name)

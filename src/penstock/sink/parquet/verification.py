@@ -116,7 +116,11 @@ class _Examination:
     def __init__(
         self, account: AccountName, seen: Sequence[Seen], ledger: LedgerFiles, report: AccountReport, *, as_of: Position
     ) -> None:
-        self._account, self._seen, self._ledger, self._report, self._as_of = account, seen, ledger, report, as_of
+        self._account = account
+        self._seen = seen
+        self._ledger = ledger
+        self._report = report
+        self._as_of = as_of
 
     def problems(self) -> list[Problem]:
         """Unreadable files always; if sums differ, every file that explains it, or the sums if none does."""
@@ -180,6 +184,5 @@ class _Examination:
 
     def _problem(self, name: str, told: str) -> Problem:
         decided = self._ledger.by_name.get((self._account, name))
-        attempt = attempt_of(name)
-        batch_id = decided.publication.batch.batch_id if decided else attempt.batch_id if attempt else None
-        return Problem(message=f"{name} {told}", account=self._account, file=name, batch_id=batch_id)
+        of = decided.publication.batch if decided else attempt_of(name)
+        return Problem(message=f"{name} {told}", account=self._account, file=name, batch_id=of.batch_id if of else None)

@@ -33,38 +33,31 @@ class DirectoryPlace:
         return False
 
     def identities(self) -> Sequence[str]:
-        """As `Place.identities`."""
         make_private_directory(Path(self.directory))
         return [path.name for path in Path(self.directory).glob(f"*{ID_SUFFIX}")]
 
     def identify(self, name: str) -> None:
-        """As `Place.identify`."""
         path = Path(self.directory, name)
         create_private(path)
         for directory in list(path.parents)[:3]:
             _sync(directory)
 
     def holds(self, name: str) -> bool:
-        """As `Place.holds`."""
         return Path(self.directory, name).exists()
 
     def create(self, name: str) -> "DirectoryFile":
-        """As `Place.create`."""
         return DirectoryFile(self.directory, name)
 
     def open(self, name: str) -> BinaryIO:
-        """As `Place.open`."""
         return open(os.path.join(self.directory, name), "rb")
 
     def spooled(self) -> Iterator[Spooled]:
-        """As `Place.spooled`."""
         directory = Path(self.directory)
         for path in sorted(directory.iterdir()) if directory.exists() else ():
             with suppress(FileNotFoundError):  # discarded meanwhile
                 yield Spooled(name=path.name, size_bytes=path.stat().st_size)
 
     def remove(self, spooled: Spooled) -> None:
-        """As `Place.remove`."""
         Path(self.directory, spooled.name).unlink(missing_ok=True)
 
     def requests_sent(self) -> Mapping[str, int]:
@@ -80,7 +73,6 @@ class DirectoryFile:
         self._file = open_private(Path(directory, name), "xb")
 
     def write(self, data: bytes) -> int:
-        """As `PieceFile.write`."""
         return self._file.write(data)
 
     def flush(self) -> None:
@@ -95,7 +87,6 @@ class DirectoryFile:
         self._file.close()
 
     def drop(self) -> None:
-        """As `PieceFile.drop`."""
         self._file.close()
 
 

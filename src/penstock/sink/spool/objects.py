@@ -36,33 +36,26 @@ class ObjectPlace:
         return True
 
     def identities(self) -> Sequence[str]:
-        """As `Place.identities`."""
         return [spooled.name for spooled in self._objects() if spooled.name.endswith(ID_SUFFIX)]
 
     def identify(self, name: str) -> None:
-        """As `Place.identify`."""
         self.store.put(self.folder + name, b"", tag=name)
 
     def holds(self, name: str) -> bool:
-        """As `Place.holds`."""
         return self.store.look(self.folder + name) is not None
 
     def create(self, name: str) -> "ObjectFile":
-        """As `Place.create`."""
         return ObjectFile(self.store, self.folder + name)
 
     def open(self, name: str) -> BinaryIO:
-        """As `Place.open`."""
         return open_object(self.store, self.folder + name)
 
     def spooled(self) -> Iterator[Spooled]:
-        """As `Place.spooled`."""
         yield from self._objects()
         for pending in self.store.pending(self.folder):
             yield Spooled(name=pending.key.removeprefix(self.folder), size_bytes=pending.size_bytes, upload=pending.upload)
 
     def remove(self, spooled: Spooled) -> None:
-        """As `Place.remove`."""
         key = self.folder + spooled.name
         if spooled.upload is None:
             self.store.delete(key)
@@ -111,7 +104,6 @@ class ObjectFile:
             )
 
     def drop(self) -> None:
-        """As `PieceFile.drop`."""
         self._held.clear()
         self._upload.abandon()
 

@@ -96,9 +96,7 @@ class Place(Protocol):
         """Remove it; fine if it is gone."""
         ...
 
-    def requests_sent(self) -> Mapping[str, int]:
-        """As `Requesting.requests_sent`."""
-        ...
+    def requests_sent(self) -> Mapping[str, int]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,8 @@ def _open(piece: Staged, place: Place) -> BinaryIO:
 
 def _verified(piece: Staged, file: BinaryIO, place: Place) -> Iterator[bytes]:
     """The bytes of `file`, never more than were staged; those that are others are told after the last one."""
-    found, size_bytes = hashlib.sha256(), 0
+    found = hashlib.sha256()
+    size_bytes = 0
     while chunk := file.read(_CHUNK_BYTES):
         found.update(chunk)
         size_bytes += len(chunk)

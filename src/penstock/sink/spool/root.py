@@ -57,7 +57,6 @@ class SpoolRoot:
         return [StoreCheck(subject=self._subject, reopen=self.store, folder="")] if is_blob(self.url) else []
 
     def requests_sent(self) -> Mapping[str, int]:
-        """As `Requesting.requests_sent`."""
         if not is_blob(self.url):
             return {}
         url = self.store().url

@@ -46,12 +46,15 @@ class Spool:
     def __init__(
         self, *, root: "SpoolRoot | str | os.PathLike[str]", sink: SinkName, inline_limit_bytes: int = INLINE_LIMIT_BYTES
     ) -> None:
-        self.root, self._sink, self.inline_limit_bytes = root_at(root), sink, inline_limit_bytes
+        self.root = root_at(root)
+        self._sink = sink
+        self.inline_limit_bytes = inline_limit_bytes
         self._claimed: Claimed | None = None
         self._named_s = 0.0
         self._signed: Set[str] = frozenset()
         self._is_stuck = False
-        self._fetched, self._held = threading.local(), Held()
+        self._fetched = threading.local()
+        self._held = Held()
 
     def prepare(self, pipeline: PipelineName) -> None:
         """Create the sink's place if it is missing. Raises Failed, Retryable. Once per generation, before anything else."""
@@ -84,7 +87,8 @@ class Spool:
 
         Used here without being pickled, it keeps the rows of the newest pieces in memory for `read`, unless they lie in a store.
         """
-        claimed, limit = self._prepared(), self.inline_limit_bytes
+        claimed = self._prepared()
+        limit = self.inline_limit_bytes
         self._name_daily(claimed)
         held = None if claimed.place.is_remote else self._held  # whether it is there still would take a request
         stager = SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit, held=held)
@@ -95,7 +99,8 @@ class Spool:
 
         Close it where you stop early: the file of a piece is open while its rows are given.
         """
-        place, copies = self._place(pipeline), getattr(self._fetched, "copies", None)
+        place = self._place(pipeline)
+        copies = getattr(self._fetched, "copies", None)
         for piece in pieces:
             if (rows := self._held.rows_of(piece)) is not None:
                 yield from read_held(piece, rows, place)
@@ -115,7 +120,8 @@ class Spool:
 
         For callers that others wait for while they read. Costs nothing where no piece lies in a store. Raises as `read`.
         """
-        spilled, place = [piece for piece in pieces if piece.inline is None], self._place(pipeline)
+        spilled = [piece for piece in pieces if piece.inline is None]
+        place = self._place(pipeline)
         if not spilled or not place.is_remote:
             yield
             return
@@ -131,7 +137,8 @@ class Spool:
 
         One that cannot be removed is garbage and keeps nobody back: it is told once, and the rest is left to the sweep.
         """
-        place, is_stuck = self._place(pipeline), threading.Event()
+        place = self._place(pipeline)
+        is_stuck = threading.Event()
         spilled = [piece for piece in pieces if piece.inline is None]
         self._held.let_go(spilled)
         try:

@@ -59,7 +59,6 @@ class SpoolStager:
         return SpoolWriter(self, attempt, schema)
 
     def requests_sent(self) -> Mapping[str, int]:
-        """As `Requesting.requests_sent`."""
         return self.claimed.place.requests_sent()
 
 
@@ -67,7 +66,9 @@ class SpoolWriter:
     """Stages the rows of one attempt as one piece."""
 
     def __init__(self, stager: SpoolStager, attempt: Attempt, schema: "pa.Schema") -> None:
-        self._stager, self._attempt, self._schema = stager, attempt, schema
+        self._stager = stager
+        self._attempt = attempt
+        self._schema = schema
         self._name = attempt.token + SUFFIX
         self._rows, self._digest = 0, 0
         self._in_memory: list[pa.RecordBatch] = []
@@ -156,7 +157,9 @@ class _Target:
     closed = False
 
     def __init__(self, stager: SpoolStager, name: str) -> None:
-        self._claimed, self._limit_bytes, self._name = stager.claimed, stager.inline_limit_bytes, name
+        self._claimed = stager.claimed
+        self._limit_bytes = stager.inline_limit_bytes
+        self._name = name
         self._memory = bytearray()
         self._file: PieceFile | None = None
         self._hash = hashlib.sha256()

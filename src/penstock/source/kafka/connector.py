@@ -34,7 +34,8 @@ def connector_settings(
     said = " ".join([submitted, *conf.values()])
     if CONNECTOR in said or any((home / "jars").glob(f"{CONNECTOR}_*.jar")):
         return {}
-    folder, version = environment.get(ENVIRONMENT), _version_of(home)
+    folder = environment.get(ENVIRONMENT)
+    version = _version_of(home)
     if folder:
         return {JARS: ",".join(str(jar) for jar in _jars_in(Path(folder), scala=version and version[0]))}
     return {} if version is None else {PACKAGES: coordinate(*version)}
@@ -75,7 +76,8 @@ def not_found(log: str) -> DependencyMissing | None:
     found = _UNRESOLVED.search(log)
     if found is None:
         return None
-    named, of_ours = ":".join(found.groups()), found[2].startswith(CONNECTOR)
+    named = ":".join(found.groups())
+    of_ours = found[2].startswith(CONNECTOR)
     other = (
         "Take Penstock's own reader, which needs none (`reader: python`, or `auto`). Or put the jars of Spark's Kafka connector "
         f"({_NEEDED}) into a directory and name it by {ENVIRONMENT}; or name another version of it by "

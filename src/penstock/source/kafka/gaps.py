@@ -43,7 +43,8 @@ def cut_off(
         if topic in known and known[topic].topic_id != of.topic_id:
             continue
         for number, last in end.get(topic, {}).items():
-            kept, first = of.partitions.get(number), needed[topic][number]
+            kept = of.partitions.get(number)
+            first = needed[topic][number]
             if kept is not None and first <= kept.high < last:
                 yield GapAccepted(
                     kind=GapKind.TRUNCATED,
@@ -59,7 +60,8 @@ def cut_off(
 def _of_topic(
     source: SourceName, topic: str, partitions: Mapping[int, int], *, known: TopicRead | None, now: TopicNow | None
 ) -> Iterator[GapAccepted]:
-    topic_id = known.topic_id if known is not None else "" if now is None else now.topic_id
+    of = now if known is None else known
+    topic_id = "" if of is None else of.topic_id
     if known is not None and now is not None and known.topic_id == now.topic_id:
         _require_all(source, topic, partitions, now)
     for number, first in partitions.items():

@@ -8,43 +8,34 @@ from penstock.spec.kafka_options import COMMITTED, CONSUMER, ISOLATION
 from penstock.spec.source import Source
 
 _LOSS = "failOnDataLoss"
-_SAME = frozenset(
-    {
-        *("bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.kerberos.service.name", "client.rack"),
-        *("ssl.endpoint.identification.algorithm", "sasl.oauthbearer.token.endpoint.url", "client.dns.lookup"),
-    }
-)
+_SAME = frozenset({
+    "bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.kerberos.service.name", "client.rack",
+    "ssl.endpoint.identification.algorithm", "sasl.oauthbearer.token.endpoint.url", "client.dns.lookup",
+})  # fmt: skip
 """Properties with one name and meaning in Java's client and in librdkafka."""
+_TUNED_ALIKE = (
+    "check.crcs", "client.id", "connections.max.idle.ms", "fetch.max.bytes", "fetch.min.bytes", "group.id", "isolation.level",
+    "max.partition.fetch.bytes", "metadata.max.age.ms", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retry.backoff.ms",
+)  # fmt: skip
 _TUNING: Mapping[str, str] = {
-    **{
-        name: name
-        for name in (
-            *("check.crcs", "client.id", "connections.max.idle.ms", "fetch.max.bytes", "fetch.min.bytes", "group.id"),
-            *("isolation.level", "max.partition.fetch.bytes", "metadata.max.age.ms", "reconnect.backoff.max.ms"),
-            *("reconnect.backoff.ms", "retry.backoff.ms"),
-        )
-    },
+    **{name: name for name in _TUNED_ALIKE},
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "request.timeout.ms": "socket.timeout.ms",
 }
 """What Java's consumer and librdkafka's are told about fetching: the one's name and the other's."""
-_OF_GROUPS = frozenset(
-    {
-        *("allow.auto.create.topics", "auto.commit.interval.ms", "default.api.timeout.ms", "exclude.internal.topics"),
-        *("heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records", "session.timeout.ms"),
-    }
-)
+_OF_GROUPS = frozenset({
+    "allow.auto.create.topics", "auto.commit.interval.ms", "default.api.timeout.ms", "exclude.internal.topics",
+    "heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records", "session.timeout.ms",
+})  # fmt: skip
 """Properties without a meaning for a reader that is in no group, creates nothing and asks for bounded pieces."""
 _LOGIN = re.compile(r'(?i)\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
-_STORED = frozenset(
-    f"ssl.{part}"
-    for part in (
-        *("truststore.location", "truststore.type", "truststore.password", "truststore.certificates", "key.password"),
-        *("keystore.location", "keystore.type", "keystore.password", "keystore.certificate.chain", "keystore.key"),
-    )
-)
+_STORED = frozenset({
+    "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.password", "ssl.truststore.certificates",
+    "ssl.keystore.location", "ssl.keystore.type", "ssl.keystore.password", "ssl.keystore.certificate.chain", "ssl.keystore.key",
+    "ssl.key.password",
+})  # fmt: skip
 """Properties of certificates and keys that are handed on, see `_stores`."""
 _LOGGED_IN = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 
@@ -89,7 +80,8 @@ def fetch_options(name: str, source: Source) -> Mapping[str, str]:
 def _stores(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for store, to in (("truststore", _trusted), ("keystore", _kept)):
-        location, kind = java.get(f"ssl.{store}.location"), java.get(f"ssl.{store}.type", "JKS").upper()
+        location = java.get(f"ssl.{store}.location")
+        kind = java.get(f"ssl.{store}.type", "JKS").upper()
         if kind == "JKS" and location is not None and not any(key.startswith("ssl.") for key in client):
             raise Usage(
                 f"sources.{name}.options has a {store} of Java's own kind (JKS), which only Java reads, and Penstock looks, too.",

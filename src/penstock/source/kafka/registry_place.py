@@ -48,7 +48,8 @@ def coded_columns(settings: ByRegistry, topic: str | None, *, who: str) -> "tupl
             f"{who} by a schema registry with the package {cause.name}, which is not installed.",
             remedy="Install it on the driver and on every executor: pip install 'penstock[registry]'.",
         ) from cause
-    client, coded = Client(place_of(settings.registry)), []
+    client = Client(place_of(settings.registry))
+    coded = []
     for column, (subject, version) in subjects_of(settings, topic).items():
         found = client.of_subject(subject, version)
         coded.append(Coded(column=column, format=settings.columns[column].format, subject=subject, schema=found))

@@ -42,7 +42,9 @@ class Watch:
 
         Raises Retryable, Failed, DependencyMissing.
         """
-        topics, gaps, now = list[TopicRead](), list[GapAccepted](), dict[tuple[SourceName, str], TopicNow]()
+        topics = list[TopicRead]()
+        gaps = list[GapAccepted]()
+        now = dict[tuple[SourceName, str], TopicNow]()
         for each in ranges:
             if each.source in self.sources:
                 seen = self._look_at(each, known={read.topic: read for read in known if read.source == each.source})

@@ -102,9 +102,11 @@ class Bench:
 
     def stage_here(self, sink: Sink, rows: Sequence[Row], *, batch_id: int) -> tuple[Staged, ...]:
         """What the driver stages itself of a small batch, without a task, in Arrow batches that are parts of a larger one."""
-        writer, whole = sink.stager().open(attempt(batch_id, 1, 0, 0), self._schema), as_batch(rows, self.rig.schema)
+        writer = sink.stager().open(attempt(batch_id, 1, 0, 0), self._schema)
+        whole = as_batch(rows, self.rig.schema)
         for start in range(0, len(rows), 37):  # whose bitmaps begin within a byte
-            batch, part = whole.slice(start, 37), rows[start : start + 37]
+            batch = whole.slice(start, 37)
+            part = rows[start : start + 37]
             writer.write(batch, hashes=row_hashes(batch, self.rig.row_digest), accounts=accounts_of(sink, part))
         return tuple(writer.finish())
 

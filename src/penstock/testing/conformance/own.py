@@ -31,11 +31,9 @@ class OwnSinkRig(SinkRig):
         return {}
 
     def make(self) -> Sink:
-        """As `SinkRig.make`."""
         return self._made()
 
     def read_back(self) -> Iterable[Row]:
-        """As `SinkRig.read_back`."""
         sink = self._made()
         try:
             if not sink.exists():

@@ -27,9 +27,11 @@ _BEGINNING_S = 120.0
 class Permits(Protocol):
     """A semaphore, of threads or of processes."""
 
-    def acquire(self) -> bool: ...  # noqa: D102
+    def acquire(self) -> bool:
+        """Take one, and wait until there is one."""
 
-    def release(self) -> None: ...  # noqa: D102
+    def release(self) -> None:
+        """Give one."""
 
 
 class VerifyBesideDriverContract:
@@ -72,8 +74,11 @@ class VerifyBesideDriverContract:
     @contextmanager
     def _driver(self, rig: SinkRig) -> Iterator[Callable[[], None]]:
         """Runs while the context is entered; what it gives lets it deliver one more batch, and returns at once."""
-        run, signals = (_in_thread if self.in_process else _in_process), (threading if self.in_process else clean_context())
-        free, over, begun = signals.Semaphore(0), signals.Event(), signals.Event()
+        run = _in_thread if self.in_process else _in_process
+        signals = threading if self.in_process else clean_context()
+        free = signals.Semaphore(0)
+        over = signals.Event()
+        begun = signals.Event()
         ended = run(rig, free, over, begun)
 
         try:

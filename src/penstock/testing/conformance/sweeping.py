@@ -60,7 +60,9 @@ class SweepContract(Examined):
 
     def test_a_newer_generation_is_kept(self, bench: Bench) -> None:
         """A zombie that sweeps takes nothing from the driver that replaced it."""
-        zombie, sink, rows = bench.sink(), bench.sink(), bench.rows(range(80))
+        zombie = bench.sink()
+        sink = bench.sink()
+        rows = bench.rows(range(80))
         staged = bench.stage(sink, rows, batch_id=0, generation=7)
         zombie.sweep(_cut_of(6), dry_run=False)
         shown = bench.decide((rows, staged), batch_id=0)

@@ -42,7 +42,11 @@ class Query:
     """One running Spark query on the shared logs."""
 
     def __init__(self, logs: Logs, *, rows: int, batch_rows: int, random: Random, stepper: Stepper) -> None:
-        self._logs, self._rows, self._batch_rows, self._random, self._stepper = logs, rows, batch_rows, random, stepper
+        self._logs = logs
+        self._rows = rows
+        self._batch_rows = batch_rows
+        self._random = random
+        self._stepper = stepper
         self._replay = False
 
     def batches(self) -> Iterator[Batch]:

@@ -35,7 +35,9 @@ class Driver:
         self.ended: BaseException | None = None
         self._simulation, self._world = simulation, simulation.world
         self.greenlet = greenlet(self._recover if recover_only else self._run, simulation.hub)
-        shape, targets, history = simulation.schedule.shape, self._world.targets, self._world.history
+        shape = simulation.schedule.shape
+        targets = self._world.targets
+        history = self._world.history
         self._sinks: tuple[SteppedSink, ...] = (
             FilesSink(targets.files, history, self),
             TableSink(targets.table, history, self),
@@ -56,7 +58,6 @@ class Driver:
     # --- as a Stepper
 
     def before(self, operation: str, subject: str) -> Kind | None:
-        """As `Stepper.before`."""
         if self.killed:
             raise KilledError
         if self._beside is not None:
@@ -72,7 +73,6 @@ class Driver:
         return fault
 
     def after(self, fault: Kind, operation: str) -> None:
-        """As `Stepper.after`."""
         if fault is Kind.KILL_AFTER:
             self.killed = True
             raise KilledError
@@ -144,7 +144,8 @@ class Driver:
         """Run a task once or twice; Spark returns the messages of one of its attempts."""
         if not numbers:
             return []
-        random, shape = self._simulation.random, self._simulation.schedule.shape
+        random = self._simulation.random
+        shape = self._simulation.schedule.shape
         attempts = 2 if shape.task_twice and random.random() < shape.task_twice else 1
         told = [self._attempt(batch, generation, partition, number, numbers) for number in range(attempts)]
         return random.choice(told)

@@ -33,7 +33,9 @@ class SteppedSink:
     accounts: Sequence[AccountName] = (ONLY_ACCOUNT,)
 
     def __init__(self, target: Target, history: History, stepper: Stepper) -> None:
-        self._target, self._history, self._stepper = target, history, stepper
+        self._target = target
+        self._history = history
+        self._stepper = stepper
 
     @property
     def name(self) -> SinkName:
@@ -68,7 +70,6 @@ class SteppedSink:
         return Published(totals=publication.totals, already=not changed)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """As `Sink.sweep`."""
         swept = []
         for name in self._list():
             attempt = Attempt.find(name)

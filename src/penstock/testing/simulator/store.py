@@ -13,10 +13,11 @@ class SteppedStore:
     location = "simulated"
 
     def __init__(self, shared: MemoryStore, history: History, stepper: Stepper) -> None:
-        self._shared, self._history, self._stepper = shared, history, stepper
+        self._shared = shared
+        self._history = history
+        self._stepper = stepper
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        """As `ConditionalStore.put_if_absent`."""
         fault = self._stepper.before("put_if_absent", key)
         created = self._shared.put_if_absent(key, data)
         if created:
@@ -26,7 +27,6 @@ class SteppedStore:
         return created
 
     def get(self, key: str) -> bytes | None:
-        """As `ConditionalStore.get`."""
         fault = self._stepper.before("get", key)
         data = self._shared.get(key)
         if fault is not None:
@@ -34,7 +34,6 @@ class SteppedStore:
         return data
 
     def put(self, key: str, data: bytes) -> None:
-        """As `ConditionalStore.put`."""
         fault = self._stepper.before("put", key)
         self._history.overwritten(key)
         self._shared.put(key, data)
@@ -42,7 +41,6 @@ class SteppedStore:
             self._stepper.after(fault, "put")
 
     def delete(self, key: str) -> None:
-        """As `ConditionalStore.delete`."""
         fault = self._stepper.before("delete", key)
         self._history.deleted(key)
         self._shared.delete(key)
@@ -50,7 +48,6 @@ class SteppedStore:
             self._stepper.after(fault, "delete")
 
     def keys(self, folder: str) -> Iterator[str]:
-        """As `ConditionalStore.keys`."""
         fault = self._stepper.before("keys", folder)
         keys = self._shared.keys(folder)
         if fault is not None:

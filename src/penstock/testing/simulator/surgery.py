@@ -13,7 +13,9 @@ class Checkpoints:
     """The checkpoint in use, which may be a wrong one for one run. A driver that still runs keeps the one it started with."""
 
     def __init__(self, shape: Shape, random: Random, history: History) -> None:
-        self._shape, self._random, self._history = shape, random, history
+        self._shape = shape
+        self._random = random
+        self._history = history
         self.logs = self._right = Logs(QueryId("query-0"))
         self.refusal_expected = False
         self._older = self.logs.copy()

@@ -82,11 +82,9 @@ class FilesTarget(Target):
         return True
 
     def content(self) -> Counter[Row]:
-        """As `Target.content`."""
         return self._removed + Counter(row for rows in self.visible.values() for row in rows)
 
     def maintain(self, random: Random | None) -> None:
-        """As `Target.maintain`."""
         published = sorted(name for name in self.visible if self.decided[name] <= self.marked)
         for name in published if random is None else random.sample(published, min(1, len(published))):
             self._removed.update(self.visible.pop(name))
@@ -111,11 +109,9 @@ class TableTarget(Target):
         return True
 
     def content(self) -> Counter[Row]:
-        """As `Target.content`."""
         return Counter(self._rows + self._removed)
 
     def maintain(self, random: Random | None) -> None:
-        """As `Target.maintain`."""
         count = len(self._rows) if random is None else min(1, len(self._rows))
         self._removed += self._rows[:count]
         del self._rows[:count]
@@ -137,7 +133,6 @@ class KeyedTarget(Target):
             self._values[key] = (position, row)
 
     def content(self) -> Counter[Row]:
-        """As `Target.content`."""
         return Counter(row for _, row in self._values.values())
 
     def expected(self) -> Counter[Row]:

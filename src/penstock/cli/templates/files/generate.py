@@ -38,7 +38,7 @@ def write_file(number: int, rows: int) -> None:
     unfinished.rename(INCOMING / f"orders-{number:05d}.csv")
 
 
-def main(files: int, rows: int) -> None:
+def main(files: int = 6, rows: int = 1000) -> None:
     """Add `files` files of `rows` orders each after those that are there."""
     INCOMING.mkdir(exist_ok=True)
     first = len(list(INCOMING.glob("orders-*.csv")))
@@ -48,5 +48,4 @@ def main(files: int, rows: int) -> None:
 
 
 if __name__ == "__main__":
-    FILES, ROWS = (*(int(argument) for argument in sys.argv[1:3]), *(6, 1000)[len(sys.argv) - 1 :])
-    main(FILES, ROWS)
+    main(*map(int, sys.argv[1:3]))

@@ -63,7 +63,8 @@ class DirectoryArea:
                 create_durably(self.root)
                 create_durably(self.staging, make_private_directory)
                 create_durably(self.staging / PIECES, make_private_directory)
-                identity = self._identity() or self._create_identity()
+                identities = [path.name for path in self.staging.glob(f"*{_IDENTITY_SUFFIX}")]
+                identity = min(identities, default=None) or self._create_identity()
             one_mount = is_one_mount(self.staging, self.root)
         except OSError as cause:
             trouble = trouble_of(cause)
@@ -200,9 +201,6 @@ class DirectoryArea:
             raise Failed(f"{cause.filename} cannot be listed: {trouble.reason}.", remedy=f"{trouble.advice}, and try again.")
 
     # --- preparing
-
-    def _identity(self) -> str | None:
-        return min((path.name for path in self.staging.glob(f"*{_IDENTITY_SUFFIX}")), default=None)
 
     def _create_identity(self) -> str:
         name = new_nonce() + _IDENTITY_SUFFIX

@@ -25,7 +25,6 @@ class DirectoryCheck:
     proof: Path
 
     def findings(self) -> Sequence[Finding]:
-        """As `TaskCheck.findings`."""
         if self.proof.is_dir():
             return [check_area(self.root, self.staging)]
         message = f"{self.proof.parent} there is not that of the driver: mount it at the same path on driver and executors."
@@ -80,8 +79,10 @@ def _tried(subject: str, here: Path, there: Path) -> Finding:
         message = f"{there} supports neither renames that refuse to replace nor hard links: use another file system."
         return Finding(subject=subject, ok=False, message=message)
     free_bytes = shutil.disk_usage(here).free
-    message = f"{here} can be written; files are published by {how}; {free_bytes / 1e9:.1f} GB free"
-    return Finding(subject=subject, ok=free_bytes >= _LITTLE_SPACE_BYTES, message=message + _advice(free_bytes))
+    enough = free_bytes >= _LITTLE_SPACE_BYTES
+    advice = "." if enough else ": make room, staged and published files share this disk."
+    message = f"{here} can be written; files are published by {how}; {free_bytes / 1e9:.1f} GB free{advice}"
+    return Finding(subject=subject, ok=enough, message=message)
 
 
 def _try_to_move(directory: Path) -> str | None:
@@ -94,7 +95,3 @@ def _try_to_move(directory: Path) -> str | None:
     except OSError:
         return None
     return "hard link"
-
-
-def _advice(free_bytes: int) -> str:
-    return "." if free_bytes >= _LITTLE_SPACE_BYTES else ": make room, staged and published files share this disk."

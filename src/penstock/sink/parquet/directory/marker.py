@@ -78,7 +78,9 @@ def raise_marker(directory: Path, marker: Marker) -> None:
     with SEAL.around(error=io_error, lost=io_error):
         sync_directory(directory)
     with FORGET.around(error=io_error, lost=io_error):
-        _forget(directory)
+        marks = _marks(directory)  # the newest tells what is published, the others only what was published when
+        for position in sorted(marks, reverse=True)[KEPT_MARKS:]:
+            (directory / marks[position]).unlink(missing_ok=True)
 
 
 def _require_same(found: Marker | None, marker: Marker, path: Path) -> None:
@@ -116,10 +118,3 @@ def _marks(directory: Path) -> dict[int, str]:
     except FileNotFoundError:
         return {}
     return {int(mark[1]): mark[0] for mark in map(_MARK.fullmatch, names) if mark is not None}
-
-
-def _forget(directory: Path) -> None:
-    """The newest tells what is published, the others only what was published when."""
-    marks = _marks(directory)
-    for position in sorted(marks, reverse=True)[KEPT_MARKS:]:
-        (directory / marks[position]).unlink(missing_ok=True)

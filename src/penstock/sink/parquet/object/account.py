@@ -95,7 +95,8 @@ class ObjectAccount:
 
 def object_account(url: str, *, options: Mapping[str, Any] | None = None) -> ObjectAccount:
     """The account at `url`. Raises Usage, DependencyMissing."""
-    reopen, place = partial(open_store, url, options=dict(options or {})), parse(url)
+    reopen = partial(open_store, url, options=dict(options or {}))
+    place = parse(url)
     if place.kind == "s3" and place.bucket.endswith(_UNORDERED):
         raise Usage(
             f"{place} is in a directory bucket (S3 Express One Zone), which lists in no order, so the newest mark is not found.",

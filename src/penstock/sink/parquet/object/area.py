@@ -77,7 +77,8 @@ class ObjectArea:
 
     def marker(self) -> Marker | None:
         """The high-water mark. Raises Failed, Retryable, LedgerMismatch, FormatTooNew."""
-        self._looked_s, self._seen = _clock_s(), self._newest_marker()
+        self._looked_s = _clock_s()
+        self._seen = self._newest_marker()
         return self._seen
 
     def marker_of(self, position: Position) -> Marker | None:
@@ -191,7 +192,8 @@ class ObjectArea:
     def _show_one(self, piece: Staged) -> bool:
         if piece.inline is not None:
             return self._put(piece, piece.inline) or self._is_shown(piece)
-        upload, parts = str(piece.ref["upload"]), piece.ref["parts"]
+        upload = str(piece.ref["upload"])
+        parts = piece.ref["parts"]
         assert isinstance(parts, list)
         with COMPLETE.around():
             self.store.complete(piece.name, upload, [str(part) for part in parts], tag=tag_of(piece.name))

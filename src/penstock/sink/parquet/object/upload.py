@@ -33,7 +33,9 @@ class ObjectUpload:
     """One file: in memory while it is small, then in parts."""
 
     def __init__(self, store: BlobStore, name: str, *, allowance: Allowance) -> None:
-        self._store, self._name, self._allowance = store, name, allowance
+        self._store = store
+        self._name = name
+        self._allowance = allowance
         self.size_bytes = 0
         self._held = bytearray()
         self._upload = PartedUpload(store, name, tag=tag_of(name))

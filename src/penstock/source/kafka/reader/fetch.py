@@ -105,7 +105,8 @@ def _records(piece: Piece, first: int, consumer: Consumer, settings: ReaderSetti
     if first >= piece.end:
         return
     consumer.assign([TopicPartition(piece.topic, piece.partition, first)])
-    reached, deadline = first, time.monotonic() + settings.patience_s
+    reached = first
+    deadline = time.monotonic() + settings.patience_s
     while reached < piece.end:
         messages = consumer.consume(min(_AT_ONCE, piece.end - reached), _WAIT_S)  # which waits until it has so many
         records = [message for message in messages if message.error() is None]
@@ -145,7 +146,8 @@ def _gathered(parts: Iterator[Sequence[Any]]) -> Iterator[Sequence[Any]]:
         size += sum(map(len, part))
         if len(held) >= _ROWS or size >= _BYTES:
             yield from _cut(held)
-            held, size = [], 0
+            held = []
+            size = 0
     if held:
         yield held
 

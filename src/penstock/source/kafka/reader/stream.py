@@ -59,7 +59,8 @@ class OffsetStream:
 
         Raises Retryable where a topic does not continue `start`, Failed where the options do not.
         """
-        known, now = read_offset(start), self._look()
+        known = read_offset(start)
+        now = self._look()
         self._require_continued(known, now)
         self._require_there(now)
         up_to = {topic: self._up_to(topic, of, known.positions.get(topic, {})) for topic, of in now.items()}
