@@ -239,6 +239,7 @@ class KafkaServer:
 
     def _send(self, what: signal.Signals) -> None:
         assert self._process is not None
+        _admin.cache_clear()  # it would wait for answers of before
         self._process.send_signal(what)
 
 
@@ -355,7 +356,9 @@ def ends_of(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
         try:
             return _ends_now(bootstrap, topic, partition)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_LEADER_EPOCH or time.monotonic() > deadline:
+            _admin.cache_clear()  # it may know the broker as it was before it was killed
+            lost_place = {KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH}
+            if error.args[0].code() not in lost_place or time.monotonic() > deadline:
                 raise
         time.sleep(0.1)
 

@@ -29,6 +29,7 @@ MAX_RECORD_BYTES = 1_000_000
 """What a topic takes whose settings the user may not ask for."""
 _LONGEST_MS = 900_000
 """What brokers allow unless they are told otherwise."""
+_SOON_S = 2.0
 _CREATE = "Create it: kafka-topics --create --topic {} --partitions N --replication-factor R"
 _COMPACT = "kafka-configs --alter --entity-type topics --entity-name {} --add-config cleanup.policy=compact"
 
@@ -94,9 +95,12 @@ def require_topics(clients: Clients, wanted: Wanted) -> Mapping[str, Topic]:
 
 
 def require_there(clients: Clients, wanted: Wanted) -> None:
-    """Raise PublishFailed where a topic is gone: to its producer records just find no broker. Nothing where nobody answers."""
+    """Raise PublishFailed where a topic is gone: to its producer records just find no broker.
+
+    Nothing where brokers do not answer soon: what went wrong there is known, and is to be told.
+    """
     try:
-        found = described(clients.admin, wanted.target.every)
+        found = described(clients.admin, wanted.target.every, answer_s=_SOON_S)
     except KafkaException:
         return
     missing = [name for name, topic in found.items() if topic is None]

@@ -51,10 +51,10 @@ class Topic:
         return "compact" in self.settings.get("cleanup.policy", "")
 
 
-def described(admin: AdminClient, names: Sequence[str]) -> Mapping[str, Topic | None]:
-    """Each topic, None if there is none of that name. Raises KafkaException."""
+def described(admin: AdminClient, names: Sequence[str], *, answer_s: float = ANSWER_S) -> Mapping[str, Topic | None]:
+    """Each topic, None if there is none of that name. Raises KafkaException, if no broker answers within `answer_s` too."""
     wanted = TopicCollection(list(names))
-    asked = admin.describe_topics(wanted, request_timeout=ANSWER_S, include_authorized_operations=True)
+    asked = admin.describe_topics(wanted, request_timeout=answer_s, include_authorized_operations=True)
     return {name: _topic(admin, name, future) for name, future in asked.items()}
 
 
