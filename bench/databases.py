@@ -133,7 +133,7 @@ def _ours(write: str, *key: str) -> Mapping[str, Way]:
 
 
 def _penstock(write: str, *key: str, behind: bool = False) -> Way:
-    sinks = {"postgres": penstock.Postgres, "mysql": penstock.MySQL, "cassandra": penstock.Cassandra}
+    sinks = {"postgres": penstock.PostgreSQL, "mysql": penstock.MySQL, "cassandra": penstock.Cassandra}
 
     def way(target: Target, home: Path) -> "Callable[[Any], Any]":
         table = sinks[target.kind](url=target.url, table="events", write=write, **({"key": key} if key else {}))

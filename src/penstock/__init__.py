@@ -1,74 +1,121 @@
 """Exactly-once delivery from PySpark Structured Streaming into any number of unlike sinks, with proof."""
 
+import warnings
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Cassandra": "penstock.spec.table",
-    "Console": "penstock.spec.sink",
-    "Dbapi": "penstock.spec.table",
-    "Delivery": "penstock.run.delivery",
-    "Kafka": "penstock.spec.kafka",
-    "Memory": "penstock.spec.sink",
-    "Duckdb": "penstock.spec.table",
-    "MySQL": "penstock.spec.table",
-    "OwnBatch": "penstock.sink.own",
-    "OwnSink": "penstock.sink.own",
-    "Parquet": "penstock.spec.sink",
-    "PenstockError": "penstock.errors",
-    "Pipeline": "penstock.run.pipeline",
-    "Postgres": "penstock.spec.table",
-    "PythonSink": "penstock.spec.sink",
-    "Query": "penstock.run.query",
-    "Reading": "penstock.run.reading",
-    "Redshift": "penstock.spec.table",
-    "SqlServer": "penstock.spec.table",
-    "Sqlite": "penstock.spec.table",
-    "read": "penstock.run.reading",
+_MODULES: Final = {
+    "penstock.errors": "PenstockError",
+    "penstock.model": "Guarantee",
+    "penstock.observe.progress": "BatchProgress",
+    "penstock.run.delivery": "Delivery",
+    "penstock.run.pipeline": "Pipeline",
+    "penstock.run.query": "Query",
+    "penstock.run.reading": "Reading read",
+    "penstock.sink.memory": "clear_memory_table memory_table",
+    "penstock.sink.own": "OwnBatch OwnSink from_json_lines require_json to_json_lines",
+    "penstock.spec.account": "Account Route",
+    "penstock.spec.kafka": "Kafka RecordValue",
+    "penstock.spec.merge": "Merge",
+    "penstock.spec.pipeline": "PipelineSettings Spark",
+    "penstock.spec.quarantine": "Quarantine",
+    "penstock.spec.registry": "Coded Decode Encode Registry",
+    "penstock.spec.sink": "Console Memory Parquet PythonSink",
+    "penstock.spec.source": "Source Watermark",
+    "penstock.spec.table": "Cassandra DBAPI DuckDB MySQL PostgreSQL Redshift SQLServer SQLite",
+    "penstock.spec.transform": "Transform",
+    "penstock.spec.trigger": "Trigger",
+}
+_HOMES: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
+_RENAMED: Final = {
+    "Dbapi": "DBAPI",
+    "Duckdb": "DuckDB",
+    "Postgres": "PostgreSQL",
+    "SqlServer": "SQLServer",
+    "Sqlite": "SQLite",
 }
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
+    from penstock.model import Guarantee
+    from penstock.observe.progress import BatchProgress
     from penstock.run.delivery import Delivery
     from penstock.run.pipeline import Pipeline
     from penstock.run.query import Query
     from penstock.run.reading import Reading, read
-    from penstock.sink.own import OwnBatch, OwnSink
-    from penstock.spec.kafka import Kafka
+    from penstock.sink.memory import clear_memory_table, memory_table
+    from penstock.sink.own import OwnBatch, OwnSink, from_json_lines, require_json, to_json_lines
+    from penstock.spec.account import Account, Route
+    from penstock.spec.kafka import Kafka, RecordValue
+    from penstock.spec.merge import Merge
+    from penstock.spec.pipeline import PipelineSettings, Spark
+    from penstock.spec.quarantine import Quarantine
+    from penstock.spec.registry import Coded, Decode, Encode, Registry
     from penstock.spec.sink import Console, Memory, Parquet, PythonSink
-    from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Redshift, Sqlite, SqlServer
+    from penstock.spec.source import Source, Watermark
+    from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
+    from penstock.spec.transform import Transform
+    from penstock.spec.trigger import Trigger
 
 __all__ = [
+    "DBAPI",
+    "Account",
+    "BatchProgress",
     "Cassandra",
+    "Coded",
     "Console",
-    "Dbapi",
+    "Decode",
     "Delivery",
-    "Duckdb",
+    "DuckDB",
+    "Encode",
+    "Guarantee",
     "Kafka",
     "Memory",
+    "Merge",
     "MySQL",
     "OwnBatch",
     "OwnSink",
     "Parquet",
     "PenstockError",
     "Pipeline",
-    "Postgres",
+    "PipelineSettings",
+    "PostgreSQL",
     "PythonSink",
+    "Quarantine",
     "Query",
     "Reading",
+    "RecordValue",
     "Redshift",
-    "SqlServer",
-    "Sqlite",
+    "Registry",
+    "Route",
+    "SQLServer",
+    "SQLite",
+    "Source",
+    "Spark",
+    "Transform",
+    "Trigger",
+    "Watermark",
     "__version__",
+    "clear_memory_table",
+    "from_json_lines",
+    "memory_table",
     "read",
+    "require_json",
+    "to_json_lines",
 ]
 
+if not TYPE_CHECKING:  # else a type checker would take every name for one of ours
 
-def __getattr__(name: str) -> object:
-    """Public names, imported when they are first used: the command line and the tasks need few of them."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    def __getattr__(name: str) -> object:
+        """Public names, imported when they are first used: the command line and the tasks need few of them."""
+        if name in _RENAMED:
+            warnings.warn(f"penstock.{name} is now penstock.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        public = _RENAMED.get(name, name)
+        if public not in _HOMES:
+            raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+        return getattr(import_module(_HOMES[public]), public)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -31,14 +31,14 @@ class MemoryRig(SinkRig):
         return memory.MemorySink(name=NAME, spool=str(self.directory / "spool"), inline_limit_bytes=self.inline_limit_bytes)
 
     def read_back(self) -> Iterable[Row]:
-        rows: list[Row] = memory.table(NAME).to_pylist()
+        rows: list[Row] = memory.memory_table(NAME).to_pylist()
         return rows
 
     def leftovers(self) -> Sequence[str]:
         return [str(path) for path in self.directory.glob("spool/**/*") if path.is_file() and path.suffix != ".id"]
 
     def damage(self, kind: str) -> None:
-        rows = memory.table(NAME).to_pylist()
+        rows = memory.memory_table(NAME).to_pylist()
         changed = {
             "lost": rows[1:],
             "doubled": [rows[0], *rows],
@@ -62,7 +62,7 @@ class TestMemory(SinkContract):
     @pytest.fixture(params=[MemoryRig, SpooledMemoryRig], ids=lambda rig: rig.__name__)
     def rig(self, request, tmp_path):
         yield request.param(tmp_path)
-        memory.clear(NAME)
+        memory.clear_memory_table(NAME)
 
 
 class TestMemoryBesideDriver(VerifyBesideDriverContract):
@@ -71,7 +71,7 @@ class TestMemoryBesideDriver(VerifyBesideDriverContract):
     @pytest.fixture
     def rig(self, tmp_path):
         yield MemoryRig(tmp_path)
-        memory.clear(NAME)
+        memory.clear_memory_table(NAME)
 
 
 @pytest.mark.parametrize("row_digest", RowDigest)
@@ -86,11 +86,11 @@ def test_only_digests_that_cover_nulls_find_a_value_in_another_column(tmp_path: 
         assert bench.verify(bench.sink()).ok == (row_digest is RowDigest.XXHASH64)
     finally:
         bench.close()
-        memory.clear(NAME)
+        memory.clear_memory_table(NAME)
 
 
 class TestMemoryStagingLost(StagingLossContract):
     @pytest.fixture
     def rig(self, tmp_path):
         yield SpooledMemoryRig(tmp_path)
-        memory.clear(NAME)
+        memory.clear_memory_table(NAME)

@@ -45,7 +45,7 @@ def test_9_one_position_is_never_accepted_twice(target):
 
 @pytest.mark.parametrize("point", ["sqlite.move", "sqlite.mark", "sqlite.commit"])
 def test_14_a_killed_driver_leaves_no_lock_and_no_half_transaction(tmp_path, point):
-    """Prepared transactions of Postgres and MySQL stayed behind and held their locks for ever: there is none to stay."""
+    """Prepared transactions of PostgreSQL and MySQL stayed behind and held their locks for ever: there is none to stay."""
     rig = SpooledRig(tmp_path)
     live(rig, [0])
     assert end(start(live, rig, [1], faults=f"{point}=kill")) == -signal.SIGKILL

@@ -167,7 +167,7 @@ def bench(tmp_path, request):
     bench = Bench(rig)
     yield bench
     bench.close()
-    memory.clear(NAME)
+    memory.clear_memory_table(NAME)
 
 
 @pytest.mark.parametrize(("bench", "test"), WRONG, indirect=["bench"], ids=lambda value: getattr(value, "__name__", value))
@@ -189,5 +189,5 @@ def test_the_right_sink_passes_the_same_tests(tmp_path):
         bench = Bench(SpooledMemoryRig(tmp_path / str(number)))
         contract = StagingLossContract() if hasattr(StagingLossContract, test) else SinkContract()
         getattr(contract, test)(bench)
-        memory.clear(NAME)
+        memory.clear_memory_table(NAME)
     assert issubclass(SpooledMemoryRig, MemoryRig)

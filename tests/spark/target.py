@@ -24,7 +24,7 @@ class Target:
         self.lake = penstock.Parquet(
             accounts={"even": root / "lake/even", "odd": root / "lake/odd"}, route={"sql": "if(n % 2 = 0, 'even', 'odd')"}
         )
-        self.table = penstock.Sqlite(url=f"sqlite:///{root}/warehouse.db", table="numbers")
+        self.table = penstock.SQLite(url=f"sqlite:///{root}/warehouse.db", table="numbers")
         self.sinks: Mapping[str, object] = sinks or {"lake": self.lake, "table": self.table}
 
     @property

@@ -21,12 +21,23 @@ from tests.servers.server import free_port
 from tests.spark.connect import ConnectServer, ended
 from tests.spark.connect_doors import SEEN
 from tests.spark.kafka_query import Seen, aborted, new_topic, produced
+from tests.spark.page import Page
 from tests.spark.test_kafka_own_reader import recreate
 
 PAGES = ROOT / "docs" / "howto"
 COMMANDS = re.findall(r"^penstock .*$", (PAGES / "connect.md").read_text(), re.MULTILINE)
 [PIPELINE] = re.findall(r"^```yaml\n(.*?)^```", (PAGES / "kafka_source.md").read_text(), re.MULTILINE | re.DOTALL)
 
+SCRIPT = """
+import sys
+import penstock
+from pyspark.sql import SparkSession
+
+home = Path(sys.argv[1])
+rows = SparkSession.builder.getOrCreate().readStream.schema("n INT").csv(str(home / "in"))
+delivery = penstock.Delivery("lines", home=home / "state", sinks={"lines": JsonLines(str(home / "lines"))})
+delivery.start(rows.writeStream.trigger(availableNow=True)).awaitTermination()
+"""
 ENDLESS = ("penstock", "run", "kafka.yaml", "--set", "trigger={processing_time: 200ms}")
 
 
@@ -131,6 +142,20 @@ def test_a_drop_in_is_refused_by_the_client_for_what_a_pipeline_file_is(connect:
         kind, message, left = found[name]
         assert (kind, left) == (case.refused.__name__, ["in", "lake"]), (name, message)
         assert re.search(case.says, message), (name, message)
+
+
+def test_a_sink_of_a_script_travels_to_the_server_as_an_object(
+    connect: ConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its class is in the script itself, which is nowhere on the server's path."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("1\n2\n")
+    (tmp_path / "script_of_a_client.py").write_text(Page("own_sink").blocks("python")[0] + SCRIPT)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for _ in range(2):
+        told = connect.run("script_of_a_client", str(tmp_path))
+        assert told.code == 0, told
+    assert [file.read_text() for file in (tmp_path / "lines").glob("*.jsonl")] == ['{"n":1}\n{"n":2}\n']
 
 
 def test_an_error_at_the_server_is_one_sentence(connect: ConnectServer, pipeline: Callable[[str], None], tmp_path: Path) -> None:

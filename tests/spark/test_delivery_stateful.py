@@ -23,7 +23,7 @@ def stream(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
 
 
 def table(root: Path, *, write: str, key: tuple[str, ...] = ()) -> Target:
-    return Target(root, table=penstock.Sqlite(url=f"sqlite:///{root}/warehouse.db", table="numbers", write=write, key=key))
+    return Target(root, table=penstock.SQLite(url=f"sqlite:///{root}/warehouse.db", table="numbers", write=write, key=key))
 
 
 def newest_batch(target: Target) -> int:
@@ -74,7 +74,7 @@ def test_complete_mode_replaces_the_table(spark: SparkSession, tmp_path: Path) -
 def test_a_replaced_table_that_was_taken_out_for_a_while_is_not_emptied_by_the_start(spark: SparkSession, tmp_path: Path) -> None:
     """The newest decision holds nothing for it because it was not there, not because the result was empty."""
     target = table(tmp_path, write="replace")
-    other = penstock.Sqlite(url=f"sqlite:///{tmp_path}/other.db", table="numbers", write="replace")
+    other = penstock.SQLite(url=f"sqlite:///{tmp_path}/other.db", table="numbers", write="replace")
 
     def run(**sinks: object) -> None:
         counts = stream(spark, tmp_path / "in", "n INT").groupBy("n").agg(F.count("*").alias("many"))

@@ -58,7 +58,7 @@ def _split(text: str) -> list[str]:
 @pytest.mark.parametrize("database", ["warehouse.db", "home/ledger.db"])
 def test_every_type_is_stored_and_proved(elsewhere: SparkSession, tmp_path: Path, database: str) -> None:
     target = Target(tmp_path)
-    table = penstock.Sqlite(url=f"sqlite:///{tmp_path}/{database}", table="types")
+    table = penstock.SQLite(url=f"sqlite:///{tmp_path}/{database}", table="types")
     delivery = target.delivery(sinks={"table": table})
     query = delivery.start(typed(elsewhere, tmp_path).writeStream.trigger(availableNow=True))
     query.awaitTermination()

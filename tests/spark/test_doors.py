@@ -22,10 +22,7 @@ import penstock
 from penstock.carried import carried_in
 from penstock.errors import Fenced, GuaranteeTooWeak, PenstockError, Usage
 from penstock.model import SourceName
-from penstock.sink.memory import table
 from penstock.source.open import open_sources
-from penstock.spec.pipeline import PipelineSettings
-from penstock.spec.source import Source
 from tests.servers.serving import serving
 from tests.spark.streams import numbers, put
 from tests.spark.target import Target
@@ -167,7 +164,7 @@ class World:
 
     def frame(self) -> DataFrame:
         settings = self.settings("unused")
-        sources = open_sources(self.spark, {"s": Source(**settings["sources"]["s"])})
+        sources = open_sources(self.spark, {"s": penstock.Source(**settings["sources"]["s"])})
         return self.spark.sql(self.case.sql.replace("FROM s", "FROM {s}"), s=sources[SourceName("s")])
 
     def writer(self) -> DataStreamWriter:
@@ -187,7 +184,7 @@ def by_file(world: World) -> None:
 
 
 def by_code(world: World) -> None:
-    penstock.Pipeline(PipelineSettings(**world.settings(str(world.root / "home")))).start(world.spark)
+    penstock.Pipeline(penstock.PipelineSettings(**world.settings(str(world.root / "home")))).start(world.spark)
 
 
 def by_start(world: World) -> None:
@@ -320,7 +317,7 @@ def test_a_memory_sink_of_a_drop_in_shows_the_newest_result_in_complete_mode(spa
     counts = spark.readStream.schema("n INT").option("maxFilesPerTrigger", 1).csv(str(tmp_path / "in")).groupBy("n").count()
     target = Target(tmp_path, view=penstock.Memory())
     target.deliver(counts, mode="complete")
-    assert table("view").to_pylist() == [{"n": 1, "count": 2}]
+    assert penstock.memory_table("view").to_pylist() == [{"n": 1, "count": 2}]
 
 
 def test_what_a_door_cannot_check_is_logged_at_the_start(

@@ -19,7 +19,7 @@ from penstock.run.connect import require_listening
 from penstock.sink.cassandra.address import address_of as cassandra_address
 from penstock.sink.redshift.address import address_of as redshift_address
 from penstock.sink.sqlserver.address import address_of as sqlserver_address
-from penstock.spec import Account, Cassandra, Kafka, MySQL, Postgres, Redshift, Sqlite, SqlServer
+from penstock.spec import Account, Cassandra, Kafka, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 from penstock.spec.kept import LedgerPlace
 from penstock.spec.registry import Registry
 
@@ -77,15 +77,15 @@ ADDRESSES = {
 }
 SERVERS = {"postgresql", *ADDRESSES}
 PARSERS = {
-    "postgresql": [_connected(PostgresDatabase), lambda url: _shown(Postgres(url=url, table="t")), _ledger],
+    "postgresql": [_connected(PostgresDatabase), lambda url: _shown(PostgreSQL(url=url, table="t")), _ledger],
     "mysql": [mysql_address, _connected(MysqlDatabase), lambda url: _shown(MySQL(url=url, table="t")), _ledger],
     "redshift": [redshift_address, lambda url: _shown(Redshift(url=url, table="t"))],
-    "sqlserver": [sqlserver_address, lambda url: _shown(SqlServer(url=url, table="t"))],
+    "sqlserver": [sqlserver_address, lambda url: _shown(SQLServer(url=url, table="t"))],
     "cassandra": [cassandra_address, lambda url: _shown(Cassandra(url=url, table="t", key=["id"]))],
     "s3": [parse, lambda url: _shown(Account(url=url)), lambda url: _shown(LedgerPlace(url=url))],
     "az": [parse, lambda url: _shown(Account(url=url))],
     "hdfs": [parse],
-    "ftp": [open_files, _ledger, lambda url: _shown(LedgerPlace(url=url)), lambda url: _shown(Sqlite(url=url, table="t"))],
+    "ftp": [open_files, _ledger, lambda url: _shown(LedgerPlace(url=url)), lambda url: _shown(SQLite(url=url, table="t"))],
     "http": [
         lambda url: _shown(Registry(url=url)),
         lambda url: _shown(Kafka(bootstrap=url, topic="t")),

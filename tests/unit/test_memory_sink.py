@@ -23,13 +23,13 @@ class MemoryRig(SinkRig):
         return memory.MemorySink(name=NAME, spool=str(self.directory / "spool"), **self.options)
 
     def read_back(self):
-        return memory.table(NAME).to_pylist()
+        return memory.memory_table(NAME).to_pylist()
 
 
 @pytest.fixture
 def rig(tmp_path):
     yield MemoryRig(tmp_path)
-    memory.clear(NAME)
+    memory.clear_memory_table(NAME)
 
 
 def ids(*numbers):
@@ -39,17 +39,17 @@ def ids(*numbers):
 def test_the_rows_are_a_table_by_the_sinks_name(rig):
     bench = Bench(rig)
     sink = bench.sink()
-    assert memory.table(NAME).schema.names == ["id"]
+    assert memory.memory_table(NAME).schema.names == ["id"]
     bench.deliver(sink, ids(1, 2), ids(2), batch_id=0)
     require_equal(rig.read_back(), ids(1, 2, 2))
 
 
 def test_a_name_that_nobody_filled_is_told(rig):
     with pytest.raises(Usage, match="No memory sink 'nots' was filled"):
-        memory.table("nots")
+        memory.memory_table("nots")
     Bench(rig).sink()
     with pytest.raises(Usage, match=r"there is: .*notes"):
-        memory.table("nots")
+        memory.memory_table("nots")
 
 
 def test_replace_shows_the_newest_batch(rig):
@@ -81,9 +81,9 @@ def test_another_ledger_is_told_how_to_start_anew(rig):
     bench.deliver(sink, ids(1), batch_id=0)
     rows = ids(9)
     new = bench.undecided((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0, position=2, query_id=QueryId("new"))
-    with pytest.raises(LedgerMismatch, match=r"memory\.clear\('notes'\)"):
+    with pytest.raises(LedgerMismatch, match=r"penstock\.clear_memory_table\('notes'\)"):
         sink.publish(new.publication)
-    memory.clear(NAME)
+    memory.clear_memory_table(NAME)
     assert not bench.sink().publish(new.publication).already
     require_equal(rig.read_back(), ids(9))
 

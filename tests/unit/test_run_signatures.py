@@ -70,7 +70,7 @@ def plan_at(shared: Any, tmp_path: Path) -> Callable[..., DeliveryPlan]:
 
     def made(home: str, *, spool: Any = shared) -> DeliveryPlan:
         (tmp_path / home).mkdir(exist_ok=True)
-        table = penstock.Sqlite(url=f"sqlite:///{tmp_path / home}/data.db", table="t")
+        table = penstock.SQLite(url=f"sqlite:///{tmp_path / home}/data.db", table="t")
         return penstock.Delivery("flights", home=tmp_path / home, spool=spool, sinks={"db": table}).plan
 
     return made

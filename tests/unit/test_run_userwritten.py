@@ -1,10 +1,13 @@
 """From `python: module:Class` to a sink: what people read when it does not fit."""
 
+import importlib
+import pickle
 import sys
 from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.errors import Failed, PenstockError, Usage
 from penstock.model import PipelineName, SinkName
 from penstock.run.assembly import sinks_of
@@ -59,6 +62,65 @@ def test_options_reach_the_class(modules):
     assert isinstance(sink, OwnSink)
     assert (sink.name, sink.depth, sink.wide, sink.kind.value) == ("mine", 3, True, "transactional")
     assert sink.describe()["publish"] == "one transaction: rows and mark, into nowhere by mine.Mine"
+
+
+def in_code(modules: Path, sink: object, name: str = "mine"):
+    [made] = sinks_of(penstock.Delivery("p", home=modules / "state", sinks={name: sink}).plan)
+    return made
+
+
+@pytest.fixture(name="mine")
+def _mine(modules: Path):
+    """The class, as code that imports it has it."""
+    (modules / "mine.py").write_text(GOOD)
+    sys.path.insert(0, str(modules))
+    return importlib.import_module("mine").Mine
+
+
+def test_an_object_is_given_the_rest_and_stays_as_it_is(modules, mine):
+    given = mine(3, wide=True)
+    sinks = [in_code(modules, given, name) for name in ("one", "other")]
+    assert [(sink.name, sink.depth, sink.wide) for sink in sinks] == [("one", 3, True), ("other", 3, True)]
+    assert vars(given).keys() == {"depth", "wide", "_inline_limit_bytes"}
+    assert sinks[0].describe()["publish"] == "one transaction: rows and mark, into nowhere by mine.Mine"
+
+
+def test_an_object_travels_with_its_delivery(modules, mine):
+    delivery = pickle.loads(pickle.dumps(penstock.Delivery("p", home=modules, sinks={"mine": mine(3)})))
+    [sink] = sinks_of(delivery.plan)
+    assert (sink.name, sink.depth) == ("mine", 3)
+
+
+def test_a_class_is_given_its_options(modules, mine):
+    assert in_code(modules, penstock.PythonSink(python=mine, depth=3)).depth == 3
+
+
+def test_the_ledger_is_told_of_an_object_as_of_its_class(modules, mine):
+    """What the settings show tells where they changed, and nothing of it is an address in memory."""
+    by_name = penstock.PythonSink(python="mine:Mine")
+    assert by_name.shown() == penstock.PythonSink(python=mine).shown() == penstock.PythonSink(python=mine(3)).shown()
+
+
+def test_an_object_that_cannot_be_given_the_rest_is_told(modules, mine):
+    with pytest.raises(Usage, match=r"sinks\.mine\.python: the option 'depth' is given beside an object of mine:Mine\."):
+        in_code(modules, penstock.PythonSink(python=mine(3), depth=4))
+    other = type("Other", (), {"stager": print, "publish": print})
+    with pytest.raises(Usage, match=r"an object of .*:Other was given, which is not derived from penstock\.OwnSink\."):
+        in_code(modules, other())
+    with pytest.raises(Usage, match=r"sinks\.mine should be a mapping"):
+        in_code(modules, 3)
+    with pytest.raises(Usage, match=r"PythonSink: python should be a text, found the number 3\."):
+        penstock.PythonSink(python=3)  # type: ignore[arg-type]
+
+
+def test_executors_are_not_asked_for_what_a_script_defines(modules, mine, monkeypatch):
+    monkeypatch.setattr("penstock.run.userwritten.loaded_beside", frozenset)
+    mine.row_check = lambda _: print
+    checking = {SinkName("mine"): in_code(modules, mine(3))}
+    settings = {"mine": penstock.PythonSink(python=mine(3))}
+    assert len(list(import_checks(checking, settings))) == 1
+    mine.__module__ = "__main__"
+    assert list(import_checks(checking, settings)) == []
 
 
 WRONG = [

@@ -4,7 +4,7 @@ import pickle
 import pytest
 
 from penstock.secret import Secret, looks_secret, remember
-from penstock.spec import Postgres, PythonSink, Source, redact, scrub
+from penstock.spec import PostgreSQL, PythonSink, Source, redact, scrub
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_scrub_leaves_short_values_alone() -> None:
 
 
 def test_a_database_is_shown_without_its_password() -> None:
-    sink = Postgres(url="postgresql://ann:ge%40heim@host:5432/db?sslmode=require&password=geheim", table="t")
+    sink = PostgreSQL(url="postgresql://ann:ge%40heim@host:5432/db?sslmode=require&password=geheim", table="t")
     for shown in (repr(sink), str(sink.shown()), sink.where):
         assert "geheim" not in shown
         assert "ge%40heim" not in shown

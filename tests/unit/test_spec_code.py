@@ -4,7 +4,7 @@ import pytest
 from tests.unit.test_spec_errors import PARQUET_KEYS
 
 from penstock.errors import Usage
-from penstock.spec import Parquet, Sqlite, Trigger
+from penstock.spec import Parquet, SQLite, Trigger
 
 
 def test_mistakes_in_code_name_the_settings() -> None:
@@ -16,7 +16,7 @@ def test_mistakes_in_code_name_the_settings() -> None:
     )
     with pytest.raises(Usage, match=r"Parquet: accounts.a should be a file URL with a path, found the host 'b'\."):
         Parquet(accounts={"a": "file://b/c"})
-    with pytest.raises(Usage, match=r"Sqlite: url is missing\."):
-        Sqlite(table="t")  # type: ignore[call-arg]
+    with pytest.raises(Usage, match=r"SQLite: url is missing\."):
+        SQLite(table="t")  # type: ignore[call-arg]
     with pytest.raises(Usage, match=r"Trigger: is empty\."):
         Trigger()

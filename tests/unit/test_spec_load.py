@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import Usage
 from penstock.model import Guarantee
-from penstock.spec import Parquet, PipelineSettings, PythonSink, Sqlite, load
+from penstock.spec import Parquet, PipelineSettings, PythonSink, SQLite, load
 
 BOMB = "\n".join(
     ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12))]
@@ -78,7 +78,7 @@ def test_the_whole_file(loaded: Loader, tmp_path: Path) -> None:
         "LGA": f"file://{tmp_path}/out/lga",
     }
     assert (lake.route and lake.route.column, lake.partition_by, lake.target_file_size) == ("origin", ("month",), 64 * 2**20)
-    assert isinstance(warehouse, Sqlite)
+    assert isinstance(warehouse, SQLite)
     assert (warehouse.file, warehouse.write, warehouse.key) == (tmp_path / "warehouse.db", "upsert", ("year", "month"))
     assert isinstance(mine, PythonSink)
     assert (mine.python, mine.options) == ("my.sinks:Mine", {"depth": 3})
@@ -104,7 +104,7 @@ def test_variables_are_replaced(loaded: Loader, monkeypatch: pytest.MonkeyPatch)
     )
     settings = loaded(text)
     warehouse = settings.sinks["warehouse"]
-    assert isinstance(warehouse, Sqlite)
+    assert isinstance(warehouse, SQLite)
     assert (warehouse.table, warehouse.create) == ("flights_2026", False)
     assert settings.transform is not None
     assert settings.transform.sql == "SELECT * FROM flights WHERE a = '' AND b = 'default' AND c = '' AND d = '${e}'"
@@ -113,7 +113,7 @@ def test_variables_are_replaced(loaded: Loader, monkeypatch: pytest.MonkeyPatch)
 def test_a_number_from_the_environment_stays_text_where_text_is_expected(loaded: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBER", "0012")
     settings = loaded(FILE.replace("table: flights", "table: ${NUMBER}").replace("header: true", "header: '${NUMBER}'"))
-    assert isinstance(settings.sinks["warehouse"], Sqlite)
+    assert isinstance(settings.sinks["warehouse"], SQLite)
     assert settings.sinks["warehouse"].table == "0012"
     assert settings.sources["flights"].options["header"] == "0012"
 

@@ -39,7 +39,7 @@ def test_the_sink_has_the_sql(kind: str, scheme: str, merge: str, tmp_path: Path
 
 @DATABASES
 def test_in_code(kind: str, scheme: str) -> None:
-    make = {"postgres": penstock.Postgres, "mysql": penstock.MySQL}[kind]
+    make = {"postgres": penstock.PostgreSQL, "mysql": penstock.MySQL}[kind]
     sink = make(url=f"{scheme}://host/db", table="t", write="merge", merge={"sql": SQL})
     assert "merge by 2" in described(DeliverySettings(pipeline="p", home="/state", sinks={"warehouse": sink}))
 

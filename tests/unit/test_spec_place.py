@@ -7,7 +7,7 @@ import pytest
 from penstock import Delivery
 from penstock.errors import Usage
 from penstock.sink.spool.root import root_at
-from penstock.spec import Account, DeliverySettings, Memory, Parquet, Sqlite
+from penstock.spec import Account, DeliverySettings, Memory, Parquet, SQLite
 from penstock.spec.combinations import own_output_complaints
 from penstock.spec.merge import Merge
 from penstock.spec.place import local_path, same_or_nested
@@ -49,14 +49,14 @@ def test_account_takes_a_path_and_the_home_of_the_user() -> None:
     [("sqlite:///x/y.db", "{here}/x/y.db"), ("sqlite:////abs/y.db", "/abs/y.db"), ("sqlite:///./y.db", "{here}/y.db")],
 )
 def test_sqlite_urls_have_three_slashes_for_relative_and_four_for_absolute(url: str, path: str, tmp_path: Path) -> None:
-    assert Sqlite(url=url, table="t").file == Path(path.format(here=tmp_path))
-    assert Sqlite(url=url, table="t").url == "sqlite:///" + path.format(here=tmp_path)
+    assert SQLite(url=url, table="t").file == Path(path.format(here=tmp_path))
+    assert SQLite(url=url, table="t").url == "sqlite:///" + path.format(here=tmp_path)
 
 
 @pytest.mark.parametrize("url", ["x.db", "sqlite://x.db", "sqlite:///", "sqlite://", "postgresql://host/db"])
 def test_what_is_no_sqlite_file_is_refused(url: str) -> None:
     with pytest.raises(Usage, match="should be a SQLite URL"):
-        Sqlite(url=url, table="t")
+        SQLite(url=url, table="t")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ PLACES: Mapping[str, Callable[[str], object]] = {
     "ledger": lambda place: Delivery("p", home="home", ledger=place, sinks={"m": Memory()}),
     "spool": lambda place: Delivery("p", home="home", spool=place, sinks={"m": Memory()}),
     "quarantine": lambda place: Quarantine(url=place),
-    "table of SQLite": lambda place: Sqlite(url=f"sqlite:///{place}", table="t"),
+    "table of SQLite": lambda place: SQLite(url=f"sqlite:///{place}", table="t"),
     "ledger in SQLite": lambda place: Delivery("p", home="home", ledger=f"sqlite:///{place}", sinks={"m": Memory()}),
     "file of SQL": lambda place: Merge(file=place),
     "spool of a sink of one's own": root_at,
@@ -223,7 +223,7 @@ def test_a_path_of_a_source_that_is_not_understood_is_refused(path: str) -> None
 
 
 @pytest.mark.parametrize("letter", ["\0", "\ud800"])
-@pytest.mark.parametrize("make", [lambda at: Account(url=at), lambda at: Sqlite(url=f"sqlite:///{at}", table="t")])
+@pytest.mark.parametrize("make", [lambda at: Account(url=at), lambda at: SQLite(url=f"sqlite:///{at}", table="t")])
 def test_a_character_that_no_path_has_is_told(letter: str, make: Callable[[str], object]) -> None:
     """A ValueError of Python came out of the sinks, and elsewhere its words without the key."""
     with pytest.raises(Usage, match="url holds a character that no path has"):

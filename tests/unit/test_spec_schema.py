@@ -12,6 +12,7 @@ from penstock.errors import Usage
 from penstock.spec import load
 from penstock.spec.jsonschema import schema, shipped
 from penstock.spec.reference import REFERENCE, reference_text
+from penstock.spec.sink import SUPPORTED
 
 PROJECT = Path(__file__).parents[2]
 EXAMPLE = """\
@@ -70,6 +71,12 @@ def test_the_shipped_schema_is_current() -> None:
 
 def test_the_reference_page_is_current() -> None:
     assert (PROJECT / REFERENCE).read_text() == reference_text(), "run `make docs`"
+
+
+def test_the_schema_asks_every_sink_for_its_type() -> None:
+    sinks = [part for part in schema()["$defs"].values() if "const" in part.get("properties", {}).get("type", {})]
+    assert {part["properties"]["type"]["const"] for part in sinks} == set(SUPPORTED)
+    assert [part["title"] for part in sinks if "type" not in part["required"]] == []
 
 
 def test_the_schema_is_one() -> None:

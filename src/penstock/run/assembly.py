@@ -183,19 +183,19 @@ def _account(place: ShortAccount) -> "Account":
     return directory_account(place.directory, options=place.options)
 
 
-def _sqlite(name: SinkName, settings: settings_of.Sqlite, plan: DeliveryPlan) -> Sink:
+def _sqlite(name: SinkName, settings: settings_of.SQLite, plan: DeliveryPlan) -> Sink:
     from penstock.sink.sqlite import SqliteSink
 
     return SqliteSink(path=str(settings.file), **_filling(name, settings, plan))
 
 
-def _duckdb(name: SinkName, settings: settings_of.Duckdb, plan: DeliveryPlan) -> Sink:
+def _duckdb(name: SinkName, settings: settings_of.DuckDB, plan: DeliveryPlan) -> Sink:
     with _installed_by(name, "duckdb"):
         from penstock.sink.duckdb.sink import DuckdbSink
     return DuckdbSink(path=str(settings.file), **_filling(name, settings, plan))
 
 
-def _postgres(name: SinkName, settings: settings_of.Postgres, plan: DeliveryPlan) -> Sink:
+def _postgres(name: SinkName, settings: settings_of.PostgreSQL, plan: DeliveryPlan) -> Sink:
     with _installed_by(name, "postgres"):
         from penstock.sink.postgres.sink import PostgresSink
     return PostgresSink(url=settings.url, **_merging(name, settings, plan))
@@ -213,7 +213,7 @@ def _redshift(name: SinkName, settings: settings_of.Redshift, plan: DeliveryPlan
     return RedshiftSink(url=settings.url, **_filling(name, settings, plan))
 
 
-def _sqlserver(name: SinkName, settings: settings_of.SqlServer, plan: DeliveryPlan) -> Sink:
+def _sqlserver(name: SinkName, settings: settings_of.SQLServer, plan: DeliveryPlan) -> Sink:
     with _installed_by(name, "sqlserver"):
         from penstock.sink.sqlserver.sink import SqlserverSink
     return SqlserverSink(url=settings.url, **_filling(name, settings, plan))
@@ -230,7 +230,7 @@ def _cassandra(name: SinkName, settings: settings_of.Cassandra, plan: DeliveryPl
     )
 
 
-def _dbapi(name: SinkName, settings: settings_of.Dbapi, plan: DeliveryPlan) -> Sink:
+def _dbapi(name: SinkName, settings: settings_of.DBAPI, plan: DeliveryPlan) -> Sink:
     from penstock.sink.dbapi.sink import DbapiSink
 
     return DbapiSink(
@@ -324,14 +324,14 @@ def _user_written(name: SinkName, settings: settings_of.PythonSink, plan: Delive
 
 _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
     settings_of.Parquet: _parquet,
-    settings_of.Sqlite: _sqlite,
-    settings_of.Duckdb: _duckdb,
-    settings_of.Postgres: _postgres,
+    settings_of.SQLite: _sqlite,
+    settings_of.DuckDB: _duckdb,
+    settings_of.PostgreSQL: _postgres,
     settings_of.MySQL: _mysql,
     settings_of.Redshift: _redshift,
-    settings_of.SqlServer: _sqlserver,
+    settings_of.SQLServer: _sqlserver,
     settings_of.Cassandra: _cassandra,
-    settings_of.Dbapi: _dbapi,
+    settings_of.DBAPI: _dbapi,
     settings_of.Kafka: _kafka,
     settings_of.Console: _console,
     settings_of.Memory: _memory,

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame
 
@@ -24,7 +24,7 @@ from penstock.spec.pipeline import DeliverySettings
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from penstock.spec.sink import Sink
+    from penstock.spec.sink import GivenSink
 
 
 class Undelivered(RuntimeError):
@@ -36,7 +36,8 @@ class Delivery:
 
     Either `delivery.start(df.writeStream…)`, or pass the object itself to `foreachBatch` with `delivery.checkpoint` as checkpoint
     location: then it checks the query, opens and recovers in the first batch of each run. `pipeline` names the ledger and
-    outlives every checkpoint; `home` is where ledger, spool and checkpoint are unless told otherwise; these places may be
+    outlives every checkpoint; `sinks` are settings such as `penstock.Parquet`, or objects of the user's own class, derived from
+    `penstock.OwnSink`; `home` is where ledger, spool and checkpoint are unless told otherwise; these places may be
     mappings of `url` and `options`, as in a pipeline file. Works on classic and Connect sessions. `publish_behind`: where
     `start` starts the query of a classic session, a batch is published while Spark computes the next one
     (docs/howto/throughput.md).
@@ -50,12 +51,12 @@ class Delivery:
         pipeline: str,
         *,
         home: str | Path,
-        sinks: "Mapping[str, Sink]",
+        sinks: "Mapping[str, GivenSink]",
         ledger: str | Path | Mapping[str, Any] | None = None,
         spool: str | Path | Mapping[str, Any] | None = None,
         checkpoint: str | Path | Mapping[str, Any] | None = None,
         sources: Sequence[str] = (),
-        guarantee: Guarantee | str = Guarantee.EXACTLY_ONCE,
+        guarantee: Guarantee | Literal["exactly_once", "at_least_once"] = Guarantee.EXACTLY_ONCE,
         publish_behind: bool = False,
     ) -> None:
         places = {"ledger": ledger, "spool": spool, "checkpoint": checkpoint}

@@ -1,4 +1,4 @@
-"""Sinks that users write, `python: package.module:Class`: from the name to an object, with every mistake named."""
+"""Sinks that users write, `python: package.module:Class` or an object: made ready to run, with every mistake named."""
 
 import importlib
 import inspect
@@ -14,6 +14,7 @@ from penstock.spec.sink import PythonSink
 from penstock.usercode import load, loaded_beside, raised
 
 if TYPE_CHECKING:
+    from penstock.sink.own import OwnSink
     from penstock.sink.spool import SpoolRoot
 
 _REMEDY = "Derive the class from penstock.OwnSink (docs/howto/own_sink.md), or give it every member of penstock.protocols.Sink."
@@ -23,11 +24,15 @@ def user_written(
     name: SinkName, settings: PythonSink, *, pipeline: PipelineName, spool: "SpoolRoot", modules: Path | None
 ) -> Sink:
     """The sink. Raises Usage for a class that is not there, is no sink, or takes other options; Failed for what it raised."""
-    key = f"sinks.{name}.python"
-    made = load(settings.python, key=key, modules=modules, is_kind=_is_class, kinds="classes")
+    key, reference = f"sinks.{name}.python", settings.reference
+    if not isinstance(settings.python, str | type):
+        return _own_sink(key, settings).bound(name=name, pipeline=pipeline, spool=spool)
+    made: object = settings.python
+    if isinstance(settings.python, str):
+        made = load(reference, key=key, modules=modules, is_kind=_is_class, kinds="classes")
     if not callable(made):
-        raise Usage(f"{key}: {settings.python} is a value of type {type(made).__name__}, expected a class.", remedy=_REMEDY)
-    _require_members(key, settings.python, sorted(getattr(made, "__abstractmethods__", ())))
+        raise Usage(f"{key}: {reference} is a value of type {type(made).__name__}, expected a class.", remedy=_REMEDY)
+    _require_members(key, reference, sorted(getattr(made, "__abstractmethods__", ())))
     given = {"name": name, "pipeline": pipeline, "spool": spool}
     _require_taken(key, made, given, settings.options)
     try:
@@ -35,18 +40,38 @@ def user_written(
     except PenstockError:
         raise
     except Exception as error:
-        raise Failed(f"{key}: {settings.python} raised {raised(error)}", remedy="Correct the class or its options.") from error
-    _require_members(key, settings.python, [member for member in _members() if not hasattr(sink, member)])
+        raise Failed(f"{key}: {reference} raised {raised(error)}", remedy="Correct the class or its options.") from error
+    _require_members(key, reference, [member for member in _members() if not hasattr(sink, member)])
     return sink
 
 
+def _own_sink(key: str, settings: PythonSink) -> "OwnSink[Any]":
+    """The object that code gave, if Penstock can give it the rest. Raises Usage."""
+    from penstock.sink.own import OwnSink
+
+    if not isinstance(settings.python, OwnSink):
+        raise Usage(
+            f"{key}: an object of {settings.reference} was given, which is not derived from penstock.OwnSink.",
+            remedy="Give the class and its options: penstock.PythonSink(python=Class, option=value).",
+        )
+    if settings.options:
+        raise Usage(
+            f"{key}: the option {next(iter(settings.options))!r} is given beside an object of {settings.reference}.",
+            remedy="Give the options to the class where the object is made.",
+        )
+    return settings.python
+
+
 def import_checks(sinks: Mapping[SinkName, Sink], settings: Mapping[str, object]) -> Iterator[TaskCheck]:
-    """Looks whether tasks can import what they need of the user's: modules beside the pipeline file travel with the query."""
+    """Looks whether tasks can import what they need of the user's.
+
+    Modules beside the pipeline file, and what a script or a notebook defines itself, travel with the query.
+    """
     for name, sink in sinks.items():
         found = settings[name]
         if isinstance(found, PythonSink) and _reaches_tasks(sink):
-            module = found.python.partition(":")[0]
-            if module not in loaded_beside():
+            module = found.reference.partition(":")[0]
+            if module != "__main__" and module not in loaded_beside():
                 yield ImportCheck(sink=name, module=module)
 
 

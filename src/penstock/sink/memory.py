@@ -1,4 +1,4 @@
-"""Rows kept in this process, for tests and notebooks: `table(name)` gives them. They are lost when the process ends.
+"""Rows kept in this process, for tests and notebooks: `memory_table(name)` gives them. They are lost when the process ends.
 
 Exactly once within one process: a repeated publication is recognised. A new process starts with an empty table, so after a
 restart the table lacks all earlier batches, and `Pipeline.verify` in that process says so.
@@ -56,7 +56,7 @@ _kept: dict[_Key, _Kept] = {}
 _newest: dict[str, _Key] = {}
 
 
-def table(name: str) -> pa.Table:
+def memory_table(name: str) -> pa.Table:
     """All rows that the memory sink `name`, of the pipeline that started last with one of this name, shows in this process."""
     with _lock:
         key = _newest.get(name)
@@ -69,7 +69,7 @@ def table(name: str) -> pa.Table:
     return pa.Table.from_batches(kept.batches, kept.schema)
 
 
-def clear(name: str) -> None:
+def clear_memory_table(name: str) -> None:
     """Forget the rows of every memory sink `name`, and what was published into it."""
     with _lock:
         _newest.pop(name, None)
@@ -216,7 +216,7 @@ def _content(totals: Totals) -> Totals:
 def _other_ledger(publication: Publication) -> LedgerMismatch:
     return LedgerMismatch(
         f"Memory sink {publication.sink!r} holds rows of another ledger, with another batch at position {publication.position}.",
-        remedy=f"Call penstock.sink.memory.clear({publication.sink!r}) to start anew in this process.",
+        remedy=f"Call penstock.clear_memory_table({publication.sink!r}) to start anew in this process.",
     )
 
 

@@ -7,32 +7,32 @@ from penstock.spec.load import load
 from penstock.spec.pipeline import DeliverySettings, PipelineSettings, Spark
 from penstock.spec.sink import Console, Memory, Parquet, PythonSink, Sink
 from penstock.spec.source import Source, Watermark
-from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Redshift, ServedTable, Sqlite, SqlServer, Table
+from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, ServedTable, SQLite, SQLServer, Table
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
 
 __all__ = [
+    "DBAPI",
     "Account",
     "Cassandra",
     "Console",
-    "Dbapi",
     "DeliverySettings",
-    "Duckdb",
+    "DuckDB",
     "Kafka",
     "Memory",
     "MySQL",
     "Parquet",
     "PipelineSettings",
-    "Postgres",
+    "PostgreSQL",
     "PythonSink",
     "Redshift",
     "Route",
+    "SQLServer",
+    "SQLite",
     "ServedTable",
     "Sink",
     "Source",
     "Spark",
-    "SqlServer",
-    "Sqlite",
     "Table",
     "Transform",
     "Trigger",

@@ -1,8 +1,9 @@
 """Settings of the storage writer's accounts and of how rows get to them."""
 
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from typing_extensions import Self
@@ -26,6 +27,10 @@ class Account(Settings):
     )
     options: Mapping[str, Option] = Field(default_factory=dict, description="Options of the store, such as a region.")
 
+    if TYPE_CHECKING:
+
+        def __init__(self, *, url: str | PathLike[str], options: Mapping[str, Any] = ...) -> None: ...
+
     @model_validator(mode="after")
     def _remember(self) -> Self:
         remember_options(self.options)
@@ -48,6 +53,9 @@ ShortAccount = Annotated[Account, BeforeValidator(url_mapping, json_schema_input
 Columns = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(as_tuple)]
 """Names of columns."""
 
+GivenColumns: TypeAlias = tuple[str, ...] | list[str]
+"""The same as code gives them."""
+
 
 class Route(Settings):
     """How a row finds its account. Exactly one of the keys."""
@@ -57,6 +65,16 @@ class Route(Settings):
     column: str | None = Field(default=None, min_length=1, description="The column that holds the account's name.")
     hash: Columns | None = Field(default=None, description="Spread rows evenly over the accounts by a hash of these columns.")
     sql: str | None = Field(default=None, min_length=1, description="A Spark SQL expression that yields the account's name.")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            column: str | None = None,
+            hash: GivenColumns | None = None,  # noqa: A002 - the key's name
+            sql: str | None = None,
+        ) -> None: ...
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:

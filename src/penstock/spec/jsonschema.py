@@ -12,7 +12,6 @@ SCHEMA_FILE: Final = "pipeline.schema.json"
 
 _REFERENCE: Final = {"type": "string", "pattern": r"\$\{.+\}"}
 _TYPED: Final = ("integer", "number", "boolean")
-_SINKS: Final = frozenset(name.capitalize() for name in SUPPORTED)
 
 
 def schema() -> dict[str, Any]:
@@ -43,7 +42,7 @@ def _definition(name: str, part: Mapping[str, Any]) -> dict[str, Any]:
         return dict(_referable(part))
     properties = {key: _property(value) for key, value in part["properties"].items()}
     made = {**part, "properties": properties}
-    if name in _SINKS:
+    if part["properties"].get("type", {}).get("const") in SUPPORTED:
         made["required"] = ["type", *part.get("required", [])]
     if name == "PythonSink":
         made["not"] = {"required": ["type"]}

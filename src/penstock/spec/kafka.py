@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJso
 from typing_extensions import Self
 
 from penstock.secret import outlined, remember_options
-from penstock.spec.account import Columns, as_tuple
+from penstock.spec.account import Columns, GivenColumns, as_tuple
 from penstock.spec.complaint import wrong
 from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
@@ -95,6 +95,10 @@ class RecordValue(Settings):
         default=None, min_length=1, description="A column that is the value: text, bytes or a plain value."
     )
 
+    if TYPE_CHECKING:
+
+        def __init__(self, *, json: GivenColumns | Literal["all"] | None = None, column: str | None = None) -> None: ...
+
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
         if (self.json_of is None) == (self.column is None):
@@ -175,8 +179,8 @@ class Kafka(Settings):
             bootstrap: str = "",
             connection_string: str | None = None,
             topic: str = "",
-            topics: "tuple[str, ...] | list[str]" = (),
-            options: Mapping[str, Any] | None = None,
+            topics: GivenColumns = (),
+            options: Mapping[str, Any] = ...,
             mode: Literal["transactional", "keyed"] = "transactional",
             lanes: int = 1,
             marker_topic: str | None = None,

@@ -39,7 +39,8 @@ def _account(value: str) -> str:
     return value
 
 
-def _python(value: str) -> str:
+def python_name(value: str) -> str:
+    """`value`, if it names a Python object as `package.module:name`. Raises pydantic's custom error."""
     if not _PYTHON.fullmatch(value):
         raise _misnamed(value, "module:object", "mypkg.jobs:clean")
     return value
@@ -64,7 +65,8 @@ ViewName = Annotated[str, AfterValidator(_view), _schema(_VIEW)]
 AccountKey = Annotated[str, AfterValidator(_account), _schema(_ACCOUNT)]
 """Name of an account: a value of the route."""
 
-PythonName = Annotated[str, AfterValidator(_python), _schema(_PYTHON)]
+PYTHON_SCHEMA = _schema(_PYTHON)
+PythonName = Annotated[str, AfterValidator(python_name), PYTHON_SCHEMA]
 """A Python object as `package.module:name`."""
 
 ModuleName = Annotated[str, AfterValidator(_module), _schema(_MODULE)]

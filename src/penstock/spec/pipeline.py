@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -18,7 +18,7 @@ from penstock.spec.name import Name, ViewName
 from penstock.spec.place import Directory
 from penstock.spec.quarantine import Quarantine, ShortQuarantine
 from penstock.spec.settings import Settings
-from penstock.spec.sink import Sink
+from penstock.spec.sink import GivenSink, Sink
 from penstock.spec.source import Option, Source
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
@@ -28,6 +28,7 @@ _ORDER = (
     "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind",
 )  # fmt: skip
 OutputMode = Literal["append", "update", "complete"]
+_Place: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 
 def _below(values: Mapping[str, Any], name: str) -> str:
@@ -56,6 +57,16 @@ class Spark(Settings):
     packages: tuple[str, ...] = Field(
         default=(), strict=False, description="Maven coordinates of connector jars (`group:artifact:version`) to load."
     )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            master: str | None = None,
+            conf: Mapping[str, str | float | bool] = ...,
+            packages: tuple[str, ...] | list[str] = (),
+        ) -> None: ...
 
     @model_validator(mode="after")
     def _remember(self) -> Self:
@@ -134,6 +145,27 @@ class PipelineSettings(DeliverySettings):
         default_factory=lambda: Trigger(processing_time=0),
         description="When the next batch starts; left out, as soon as the last is done.",
     )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            pipeline: str,
+            home: str | os.PathLike[str],
+            sources: Mapping[str, Source | Mapping[str, Any]],
+            sinks: Mapping[str, GivenSink],
+            guarantee: Guarantee | Literal["exactly_once", "at_least_once"] = Guarantee.EXACTLY_ONCE,
+            spark: Spark | Mapping[str, Any] = ...,
+            transform: Transform | Mapping[str, Any] | None = None,
+            quarantine: Quarantine | _Place | None = None,
+            output_mode: OutputMode = "append",
+            trigger: Trigger | Mapping[str, Any] = ...,
+            checkpoint: _Place = ...,
+            ledger: _Place = ...,
+            spool: _Place = ...,
+            publish_behind: bool = False,
+        ) -> None: ...
 
     @classmethod
     def valid_keys(cls) -> tuple[str, ...]:

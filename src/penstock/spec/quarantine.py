@@ -34,7 +34,7 @@ class Quarantine(Account):
             self,
             *,
             url: "str | PathLike[str]",
-            options: Mapping[str, Any] | None = None,
+            options: Mapping[str, Any] = ...,
             max_rows: int = 10_000,
             max_share: float = 1.0,
         ) -> None: ...

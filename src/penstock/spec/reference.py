@@ -19,7 +19,7 @@ from penstock.spec.registry import Coded, Decode, Encode, Registry
 from penstock.spec.settings import Settings
 from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
 from penstock.spec.source import Source, Watermark
-from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Redshift, Sqlite, SqlServer
+from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
 
@@ -38,15 +38,15 @@ _SECTIONS: Final[tuple[tuple[str, type[Settings]], ...]] = (
     ("`sinks.<name>` with `type: parquet`", Parquet),
     ("`sinks.<name>.accounts.<name>`", Account),
     ("`sinks.<name>.route`", Route),
-    ("`sinks.<name>` with `type: sqlite`", Sqlite),
-    ("`sinks.<name>` with `type: duckdb`", Duckdb),
-    ("`sinks.<name>` with `type: postgres`", Postgres),
+    ("`sinks.<name>` with `type: sqlite`", SQLite),
+    ("`sinks.<name>` with `type: duckdb`", DuckDB),
+    ("`sinks.<name>` with `type: postgres`", PostgreSQL),
     ("`sinks.<name>` with `type: mysql`", MySQL),
     ("`sinks.<name>` with `type: redshift`", Redshift),
-    ("`sinks.<name>` with `type: sqlserver`", SqlServer),
+    ("`sinks.<name>` with `type: sqlserver`", SQLServer),
     ("`sinks.<name>` with `type: cassandra`", Cassandra),
     ("`sinks.<name>.merge`", Merge),
-    ("`sinks.<name>` with `type: dbapi`", Dbapi),
+    ("`sinks.<name>` with `type: dbapi`", DBAPI),
     ("`sinks.<name>` with `type: kafka`", Kafka),
     ("`sinks.<name>.value`", RecordValue),
     ("`sinks.<name>.encode`", Encode),

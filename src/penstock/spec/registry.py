@@ -116,16 +116,6 @@ class ByRegistry(Settings):
     key: ShortCoded | None = None
     registry: Registry = Field(description="Where the schemas are.")
 
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            *,
-            registry: "Registry | Mapping[str, Any]",
-            value: "Coded | str | Mapping[str, Any] | None" = None,
-            key: "Coded | str | Mapping[str, Any] | None" = None,
-        ) -> None: ...
-
     @model_validator(mode="after")
     def _something(self) -> Self:
         if not self.columns:
@@ -166,6 +156,16 @@ class Encode(ByRegistry):
 
     value: ShortCoded | None = Field(default=None, description="The column `value`: `avro`, `json`, `protobuf`, or a mapping.")
     key: ShortCoded | None = Field(default=None, description="The column `key`: as `value`. Left out, it is a text or bytes.")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            registry: "Registry | Mapping[str, Any]",
+            value: "Coded | str | Mapping[str, Any] | None" = None,
+            key: "Coded | str | Mapping[str, Any] | None" = None,
+        ) -> None: ...
 
 
 def require_subjects(decode: ByRegistry, topic: str | None, *, at: str = "decode") -> None:

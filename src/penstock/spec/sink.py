@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, PlainValidator, Tag, WithJsonSchema, model_validator
 from typing_extensions import Self
 
+from penstock.model import Json
 from penstock.secret import remember_options
-from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, Route, ShortAccount
+from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
 from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 from penstock.spec.kafka import Kafka
-from penstock.spec.name import AccountKey, PythonName
+from penstock.spec.name import PYTHON_SCHEMA, AccountKey, python_name
 from penstock.spec.quantity import Size
 from penstock.spec.settings import Settings, nearest
-from penstock.spec.table import Cassandra, Dbapi, Duckdb, MySQL, Postgres, Redshift, Sqlite, SqlServer
+from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 
 Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 Encoding: TypeAlias = Literal[
@@ -92,7 +93,7 @@ class Parquet(Settings):
             accounts: Mapping[str, "str | PathLike[str] | Account | Mapping[str, Any]"],
             route: "Route | Mapping[str, Any] | None" = None,
             unrouted: str = FAIL,
-            partition_by: "tuple[str, ...] | list[str]" = (),
+            partition_by: GivenColumns = (),
             compression: Compression = "zstd",
             column_encoding: EncodingOfAll | Mapping[str, Encoding] = "auto",
             dictionary_pagesize_limit: int | str = "1MiB",
@@ -153,12 +154,39 @@ class Memory(Settings):
         def __init__(self) -> None: ...
 
 
+@runtime_checkable
+class SinkObject(Protocol):
+    """A sink that a user wrote, as an object: of a class derived from `penstock.OwnSink`."""
+
+    def stager(self) -> Any:
+        """What stages rows."""
+
+    def publish(self, publication: Any, /) -> Any:
+        """Publish what was staged."""
+
+
+def _user_written(value: Any) -> Any:
+    if isinstance(value, SinkObject):
+        return value
+    if not isinstance(value, str):
+        raise wrong(f"should be a text, found {described(value)}", remedy="Write it like mypkg.sinks:Class.")
+    return python_name(value)
+
+
+UserWritten = Annotated[str | SinkObject | type[SinkObject], PlainValidator(_user_written), PYTHON_SCHEMA]
+"""`package.module:Class`; in code the class itself, too, or an object of it that needs no options any more."""
+
+
 class PythonSink(Settings):
     """A sink written by the user. All other keys are its options."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
-    python: PythonName = Field(description="`package.module:Class`; every other key is passed to it as an option.")
+    python: UserWritten = Field(description="`package.module:Class`; every other key is passed to it as an option.")
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, python: str | SinkObject | type[SinkObject], **options: Any) -> None: ...
 
     @model_validator(mode="after")
     def _remember(self) -> Self:
@@ -169,6 +197,18 @@ class PythonSink(Settings):
     def type(self) -> str:
         """What reports call this kind of sink."""
         return "python"
+
+    @property
+    def reference(self) -> str:
+        """`package.module:Class`, however it was given."""
+        if isinstance(self.python, str):
+            return self.python
+        made = self.python if isinstance(self.python, type) else type(self.python)
+        return f"{made.__module__}:{made.__qualname__}"
+
+    def shown(self) -> dict[str, Json]:
+        """As of all settings, with the reference in place of an object."""
+        return {**super().shown(), "python": self.reference}
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -203,6 +243,8 @@ def _tag(value: Any) -> str | None:
 
 
 def _check_type(value: Any) -> Any:
+    if isinstance(value, SinkObject):
+        return PythonSink(python=value)
     if not isinstance(value, Mapping) or ("python" in value and "type" not in value):
         return value
     supported = f"This version has the types {', '.join(SUPPORTED)}, and python: package.module:Class."
@@ -223,14 +265,14 @@ def _check_type(value: Any) -> Any:
 
 Sink = Annotated[
     Annotated[Parquet, Tag("parquet")]
-    | Annotated[Sqlite, Tag("sqlite")]
-    | Annotated[Duckdb, Tag("duckdb")]
-    | Annotated[Postgres, Tag("postgres")]
+    | Annotated[SQLite, Tag("sqlite")]
+    | Annotated[DuckDB, Tag("duckdb")]
+    | Annotated[PostgreSQL, Tag("postgres")]
     | Annotated[MySQL, Tag("mysql")]
     | Annotated[Redshift, Tag("redshift")]
-    | Annotated[SqlServer, Tag("sqlserver")]
+    | Annotated[SQLServer, Tag("sqlserver")]
     | Annotated[Cassandra, Tag("cassandra")]
-    | Annotated[Dbapi, Tag("dbapi")]
+    | Annotated[DBAPI, Tag("dbapi")]
     | Annotated[Kafka, Tag("kafka")]
     | Annotated[Console, Tag("console")]
     | Annotated[Memory, Tag("memory")]
@@ -239,3 +281,6 @@ Sink = Annotated[
     BeforeValidator(_check_type),
 ]
 """Settings of any sink."""
+
+GivenSink: TypeAlias = Sink | SinkObject | type[SinkObject] | Mapping[str, Any]
+"""What code may give in place of them: a sink of its own, or what a pipeline file would say."""

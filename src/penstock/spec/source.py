@@ -1,7 +1,8 @@
 """Settings of a source: anything that Spark can read as a stream."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from os import PathLike
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import Self
@@ -45,6 +46,10 @@ class Watermark(Settings):
 
     column: str = Field(min_length=1, description="The timestamp column that tells a row's event time.")
     delay: Duration = Field(description="How late a row may be, such as `10m`.")
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, column: str, delay: int | str) -> None: ...
 
 
 def _reached(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -112,6 +117,25 @@ class Source(Settings):
         default=None,
         description="`kafka` only: keys and values that were written by schemas of a registry, and become typed columns.",
     )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            format: str | None = None,  # noqa: A002 - the key's name
+            path: str | PathLike[str] | None = None,
+            table: str | None = None,
+            schema: str | None = None,
+            options: Mapping[str, str | float | bool] = ...,
+            watermark: Watermark | Mapping[str, Any] | None = None,
+            on_gap: OnGap = "fail",
+            reader: Reader = "auto",
+            mirror_offsets_to: str | None = None,
+            connection_string: str | None = None,
+            client: Mapping[str, str | float | bool] = ...,
+            decode: Decode | Mapping[str, Any] | None = None,
+        ) -> None: ...
 
     @model_validator(mode="before")
     @classmethod

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from penstock.secret import redact, remember_options
-from penstock.spec.account import Columns
+from penstock.spec.account import Columns, GivenColumns
 from penstock.spec.complaint import wrong
 from penstock.spec.merge import Merge
 from penstock.spec.name import ModuleName
@@ -65,18 +65,6 @@ class FileTable(Table):
         description="`append` rows, `upsert` by key, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
     )
 
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            *,
-            url: "str | PathLike[str]",
-            table: str,
-            write: Write = "append",
-            key: "tuple[str, ...] | list[str]" = (),
-            create: bool = True,
-        ) -> None: ...
-
     @property
     def file(self) -> Path:
         """The database file."""
@@ -95,18 +83,30 @@ class FileTable(Table):
         return str(self.file)
 
 
-class Sqlite(FileTable):
+class SQLite(FileTable):
     """A table of a SQLite file: rows, marker and, in the same file, the ledger commit in one transaction."""
 
     type: Literal["sqlite"] = Field(default="sqlite", description="`sqlite`: a table of a SQLite file.")
     url: SqliteUrl = Field(description="`sqlite:///path` relative to the pipeline file, `sqlite:////path` absolute.")
 
+    if TYPE_CHECKING:
 
-class Duckdb(FileTable):
+        def __init__(
+            self, *, url: str | PathLike[str], table: str, write: Write = "append", key: GivenColumns = (), create: bool = True
+        ) -> None: ...
+
+
+class DuckDB(FileTable):
     """A table of a DuckDB file: rows and marker commit in one transaction, and the file is closed in between."""
 
     type: Literal["duckdb"] = Field(default="duckdb", description="`duckdb`: a table of a DuckDB file.")
     url: DuckdbUrl = Field(description="`duckdb:///path` relative to the pipeline file, `duckdb:////path` absolute.")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, url: str | PathLike[str], table: str, write: Write = "append", key: GivenColumns = (), create: bool = True
+        ) -> None: ...
 
 
 class ServedTable(Table):
@@ -123,19 +123,6 @@ class ServedTable(Table):
         description="The SQL of `write: merge`: `{sql: …}` or `{file: …}`. `{staged}` in it is the table of the batch's rows.",
     )
 
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            *,
-            url: str,
-            table: str,
-            write: ServedWrite = "append",
-            key: "tuple[str, ...] | list[str]" = (),
-            create: bool = True,
-            merge: "Merge | Mapping[str, Any] | None" = None,
-        ) -> None: ...
-
     @model_validator(mode="after")
     def _merge_fits_write(self) -> Self:
         if self.write == "merge" and self.merge is None:
@@ -150,7 +137,7 @@ class ServedTable(Table):
         return redact(self.url)
 
 
-class Postgres(ServedTable):
+class PostgreSQL(ServedTable):
     """A table of a PostgreSQL database: rows, marker and, with the same URL, the ledger commit in one transaction."""
 
     type: Literal["postgres"] = Field(default="postgres", description="`postgres`: a table of a PostgreSQL database.")
@@ -163,9 +150,22 @@ class Postgres(ServedTable):
         description="`schema.table`, or `table` in `public`; parts with dots in double quotes. Letters keep their case.",
     )
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: str,
+            table: str,
+            write: ServedWrite = "append",
+            key: GivenColumns = (),
+            create: bool = True,
+            merge: Merge | Mapping[str, Any] | None = None,
+        ) -> None: ...
+
     def is_table_of(self, other: "Table") -> bool:
         """Whether both sinks fill one table, as far as names tell."""
-        return isinstance(other, Postgres) and self.url == other.url and self._qualified == other._qualified
+        return isinstance(other, PostgreSQL) and self.url == other.url and self._qualified == other._qualified
 
     @property
     def _qualified(self) -> str:
@@ -181,6 +181,19 @@ class MySQL(ServedTable):
         "`ssl_ca`, `ssl_cert`, `ssl_key`, `unix_socket` and `connect_timeout`."
     )
     table: str = Field(min_length=1, description="The name of a table in that database, without quotes.")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            url: str,
+            table: str,
+            write: ServedWrite = "append",
+            key: GivenColumns = (),
+            create: bool = True,
+            merge: Merge | Mapping[str, Any] | None = None,
+        ) -> None: ...
 
     def is_table_of(self, other: "Table") -> bool:
         """Whether both sinks fill one table, as far as names tell; some servers do not tell upper from lower case."""
@@ -200,18 +213,6 @@ class Warehouse(Table):
         description="`append` rows, `upsert` by key, `insert_if_absent` by key, or `replace` the whole content (complete mode).",
     )
     default_schema: ClassVar[str]
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            *,
-            url: str,
-            table: str,
-            write: Write = "append",
-            key: "tuple[str, ...] | list[str]" = (),
-            create: bool = True,
-        ) -> None: ...
 
     def is_table_of(self, other: "Table") -> bool:
         """Whether both sinks fill one table, as far as names tell."""
@@ -238,8 +239,14 @@ class Redshift(Warehouse):
     )
     table: str = Field(min_length=1, description="`schema.table`, or `table` in `public`; parts with dots in double quotes.")
 
+    if TYPE_CHECKING:
 
-class SqlServer(Warehouse):
+        def __init__(
+            self, *, url: str, table: str, write: Write = "append", key: GivenColumns = (), create: bool = True
+        ) -> None: ...
+
+
+class SQLServer(Warehouse):
     """A table of SQL Server or Azure SQL: rows and marker commit in one transaction. Not run against a live server yet."""
 
     default_schema: ClassVar[str] = "dbo"
@@ -249,6 +256,12 @@ class SqlServer(Warehouse):
         "`verify_ca`, `disabled`), `ssl_ca` and `connect_timeout`."
     )
     table: str = Field(min_length=1, description="`schema.table`, or `table` in `dbo`; parts with dots in double quotes.")
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, url: str, table: str, write: Write = "append", key: GivenColumns = (), create: bool = True
+        ) -> None: ...
 
 
 class Cassandra(Table):
@@ -282,8 +295,8 @@ class Cassandra(Table):
             *,
             url: str,
             table: str,
-            key: "tuple[str, ...] | list[str]",
-            partition_by: "tuple[str, ...] | list[str]" = (),
+            key: GivenColumns,
+            partition_by: GivenColumns = (),
             write: Literal["append", "upsert"] = "upsert",
             create: bool = True,
             wait: int | str = "5m",
@@ -309,7 +322,7 @@ class Cassandra(Table):
         return redact(self.url)
 
 
-class Dbapi(Table):
+class DBAPI(Table):
     """A table behind any driver of Python's DB-API 2.0, ADBC's included: rows and marker commit in one transaction."""
 
     type: Literal["dbapi"] = Field(default="dbapi", description="`dbapi`: a table behind any DB-API 2.0 driver.")
@@ -342,9 +355,9 @@ class Dbapi(Table):
             connect: Mapping[str, Any],
             table: str,
             write: Literal["append", "insert_if_absent", "replace"] = "append",
-            key: "tuple[str, ...] | list[str]" = (),
+            key: GivenColumns = (),
             create: bool = True,
-            columns: Mapping[str, str] | None = None,
+            columns: Mapping[str, str] = ...,
             longest: int = 100_000,
         ) -> None: ...
 
@@ -355,7 +368,7 @@ class Dbapi(Table):
 
     def is_table_of(self, other: "Table") -> bool:
         """Whether both sinks fill one table, as far as names tell."""
-        return isinstance(other, Dbapi) and (self.driver, self.connect, self.table.lower()) == (
+        return isinstance(other, DBAPI) and (self.driver, self.connect, self.table.lower()) == (
             other.driver,
             other.connect,
             other.table.lower(),

@@ -1,7 +1,7 @@
 """Settings of when Spark plans the next batch."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
@@ -32,6 +32,18 @@ class Trigger(Settings):
     real_time: Duration | None = Field(
         default=None, description="Spark's real-time mode with batches of this length. Delivers at least once only."
     )
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            processing_time: int | str | None = None,
+            available_now: Literal[True] | None = None,
+            once: Literal[True] | None = None,
+            continuous: int | str | None = None,
+            real_time: int | str | None = None,
+        ) -> None: ...
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:

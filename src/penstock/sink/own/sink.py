@@ -3,8 +3,11 @@
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic
+
+from typing_extensions import Self
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed
 from penstock.faults import FaultPoint
@@ -56,13 +59,30 @@ class OwnSink(TableSink, Author[T], Generic[T]):
     durable before the mark is. `penstock.testing` holds the suite that shows whether it does.
 
     What raises is told with file and line, and done again: raise `penstock.errors.Failed` where that cannot help.
+
+    In code it may be made without `name`, `pipeline` and `spool` and be given to a `Delivery` or to `PipelineSettings`. Then it
+    is configuration: each run delivers by a copy (`bound`), so a connection is opened when it is needed, not by `__init__`.
     """
 
     def __init__(
-        self, *, name: str, pipeline: str, spool: "SpoolRoot | str", inline_limit_bytes: int = INLINE_LIMIT_BYTES
+        self,
+        *,
+        name: str | None = None,
+        pipeline: str | None = None,
+        spool: "SpoolRoot | str | None" = None,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
+        self._inline_limit_bytes = inline_limit_bytes
+        if name is None or pipeline is None or spool is None:
+            return
         super().__init__(name=SinkName(name), table=name, spool=spool, inline_limit_bytes=inline_limit_bytes)
         self._pipeline = PipelineName(pipeline)
+
+    def bound(self, *, name: str, pipeline: str, spool: "SpoolRoot | str") -> Self:
+        """A copy of this object that delivers for `pipeline`."""
+        sink = copy(self)
+        OwnSink.__init__(sink, name=name, pipeline=pipeline, spool=spool, inline_limit_bytes=self._inline_limit_bytes)
+        return sink
 
     # --- what is done with that
 

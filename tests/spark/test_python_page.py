@@ -1,0 +1,44 @@
+"""The page about Python, followed as it stands: a drop-in, a pipeline in code and a sink as an object deliver each row once."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tests.spark.page import Page
+from tests.spark.test_readme import feed, lake
+
+DROP_IN, PIPELINE, OBJECT = Page("python").blocks("python")
+SINK = Page("own_sink").blocks("python")[0]
+JOB = f"""
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[2]").getOrCreate()
+{DROP_IN}
+deliver(spark)
+{PIPELINE}
+{OBJECT}
+deliver_lines(spark)
+deliver_lines(spark)
+"""
+
+
+def rows(database: Path, table: str) -> "Counter[tuple[object, ...]]":
+    with sqlite3.connect(database) as connection:
+        return Counter(connection.execute(f"SELECT id, origin, month, delay FROM {table}"))
+
+
+def test_the_page_delivers_each_row_once_in_every_way(tmp_path: Path) -> None:
+    sent = feed(tmp_path / "incoming")
+    (tmp_path / "json_lines.py").write_text(SINK)
+    (tmp_path / "job.py").write_text(JOB)
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run([sys.executable, "job.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sum((lake(tmp_path / "lake" / account) for account in ("ewr", "jfk", "lga")), Counter()) == sent
+    assert rows(tmp_path / "warehouse.db", "flights") == sent
+    assert rows(tmp_path / "delays.db", "delays") == Counter({row: count for row, count in sent.items() if row[3] is not None})
+    lines = [json.loads(line) for file in (tmp_path / "lines").glob("*.jsonl") for line in file.read_text().splitlines()]
+    assert Counter(tuple(line[name] for name in ("id", "origin", "month", "delay")) for line in lines) == sent
