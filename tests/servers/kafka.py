@@ -11,7 +11,6 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +238,6 @@ class KafkaServer:
 
     def _send(self, what: signal.Signals) -> None:
         assert self._process is not None
-        _admin.cache_clear()  # it would wait for answers of before
         self._process.send_signal(what)
 
 
@@ -356,26 +354,16 @@ def ends_of(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
         try:
             return _ends_now(bootstrap, topic, partition)
         except KafkaException as error:
-            _admin.cache_clear()  # it may know the broker as it was before it was killed
-            lost_place = {KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH}
-            if error.args[0].code() not in lost_place or time.monotonic() > deadline:
+            if error.args[0].code() != KafkaError.UNKNOWN_LEADER_EPOCH or time.monotonic() > deadline:
                 raise
         time.sleep(0.1)
 
 
-@lru_cache(maxsize=1)
-def _admin(bootstrap: str) -> Any:
-    """Kept while the broker is the same: a new client takes longer than its question."""
-    from confluent_kafka.admin import AdminClient
-
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-
-
 def _ends_now(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
     from confluent_kafka import IsolationLevel, TopicPartition
-    from confluent_kafka.admin import OffsetSpec
+    from confluent_kafka.admin import AdminClient, OffsetSpec
 
-    admin, place = _admin(bootstrap), TopicPartition(topic, partition)
+    admin, place = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}), TopicPartition(topic, partition)
     levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
     settled, written = (
         admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)[place].result(60).offset for level in levels

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,8 @@ ADMIN, ADMIN_PASSWORD = "postgres", "secret-of-the-administrator"
 ROLE, PASSWORD = "penstock", "s3cret/of?the-role"
 QUOTED_PASSWORD = "s3cret%2Fof%3Fthe-role"
 _LOOK_S = 0.02
+_KEPT = 64
+"""Databases of earlier tests: each takes 8 MB, and the cluster may be in memory."""
 _RECOVERY = "recovery_init_sync_method=syncfs"
 """After a kill, one call for all files: there are some hundred to a database, and a database to most tests."""
 
@@ -46,6 +49,7 @@ class PostgresServer:
         self._rights = rights_of_a_user(directory)
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._databases: deque[str] = deque()
 
     def create(self) -> None:
         """Make the cluster; the server refuses root."""
@@ -61,7 +65,8 @@ class PostgresServer:
 
     def start(self) -> None:
         """Also after a kill: it recovers by itself."""
-        settings = ("listen_addresses=127.0.0.1", f"unix_socket_directories={self._directory}", "max_connections=60", _RECOVERY)
+        place = ("listen_addresses=127.0.0.1", f"unix_socket_directories={self._directory}")
+        settings = (*place, "max_connections=60", "max_wal_size=128MB", _RECOVERY)
         command = [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port)]
         command += [part for setting in settings for part in ("-c", setting)]
         log = self._directory / "postgres.log"
@@ -97,7 +102,19 @@ class PostgresServer:
         """The URL of an empty database that belongs to the role."""
         with self.admin() as connection:
             connection.execute(f'CREATE DATABASE "{name}" OWNER {ROLE}')
+            self._databases.append(name)
+            if len(self._databases) > _KEPT:
+                self._drop_oldest(connection)
         return self.url(name)
+
+    def _drop_oldest(self, connection: Any) -> None:
+        from psycopg.errors import ObjectInUse
+
+        name = self._databases.popleft()
+        try:
+            connection.execute(f'DROP DATABASE IF EXISTS "{name}"')
+        except ObjectInUse:
+            self._databases.append(name)
 
     def url(self, database: str, *, port: int | None = None, password: str = QUOTED_PASSWORD) -> str:
         return f"postgresql://{ROLE}:{password}@127.0.0.1:{port or self.port}/{database}"
