@@ -7,7 +7,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo $$python; break; }; done)
 PYTEST := $(BIN)/python -m pytest
 ARGS ?=
-WORKERS ?= 2
+WORKERS ?= 3
 KILLS ?= 100
 
 .DEFAULT_GOAL := help
@@ -21,7 +21,7 @@ help: ## Shows these sentences.
 demo: $(VENV)/.installed-demo ## Streams 336,776 flights into three accounts and SQLite, is killed on purpose, recovers, and proves that nothing is lost or doubled.
 	@$(BIN)/python demo $(ARGS)
 
-test: $(VENV)/.installed-dev ## Runs every layer of tests, the fast ones first, on WORKERS (2) processes; `make test ARGS="tests/unit -x"` runs a part.
+test: $(VENV)/.installed-dev ## Runs every layer of tests, the fast ones first, on WORKERS (3) processes; `make test ARGS="tests/unit -x"` runs a part.
 	@$(PYTEST) --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 check: style ## Checks style, types, import contracts and tidiness without running the product.
