@@ -14,7 +14,7 @@ from pathlib import Path
 
 from penstock.bloburl import is_blob
 from penstock.checkpoint.entries import NO_OFFSET
-from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint, entry_ids
 from penstock.errors import Refused
 from penstock.kafkaoffset import moved
 from penstock.model import BatchId, SourceName, new_nonce
@@ -33,9 +33,10 @@ def remove_unwritten_start(checkpoint: SparkCheckpoint) -> None:
     Spark 4.1 and newer refuse to start with that file, as STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY
     (`spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart`). Safe to repeat. Raises Retryable, Failed.
     """
-    if checkpoint.latest_offsets_id() is not None:
+    names = checkpoint.files.names("offsets")
+    if entry_ids(names):
         return
-    for name in checkpoint.files.names("offsets"):
+    for name in names:
         if _IN_THE_MAKING.fullmatch(name):
             checkpoint.files.delete(f"offsets/{name}")
 
