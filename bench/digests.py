@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame
 from bench.inputs import expressions
 from bench.measuring import Bench, require_content
 from bench.result import Case, Table
-from penstock.model import DIGEST_MODULUS, RowDigest
-from penstock.rowhash import digest, row_hashes
-from penstock.stage.rowhash_sql import rowhash_sql
+from penstock.core.model import DIGEST_MODULUS, RowDigest
+from penstock.core.row_hash import digest, row_hashes
+from penstock.stage.row_hash_sql import rowhash_sql
 
 ROWS = 500_000
 NO_HASH = "no hash"

@@ -11,8 +11,7 @@ from bench.measuring import SPOILT, Bench, require_content
 from bench.result import Case, Table
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
-from penstock.ledger.open import open_ledger
-from penstock.model import (
+from penstock.core.model import (
     AccountName,
     Batch,
     BatchId,
@@ -28,6 +27,7 @@ from penstock.model import (
     Staged,
     Totals,
 )
+from penstock.ledger.open import open_ledger
 from penstock.observe.history import history
 
 FEW, MANY = 100, 100_000

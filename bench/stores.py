@@ -32,7 +32,7 @@ from bench.measuring import Bench, require_content
 from bench.queries import batchwise, run_available, run_until, trigger_ms
 from bench.result import PENSTOCK, Case, Table
 from bench.servers import those_there
-from penstock.bloburl import parse
+from penstock.blob.url import parse
 from penstock.observe.history import history
 from penstock.run.operations import reading
 from penstock.sink.parquet.sink import ParquetSink

@@ -9,8 +9,8 @@ PACKAGE = ROOT / "src" / "penstock"
 PAGE = ROOT / "docs" / "ARCHITECTURE.md"
 MARK = "<!-- The tables below are made by `make docs` from the docstrings; do not edit them. -->\n"
 ORDER = (
-    *("", "spec", "source", "transform", "stage", "commit", "ledger", "sink"),
-    *("blob", "kafka", "mysql", "postgres", "registry", "codec", "checkpoint", "observe", "run", "testing", "cli"),
+    *("", "core", "spec", "source", "transform", "stage", "commit", "ledger", "sink"),
+    *("blob", "kafka", "sql", "registry", "spark", "support", "checkpoint", "observe", "run", "testing", "cli"),
 )
 
 

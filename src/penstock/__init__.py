@@ -8,7 +8,7 @@ __version__ = "0.1.0"
 
 _MODULES: Final = {
     "penstock.errors": "PenstockError",
-    "penstock.model": "Guarantee",
+    "penstock.core.model": "Guarantee",
     "penstock.observe.progress": "BatchProgress",
     "penstock.run.delivery": "Delivery",
     "penstock.run.pipeline": "Pipeline",
@@ -38,8 +38,8 @@ _RENAMED: Final = {
 }
 
 if TYPE_CHECKING:
+    from penstock.core.model import Guarantee
     from penstock.errors import PenstockError
-    from penstock.model import Guarantee
     from penstock.observe.progress import BatchProgress
     from penstock.run.delivery import Delivery
     from penstock.run.pipeline import Pipeline

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from penstock.highwatermark import HighWaterMark
-from penstock.model import (
+from penstock.core.high_water_mark import HighWaterMark
+from penstock.core.model import (
     AccountName,
     Attempt,
     Entry,
@@ -37,7 +37,7 @@ from penstock.model import (
     Totals,
     Waiting,
 )
-from penstock.opentransaction import OpenTransaction
+from penstock.core.open_transaction import OpenTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -106,8 +106,7 @@ def assuring_with_sets(tree: ast.AST) -> Iterator[int]:
 
 
 PROTOCOL = tuple(
-    f"src/penstock/{part}"
-    for part in ("model.py", "protocols.py", "codec", "rowhash.py", "commit/", "ledger/", "sink/", "stage/", "checkpoint/")
+    f"src/penstock/{part}" for part in ("core/", "protocols.py", "commit/", "ledger/", "sink/", "stage/", "checkpoint/")
 )
 CLOCK = (
     "time.time",
@@ -129,7 +128,7 @@ RULES = (
         "sleeps",
         calling("time.sleep"),
         ("src/",),
-        {"src/penstock/faults.py": "stalls on purpose", "src/penstock/cli/status.py": "watch waits between two looks"},
+        {"src/penstock/core/faults.py": "stalls on purpose", "src/penstock/cli/status.py": "watch waits between two looks"},
     ),
     Rule(
         "sleeps",
@@ -149,7 +148,7 @@ RULES = (
             "src/penstock/ledger/directory.py": "the hint, on which nothing depends",
             "src/penstock/checkpoint/repair.py": "an entry of Spark's, of which a copy was kept, by the one fenced run",
             "src/penstock/cli/templates/": "a feed of the user's drops a whole file",
-            "src/penstock/cli/sparklog.py": "a log for people, of the run before",
+            "src/penstock/cli/spark_log.py": "a log for people, of the run before",
         },
     ),
     Rule("pickles", importing("pickle", "cloudpickle", "dill", "marshal", "shelve"), ("src/",), {}),

@@ -71,7 +71,10 @@ def imports() -> Counter[tuple[str | None, str]]:
 
 def test_there_are_points_and_all_are_declared_at_module_level() -> None:
     made = Counter(
-        name_of(path) for path in python_files("src") for _, name in calls(tree_of(path)) if name == "penstock.faults.FaultPoint"
+        name_of(path)
+        for path in python_files("src")
+        for _, name in calls(tree_of(path))
+        if name == "penstock.core.faults.FaultPoint"
     )
     assert made
     assert made == Counter(name_of(point.path) for point in POINTS)

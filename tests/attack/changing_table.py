@@ -12,11 +12,11 @@ from tests.unit.table_target import spark_schema
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
 from penstock.commit.sink_decisions import LedgerDecisions
+from penstock.core.model import Attempt, new_nonce
+from penstock.core.row_hash import row_hashes
 from penstock.errors import Failed, PenstockError
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
-from penstock.model import Attempt, new_nonce
-from penstock.rowhash import row_hashes
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.rows import as_batch
 

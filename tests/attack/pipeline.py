@@ -16,9 +16,7 @@ from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
 from penstock.commit.sink_decisions import LedgerDecisions
 from penstock.commit.verification import verify_sink
-from penstock.errors import Failed, PenstockError
-from penstock.ledger.open import open_ledger
-from penstock.model import (
+from penstock.core.model import (
     NEWEST_ROW_DIGEST,
     Attempt,
     Batch,
@@ -30,9 +28,11 @@ from penstock.model import (
     SourceName,
     new_nonce,
 )
-from penstock.rowhash import row_hashes
-from penstock.run.parts import Parts, opened_by_this_process, prepare
-from penstock.sparkschema import arrow_schema
+from penstock.core.row_hash import row_hashes
+from penstock.errors import Failed, PenstockError
+from penstock.ledger.open import open_ledger
+from penstock.run.runtime import Parts, opened_by_this_process, prepare
+from penstock.spark.schema import arrow_schema
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.bench import accounts_of, travelled
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.attack.pipeline import Pipeline
 
-from penstock.model import AccountName, SinkName
+from penstock.core.model import AccountName, SinkName
 from penstock.sink.parquet import ParquetSink, directory_account
 from penstock.testing.conformance import PIPELINE, SinkRig
 

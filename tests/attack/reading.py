@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as is_
 from tests.unit.table_target import spark_schema
 
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - of readers that give none
 _MICROSECOND = dt.timedelta(microseconds=1)

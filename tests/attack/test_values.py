@@ -14,7 +14,7 @@ from tests.servers.kafka import records
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import StageFailed
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 __all__ = ["pipelines"]
 

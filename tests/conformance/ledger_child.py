@@ -7,9 +7,9 @@ acknowledged on a line of its own, and prunes everything below position PRUNE_AT
 import sys
 
 from penstock.commit.append import append_once
+from penstock.core.model import Position
 from penstock.errors import PenstockError
 from penstock.ledger.open import open_ledger
-from penstock.model import Position
 from penstock.protocols import Ledger
 from penstock.testing.entries import PIPELINE, decided_entry, opened_entry
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.servers.server import Outside, Place
 
-from penstock.model import AccountName, SinkName
+from penstock.core.model import AccountName, SinkName
 from penstock.sink.parquet import ParquetSink, object_account
 from penstock.sink.parquet.hive import PartitionColumn
 from penstock.testing.conformance import SWAPPED, Row, SinkRig, swapped

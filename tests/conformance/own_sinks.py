@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.conformance.lines_sink import Lines
 
-from penstock.model import new_nonce
+from penstock.core.model import new_nonce
 from penstock.sink.own import to_json_lines
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 from penstock.testing import OwnSinkRig, Row
 from penstock.testing.conformance import SWAPPED
 

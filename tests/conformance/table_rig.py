@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from penstock.model import SinkName
+from penstock.core.model import SinkName
 from penstock.sink.table.sink import Filling
 from penstock.testing.conformance import SWAPPED, Row, SinkRig, make_rows
 

@@ -12,7 +12,7 @@ from tests.servers.fixtures import accounts_on
 from tests.servers.proxy import Proxy, before
 from tests.servers.server import Place
 
-from penstock.model import AccountName, Finding, PipelineName, SinkName
+from penstock.core.model import AccountName, Finding, PipelineName, SinkName
 from penstock.sink.parquet import object_account
 from penstock.sink.spool import SpoolRoot
 

@@ -8,7 +8,7 @@ from tests.servers.fixtures import accounts_on
 
 from penstock.blob import open_store
 from penstock.blob.s3 import S3Store
-from penstock.bloburl import parse
+from penstock.blob.url import parse
 from penstock.errors import Failed, StoreIgnoresConditions, Usage
 from penstock.ledger.blob import BlobLedgerStore
 from penstock.ledger.log import LogLedger

@@ -16,7 +16,7 @@ from tests.seed import SEED
 from tests.servers.cassandra import PASSWORD, ROLE, connected
 from tests.servers.fixtures import open_until_servers_stop, server, unique
 
-from penstock.model import SinkName
+from penstock.core.model import SinkName
 from penstock.sink.cassandra.sink import CassandraSink
 from penstock.sink.table.sink import Filling
 from penstock.testing.conformance import (

@@ -24,7 +24,7 @@ from tests.conformance.table_rig import (
 from penstock.sink.duckdb.database import lock_of
 from penstock.sink.duckdb.sink import DuckdbSink
 from penstock.sink.duckdb.storage import restored
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 from penstock.testing.conformance import (
     CrashContract,
     IdentityContract,

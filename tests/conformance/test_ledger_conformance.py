@@ -16,12 +16,12 @@ from tests.servers.fixtures import accounts_on, server, unique
 import penstock.ledger.mysql  # its fault points, as those of the next one
 import penstock.ledger.postgres  # noqa: F401
 from penstock.commit.append import append_once
+from penstock.core.faults import FaultKind, points
+from penstock.core.model import Entry, PipelineName, Position
 from penstock.errors import LedgerMismatch, PositionTaken
-from penstock.faults import FaultKind, points
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.ledger.open import open_ledger
-from penstock.model import Entry, PipelineName, Position
 from penstock.protocols import Ledger
 from penstock.testing.entries import PIPELINE, chain, decided_entry, opened_entry
 

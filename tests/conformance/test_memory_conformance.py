@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.model import RowDigest, SinkName
+from penstock.core.model import RowDigest, SinkName
 from penstock.sink import memory
 from penstock.testing.conformance import (
     SWAPPED,

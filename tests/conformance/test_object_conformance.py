@@ -10,7 +10,7 @@ from tests.architecture.reading import ROOT
 from tests.conformance.object_rig import InlineRig, ObjectRig
 from tests.servers.fixtures import server, unique
 
-from penstock.model import Position, SinkName
+from penstock.core.model import Position, SinkName
 from penstock.sink.parquet import ParquetSink, object_account
 from penstock.sink.parquet.object.layout import OWNER, mark_key, own_folder
 from penstock.testing.conformance import CrashContract, IdentityContract, SinkContract, VerifyBesideDriverContract

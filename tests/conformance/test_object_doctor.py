@@ -9,11 +9,11 @@ from tests.servers.fixtures import accounts_on
 from tests.unit.parquet_target import SCHEMA, rows, seeded, stage
 
 from penstock.commit.outcome import StagedBatch
-from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
+from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
 from penstock.run.doctor import Heap
 from penstock.run.operations import acting
-from penstock.run.parts import coordinator_of, opened_by_this_process
 from penstock.run.pipeline import Pipeline
+from penstock.run.runtime import coordinator_of, opened_by_this_process
 from penstock.sink.parquet import ParquetSink
 
 FILE = """\

@@ -9,8 +9,8 @@ from tests.servers.proxy import before
 from tests.servers.server import Outside, Place
 from tests.unit.parquet_target import PIPELINE, SCHEMA, SINK, decide, rows, stage
 
+from penstock.core.model import AccountName, Publication
 from penstock.errors import ContentConflict, LedgerMismatch, Refused, Retryable, StagedDataLost
-from penstock.model import AccountName, Publication
 from penstock.sink.parquet import ParquetSink, object_account
 
 KINDS = ("az", "gs", "hdfs", "s3")

@@ -6,10 +6,10 @@ import pytest
 from tests.conformance import own_sinks
 from tests.conformance.own_sinks import IdempotentRig, LinesRig
 
-from penstock import faults
+from penstock.core import faults
+from penstock.core.faults import FaultKind, points
+from penstock.core.model import LedgerId, Position
 from penstock.errors import LedgerMismatch, PublishFailed, Retryable
-from penstock.faults import FaultKind, points
-from penstock.model import LedgerId, Position
 from penstock.testing import OwnSinkContract
 from penstock.testing.conformance import DAMAGES, PIPELINE, Bench
 

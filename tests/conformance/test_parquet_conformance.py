@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.conformance.object_rig import swapped_in
 
-from penstock.model import AccountName, SinkName
+from penstock.core.model import AccountName, SinkName
 from penstock.sink.parquet import ParquetSink, directory_account
 from penstock.sink.parquet.hive import PartitionColumn
 from penstock.testing.conformance import (

@@ -12,8 +12,8 @@ from tests.servers.fixtures import accounts_on
 from tests.servers.server import Outside, Place
 from tests.unit.lake import ACCOUNTS, Lake
 
+from penstock.core.faults import arm
 from penstock.errors import Retryable
-from penstock.faults import arm
 from penstock.run.reading import Reading
 
 MARKING = {"directory": "parquet.marker.place=kill@2"}

@@ -12,10 +12,10 @@ from tests.servers.proxy import before
 from tests.servers.server import Outside, Place
 
 from penstock.blob.azure import AzureStore
-from penstock.blob.placed import PlacedStore
+from penstock.blob.base_store import PlacedStore
+from penstock.core.model import Attempt, BatchId, Generation, PipelineName, SinkName, Staged, SweepCut, new_nonce
+from penstock.core.row_hash import row_hashes
 from penstock.errors import OutcomeUnknown, Retryable, StagedDataLost, StageFailed
-from penstock.model import Attempt, BatchId, Generation, PipelineName, SinkName, Staged, SweepCut, new_nonce
-from penstock.rowhash import row_hashes
 from penstock.sink.spool import Spool, SpoolRoot
 from penstock.sink.spool.writer import SpoolWriter
 from penstock.sink.sqlite import SqliteSink

@@ -21,7 +21,7 @@ from tests.conformance.table_rig import (
 from penstock.ledger.sqlite import SqliteLedger
 from penstock.sink.sqlite import SqliteSink
 from penstock.sink.sqlite.storage import restored
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 from penstock.testing.conformance import (
     PIPELINE,
     CrashContract,

@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.test_sqlite_conformance import RidingRig, SpooledRig
 from tests.unit.sqlite_target import Target
 
-from penstock import faults
+from penstock.core import faults
 from penstock.errors import GuaranteeTooWeak, OutcomeUnknown, PublishFailed
 from penstock.sink.sqlite.database import require_durable
 from penstock.testing.conformance import require_equal

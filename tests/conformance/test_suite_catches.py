@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from tests.conformance.test_memory_conformance import NAME, MemoryRig, SpooledMemoryRig
 
+from penstock.core.model import Published, SinkReport
 from penstock.errors import LedgerMismatch, StagedDataLost
-from penstock.model import Published, SinkReport
 from penstock.sink import memory
 from penstock.testing.conformance import Bench, SinkContract, StagingLossContract
 

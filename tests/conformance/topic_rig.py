@@ -9,7 +9,7 @@ from tests.servers.fixtures import server, unique
 from tests.servers.kafka import records, remove_first, send
 from tests.unit.table_target import spark_schema
 
-from penstock.model import SinkName
+from penstock.core.model import SinkName
 from penstock.sink.kafka.sink import KafkaSink
 from penstock.sink.kafka.target import TopicTarget
 from penstock.testing.conformance import PIPELINE, Row

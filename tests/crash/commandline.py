@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.app import main
-from penstock.faults import arm
+from penstock.core.faults import arm
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from penstock.codec import encode_document, encode_entry
-from penstock.model import Entry, Generation, PipelineName, Position
+from penstock.core.codec import encode_document, encode_entry
+from penstock.core.model import Entry, Generation, PipelineName, Position
 from penstock.testing.entries import opened_entry
 from tests.crash.shop import connected
 

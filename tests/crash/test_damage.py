@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.model import Attempt
+from penstock.core.model import Attempt
 from tests.crash.commandline import Ended, penstock
 from tests.crash.world import ACCOUNTS, World, account_rows, file_rows, make_world
 

@@ -12,8 +12,8 @@ from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.kafkaoffset import positions_in
-from penstock.model import SourceName
+from penstock.core.kafka_offset import positions_in
+from penstock.core.model import SourceName
 from tests.crash.commandline import Ended, penstock
 from tests.crash.kafka_world import PARTITIONS, admin, create, expect, feed, make_kafka_world, produce, rows_of
 from tests.crash.world import Row, World

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from ruamel.yaml import YAML
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.model import BatchId, SourceName
+from penstock.core.model import BatchId, SourceName
 from tests.crash.commandline import penstock
 from tests.crash.trouble import run
 from tests.crash.world import World, make_world

@@ -2,9 +2,9 @@
 
 from tests.mutation.mutant import Mutant
 
-MARKS = "src/penstock/sink/cassandra/marks.py"
-REPEATED = "src/penstock/sink/cassandra/repeated.py"
-WRITING = "src/penstock/sink/cassandra/writing.py"
+MARKS = "src/penstock/sink/cassandra/marker_store.py"
+REPEATED = "src/penstock/sink/cassandra/duplicate_keys.py"
+WRITING = "src/penstock/sink/cassandra/load.py"
 
 OF_SINK = "tests/unit/test_cassandra_publish.py"
 

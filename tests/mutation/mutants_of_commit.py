@@ -6,16 +6,16 @@ APPEND = "src/penstock/commit/append.py"
 COORDINATOR = "src/penstock/commit/coordinator.py"
 DELIVERY = "src/penstock/run/delivery.py"
 IDENTITY = "src/penstock/commit/identity.py"
-MODEL = "src/penstock/model.py"
+MODEL = "src/penstock/core/model.py"
 OPEN_DELIVERY = "src/penstock/run/open_delivery.py"
-PARTS = "src/penstock/run/parts.py"
+PARTS = "src/penstock/run/runtime.py"
 
 OF_COORDINATOR = "tests/unit/test_commit_coordinator.py"
 OF_DELIVERY = "tests/unit/test_run_delivery.py"
 OF_IDENTITY = "tests/unit/test_commit_identity.py"
 OF_LOG_LEDGER = "tests/unit/test_ledger_log.py"
 
-PRESENCE = "src/penstock/run/presence.py"
+PRESENCE = "src/penstock/run/ledger_match.py"
 SUMMARY = "src/penstock/commit/summary.py"
 
 OF_PRESENCE = "tests/unit/test_presence.py"
@@ -103,7 +103,7 @@ MUTANTS_OF_COMMIT = (
     Mutant(
         bug=1,
         name="who-waits-for-a-publication-takes-its-failure-from-the-next-batch",
-        file="src/penstock/commit/together.py",
+        file="src/penstock/commit/executor.py",
         find="            self._task()\n            self._task = _nothing\n",
         replace="            task, self._task = self._task, _nothing\n            task()\n",
         tests=("tests/unit/test_commit_behind.py::test_somebody_else_may_wait_while_the_next_batch_begins",),
@@ -235,7 +235,7 @@ MUTANTS_OF_COMMIT = (
     Mutant(
         bug=6,
         name="the-next-batch-does-not-wait-for-a-sink-that-failed",
-        file="src/penstock/commit/failures.py",
+        file="src/penstock/commit/publication_errors.py",
         find="""\
     if failures:
         raise _unpublished(batch_id, failures)
@@ -298,7 +298,7 @@ MUTANTS_OF_COMMIT = (
     Mutant(
         bug=1,
         name="what-another-driver-publishes-meanwhile-is-taken-for-a-loss",
-        file="src/penstock/run/presence.py",
+        file="src/penstock/run/ledger_match.py",
         find="                tail = ledger.tail()  # a run",
         replace="                pass  # a run",
         tests=("tests/unit/test_presence.py",),
@@ -405,7 +405,7 @@ MUTANTS_OF_COMMIT = (
     Mutant(
         bug=41,
         name="only-the-first-sink-that-fails-is-told",
-        file="src/penstock/commit/failures.py",
+        file="src/penstock/commit/publication_errors.py",
         find="    if others:\n",
         replace="    if not first:\n",
         tests=("tests/unit/test_commit_failures.py::test_both_sinks_are_named_with_their_errors",),
@@ -413,7 +413,7 @@ MUTANTS_OF_COMMIT = (
     Mutant(
         bug=41,
         name="the-error-of-several-sinks-has-the-class-of-any-of-them",
-        file="src/penstock/several.py",
+        file="src/penstock/support/combined_error.py",
         find="    return next((at for at, holds in enumerate(order) if holds), len(order))",
         replace="    return -next((at for at, holds in enumerate(order) if holds), len(order))",
         tests=("tests/unit/test_commit_failures.py::test_the_class_is_that_of_the_error_to_act_on_first",),

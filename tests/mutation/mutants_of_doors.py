@@ -3,7 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 DELIVERY = "src/penstock/run/delivery.py"
-DEMANDS = "src/penstock/run/demands.py"
+DEMANDS = "src/penstock/run/required_guarantees.py"
 FACTS = "src/penstock/run/query_facts.py"
 PLACE = "src/penstock/spec/place.py"
 OF_PLACES = "tests/unit/test_spec_place.py"
@@ -113,7 +113,7 @@ MUTANTS_OF_DOORS = (
     Mutant(
         bug=40,
         name="a-blank-before-a-url-makes-it-a-directory",
-        file="src/penstock/bloburl.py",
+        file="src/penstock/blob/url.py",
         find="    return _MISSPELT.match(place) is not None",
         replace="    return False",
         tests=(f"{OF_PLACES}::test_a_place_that_is_not_understood_is_no_directory",),

@@ -3,7 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 DATABASE = "src/penstock/sink/duckdb/database.py"
-MOVE = "src/penstock/sink/duckdb/move.py"
+MOVE = "src/penstock/sink/duckdb/load.py"
 PREPARATION = "src/penstock/sink/duckdb/preparation.py"
 PUBLICATION = "src/penstock/sink/table/publication.py"
 SINK = "src/penstock/sink/duckdb/sink.py"
@@ -20,7 +20,7 @@ MUTANTS_OF_DUCKDB = (
     Mutant(
         bug=43,
         name="the-last-days-of-the-calendar-become-infinity",
-        file="src/penstock/sink/duckdb/admission.py",
+        file="src/penstock/sink/duckdb/row_validator.py",
         find="high=(1 << 31) - 2,",
         replace="high=(1 << 31) - 1,",
         tests=(f"{OF_VALUES}[duckdb-spooled]",),
@@ -28,7 +28,7 @@ MUTANTS_OF_DUCKDB = (
     Mutant(
         bug=43,
         name="the-calendar-ends-nowhere-inside-of-lists",
-        file="src/penstock/sink/duckdb/admission.py",
+        file="src/penstock/sink/duckdb/row_validator.py",
         find="for inside in _leaves(column) if pa.types.is_nested(column.type) else ():",
         replace="for inside in ():",
         tests=("tests/unit/test_duckdb_sink.py::test_the_ends_of_the_calendar_are_refused_at_any_depth",),
@@ -188,7 +188,7 @@ MUTANTS_OF_DUCKDB = (
     Mutant(
         bug=43,
         name="a-decided-null-becomes-the-number-of-a-row",
-        file="src/penstock/sink/sqlite/table.py",
+        file="src/penstock/sink/sqlite/table_schema.py",
         find=" and batch.column(name).null_count:",
         replace=" and False:",
         tests=(f"{OF_DECIDED_TABLES}::test_a_decided_null_does_not_become_the_number_of_a_row[sqlite]",),
@@ -196,7 +196,7 @@ MUTANTS_OF_DUCKDB = (
     Mutant(
         bug=43,
         name="null-becomes-the-number-of-a-row-of-sqlite",
-        file="src/penstock/sink/sqlite/table.py",
+        file="src/penstock/sink/sqlite/table_schema.py",
         find="if column.not_null or column is self.row_number)",
         replace="if column.not_null)",
         tests=("tests/unit/test_sqlite_table.py::test_no_row_gets_a_number_in_place_of_null",),
@@ -252,7 +252,7 @@ MUTANTS_OF_DUCKDB = (
     Mutant(
         bug=43,
         name="an-altered-table-behind-any-driver-is-not-read-back",
-        file="src/penstock/sink/dbapi/declared.py",
+        file="src/penstock/sink/dbapi/declared_columns.py",
         find="    if not kept:\n",
         replace="    if target.write == 'none':\n",
         tests=("tests/attack/test_altered_behind_any_driver.py::test_a_decided_batch_is_read_back_from_an_altered_table",),

@@ -3,7 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 MARKER = "src/penstock/sink/table/marker.py"
-MARKS = "src/penstock/sink/table/marks.py"
+MARKS = "src/penstock/sink/table/marker_store.py"
 PUBLICATION = "src/penstock/sink/table/publication.py"
 PARQUET = "src/penstock/sink/parquet/publishing.py"
 DECISIONS = "src/penstock/commit/publication.py"
@@ -15,7 +15,7 @@ OF_PARQUET = "tests/conformance/test_parquet_conformance.py::TestParquet"
 OF_OLDER = "tests/unit/test_older_markers.py"
 
 SIGNATURES = "src/penstock/run/signatures.py"
-SIGNING = "src/penstock/sink/spool/signing.py"
+SIGNING = "src/penstock/sink/spool/signatures.py"
 SPOOL = "src/penstock/sink/spool/spool.py"
 
 OF_PLACES = "tests/unit/test_run_places.py"
@@ -74,7 +74,7 @@ MUTANTS_OF_IDENTITY = (
     Mutant(
         bug=31,
         name="a-table-in-other-letters-is-nobodys",
-        file="src/penstock/sink/dbapi/marks.py",
+        file="src/penstock/sink/dbapi/marker_store.py",
         find='    return "", name.lower()',
         replace='    return "", name',
         tests=("tests/unit/test_dbapi_sink.py::test_a_table_of_another_sink_is_refused_in_other_letters_too",),

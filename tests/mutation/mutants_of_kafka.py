@@ -3,8 +3,8 @@
 from tests.mutation.mutant import Mutant
 
 LANE = "src/penstock/sink/kafka/lane.py"
-MARKS = "src/penstock/sink/kafka/marks.py"
-SENDING = "src/penstock/sink/kafka/sending.py"
+MARKS = "src/penstock/sink/kafka/marker_store.py"
+SENDING = "src/penstock/sink/kafka/lane_producer.py"
 SINK = "src/penstock/sink/kafka/sink.py"
 
 CONFORMANCE = "tests/conformance/test_kafka_conformance.py"
@@ -14,15 +14,15 @@ OF_PUBLISHING = "tests/unit/test_kafka_publish.py"
 OF_REFUSALS = "tests/unit/test_kafka_refusals.py"
 
 PROJECTION = "src/penstock/stage/projection.py"
-SHAPE = "src/penstock/sink/kafka/shape.py"
-RIGHTS = "src/penstock/sink/kafka/rights.py"
-TROUBLE = "src/penstock/sink/kafka/trouble.py"
+SHAPE = "src/penstock/sink/kafka/record_columns.py"
+RIGHTS = "src/penstock/sink/kafka/acl_errors.py"
+TROUBLE = "src/penstock/sink/kafka/errors.py"
 OF_OWN_ROWS = "tests/spark/test_stage_own_rows.py"
 
 TOPICS = "src/penstock/sink/kafka/topics.py"
 BROKER = "src/penstock/source/kafka/broker.py"
 OF_LEADERS = "tests/unit/test_kafka_leaders.py"
-COLUMNAR = "src/penstock/sink/kafka/columnar.py"
+COLUMNAR = "src/penstock/sink/kafka/columnar_producer.py"
 OF_PRODUCERS = "tests/unit/test_kafka_producers.py"
 
 MUTANTS_OF_KAFKA = (
@@ -197,7 +197,7 @@ MUTANTS_OF_KAFKA = (
     Mutant(
         bug=6,
         name="a-transaction-that-was-forgotten-is-waited-for-again-and-again",
-        file="src/penstock/sink/kafka/hanging.py",
+        file="src/penstock/sink/kafka/hanging_transactions.py",
         find="    if hanging is not None:",
         replace="    if False:",
         tests=(f"{OF_LEDGERS}::test_a_start_names_the_transaction_that_no_broker_ends_and_the_command_that_does",),
@@ -269,7 +269,7 @@ MUTANTS_OF_KAFKA = (
     Mutant(
         bug=31,
         name="rows-of-cassandra-are-written-before-its-marker-has-the-ledger",
-        file="src/penstock/sink/cassandra/marks.py",
+        file="src/penstock/sink/cassandra/marker_store.py",
         find="        claim = (1 if publication.ledger_id is None else FORMAT_VERSION, publication.ledger_id)",
         replace="        claim = (1, None)",
         tests=("tests/unit/test_cassandra_ledgers.py::test_the_marker_takes_the_ledger_before_the_first_row_is_written",),

@@ -9,7 +9,7 @@ OF_PLAN, OF_FETCH = "tests/unit/test_kafka_reader_plan.py", "tests/unit/test_kaf
 OF_INPUT = "tests/unit/test_kafka_input.py"
 OF_LEADERS = "tests/unit/test_kafka_leaders.py"
 OF_OPTIONS = "tests/unit/test_spec_kafka.py"
-NAMED = "src/penstock/source/kafka/named.py"
+NAMED = "src/penstock/source/kafka/source_options_check.py"
 OF_NAMED = "tests/unit/test_kafka_named.py"
 
 MUTANTS_OF_KAFKA_SOURCE = (
@@ -160,7 +160,7 @@ MUTANTS_OF_KAFKA_SOURCE = (
     Mutant(
         bug=23,
         name="a-topic-that-was-moved-keeps-the-id-of-the-old-one",
-        file="src/penstock/kafkaoffset.py",
+        file="src/penstock/core/kafka_offset.py",
         find=" if topic not in moves}",
         replace="}",
         tests=("tests/unit/test_kafka_offset.py::test_a_topic_that_is_moved_loses_its_notes",),

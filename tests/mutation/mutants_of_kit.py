@@ -18,7 +18,7 @@ MUTANTS_OF_KIT = (
     Mutant(
         bug=11,
         name="what-any-database-keeps-is-not-tried",
-        file="src/penstock/sink/dbapi/attempts.py",
+        file="src/penstock/sink/dbapi/trial_rows.py",
         find='        return None if back == self._before + _totals(iter([batch])) else "it came back changed"',
         replace="        return None",
         tests=(f"{OF_DBAPI}_trial.py::test_a_table_that_cuts_values_in_silence",),
@@ -26,7 +26,7 @@ MUTANTS_OF_KIT = (
     Mutant(
         bug=17,
         name="keys-that-a-database-takes-for-one-come-in-together",
-        file="src/penstock/sink/dbapi/move.py",
+        file="src/penstock/sink/dbapi/load.py",
         find="        if folded in seen or at - start == most:",
         replace="        if at - start == most:",
         tests=(f"{OF_DBAPI}_sink.py::test_keys_that_the_database_takes_for_one",),

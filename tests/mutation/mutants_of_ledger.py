@@ -100,7 +100,7 @@ MUTANTS_OF_LEDGER = (
     Mutant(
         bug=11,
         name="the-self-test-has-one-writer",
-        file="src/penstock/ledger/prove.py",
+        file="src/penstock/ledger/self_test.py",
         find="WRITERS = 4",
         replace="WRITERS = 1",
         tests=(f"{OF_LOG_LEDGER}::test_a_store_that_ignores_conditions_is_found_out",),

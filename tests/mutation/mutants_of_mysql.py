@@ -2,13 +2,13 @@
 
 from tests.mutation.mutant import Mutant
 
-DATABASE = "src/penstock/mysql/database.py"
-DECIDED = "src/penstock/sink/mysql/decided.py"
+DATABASE = "src/penstock/sql/mysql/database.py"
+DECIDED = "src/penstock/sink/mysql/decided_rows.py"
 LEDGER = "src/penstock/ledger/mysql.py"
-MARKS = "src/penstock/sink/table/marks.py"
-MOVE = "src/penstock/sink/mysql/move.py"
-SHAPE = "src/penstock/sink/mysql/shape.py"
-SESSION_STATEMENTS = "src/penstock/mysql/statements.py"
+MARKS = "src/penstock/sink/table/marker_store.py"
+MOVE = "src/penstock/sink/mysql/load.py"
+SHAPE = "src/penstock/sink/mysql/table_schema.py"
+SESSION_STATEMENTS = "src/penstock/sql/mysql/statements.py"
 SINK = "src/penstock/sink/mysql/sink.py"
 STATEMENTS = "src/penstock/sink/mysql/statements.py"
 TABLE_STATEMENTS = "src/penstock/sink/mysql/table_statements.py"
@@ -93,7 +93,7 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=17,
         name="texts-that-differ-in-case-are-one-key",
-        file="src/penstock/mysql/server.py",
+        file="src/penstock/sql/mysql/server.py",
         find='"utf8mb4_nopad_bin"',
         replace='"utf8mb4_general_ci"',
         tests=(f"{OF_TABLES}::test_keys_that_most_collations_would_take_for_one",),

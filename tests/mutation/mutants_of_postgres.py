@@ -2,12 +2,12 @@
 
 from tests.mutation.mutant import Mutant
 
-DATABASE = "src/penstock/postgres/database.py"
-SERVED_LEDGER = "src/penstock/ledger/served.py"
+DATABASE = "src/penstock/sql/postgres/database.py"
+SERVED_LEDGER = "src/penstock/ledger/database_ledger.py"
 LEDGER_STATEMENTS = "src/penstock/ledger/postgres_statements.py"
-MARKS = "src/penstock/sink/table/marks.py"
-MOVE = "src/penstock/sink/postgres/move.py"
-SHAPE = "src/penstock/sink/postgres/shape.py"
+MARKS = "src/penstock/sink/table/marker_store.py"
+MOVE = "src/penstock/sink/postgres/load.py"
+SHAPE = "src/penstock/sink/postgres/table_schema.py"
 SINK = "src/penstock/sink/postgres/sink.py"
 STATEMENTS = "src/penstock/sink/postgres/statements.py"
 TABLE_STATEMENTS = "src/penstock/sink/postgres/table_statements.py"
@@ -102,7 +102,7 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=17,
         name="a-table-is-looked-at-and-not-held",
-        file="src/penstock/sink/postgres/shape.py",
+        file="src/penstock/sink/postgres/table_schema.py",
         find='SQL("{}; {}").format(statements.lock(), ',
         replace='SQL("{}; {}").format(SQL("SELECT 1"), ',
         tests=(f"{OF_PUBLISHING}::test_a_column_that_is_altered_while_the_table_is_waited_for_is_seen_as_it_is_then",),
@@ -168,7 +168,7 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=5,
         name="a-connection-to-postgres-is-used-on-after-an-error",
-        file="src/penstock/held.py",
+        file="src/penstock/support/connection.py",
         find="        except BaseException:\n            self.drop()\n            raise\n",
         replace="        except BaseException:\n            raise\n",
         tests=(f"{OF_SERVED_LEDGER}::test_a_rider_that_fails_leaves_neither_rows_nor_entry[postgres]",),

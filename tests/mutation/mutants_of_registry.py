@@ -50,7 +50,7 @@ MUTANTS_OF_REGISTRY = (
     Mutant(
         bug=17,
         name="how-deep-a-value-may-be-depends-on-the-stack",
-        file="src/penstock/registry/jsonschema.py",
+        file="src/penstock/registry/json_schema.py",
         find='        except ValueError as error:\n            raise Undecodable(f"it is no JSON',
         replace='        except (ValueError, RecursionError) as error:\n            raise Undecodable(f"it is no JSON',
         tests=("tests/unit/test_registry_json.py::test_a_value_deeper_than_the_stack_fails_the_task",),
@@ -58,7 +58,7 @@ MUTANTS_OF_REGISTRY = (
     Mutant(
         bug=17,
         name="a-value-may-be-as-deep-as-the-stack-lets-it",
-        file="src/penstock/registry/jsonschema.py",
+        file="src/penstock/registry/json_schema.py",
         find="            if _is_deep(text):\n",
         replace="            if _is_deep(text) and False:\n",
         tests=("tests/unit/test_registry_json.py::test_how_deep_a_value_may_be_does_not_depend_on_the_stack",),
@@ -82,7 +82,7 @@ MUTANTS_OF_REGISTRY = (
     Mutant(
         bug=17,
         name="a-schema-that-became-known-in-between-is-not-noticed",
-        file="src/penstock/run/quarantine.py",
+        file="src/penstock/run/quarantine_rows.py",
         find="            except SchemaUnknown:\n                continue\n            raise",
         replace="            except SchemaUnknown:\n                continue\n            return\n            raise",
         tests=(f"{OF_QUARANTINE}::test_a_schema_that_the_registry_knows_by_now_lets_nothing_be_decided",),
@@ -90,7 +90,7 @@ MUTANTS_OF_REGISTRY = (
     Mutant(
         bug=17,
         name="bad-records-of-a-source-that-is-read-twice-are-in-no-sink",
-        file="src/penstock/run/quarantine.py",
+        file="src/penstock/run/quarantine_rows.py",
         find="        require_read_once(self._sources, [each.source for each in ranges])\n",
         replace="",
         tests=(f"{OF_QUARANTINE}::test_a_source_that_is_not_read_once_is_refused_before_its_records_are_lost",),
@@ -98,7 +98,7 @@ MUTANTS_OF_REGISTRY = (
     Mutant(
         bug=17,
         name="records-in-quarantine-are-no-part-of-their-batch",
-        file="src/penstock/run/quarantine.py",
+        file="src/penstock/run/quarantine_rows.py",
         find="return PutAside(pieces=staged.pieces, bad=bad,",
         replace="return PutAside(pieces=(), bad=bad,",
         tests=(f"{OF_QUARANTINE}::test_what_is_found_is_staged_for_the_quarantine",),

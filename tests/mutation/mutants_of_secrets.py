@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 JVM = "src/penstock/run/jvm.py"
 REDACTION = "src/penstock/run/redaction.py"
-FILES = "src/penstock/private_files.py"
+FILES = "src/penstock/support/private_files.py"
 OF_JVM = "tests/unit/test_run_jvm.py"
 OF_FILES = "tests/unit/test_private_files.py"
 OF_PRINTING = "tests/unit/test_printable.py"
@@ -90,7 +90,7 @@ MUTANTS_OF_SECRETS = (
     Mutant(
         bug=38,
         name="programs-hand-controls-on",
-        file="src/penstock/cli/jsontext.py",
+        file="src/penstock/cli/json_text.py",
         find="    return printable_json(json.dumps(",
         replace="    return str(json.dumps(",
         tests=(f"{OF_PRINTING}::test_programs_get_it_escaped",),
@@ -114,7 +114,7 @@ MUTANTS_OF_SECRETS = (
     Mutant(
         bug=38,
         name="settings-are-shown-with-what-came-from-the-environment",
-        file="src/penstock/secret.py",
+        file="src/penstock/support/secret.py",
         find="    return MASK if isinstance(text, Secret) or looks_secret(name) else redact(text)",
         replace="    return redact(text)",
         tests=("tests/unit/test_secrets_in_output.py::test_each_place_is_a_valid_one",),

@@ -25,7 +25,7 @@ MUTANTS_OF_SETTINGS = (
     Mutant(
         bug=21,
         name="a-table-of-any-engine-is-taken",
-        file="src/penstock/sink/mysql/shape.py",
+        file="src/penstock/sink/mysql/table_schema.py",
         find="    if shape.engine.lower() != ENGINE.lower():\n",
         replace="    if False:\n",
         tests=("tests/unit/test_mysql_publish.py::test_a_column_that_was_altered_since_would_change_values_and_is_refused",),
@@ -49,7 +49,7 @@ MUTANTS_OF_SETTINGS = (
     Mutant(
         bug=32,
         name="a-keyspace-without-a-commit-log-is-taken",
-        file="src/penstock/sink/cassandra/shape.py",
+        file="src/penstock/sink/cassandra/table_schema.py",
         find="    if shape.volatile_in is not None:\n",
         replace="    if False:\n",
         tests=(
@@ -59,7 +59,7 @@ MUTANTS_OF_SETTINGS = (
     Mutant(
         bug=32,
         name="a-server-without-a-redo-log-is-taken",
-        file="src/penstock/mysql/server.py",
+        file="src/penstock/sql/mysql/server.py",
         find="    _require_redo_log(variables, place)\n",
         replace="",
         tests=("tests/unit/test_mysql_refusals.py::test_settings_that_need_a_server_of_their_own",),
@@ -67,7 +67,7 @@ MUTANTS_OF_SETTINGS = (
     Mutant(
         bug=32,
         name="rows-of-a-table-may-be-hidden-by-a-security-policy",
-        file="src/penstock/sink/sqlserver/shape.py",
+        file="src/penstock/sink/sqlserver/table_schema.py",
         find="    if shape.policies:\n",
         replace="    if False:\n",
         tests=("tests/unit/test_sqlserver_table.py::test_a_table_that_does_not_keep_what_it_takes_is_refused",),
@@ -75,7 +75,7 @@ MUTANTS_OF_SETTINGS = (
     Mutant(
         bug=32,
         name="an-external-table-is-taken-for-one-on-disk",
-        file="src/penstock/sink/sqlserver/shape.py",
+        file="src/penstock/sink/sqlserver/table_schema.py",
         find='            "an external table": self.is_external,\n',
         replace="",
         tests=("tests/unit/test_sqlserver_table.py::test_a_table_that_does_not_keep_what_it_takes_is_refused",),

@@ -4,9 +4,9 @@ from tests.mutation.mutant import Mutant
 
 AREA = "src/penstock/sink/parquet/directory/area.py"
 MEMORY = "src/penstock/sink/memory.py"
-MODEL = "src/penstock/model.py"
+MODEL = "src/penstock/core/model.py"
 PARQUET = "src/penstock/sink/parquet/publishing.py"
-MARKS = "src/penstock/sink/table/marks.py"
+MARKS = "src/penstock/sink/table/marker_store.py"
 SQLITE_SINK = "src/penstock/sink/sqlite/sink.py"
 TABLE = "src/penstock/sink/table/publication.py"
 
@@ -26,7 +26,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=43,
         name="a-staged-file-that-was-cut-short-is-shown",
-        file="src/penstock/sink/parquet/directory/moving.py",
+        file="src/penstock/sink/parquet/directory/rename.py",
         find="    if found_bytes != decided_bytes:\n",
         replace="    if False:\n",
         tests=("tests/attack/test_damage.py::test_a_damaged_file_is_refused_or_does_no_harm[parquet-staging-0]",),
@@ -127,7 +127,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=10,
         name="another's-file-is-taken-for-the-own",
-        file="src/penstock/sink/parquet/directory/moving.py",
+        file="src/penstock/sink/parquet/directory/rename.py",
         find="    if not same:\n",
         replace="    if same is None:\n",
         tests=(f"{OF_PARQUET_PUBLISHING}::test_a_foreign_file_under_a_decided_name_is_told_and_left_alone",),
@@ -169,7 +169,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=12,
         name="a-second-ledger-sweeps-the-spool-of-the-first",
-        file="src/penstock/run/parts.py",
+        file="src/penstock/run/runtime.py",
         find="    require_own_staging(parts.ledger, parts.sinks, pipeline=parts.pipeline)\n",
         replace="",
         tests=("tests/unit/test_run_signatures.py::test_a_second_ledger_is_refused_and_takes_nothing[directory]",),
@@ -215,7 +215,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=17,
         name="the-newest-rows-that-are-held-are-given-for-every-piece",
-        file="src/penstock/sink/spool/held.py",
+        file="src/penstock/sink/spool/row_cache.py",
         find="return self._rows.get(piece.name)",
         replace="return next(reversed(self._rows.values()), None)",
         tests=(f"{OF_HELD}::test_held_and_other_pieces_come_in_their_frozen_order",),
@@ -351,7 +351,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=17,
         name="a-sink-called-quarantine-gets-no-rows",
-        file="src/penstock/run/parts.py",
+        file="src/penstock/run/runtime.py",
         find="        return self.has_quarantine and sink.name == NAME\n",
         replace="        return sink.name == NAME\n",
         tests=("tests/unit/test_run_delivery.py::test_a_sink_that_is_only_called_quarantine_gets_every_row",),
@@ -359,7 +359,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=42,
         name="what-stands-behind-the-host-is-not-looked-at",
-        file="src/penstock/databaseurl.py",
+        file="src/penstock/sql/url.py",
         find='    if host is not None and "@" in rest[host.end() :]:\n',
         replace="    if False:\n",
         tests=("tests/unit/test_malformed_urls.py::test_no_part_of_a_password_is_shown_whatever_is_malformed",),
@@ -367,7 +367,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=42,
         name="what-libpq-takes-for-a-host-is-one",
-        file="src/penstock/postgres/database.py",
+        file="src/penstock/sql/postgres/database.py",
         find="        _require_plain(url, parts)\n",
         replace="",
         tests=("tests/unit/test_malformed_urls.py::test_no_part_of_a_password_is_shown_whatever_is_malformed",),
@@ -375,7 +375,7 @@ MUTANTS_OF_SINKS = (
     Mutant(
         bug=42,
         name="a-key-before-a-slash-is-a-bucket",
-        file="src/penstock/bloburl.py",
+        file="src/penstock/blob/url.py",
         find='and not at and ":" not in authority)',
         replace="and not at)",
         tests=("tests/unit/test_malformed_urls.py::test_no_part_of_a_password_is_shown_whatever_is_malformed",),

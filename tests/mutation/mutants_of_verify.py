@@ -11,7 +11,7 @@ OF_READERS = "tests/unit/test_read.py"
 OF_ACCOUNTS = "tests/unit/test_parquet_verify.py"
 OF_TABLES = "tests/unit/test_table_verification.py"
 
-ROWHASH = "src/penstock/rowhash.py"
+ROWHASH = "src/penstock/core/row_hash.py"
 OF_ROWHASH = "tests/unit/test_rowhash.py"
 OF_MEMORY = "tests/conformance/test_memory_conformance.py::TestMemory"
 

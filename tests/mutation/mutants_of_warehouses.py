@@ -20,7 +20,7 @@ MUTANTS_OF_WAREHOUSES = (
     Mutant(
         bug=7,
         name="the-marker-is-read-without-the-lock-in-redshift",
-        file=f"{REDSHIFT}/marks.py",
+        file=f"{REDSHIFT}/marker_store.py",
         find="        if self._locks:\n            self.lock()\n",
         replace="",
         tests=(f"{OF_SERVED}::test_a_publisher_waits_for_the_one_that_holds_the_marker[redshift]",),
@@ -28,7 +28,7 @@ MUTANTS_OF_WAREHOUSES = (
     Mutant(
         bug=17,
         name="rows-that-are-replaced-stay-in-redshift",
-        file=f"{REDSHIFT}/move.py",
+        file=f"{REDSHIFT}/load.py",
         find="    deleted = connection.execute(columns.statements.delete_there()).rowcount\n",
         replace="    deleted = there.rows\n",
         tests=("tests/unit/test_redshift_table.py::test_a_table_with_a_key_twice_has_both_rows_replaced",),
@@ -36,7 +36,7 @@ MUTANTS_OF_WAREHOUSES = (
     Mutant(
         bug=17,
         name="a-key-with-a-blank-at-its-end-is-taken",
-        file="src/penstock/sink/table/admission.py",
+        file="src/penstock/sink/table/row_validator.py",
         find='        if pc.any(pc.ends_with(column, " ")).as_py():\n',
         replace='        if pc.any(pc.ends_with(column, "  ")).as_py():\n',
         tests=("tests/unit/test_sqlserver_table.py::test_values_that_sql_server_would_change_are_refused_in_the_task",),
@@ -76,7 +76,7 @@ MUTANTS_OF_WAREHOUSES = (
     Mutant(
         bug=17,
         name="the-number-of-rows-is-not-compared-in-sql-server",
-        file=f"{SQLSERVER}/move.py",
+        file=f"{SQLSERVER}/load.py",
         find="        return Moved(rows=connection.execute(statements.insert()).rowcount, displaced=Totals())\n",
         replace="        connection.execute(statements.insert())\n        return Moved(rows=staged, displaced=Totals())\n",
         tests=(f"{OF_SQLSERVER}::test_rows_that_a_trigger_drops_are_noticed",),

@@ -11,14 +11,14 @@ import pytest
 from penstock.commit import append, coordinator
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.identity import recognise
+from penstock.core.model import Attempt, Batch, Entry, Position, SweepCut
 from penstock.errors import PenstockError, PositionTaken
 from penstock.ledger.log import LogLedger
-from penstock.model import Attempt, Batch, Entry, Position, SweepCut
+from penstock.testing.simulator.errors import ViolationError
 from penstock.testing.simulator.explore import shape, singles
 from penstock.testing.simulator.schedule import Schedule, draw
 from penstock.testing.simulator.simulation import run
 from penstock.testing.simulator.store import SteppedStore
-from penstock.testing.simulator.trouble import ViolationError
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -10,8 +10,8 @@ from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.kafkaoffset import positions_in
-from penstock.model import BatchId, SourceName
+from penstock.core.kafka_offset import positions_in
+from penstock.core.model import BatchId, SourceName
 from penstock.source.open import open_source
 from penstock.spec.source import Source
 from tests.servers.fixtures import server, unique

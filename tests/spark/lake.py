@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.model import (
+from penstock.core.model import (
     NEWEST_ROW_DIGEST,
     AccountName,
     Batch,
@@ -22,7 +22,7 @@ from penstock.model import (
     Staged,
 )
 from penstock.sink.parquet import ParquetSink, directory_account
-from penstock.sparkname import quoted
+from penstock.spark.column_name import quoted
 from penstock.stage.batch import StagedRows, stage_batch
 from penstock.stage.path import BatchSize
 from penstock.testing.conformance.bench import DecidedBatches

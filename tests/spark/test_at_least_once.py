@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock
+from penstock.core.model import Guarantee
 from penstock.errors import GuaranteeTooWeak, Usage
-from penstock.model import Guarantee
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import records, send
 from tests.servers.serving import serving

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name Spark's own docu
 
 from penstock.checkpoint.input_check import require_unchanged
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.core.model import Batch, BatchId, SourceName
 from penstock.errors import InputChanged
-from penstock.model import Batch, BatchId, SourceName
 from tests.spark.streams import forget_commit, put, run
 
 A, B = SourceName("a"), SourceName("b")

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.checkpoint.inspection import inspect_checkpoint
-from penstock.checkpoint.outlook import Next
+from penstock.checkpoint.next_start import Next
 from tests.spark.streams import numbers, put, run
 
 BATCHES = 4

@@ -11,9 +11,9 @@ import pyarrow.dataset
 import pytest
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.kafkaoffset import positions_in
+from penstock.core.kafka_offset import positions_in
+from penstock.core.model import BatchId, Decided, PipelineName, SourceName
 from penstock.ledger.open import open_ledger
-from penstock.model import BatchId, Decided, PipelineName, SourceName
 from tests.architecture.reading import ROOT
 from tests.crash.commandline import Ended, penstock
 from tests.servers.fixtures import server

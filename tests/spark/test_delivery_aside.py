@@ -14,12 +14,12 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.model import SourceName
-from penstock.registry.quarantined import QuarantinePass
+from penstock.core.model import SourceName
+from penstock.registry.bad_records import QuarantinePass
 from penstock.registry.wire import framed
 from penstock.run.assembly import assemble
 from penstock.run.open_delivery import OpenDelivery
-from penstock.run.quarantine import BadRecords, Quarantining
+from penstock.run.quarantine_rows import BadRecords, Quarantining
 from penstock.sink.parquet import directory_account
 from penstock.sink.quarantine import QuarantineSink
 from penstock.spec.quarantine import Quarantine

@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import penstock
+from penstock.core.model import Publication
 from penstock.errors import (
     BatchFailed,
     CheckpointDamaged,
@@ -25,7 +26,6 @@ from penstock.errors import (
     PublishFailed,
     StageFailed,
 )
-from penstock.model import Publication
 from tests.architecture.reading import ROOT
 from tests.spark.streams import numbers, put, run
 from tests.spark.target import THREE_FILES, Rows, Target, of_three_files

@@ -19,10 +19,10 @@ from pyspark.sql.functions import udf
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import penstock
-from penstock.carried import carried_in
+from penstock.core.model import SourceName
 from penstock.errors import Fenced, GuaranteeTooWeak, PenstockError, Usage
-from penstock.model import SourceName
 from penstock.source.open import open_sources
+from penstock.support.error_transport import carried_in
 from tests.servers.serving import serving
 from tests.spark.streams import numbers, put
 from tests.spark.target import Target

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
 from penstock.errors import Failed
-from penstock.kafka.refusal import is_refusal
+from penstock.kafka.login_errors import is_refusal
 from penstock.sink.kafka.clients import Clients
 from penstock.source.kafka import broker
 from tests.crash.commandline import Ended, penstock

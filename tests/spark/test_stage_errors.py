@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.core.faults import arm
+from penstock.core.model import NEWEST_ROW_DIGEST
 from penstock.errors import Retryable, StageFailed, Usage
-from penstock.faults import arm
-from penstock.model import NEWEST_ROW_DIGEST
 from penstock.stage.path import BatchSize
 from tests.spark.lake import SMALL, Lake
 
@@ -85,7 +85,7 @@ def test_a_fault_while_the_driver_waits(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_columns_that_cannot_be_staged(spark: SparkSession, tmp_path: Path) -> None:
-    from penstock.model import BatchId
+    from penstock.core.model import BatchId
     from penstock.stage.batch import stage_batch
     from tests.spark.lake import ONE_GENERATION
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.model import NEWEST_ROW_DIGEST, BatchId, Generation, PipelineName, SinkName
+from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Generation, PipelineName, SinkName
+from penstock.core.row_hash import digest, row_hashes
 from penstock.protocols import OwnRows
-from penstock.rowhash import digest, row_hashes
-from penstock.sink.kafka.shape import Shape
+from penstock.sink.kafka.record_columns import Shape
 from penstock.sink.memory import MemorySink
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, StagePath

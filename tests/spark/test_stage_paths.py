@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Generation, PipelineName, SinkName
 from penstock.errors import PenstockError, StagedDataLost
-from penstock.model import NEWEST_ROW_DIGEST, BatchId, Generation, PipelineName, SinkName
 from penstock.sink.memory import MemorySink
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import DRIVER_ROWS, BatchSize, StagePath
@@ -174,7 +174,7 @@ def test_the_session_keeps_its_settings(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_one_pass_feeds_all_sinks(spark: SparkSession, tmp_path: Path) -> None:
-    from penstock.model import BatchId, Generation
+    from penstock.core.model import BatchId, Generation
     from penstock.stage.batch import stage_batch
 
     counted = spark.sparkContext.accumulator(0)

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
+from penstock.core.model import RowDigest
+from penstock.core.row_hash import row_hashes
 from penstock.errors import PenstockError
-from penstock.model import RowDigest
-from penstock.rowhash import row_hashes
-from penstock.stage.rowhash_sql import rowhash_sql
+from penstock.stage.row_hash_sql import rowhash_sql
 
 TYPES = {
     "tinyint": "CAST(pmod(r, 256) - 128 AS TINYINT)",

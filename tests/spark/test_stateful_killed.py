@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock import faults
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.core import faults
+from penstock.core.model import SourceName
 from penstock.errors import PenstockError
-from penstock.model import SourceName
 from tests.crash.commandline import penstock
 from tests.spark import stateful
 from tests.spark.stateful import PROVIDER, ROCKSDB, Build

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.core.model import SourceName
 from penstock.errors import Failed, PenstockError, Usage
-from penstock.model import SourceName
 from penstock.source.open import open_sources
 from penstock.spec.source import Source
 from penstock.spec.transform import Transform

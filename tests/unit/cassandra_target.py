@@ -7,7 +7,7 @@ from tests.servers.cassandra import PASSWORD, ROLE, connected
 from tests.servers.fixtures import server, unique
 from tests.unit.table_target import spark_schema, targets_of
 
-from penstock.model import SinkName
+from penstock.core.model import SinkName
 from penstock.sink.cassandra.sink import CassandraSink
 from penstock.testing.conformance import SinkRig
 

@@ -6,10 +6,7 @@ from itertools import count
 
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import Delivered, StagedBatch
-from penstock.errors import PenstockError, Retryable
-from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
-from penstock.model import (
+from penstock.core.model import (
     Attempt,
     Batch,
     BatchId,
@@ -23,6 +20,9 @@ from penstock.model import (
     SourceName,
     new_nonce,
 )
+from penstock.errors import PenstockError, Retryable
+from penstock.ledger.log import LogLedger
+from penstock.ledger.memory import MemoryStore
 from penstock.protocols import Ledger
 from penstock.testing.simulator.history import History
 from penstock.testing.simulator.rows import Row

@@ -12,7 +12,7 @@ from tests.servers.fixtures import server, unique
 from tests.servers.kafka import is_open, records
 from tests.unit.table_target import spark_schema
 
-from penstock import faults
+from penstock.core import faults
 from penstock.kafka.transactions import open_transactions
 from penstock.sink.kafka.target import TopicTarget
 from penstock.testing.conformance import Bench

@@ -11,11 +11,11 @@ from tests.unit.parquet_target import ARROW, QUERY, SCHEMA
 from penstock import Pipeline
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import Delivered, StagedBatch
-from penstock.model import Attempt, Batch, BatchId, Generation, OffsetRange, QueryId, RowDigest, SourceName, new_nonce
+from penstock.core.model import Attempt, Batch, BatchId, Generation, OffsetRange, QueryId, RowDigest, SourceName, new_nonce
+from penstock.core.row_hash import row_hashes
 from penstock.protocols import SCHEMA_KEY
-from penstock.rowhash import row_hashes
 from penstock.run.operations import acting
-from penstock.run.parts import Parts, coordinator_of, opened_by_this_process, prepare
+from penstock.run.runtime import Parts, coordinator_of, opened_by_this_process, prepare
 
 FILE = """\
 pipeline: shop

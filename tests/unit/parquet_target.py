@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.model import (
+from penstock.core.model import (
     AccountName,
     Attempt,
     Batch,
@@ -25,7 +25,7 @@ from penstock.model import (
     Totals,
     new_nonce,
 )
-from penstock.rowhash import row_hashes
+from penstock.core.row_hash import row_hashes
 from penstock.sink.parquet import ParquetSink, directory_account
 
 PIPELINE, SINK = PipelineName("flights"), SinkName("lake")

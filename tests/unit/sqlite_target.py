@@ -4,7 +4,7 @@ import sqlite3
 
 from tests.unit.table_target import SINK, TableBench, spark_schema
 
-from penstock import faults
+from penstock.core import faults
 from penstock.sink.sqlite import SqliteSink
 from penstock.testing.conformance import SinkRig
 

@@ -4,8 +4,8 @@ import itertools
 import json
 from collections import Counter
 
-from penstock import faults
-from penstock.model import SinkName
+from penstock.core import faults
+from penstock.core.model import SinkName
 from penstock.testing.conformance import Bench
 
 SINK = SinkName("warehouse")

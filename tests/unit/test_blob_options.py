@@ -9,10 +9,10 @@ import google.api_core.exceptions as google
 import pytest
 import requests
 
+from penstock.blob.errors import Trouble, told
 from penstock.blob.gcs import GcsStore
 from penstock.blob.hdfs import HdfsStore
 from penstock.blob.open import open_store
-from penstock.blob.trouble import Trouble, told
 from penstock.blob.webhdfs import RefusedError
 from penstock.errors import PenstockError, Retryable, Usage
 

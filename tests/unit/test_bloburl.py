@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.bloburl import is_blob, parse
+from penstock.blob.url import is_blob, parse
 from penstock.errors import Usage
 
 

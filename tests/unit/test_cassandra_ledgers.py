@@ -7,9 +7,9 @@ import pytest
 from tests.unit.cassandra_target import targets
 from tests.unit.table_target import content
 
-from penstock import faults
+from penstock.core import faults
+from penstock.core.model import LedgerId, Position
 from penstock.errors import LedgerMismatch, PenstockError
-from penstock.model import LedgerId, Position
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.rig import LEDGER_ID
 

@@ -17,16 +17,16 @@ from tests.servers import cutting
 from tests.unit.cassandra_target import targets
 from tests.unit.table_target import content, spark_schema
 
-from penstock import faults
+from penstock.core import faults
+from penstock.core.model import Generation
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
-from penstock.model import Generation
-from penstock.sink.cassandra import database, writing
+from penstock.sink.cassandra import database, load
 from penstock.sink.cassandra import sink as module
 from penstock.sink.cassandra.database import Patience
-from penstock.sink.cassandra.marks import CassandraMarks
-from penstock.sink.cassandra.repeated import repeated_in, without
+from penstock.sink.cassandra.duplicate_keys import repeated_in, without
+from penstock.sink.cassandra.marker_store import CassandraMarks
 from penstock.sink.cassandra.target import target_of
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 target = pytest.fixture(targets)
 
@@ -104,7 +104,7 @@ def test_late_writes_of_a_zombie_change_nothing(target):
     shown.append(table.put(sink, [(1, None), (2, "new")], batch_id=1))
     rows = arrow_schema(table.rig.schema)
     late = pa.RecordBatch.from_pylist([dict(row) for row in shown[0].rows], rows)
-    writing.Writer(Patience(sink._database, wait_s=60), sink._keyed, rows).write(iter([late]), at_us=at_us)
+    load.Writer(Patience(sink._database, wait_s=60), sink._keyed, rows).write(iter([late]), at_us=at_us)
     assert content(table, ALL) == Counter([(1, None), (2, "new"), (3, "stays")])
     assert table.verify(sink).ok
 
@@ -202,10 +202,10 @@ def test_superseded_rows_are_found_in_any_order_and_amount():
 
 def test_rows_of_one_partition_go_together_and_others_in_small_requests(target):
     rows = [(1, at, "x") for at in range(250)] + [(2 + at, 0, "y") for at in range(25)]
-    chunks = writing.chunked(rows, (0,), row_bytes=100)
+    chunks = load.chunked(rows, (0,), row_bytes=100)
     assert sorted(row for chunk in chunks for row in chunk) == sorted(rows)
     assert [len(chunk) for chunk in chunks] == [100, 100, 50, 10, 10, 5]
-    assert max(len(chunk) for chunk in writing.chunked(rows, (0,), row_bytes=1 << 20)) == 1
+    assert max(len(chunk) for chunk in load.chunked(rows, (0,), row_bytes=1 << 20)) == 1
 
 
 def test_a_request_that_is_too_large_for_the_server_is_sent_row_by_row(target):

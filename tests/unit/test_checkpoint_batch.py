@@ -11,8 +11,8 @@ from tests.seed import SEED
 from penstock.checkpoint.entries import parse_offsets
 from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, lines_backwards
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.core.model import Batch, BatchId, SourceName
 from penstock.errors import CheckpointDamaged, SourcesChanged, Usage
-from penstock.model import Batch, BatchId, SourceName
 
 GOLDEN = Path(__file__).parent / "checkpoints"
 SOURCES = {

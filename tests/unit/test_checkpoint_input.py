@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.input_check import require_unchanged
-from penstock.checkpoint.input_look import InputLook, Seen
+from penstock.checkpoint.input_listing import InputLook, Seen
 from penstock.checkpoint.source_log import InputFile
+from penstock.core.model import BatchId, SourceName
 from penstock.errors import InputChanged
-from penstock.model import BatchId, SourceName
 
 S = SourceName("s")
 

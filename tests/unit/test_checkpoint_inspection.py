@@ -10,9 +10,9 @@ from penstock.checkpoint.anomaly import Severity
 from penstock.checkpoint.checksum import matches
 from penstock.checkpoint.explanation import Explanation, explain
 from penstock.checkpoint.inspection import Inspection, inspect_checkpoint
+from penstock.checkpoint.next_start import Next, Outlook, outlook
 from penstock.checkpoint.offset_kind import kind_of
-from penstock.checkpoint.outlook import Next, Outlook, outlook
-from penstock.model import BatchId
+from penstock.core.model import BatchId
 
 GOLDEN = Path(__file__).parent / "checkpoints"
 ALL = sorted(path.name for path in GOLDEN.iterdir() if (path / "checkpoint").is_dir())

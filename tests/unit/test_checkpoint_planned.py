@@ -6,7 +6,7 @@ import pytest
 
 from penstock.checkpoint.planned_input import PlannedInput, planned_input
 from penstock.checkpoint.source_log import InputFile
-from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName
+from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 
 
 def batch(*ranges: tuple[str, str | None, str | None]) -> Batch:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.app import main
+from penstock.core.model import Decided, Entry, PipelineName
 from penstock.ledger.open import open_ledger
-from penstock.model import Decided, Entry, PipelineName
 from penstock.testing.entries import decided_entry, opened_entry
 
 FILE = """\

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.sparklog import SparkLog
+from penstock.cli.spark_log import SparkLog
 from penstock.cli.stopping import StopSignals
 
 
@@ -36,7 +36,7 @@ with StopSignals(lambda: print("stopping", flush=True)):
 def run_with_log(home: Path) -> "subprocess.CompletedProcess[str]":
     script = """
 import os, sys
-from penstock.cli.sparklog import SparkLog
+from penstock.cli.spark_log import SparkLog
 with SparkLog(sys.argv[1]) as log:
     os.system("echo of the JVM >&2")
     print(log.told())

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from penstock.claim import Claim
-from penstock.cli import jsontext, words
+from penstock.cli import formatting, json_text
 from penstock.cli.check import _code as check_code
 from penstock.cli.check import _costs as costs_text
 from penstock.cli.check import _explanation as explain_text
@@ -18,7 +17,8 @@ from penstock.cli.operate import Recovery as RecoveryDone
 from penstock.cli.operate import Swept, _adoption_text, _recovery_text, _swept_text
 from penstock.cli.progress import JsonLines, Terminal, batch_line, summary_text
 from penstock.cli.table import Fitting
-from penstock.model import (
+from penstock.core.guarantee import Claim
+from penstock.core.model import (
     BatchId,
     Finding,
     Guarantee,
@@ -32,8 +32,8 @@ from penstock.model import (
 from penstock.observe.progress import BatchProgress, RunTally, SinkProgress
 from penstock.run.adoption import Adoption
 from penstock.run.check import CheckReport
-from penstock.run.costs import Costs
 from penstock.run.explain import Explanation
+from penstock.run.request_costs import Costs
 
 LAKE, WAREHOUSE = SinkName("lake"), SinkName("warehouse")
 
@@ -231,7 +231,7 @@ def test_costs(requests_per_batch: float, measured_batches: int, interval_ms: in
     assert "requests  " + told[:40] in "\n".join(printed(check_text(CheckReport(pipeline="p", costs=costs, **given))))
     known = {"scans": {}, "stateful": (), "columns": (), "path": "", "sinks": {}, "ledger": "", "batches_per_day": None}
     assert "requests         " + told[:40] in "\n".join(printed(explain_text(Explanation(pipeline="p", costs=costs, **known))))
-    assert jsontext.plain(costs)["requests_per_day"] == costs.requests_per_day
+    assert json_text.plain(costs)["requests_per_day"] == costs.requests_per_day
 
 
 def test_recover_adopt_and_sweep() -> None:
@@ -272,29 +272,29 @@ def test_recover_adopt_and_sweep() -> None:
     ],
 )
 def test_values_as_json(value: object, expected: object) -> None:
-    assert jsontext.plain(value) == expected
+    assert json_text.plain(value) == expected
 
 
 def test_what_has_no_json_form_is_refused() -> None:
     with pytest.raises(TypeError, match="object has no JSON form"):
-        jsontext.plain(object())
+        json_text.plain(object())
 
 
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (words.size(999), "999 B"),
-        (words.size(12_345), "12.3 kB"),
-        (words.size(5 * 10**15), "5000.0 TB"),
-        (words.duration(None), ""),
-        (words.duration(12.4), "12 ms"),
-        (words.duration(61_000), "1 min 1 s"),
-        (words.duration(7_260_000), "2 h 1 min"),
-        (words.ago(0, now_ms=1000), "1 second ago"),
-        (words.ago(0, now_ms=7_200_000), "2 hours ago"),
-        (words.ago(5_000, now_ms=0), "0 seconds ago"),
-        (words.counted(1, "batch", "batches"), "1 batch"),
-        (words.counted(2000, "batch", "batches"), "2,000 batches"),
+        (formatting.size(999), "999 B"),
+        (formatting.size(12_345), "12.3 kB"),
+        (formatting.size(5 * 10**15), "5000.0 TB"),
+        (formatting.duration(None), ""),
+        (formatting.duration(12.4), "12 ms"),
+        (formatting.duration(61_000), "1 min 1 s"),
+        (formatting.duration(7_260_000), "2 h 1 min"),
+        (formatting.ago(0, now_ms=1000), "1 second ago"),
+        (formatting.ago(0, now_ms=7_200_000), "2 hours ago"),
+        (formatting.ago(5_000, now_ms=0), "0 seconds ago"),
+        (formatting.counted(1, "batch", "batches"), "1 batch"),
+        (formatting.counted(2000, "batch", "batches"), "2,000 batches"),
     ],
 )
 def test_numbers_for_people(said: str, expected: str) -> None:

@@ -8,10 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.codec import decode_document, decode_entry, decode_marker, encode_document, encode_entry, encode_marker
+from penstock.core.codec import decode_document, decode_entry, decode_marker, encode_document, encode_entry, encode_marker
+from penstock.core.high_water_mark import MarkedFile, Marker
+from penstock.core.model import (
+    DIGEST_MODULUS,
+    Adopted,
+    Batch,
+    Decided,
+    Decision,
+    Entry,
+    OffsetRange,
+    Opened,
+    Staged,
+    Summary,
+    Totals,
+)
 from penstock.errors import FormatTooNew, LedgerMismatch
-from penstock.highwatermark import MarkedFile, Marker
-from penstock.model import DIGEST_MODULUS, Adopted, Batch, Decided, Decision, Entry, OffsetRange, Opened, Staged, Summary, Totals
 from penstock.testing.entries import decided_entry, opened_entry
 
 text = st.text(st.characters(), max_size=12)  # surrogates and NUL too: offsets and names are whatever a source says

@@ -9,12 +9,12 @@ import pytest
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
 
 from penstock.commit.coordinator import Coordinator
+from penstock.commit.executor import Behind as TaskBehind
+from penstock.commit.executor import Outstanding, Task, at_once
 from penstock.commit.outcome import Delivered, StagedBatch
-from penstock.commit.together import Behind as TaskBehind
-from penstock.commit.together import Outstanding, Task, at_once
+from penstock.core.model import Decided, Generation
 from penstock.errors import Failed, PenstockError, PublishFailed, StageFailed
-from penstock.model import Decided, Generation
-from penstock.run.publisher import Publisher
+from penstock.run.publisher_thread import Publisher
 from penstock.testing.simulator.schedule import Kind
 
 

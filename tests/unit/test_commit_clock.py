@@ -6,10 +6,7 @@ import pytest
 
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
-from penstock.errors import PublishFailed, Retryable
-from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
-from penstock.model import (
+from penstock.core.model import (
     Attempt,
     Batch,
     BatchId,
@@ -24,6 +21,9 @@ from penstock.model import (
     SourceName,
     new_nonce,
 )
+from penstock.errors import PublishFailed, Retryable
+from penstock.ledger.log import LogLedger
+from penstock.ledger.memory import MemoryStore
 from penstock.testing.simulator.history import History
 from penstock.testing.simulator.rows import Row
 from penstock.testing.simulator.schedule import Kind

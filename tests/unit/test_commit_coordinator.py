@@ -9,6 +9,18 @@ from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
 
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import Recovered, StagedBatch
+from penstock.core.model import (
+    Decided,
+    Entry,
+    Generation,
+    Opened,
+    PipelineName,
+    Position,
+    Publication,
+    Published,
+    QueryId,
+    SweepCut,
+)
 from penstock.errors import (
     CheckpointReplaced,
     Failed,
@@ -23,18 +35,6 @@ from penstock.errors import (
 )
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import ConditionalStore
-from penstock.model import (
-    Decided,
-    Entry,
-    Generation,
-    Opened,
-    PipelineName,
-    Position,
-    Publication,
-    Published,
-    QueryId,
-    SweepCut,
-)
 from penstock.protocols import Within
 from penstock.testing.simulator.sinks import FilesSink, TableSink
 

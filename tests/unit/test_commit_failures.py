@@ -7,8 +7,9 @@ import traceback
 import pytest
 from tests.unit.commit_bench import Bench, trouble
 
-from penstock.cli.show import show_error
-from penstock.commit.failures import all_published
+from penstock.cli.output import show_error
+from penstock.commit.publication_errors import all_published
+from penstock.core.model import BatchId, SinkName
 from penstock.errors import (
     ContentConflict,
     Fenced,
@@ -20,9 +21,8 @@ from penstock.errors import (
     StagedDataLost,
     Usage,
 )
-from penstock.model import BatchId, SinkName
-from penstock.several import merge, urgency
-from penstock.sink.side_by_side import side_by_side
+from penstock.sink.concurrent import side_by_side
+from penstock.support.combined_error import merge, urgency
 
 
 class Overtaken(Retryable):

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.commit.identity import recognise
 from penstock.commit.summary import after_adoption, after_decision
+from penstock.core.model import Adopted, Batch, BatchId, Decision, OffsetRange, Position, QueryId, SourceName, Summary
 from penstock.errors import BatchForgotten, BatchGap, CheckpointReplaced, OffsetsConflict, Refused
-from penstock.model import Adopted, Batch, BatchId, Decision, OffsetRange, Position, QueryId, SourceName, Summary
 
 QUERY, OTHER = QueryId("query"), QueryId("other")
 

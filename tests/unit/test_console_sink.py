@@ -6,9 +6,9 @@ import random
 import pytest
 from tests.unit.table_target import spark_schema
 
-from penstock import faults
+from penstock.core import faults
+from penstock.core.model import SinkName
 from penstock.errors import Retryable
-from penstock.model import SinkName
 from penstock.sink.console import ConsoleSink
 from penstock.testing.conformance import Bench, SinkRig, make_rows
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.diskreason import reason, trouble_at, trouble_in, trouble_of, trouble_with_file
+from penstock.support.filesystem_errors import reason, trouble_at, trouble_in, trouble_of, trouble_with_file
 
 
 def test_an_error_is_told_in_plain_words() -> None:

@@ -13,13 +13,13 @@ import pytest
 from tests.unit.duckdb_target import TableRig, targets
 from tests.unit.table_target import SINK, TableBench, spark_schema
 
+from penstock.core.model import RowDigest
+from penstock.core.row_hash import row_hashes
 from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable, StageFailed, Usage
-from penstock.model import RowDigest
-from penstock.rowhash import row_hashes
-from penstock.sink.duckdb.admission import Admission
 from penstock.sink.duckdb.database import Database
+from penstock.sink.duckdb.errors import is_conflict
+from penstock.sink.duckdb.row_validator import Admission
 from penstock.sink.duckdb.storage import restored, stored
-from penstock.sink.duckdb.trouble import is_conflict
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.errors import Usage
-from penstock.eventhubs import event_hubs_of
-from penstock.secret import scrub
+from penstock.kafka.event_hubs import event_hubs_of
+from penstock.support.secret import scrub
 
 KEY = "c2VjcmV0LWtleS1vZi0zMi1ieXRlcy1sb25nISE="
 NAMESPACE = f"Endpoint=sb://shop.servicebus.windows.net/;SharedAccessKeyName=send;SharedAccessKey={KEY}"

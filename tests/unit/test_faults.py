@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock import faults
+from penstock.core import faults
+from penstock.core.faults import Armed, FaultKind, FaultPoint, arm, armed, parse, points
 from penstock.errors import Usage
-from penstock.faults import Armed, FaultKind, FaultPoint, arm, armed, parse, points
 from penstock.run.assembly import assemble
 from penstock.run.fault_points import import_all, require_known
 

@@ -8,7 +8,7 @@ from kafka.admin import KafkaAdminClient
 from tests.servers import kafka
 from tests.unit.kafka_target import topics, values
 
-from penstock.sink.kafka import marks
+from penstock.sink.kafka import marker_store
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.bench import publish
 
@@ -38,7 +38,7 @@ def asked(forgetful):
 
 def await_forgotten(admin, place, sink, lanes):
     """Neither a coordinator nor a partition knows the producers of the sink any more."""
-    names = {marks.transactional_id(PIPELINE, sink.name, lane) for lane in range(lanes)}
+    names = {marker_store.transactional_id(PIPELINE, sink.name, lane) for lane in range(lanes)}
     partitions = [
         TopicPartition(place.rig.topic, 0),
         *(TopicPartition(f"{place.rig.topic}.markers", lane) for lane in range(lanes)),

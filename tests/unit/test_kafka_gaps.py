@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.core.kafka_offset import positions_in
+from penstock.core.model import OffsetRange, SourceName
+from penstock.core.topics import GapAccepted, GapKind, PartitionRead, TopicRead
 from penstock.errors import Retryable
-from penstock.kafkaoffset import positions_in
-from penstock.model import OffsetRange, SourceName
 from penstock.source.kafka.gaps import gaps_of, in_words, lost, told, within
 from penstock.source.kafka.topic import Kept, TopicNow
 from penstock.source.kafka.watch import Watch
 from penstock.spec.source import Source
-from penstock.topics import GapAccepted, GapKind, PartitionRead, TopicRead
 
 S = SourceName("s")
 SOURCE = Source(format="kafka", options={"subscribe": "orders", "kafka.bootstrap.servers": "host:9092"})

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.core.model import BatchId, Decided, Decision, Position, SourceName, Summary
+from penstock.core.topics import GapAccepted, GapKind
 from penstock.errors import InputLost, Refused, Retryable, SourcesChanged
-from penstock.model import BatchId, Decided, Decision, Position, SourceName, Summary
 from penstock.run.kafka_input import KafkaInput
 from penstock.source.kafka.topic import Kept, TopicNow
 from penstock.source.kafka.watch import Watch
 from penstock.spec.source import Source
-from penstock.topics import GapAccepted, GapKind
 
 S = SourceName("s")
 OF_THE_BATCH_ITSELF = [1, 2]

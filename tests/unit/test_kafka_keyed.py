@@ -6,10 +6,10 @@ import pytest
 from tests.servers.kafka import records
 from tests.unit.kafka_target import topics, values
 
-from penstock import faults
+from penstock.core import faults
+from penstock.core.model import SinkKind
 from penstock.errors import Retryable
-from penstock.model import SinkKind
-from penstock.sink.kafka import marks
+from penstock.sink.kafka import marker_store
 from penstock.testing.conformance import PIPELINE
 
 topic = pytest.fixture(topics)
@@ -62,4 +62,4 @@ def test_markers_come_after_their_rows(topic):
     with pytest.raises(Exception, match="found a record too large"):
         sink.publish(publication)
     assert len(place.markers()) == before + 1
-    assert marks.decode_mark(place.markers()[-1].value(), pipeline=PIPELINE, sink=sink.name).marker.position == 0
+    assert marker_store.decode_mark(place.markers()[-1].value(), pipeline=PIPELINE, sink=sink.name).marker.position == 0

@@ -7,13 +7,13 @@ import pytest
 from tests.servers.kafka import send
 from tests.unit.kafka_target import begun, topics, values
 
-from penstock import faults
+from penstock.core import faults
+from penstock.core.model import Generation, LedgerId
 from penstock.errors import Failed, LedgerMismatch, Refused, Retryable
 from penstock.kafka import transactions
 from penstock.kafka.transactions import end_transaction, open_transactions
-from penstock.model import Generation, LedgerId
-from penstock.sink.kafka import hanging, marks
-from penstock.sink.kafka.trouble import Overtaken
+from penstock.sink.kafka import hanging_transactions, marker_store
+from penstock.sink.kafka.errors import Overtaken
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.rig import LEDGER_ID
 
@@ -30,7 +30,7 @@ def pieces(place, sink, *attempts):
 
 def newest(place, sink, partition=0):
     [*_, message] = [one for one in place.markers() if one.partition() == partition]
-    return marks.decode_mark(message.value(), pipeline=PIPELINE, sink=sink.name)
+    return marker_store.decode_mark(message.value(), pipeline=PIPELINE, sink=sink.name)
 
 
 def test_a_marker_carries_the_ledger_from_the_first_publication_on(topic):
@@ -98,8 +98,8 @@ def test_a_marker_of_an_older_penstock_is_taken_over(topic):
     written = newest(place, sink)
     old = replace(written, mark=replace(written.mark, marker=replace(written.marker, ledger_id=None)))
     sink.close()
-    key = marks.mark_key(PIPELINE, sink.name)
-    send(place.rig.bootstrap, f"{place.rig.topic}.markers", value=marks.encode_mark(old), key=key, partition=0)
+    key = marker_store.mark_key(PIPELINE, sink.name)
+    send(place.rig.bootstrap, f"{place.rig.topic}.markers", value=marker_store.encode_mark(old), key=key, partition=0)
     going_on = place.sink()
     assert place.rig.make().high_water_mark("", pipeline=PIPELINE).ledger_id is None
     assert going_on.publish(shown.publication).already
@@ -182,7 +182,7 @@ def test_two_ledgers_of_one_name_do_not_both_deliver_by_a_keyed_sink(topic):
 
 def test_a_start_names_the_transaction_that_no_broker_ends_and_the_command_that_does(topic, monkeypatch):
     """It would wait for ever, and its supervisor start it again and again."""
-    monkeypatch.setattr(marks, "_CLOSED_S", 0.5)
+    monkeypatch.setattr(marker_store, "_CLOSED_S", 0.5)
     place = topic()
     sink = place.sink()
     shown = place.put(sink, range(10), batch_id=0)
@@ -204,12 +204,12 @@ def test_a_start_names_the_transaction_that_no_broker_ends_and_the_command_that_
 
 
 def test_who_may_not_list_transactions_is_told_that_one_is_open(topic, monkeypatch):
-    monkeypatch.setattr(marks, "_CLOSED_S", 0.5)
+    monkeypatch.setattr(marker_store, "_CLOSED_S", 0.5)
 
     def silent(*_):
         raise Failed("No answer.", remedy="Look.")
 
-    monkeypatch.setattr(hanging, "open_transactions", silent)
+    monkeypatch.setattr(hanging_transactions, "open_transactions", silent)
     place = topic()
     place.sink().close()
     foreign = begun(place)

@@ -8,8 +8,8 @@ import pytest
 from penstock.checkpoint.offset_kind import kind_of
 from penstock.checkpoint.repair import move_offsets
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.kafkaoffset import KafkaOffset, beginning_in, positions_in, read_offset, without_notes
-from penstock.model import BatchId, SourceName
+from penstock.core.kafka_offset import KafkaOffset, beginning_in, positions_in, read_offset, without_notes
+from penstock.core.model import BatchId, SourceName
 
 S = SourceName("s")
 END = KafkaOffset(positions={"b.x": {0: 7}, "a": {10: 0, 2: 5}}, topic_ids={"a": "x/+=", "b.x": "y"})

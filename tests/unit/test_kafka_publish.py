@@ -16,11 +16,11 @@ from tests.servers.kafka import ends_transaction
 from tests.unit.kafka_target import begun, topics, values
 from tests.unit.table_target import spark_schema
 
-from penstock import faults
+from penstock.core import faults
 from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable
-from penstock.sink.kafka import marks, verification
-from penstock.sink.kafka.shape import Shape
-from penstock.sink.kafka.trouble import Overtaken
+from penstock.sink.kafka import marker_store, verification
+from penstock.sink.kafka.errors import Overtaken
+from penstock.sink.kafka.record_columns import Shape
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.bench import DecidedBatches, publish
 
@@ -49,7 +49,7 @@ def test_rows_become_visible_with_their_marker(topic):
     assert place.content() == values()
     assert not sink.publish(publication).already
     assert place.content() == values(range(10))
-    newest = marks.decode_mark(place.markers()[-1].value(), pipeline=PIPELINE, sink=sink.name)
+    newest = marker_store.decode_mark(place.markers()[-1].value(), pipeline=PIPELINE, sink=sink.name)
     assert (newest.marker.position, newest.marker.decided.rows, newest.part) == (publication.position, 10, None)
 
 
@@ -181,7 +181,7 @@ def test_an_expired_producer_is_replaced(topic):
     sink = place.sink()
     place.put(sink, range(10), batch_id=0)
     publication = place.decided_but_not_published(sink, range(10, 20), batch_id=1)
-    name = marks.transactional_id(PIPELINE, sink.name, 0)
+    name = marker_store.transactional_id(PIPELINE, sink.name, 0)
     place.rig.running.tool("TransactionsCommand", "forceTerminateTransaction", "--transactionalId", name)
     publish(sink, publication)
     assert place.content() == values(range(20))
@@ -295,7 +295,7 @@ def test_a_transaction_that_gets_old_is_committed_and_another_one_begun(topic):
     faults.arm("kafka.rows=stall:1.2")
     assert not sink.publish(publication).already
     assert place.content() == values(range(200))
-    positions = [marks.decode_mark(one.value(), pipeline=PIPELINE, sink=sink.name).part for one in place.markers()]
+    positions = [marker_store.decode_mark(one.value(), pipeline=PIPELINE, sink=sink.name).part for one in place.markers()]
     assert any(part is not None for part in positions)
 
 
@@ -303,7 +303,7 @@ def test_a_transaction_that_gets_old_is_committed_and_another_one_begun(topic):
 
 
 def test_the_newest_marker_is_found_below_what_was_aborted(topic, monkeypatch):
-    monkeypatch.setattr(marks, "_TAIL", 2)
+    monkeypatch.setattr(marker_store, "_TAIL", 2)
     place = topic()
     sink = place.sink()
     place.put(sink, range(10), batch_id=0)
@@ -322,7 +322,7 @@ def aborted(place, *, times):
 
 def test_a_marker_that_a_transaction_of_others_may_hide_is_not_read(topic, monkeypatch):
     """Readers stop before it, and what this sink has committed since is behind it."""
-    monkeypatch.setattr(marks, "_CLOSED_S", 0.5)
+    monkeypatch.setattr(marker_store, "_CLOSED_S", 0.5)
     place = topic()
     sink = place.sink()
     publication = place.decided_but_not_published(sink, range(10), batch_id=0)

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, Producer, TopicPartition
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import KafkaServer, await_settled
 
+from penstock.core.kafka_offset import read_offset
 from penstock.errors import Failed, PenstockError, Retryable
-from penstock.kafkaoffset import read_offset
 from penstock.source.kafka.broker import Broker
 from penstock.source.kafka.reader import fetch
 from penstock.source.kafka.reader.plan import Piece

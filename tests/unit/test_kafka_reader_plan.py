@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.kafka_offset import KafkaOffset, read_offset
 from penstock.errors import Failed, Refused, Retryable, Usage
-from penstock.kafkaoffset import KafkaOffset, read_offset
 from penstock.source.kafka.reader.opening import told_options
 from penstock.source.kafka.reader.plan import Piece, admitted, pieces
 from penstock.source.kafka.reader.settings import ReaderSettings, settings_in

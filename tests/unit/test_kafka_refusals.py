@@ -12,11 +12,11 @@ from tests.unit.kafka_target import HEADERS, TopicTarget, topics, values
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import Failed, OutcomeUnknown, PublishFailed, Refused, Retryable, StageFailed, Usage
-from penstock.sink.kafka.admission import TopicAdmission
+from penstock.sink.kafka.acl_errors import require_rights
+from penstock.sink.kafka.errors import Overtaken, told
 from penstock.sink.kafka.records import records_of
-from penstock.sink.kafka.rights import require_rights
+from penstock.sink.kafka.row_validator import TopicAdmission
 from penstock.sink.kafka.topics import Topic
-from penstock.sink.kafka.trouble import Overtaken, told
 from penstock.source.kafka.broker import Broker
 from penstock.spec import Kafka
 from penstock.testing.conformance import PIPELINE

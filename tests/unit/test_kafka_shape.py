@@ -6,9 +6,9 @@ import pytest
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import Usage
-from penstock.sink.kafka.shape import Shape
+from penstock.sink.kafka.record_columns import Shape
 from penstock.sink.kafka.target import require_columns
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 from penstock.spec import Kafka
 
 ROWS = spark_schema(**{"id": "long", "a`b": "string", "raw": "binary", "place": "integer"})

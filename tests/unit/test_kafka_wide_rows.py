@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.kafka_target import topics, values
 
-from penstock import faults
+from penstock.core import faults
 from penstock.errors import Retryable
 
 topic = pytest.fixture(topics)

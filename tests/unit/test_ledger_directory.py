@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.faults import arm
 from penstock.errors import Failed, OutcomeUnknown, Retryable, StoreIgnoresConditions
-from penstock.faults import arm
 from penstock.ledger.directory import DirectoryStore
 from penstock.ledger.log import LogLedger
 from penstock.testing.entries import PIPELINE, chain

@@ -7,13 +7,13 @@ from threading import Barrier, BrokenBarrierError
 
 import pytest
 
-from penstock.codec import encode_entry
 from penstock.commit.append import append_once
+from penstock.core.codec import encode_entry
+from penstock.core.faults import arm
+from penstock.core.model import Entry, Position
 from penstock.errors import Failed, LedgerMismatch, OutcomeUnknown, PositionTaken, Retryable, StoreIgnoresConditions
-from penstock.faults import arm
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
-from penstock.model import Entry, Position
 from penstock.testing.entries import PIPELINE, chain, decided_entry
 
 

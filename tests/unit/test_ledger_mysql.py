@@ -8,10 +8,10 @@ from tests.servers.settings import set_globally
 from tests.unit.ledger_place import MysqlPlace, inserting
 
 from penstock.commit.append import append_once
+from penstock.core.faults import arm
+from penstock.core.model import Position
 from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable
-from penstock.faults import arm
 from penstock.ledger.mysql import MysqlLedger
-from penstock.model import Position
 from penstock.sink.mysql.sink import MysqlSink
 from penstock.testing.entries import PIPELINE, decided_entry, opened_entry
 

@@ -7,7 +7,7 @@ import pytest
 from tests.servers import postgres
 from tests.unit.ledger_place import PostgresPlace
 
-from penstock.codec import encode_entry
+from penstock.core.codec import encode_entry
 from penstock.errors import Failed, GuaranteeTooWeak, Refused
 from penstock.ledger.postgres import PostgresLedger
 from penstock.testing.entries import PIPELINE, decided_entry, opened_entry

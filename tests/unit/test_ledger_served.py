@@ -11,8 +11,10 @@ from tests.seed import SEED
 from tests.servers import cutting
 from tests.unit.ledger_place import ENTRIES, PLACES, inserting
 
-from penstock.codec import encode_entry
 from penstock.commit.append import append_once
+from penstock.core.codec import encode_entry
+from penstock.core.faults import arm
+from penstock.core.model import PipelineName, Position
 from penstock.errors import (
     Failed,
     GuaranteeTooWeak,
@@ -22,8 +24,6 @@ from penstock.errors import (
     Retryable,
     StoreIgnoresConditions,
 )
-from penstock.faults import arm
-from penstock.model import PipelineName, Position
 from penstock.testing.entries import PIPELINE, decided_entry, opened_entry
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "4"))

@@ -8,10 +8,10 @@ import os
 import pytest
 from tests.unit.table_target import TableBench
 
-from penstock import faults
+from penstock.core import faults
+from penstock.core.model import SinkName
 from penstock.errors import OutcomeUnknown
-from penstock.model import SinkName
-from penstock.run.demands import UNPROVED
+from penstock.run.required_guarantees import UNPROVED
 from penstock.sink.redshift.sink import RedshiftSink
 from penstock.sink.sqlserver.sink import SqlserverSink
 from penstock.testing.conformance import SinkRig, make_rows

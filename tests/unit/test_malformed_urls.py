@@ -6,22 +6,22 @@ import traceback
 import pytest
 
 from penstock.blob.options import require_known
-from penstock.bloburl import parse
+from penstock.blob.url import parse
 from penstock.checkpoint.files import open_files
+from penstock.core.model import PipelineName
 from penstock.errors import PenstockError, Usage
-from penstock.eventhubs import event_hubs_of
+from penstock.kafka.event_hubs import event_hubs_of
 from penstock.ledger.open import open_ledger
-from penstock.model import PipelineName
-from penstock.mysql.address import address_of as mysql_address
-from penstock.mysql.database import Database as MysqlDatabase
-from penstock.postgres.database import Database as PostgresDatabase
 from penstock.run.connect import require_listening
 from penstock.sink.cassandra.address import address_of as cassandra_address
 from penstock.sink.redshift.address import address_of as redshift_address
 from penstock.sink.sqlserver.address import address_of as sqlserver_address
 from penstock.spec import Account, Cassandra, Kafka, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
-from penstock.spec.kept import LedgerPlace
 from penstock.spec.registry import Registry
+from penstock.spec.state_location import LedgerPlace
+from penstock.sql.mysql.address import address_of as mysql_address
+from penstock.sql.mysql.database import Database as MysqlDatabase
+from penstock.sql.postgres.database import Database as PostgresDatabase
 
 MARKER = "geheim"
 PASSWORDS = [

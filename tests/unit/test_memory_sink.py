@@ -3,8 +3,8 @@
 import pytest
 from tests.unit.table_target import spark_schema
 
+from penstock.core.model import ONLY_ACCOUNT, QueryId, SinkName, Totals
 from penstock.errors import LedgerMismatch, Usage
-from penstock.model import ONLY_ACCOUNT, QueryId, SinkName, Totals
 from penstock.sink import memory
 from penstock.testing.conformance import Bench, SinkRig, require_equal
 from penstock.testing.conformance.bench import DecidedBatches

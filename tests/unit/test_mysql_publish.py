@@ -8,9 +8,9 @@ import pytest
 from tests.unit.mysql_target import targets
 from tests.unit.table_target import SINK, content
 
-from penstock import faults
+from penstock.core import faults
 from penstock.errors import PublishFailed, Refused, Retryable, StagedDataLost
-from penstock.sink.mysql import move
+from penstock.sink.mysql import load
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -146,7 +146,7 @@ def test_a_transaction_that_something_ended_is_not_taken_for_committed(target, m
 
 
 def test_a_driver_that_stands_still_in_its_transaction_loses_it(target, monkeypatch):
-    monkeypatch.setattr("penstock.mysql.database.IDLE_TIMEOUT_S", 1)
+    monkeypatch.setattr("penstock.sql.mysql.database.IDLE_TIMEOUT_S", 1)
     table = target()
     zombie, sink = table.sink(), table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
@@ -222,7 +222,7 @@ def test_a_key_that_another_session_inserts_meanwhile_is_waited_for(target, writ
 
 
 def test_a_key_that_comes_in_after_the_look_is_counted_anew(target, monkeypatch):
-    table, upsert = target(write="upsert", key=["id"]), move._upsert
+    table, upsert = target(write="upsert", key=["id"]), load._upsert
     sink = table.sink()
     publication = table.decided_but_not_published(sink, [(5, "b"), (6, "c")], batch_id=0)
 
@@ -232,7 +232,7 @@ def test_a_key_that_comes_in_after_the_look_is_counted_anew(target, monkeypatch)
             table.sql("INSERT INTO t VALUES (5, 'theirs')")
         return found
 
-    monkeypatch.setattr(move, "_upsert", and_then_another)
+    monkeypatch.setattr(load, "_upsert", and_then_another)
     assert not sink.publish(publication).already
     assert sink.conflicts == 1
     assert content(table) == Counter([(5, "b"), (6, "c")])

@@ -10,9 +10,9 @@ from tests.unit.mysql_target import targets
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable, StageFailed, Usage
-from penstock.mysql.address import address_of
-from penstock.mysql.database import Database
-from penstock.mysql.server import Server, require_durable
+from penstock.sql.mysql.address import address_of
+from penstock.sql.mysql.database import Database
+from penstock.sql.mysql.server import Server, require_durable
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -106,7 +106,7 @@ def test_a_server_that_loses_what_it_acknowledged_is_refused(target):
 
 def test_a_server_is_asked_for_its_redo_log(target, monkeypatch):
     """Only MySQL can switch it off; any server answers the question."""
-    monkeypatch.setattr("penstock.mysql.database.sql.REDO_LOG", "SELECT 'Innodb_redo_log_enabled', 'OFF'")
+    monkeypatch.setattr("penstock.sql.mysql.database.sql.REDO_LOG", "SELECT 'Innodb_redo_log_enabled', 'OFF'")
     with pytest.raises(GuaranteeTooWeak, match="redo log switched off"):
         target().sink()
 

@@ -19,16 +19,16 @@ from tests.servers.fixtures import server
 from tests.unit.test_postgres_storage import require_same
 from tests.unit.test_sqlite_storage import COLUMNS as SHARED
 
+from penstock.core.model import RowDigest, SinkName
+from penstock.core.row_hash import row_hashes
 from penstock.errors import PublishFailed, StageFailed
-from penstock.model import RowDigest, SinkName
-from penstock.mysql.database import Database
-from penstock.rowhash import row_hashes
-from penstock.sink.mysql.admission import Admission
-from penstock.sink.mysql.move import move
+from penstock.sink.mysql.load import move
+from penstock.sink.mysql.row_validator import Admission
 from penstock.sink.mysql.scan import scan
-from penstock.sink.mysql.shape import shape_of, statements_of
 from penstock.sink.mysql.storage import restored, storage_of
+from penstock.sink.mysql.table_schema import shape_of, statements_of
 from penstock.sink.table.target import NotStoredError, Target
+from penstock.sql.mysql.database import Database
 
 TARGET = Target(table="t", write="append", key=(), case_counts=True)
 UTC = dt.timezone.utc

@@ -9,8 +9,8 @@ from tests.unit import dbapi_target, sqlite_target
 from tests.unit.served_target import every_target
 from tests.unit.table_target import targets_of
 
+from penstock.core.model import LedgerId
 from penstock.errors import LedgerMismatch, Refused
-from penstock.model import LedgerId
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.rig import LEDGER_ID
 

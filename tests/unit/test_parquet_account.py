@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.parquet_target import PIPELINE, SCHEMA, Target, decide, rows, stage
 
+from penstock.core.model import AccountName, PipelineName, SinkName
 from penstock.errors import Failed, Refused, Usage
-from penstock.model import AccountName, PipelineName, SinkName
 from penstock.sink.parquet import ParquetSink, directory_account
 
 OTHER_DISK = Path("/dev/shm")

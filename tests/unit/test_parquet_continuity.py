@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from tests.unit.parquet_target import Target, attempt, decide
 
+from penstock.core.row_hash import row_hashes
 from penstock.errors import Refused
 from penstock.protocols import SCHEMA_KEY
-from penstock.rowhash import row_hashes
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 
 def schema(**columns: str) -> str:

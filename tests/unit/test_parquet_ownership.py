@@ -14,14 +14,14 @@ from tests.servers.server import Place
 from tests.unit.lake import Lake
 from tests.unit.parquet_target import QUERY, SCHEMA
 
-from penstock import faults
 from penstock.blob import open_store
 from penstock.commit.coordinator import Coordinator
+from penstock.core import faults
+from penstock.core.high_water_mark import AccountOwner
+from penstock.core.model import AccountName, LedgerId, PipelineName, SinkName
 from penstock.errors import LedgerMismatch, PenstockError, Refused
-from penstock.highwatermark import AccountOwner
-from penstock.model import AccountName, LedgerId, PipelineName, SinkName
 from penstock.run.operations import acting, recover, sweep, verify
-from penstock.run.parts import Parts, coordinator_of, opened_by_this_process, prepare
+from penstock.run.runtime import Parts, coordinator_of, opened_by_this_process, prepare
 from penstock.sink.parquet.directory import directory_account, owner
 
 A, B = "sqlite:///a.db", "sqlite:///b.db"

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.parquet_target import LEDGER_ID, PIPELINE, SINK, Target, decide, rows, stage
 
+from penstock.core.faults import arm
+from penstock.core.high_water_mark import MarkedFile
+from penstock.core.model import AccountName, BatchId, Generation, Position, Publication, QueryId, SweepCut
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Retryable, StagedDataLost
-from penstock.faults import arm
-from penstock.highwatermark import MarkedFile
-from penstock.model import AccountName, BatchId, Generation, Position, Publication, QueryId, SweepCut
 from penstock.sink.parquet import ParquetSink, directory_account
 
 
@@ -113,7 +113,7 @@ def test_an_account_without_rows_is_not_touched(target: Target) -> None:
 
 
 LOOKING = "penstock.sink.parquet.directory.area.state_of"
-RENAMING = "penstock.sink.parquet.directory.moving.rename_or_refuse"
+RENAMING = "penstock.sink.parquet.directory.rename.rename_or_refuse"
 LINKING = "os.link"
 MARKING = "penstock.sink.parquet.directory.area.raise_marker"
 

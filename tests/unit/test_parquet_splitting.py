@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from tests.unit.parquet_target import seeded
 
+from penstock.core.model import AccountName, SinkName
+from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed
-from penstock.model import AccountName, SinkName
-from penstock.rowhash import digest, row_hashes
 from penstock.sink.parquet.settings import WriteSettings
 from penstock.sink.parquet.splitting import Chunk, Group, Splitter
 

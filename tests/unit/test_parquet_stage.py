@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.parquet_target import ARROW, PIPELINE, SCHEMA, SINK, Target, attempt, rows, stage
 
+from penstock.core.faults import arm
+from penstock.core.model import AccountName, Attempt, SinkName
+from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed, Usage
-from penstock.faults import arm
-from penstock.model import AccountName, Attempt, SinkName
 from penstock.protocols import SCHEMA_KEY
-from penstock.rowhash import digest, row_hashes
 from penstock.sink.parquet.buffer import Buffer
 from penstock.sink.parquet.encoding import EncodingSettings
 from penstock.sink.parquet.layout import owner_of
@@ -199,8 +199,8 @@ def test_a_broken_disk_fails_the_attempt_and_leaves_the_rest_to_the_sweep(tmp_pa
 
 
 def test_a_full_disk_is_told_plainly() -> None:
-    from penstock.diskreason import reason
-    from penstock.sink.parquet.directory.disk import publishing_failed
+    from penstock.sink.parquet.directory.filesystem import publishing_failed
+    from penstock.support.filesystem_errors import reason
 
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert reason(full) == "the disk is full"

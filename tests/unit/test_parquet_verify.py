@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.parquet_target import ARROW, SCHEMA, Target, decide, expected, rows, stage
 
-from penstock import faults
+from penstock.core import faults
+from penstock.core.model import Generation, Problem, Publication, SinkReport
 from penstock.errors import PublishFailed
-from penstock.model import Generation, Problem, Publication, SinkReport
 from penstock.protocols import SCHEMA_KEY
 from penstock.sink.parquet import ParquetSink
 from penstock.testing.conformance.bench import DecidedBatches

@@ -10,14 +10,14 @@ from psycopg import Connection
 from tests.unit.postgres_target import targets
 from tests.unit.table_target import content
 
-from penstock import faults
+from penstock.core import faults
 from penstock.errors import (
     ContentConflict,
     PublishFailed,
     Refused,
     Retryable,
 )
-from penstock.postgres.statements import where_known
+from penstock.sql.postgres.statements import where_known
 
 target = pytest.fixture(targets)
 WAITS = {"lock_timeout": "200ms", "idle_in_transaction_session_timeout": "1min"}
@@ -214,7 +214,7 @@ def test_what_a_role_says_of_waits_does_not_end_a_publication(target):
 
 
 def test_a_driver_that_stands_still_in_its_transaction_loses_it(target, monkeypatch):
-    monkeypatch.setattr("penstock.postgres.database.IDLE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("penstock.sql.postgres.database.IDLE_TIMEOUT_S", 0.2)
     table = target()
     zombie, sink = table.sink(), table.sink()
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.postgres_target import targets
 
 from penstock.errors import Failed, GuaranteeTooWeak, Refused, Retryable, Usage
-from penstock.postgres.database import Database
+from penstock.sql.postgres.database import Database
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)

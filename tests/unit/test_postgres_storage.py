@@ -11,16 +11,16 @@ import pytest
 from tests.servers.fixtures import server
 from tests.unit.test_sqlite_storage import COLUMNS as SHARED
 
+from penstock.core.model import RowDigest, SinkName
+from penstock.core.row_hash import row_hashes
 from penstock.errors import StageFailed
-from penstock.model import RowDigest, SinkName
-from penstock.postgres.database import Database
-from penstock.rowhash import row_hashes
-from penstock.sink.postgres.admission import Admission
-from penstock.sink.postgres.move import move
+from penstock.sink.postgres.load import move
+from penstock.sink.postgres.row_validator import Admission
 from penstock.sink.postgres.scan import scan
-from penstock.sink.postgres.shape import shape_of, statements_of
 from penstock.sink.postgres.storage import read_as, restored, storage_of
+from penstock.sink.postgres.table_schema import shape_of, statements_of
 from penstock.sink.table.target import NotStoredError, Target
+from penstock.sql.postgres.database import Database
 
 TARGET = Target(table="t", write="append", key=(), case_counts=True)
 

@@ -7,7 +7,7 @@ from tests.unit.postgres_target import targets
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import GuaranteeTooWeak, PublishFailed, Refused, StageFailed, Usage
-from penstock.postgres.names import split_name
+from penstock.sql.postgres.names import split_name
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)

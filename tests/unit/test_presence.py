@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.unit.lake import Lake
 
+from penstock.core.model import Entry, LedgerId, Position, RowDigest, Summary
 from penstock.errors import LedgerMismatch
-from penstock.model import Entry, LedgerId, Position, RowDigest, Summary
 from penstock.protocols import Ledger
+from penstock.run.ledger_match import require_decided
 from penstock.run.operations import acting, verify
-from penstock.run.presence import require_decided
 
 
 def restored(lake: Lake, copy: Path) -> None:

@@ -8,13 +8,13 @@ import pytest
 from rich.text import Text
 
 from penstock.cli import app
+from penstock.cli.output import show, show_error
 from penstock.cli.progress import JsonLines, Terminal
-from penstock.cli.show import show, show_error
 from penstock.cli.table import facts, table
+from penstock.core.model import SinkName
 from penstock.errors import Failed
-from penstock.model import SinkName
 from penstock.observe.progress import BatchProgress, SinkProgress
-from penstock.printable import printable, printable_json
+from penstock.support.printable import printable, printable_json
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\r\x7f\u202eabc\u2066\u200b\u2028\ud800é 😀\u00a0"
 ESCAPED = r"\x1b]0;title\x07\x1b[2J\x9b31m\r\x7f\u202eabc\u2066\u200b\u2028\ud800é 😀" + "\u00a0"

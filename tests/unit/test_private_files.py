@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.private_files import create_private, make_private_directory, open_private
+from penstock.support.private_files import create_private, make_private_directory, open_private
 
 
 @pytest.fixture(autouse=True)

@@ -20,13 +20,13 @@ from tests.unit.parquet_target import ARROW, QUERY, SCHEMA
 import penstock
 from penstock.cli.app import main
 from penstock.commit.publication import decided_entry
+from penstock.core.model import Adopted, BatchId, Entry, PipelineName, Position, QueryId, SinkName
 from penstock.errors import BatchForgotten, Failed, PublishFailed, Refused, Retryable, Usage
 from penstock.ledger.open import open_ledger
-from penstock.model import Adopted, BatchId, Entry, PipelineName, Position, QueryId, SinkName
 from penstock.observe.status import CheckpointPosition, status
 from penstock.run.operations import acting, reading
-from penstock.run.parts import coordinator_of, opened_by_this_process, prepare
 from penstock.run.reading import Reading
+from penstock.run.runtime import coordinator_of, opened_by_this_process, prepare
 
 OTHER_QUERY = "5f0c9f0e-0000-4000-8000-000000000002"
 

@@ -12,12 +12,12 @@ from tests.unit.redshift_target import targets
 from tests.unit.table_target import content, spark_schema
 from tests.unit.test_postgres_storage import COLUMNS as SHARED
 
+from penstock.core.model import RowDigest
+from penstock.core.row_hash import row_hashes
 from penstock.errors import Refused, Retryable, StageFailed, Usage
-from penstock.model import RowDigest
-from penstock.rowhash import row_hashes
 from penstock.sink.redshift.database import Database
-from penstock.sink.redshift.move import content as rows_of
-from penstock.sink.redshift.move import move
+from penstock.sink.redshift.load import content as rows_of
+from penstock.sink.redshift.load import move
 from penstock.sink.redshift.names import split_name
 from penstock.sink.redshift.storage import storage_of
 from penstock.sink.table.target import Target
@@ -229,7 +229,7 @@ def _meanwhile(table, sink, statement):
 
 
 def test_a_fault_while_preparing_leaves_nothing_half_made(target):
-    from penstock import faults
+    from penstock.core import faults
 
     table = target()
     for fault in ("redshift.prepare=error", "redshift.prepare=lost"):

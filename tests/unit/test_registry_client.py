@@ -14,12 +14,12 @@ from tests.servers.server import free_port
 from tests.servers.serving import serving
 from tests.unit.registry_values import ORDER, avro, record
 
-from penstock.carried import from_task
 from penstock.errors import Failed, Retryable, StageFailed, Usage
 from penstock.registry.client import Registry, SchemaUnknown
 from penstock.registry.decoding import Coded, DecodePass, DecodingFailed
 from penstock.registry.place import RegistryPlace
 from penstock.registry.wire import framed
+from penstock.support.error_transport import from_task
 
 
 def place(*urls: str, **more: str) -> RegistryPlace:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import Usage
 from penstock.registry.decoding import arrow_type
-from penstock.registry.jsonschema import JsonReader
+from penstock.registry.json_schema import JsonReader
 from penstock.registry.place import Reference, Registered
 from penstock.registry.wire import Undecodable, framed
 

@@ -6,16 +6,16 @@ from tests.servers.fixtures import server, unique
 from tests.unit.registry_values import ORDER, avro
 from tests.unit.test_registry_client import decode_pass, decoded, failed, place, records
 
-from penstock.badrecords import NAME, SCHEMA, SCHEMA_CHECKED, UNKNOWN
+from penstock.core.bad_record import NAME, SCHEMA, SCHEMA_CHECKED, UNKNOWN
+from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Generation, OffsetRange, PipelineName, SourceName
 from penstock.errors import Refused, Retryable, StageFailed
-from penstock.model import NEWEST_ROW_DIGEST, BatchId, Generation, OffsetRange, PipelineName, SourceName
+from penstock.registry.bad_records import QuarantinePass, unpacked
 from penstock.registry.place import RegistryPlace
-from penstock.registry.quarantined import QuarantinePass, unpacked
 from penstock.registry.wire import framed
-from penstock.run.quarantine import BadRecords, Quarantining, put_aside, require_read_once
+from penstock.run.quarantine_rows import BadRecords, Quarantining, put_aside, require_read_once
 from penstock.sink.parquet import directory_account
 from penstock.sink.quarantine import QuarantineSink
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 from penstock.spec.quarantine import Quarantine
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -10,14 +10,10 @@ from tests.architecture.reading import ROOT
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of
 
 from penstock.blob import open_store
-from penstock.codec import decode_message
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
-from penstock.ledger.blob import BlobLedgerStore
-from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
-from penstock.ledger.open import open_ledger
-from penstock.model import (
+from penstock.core.codec import decode_message
+from penstock.core.model import (
     Attempt,
     BatchId,
     Decided,
@@ -31,11 +27,15 @@ from penstock.model import (
     SinkName,
     Staged,
 )
+from penstock.ledger.blob import BlobLedgerStore
+from penstock.ledger.log import LogLedger
+from penstock.ledger.memory import MemoryStore
+from penstock.ledger.open import open_ledger
 from penstock.observe.history import PieceCounts, history
 from penstock.protocols import requesting, requests_since, requests_so_far
-from penstock.run.costs import Costs, costs_of
 from penstock.run.pipeline import Pipeline
 from penstock.run.query import FENCE_LOOK_S
+from penstock.run.request_costs import Costs, costs_of
 from penstock.sink.parquet import object_account
 from penstock.stage.staging import RowForm, SinkShare, StagePass
 from penstock.testing.entries import decided_entry, opened_entry

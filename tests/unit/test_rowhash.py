@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from tests.seed import SEED
 
-from penstock.model import RowDigest
-from penstock.rowhash import CHUNK_ROWS, digest, presence_words, row_hashes
+from penstock.core.model import RowDigest
+from penstock.core.row_hash import CHUNK_ROWS, digest, presence_words, row_hashes
 
 UTC = dt.timezone.utc
 EARLY = dt.datetime.fromisoformat("1900-01-01")

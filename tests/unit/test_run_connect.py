@@ -7,8 +7,8 @@ import pytest
 
 import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.core.model import Nonce
 from penstock.errors import Fenced, LedgerMismatch, Retryable
-from penstock.model import Nonce
 from penstock.run.delivery import Delivery
 from penstock.run.failure import from_query
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.carried import carried_in
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.core.model import Guarantee, PipelineName
 from penstock.errors import BatchFailed, Fenced, PenstockError, Retryable, StoreIgnoresConditions
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
-from penstock.model import Guarantee, PipelineName
 from penstock.run.assembly import assemble
 from penstock.run.delivery import Delivery, Undelivered
 from penstock.run.failure import StopRequested, from_query
 from penstock.run.open_delivery import OpenDelivery
-from penstock.run.parts import Parts
+from penstock.run.runtime import Parts
+from penstock.support.error_transport import carried_in
 
 
 class Rows:

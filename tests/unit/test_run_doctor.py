@@ -13,14 +13,14 @@ from tests.unit.parquet_target import SCHEMA, attempt, rows, stage
 
 from penstock.cli.app import main
 from penstock.commit.outcome import StagedBatch
+from penstock.core.faults import arm
+from penstock.core.model import NEWEST_ROW_DIGEST, Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
+from penstock.core.row_hash import row_hashes
 from penstock.errors import PenstockError, PublishFailed
-from penstock.faults import arm
-from penstock.model import NEWEST_ROW_DIGEST, Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
 from penstock.protocols import SCHEMA_KEY
-from penstock.rowhash import row_hashes
 from penstock.run.operations import acting
-from penstock.run.parts import coordinator_of, opened_by_this_process
 from penstock.run.pipeline import Pipeline
+from penstock.run.runtime import coordinator_of, opened_by_this_process
 from penstock.sink.parquet import ParquetSink
 from penstock.sink.sqlite import SqliteSink
 

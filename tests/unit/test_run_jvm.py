@@ -10,8 +10,8 @@ import pytest
 
 from penstock.run import jvm
 from penstock.run.redaction import OPTIONS, SETTINGS, TEXTS, redactions, secrets_of
-from penstock.secret import Secret, scrub
 from penstock.spec import load
+from penstock.support.secret import Secret, scrub
 
 SECRET = {"spark.own.plain": Secret("from-environment"), "spark.hadoop.fs.key.password": "literal-one"}
 PUBLIC = {"spark.master": "local[2]", "spark.app.name": "flights", "spark.sql.shuffle.partitions": "8"}

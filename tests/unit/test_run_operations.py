@@ -9,12 +9,12 @@ from tests.unit.parquet_target import SCHEMA, Target, rows, stage
 
 import penstock
 from penstock.commit.outcome import StagedBatch
+from penstock.core.faults import arm
+from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
 from penstock.errors import PublishFailed
-from penstock.faults import arm
-from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.operations import acting, recover, sweep, verify
-from penstock.run.parts import coordinator_of, opened_by_this_process
+from penstock.run.runtime import coordinator_of, opened_by_this_process
 from penstock.sink.parquet import ParquetSink
 
 BATCH = Batch(

@@ -14,13 +14,23 @@ from tests.unit.table_target import spark_schema
 import penstock
 from penstock.cli.app import main
 from penstock.commit.outcome import StagedBatch
+from penstock.core.model import (
+    NEWEST_ROW_DIGEST,
+    Attempt,
+    Batch,
+    BatchId,
+    Generation,
+    OffsetRange,
+    QueryId,
+    SourceName,
+    new_nonce,
+)
+from penstock.core.row_hash import row_hashes
 from penstock.errors import LedgerMismatch, Refused, Retryable, Usage
-from penstock.model import NEWEST_ROW_DIGEST, Attempt, Batch, BatchId, Generation, OffsetRange, QueryId, SourceName, new_nonce
-from penstock.rowhash import row_hashes
-from penstock.run import places
+from penstock.run import marker_owners
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.operations import acting, recover, status_of
-from penstock.run.parts import coordinator_of, opened_by_this_process, prepare
+from penstock.run.runtime import coordinator_of, opened_by_this_process, prepare
 from penstock.sink.parquet import ParquetSink
 from penstock.sink.sqlite import SqliteSink
 
@@ -166,7 +176,7 @@ def test_a_store_that_fails_or_hangs_holds_nothing_up(
     monkeypatch.setattr(SqliteSink, "high_water_mark", fails)
     monkeypatch.setattr(ParquetSink, "high_water_mark", lambda *_, **__: until.wait())
     with acting(plan) as parts:
-        found = places.places_of(plan, parts.ledger, within_s=0.05)
+        found = marker_owners.places_of(plan, parts.ledger, within_s=0.05)
     until.set()
     assert [(one.sink, one.state) for one in found] == [("db", "unreachable"), ("lake", "unreachable")]
     assert [one.trouble for one in found] == ["The store is silent. Wait.", "No answer within 0.05 seconds."]
@@ -181,6 +191,6 @@ def test_a_client_that_is_not_installed_where_somebody_looks_is_told(
     def lacks(_: DeliveryPlan) -> None:
         raise Usage("Its client is missing.", remedy="Install it.")
 
-    monkeypatch.setattr(places, "sinks_of", lacks)
+    monkeypatch.setattr(marker_owners, "sinks_of", lacks)
     found = status_of(plan).places
     assert [(one.sink, one.account, one.state) for one in found] == [("db", None, "unreachable"), ("lake", None, "unreachable")]

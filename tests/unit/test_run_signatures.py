@@ -14,13 +14,10 @@ from tests.conformance.test_spool_places import Kept
 from tests.unit.table_target import spark_schema
 
 import penstock
-from penstock import faults
 from penstock.commit.outcome import StagedBatch
 from penstock.commit.publication import dead_staging
-from penstock.errors import LedgerMismatch, PublishFailed, Retryable
-from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
-from penstock.model import (
+from penstock.core import faults
+from penstock.core.model import (
     NEWEST_ROW_DIGEST,
     Attempt,
     Batch,
@@ -37,11 +34,14 @@ from penstock.model import (
     SweepCut,
     new_nonce,
 )
+from penstock.core.row_hash import row_hashes
+from penstock.errors import LedgerMismatch, PublishFailed, Retryable
+from penstock.ledger.log import LogLedger
+from penstock.ledger.memory import MemoryStore
 from penstock.protocols import Signature
-from penstock.rowhash import row_hashes
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.operations import acting, recover, sweep, verify
-from penstock.run.parts import Parts, coordinator_of, opened_by_this_process, prepare
+from penstock.run.runtime import Parts, coordinator_of, opened_by_this_process, prepare
 from penstock.run.signatures import require_own_staging
 from penstock.sink.spool import Spool
 from penstock.sink.spool.place import Place

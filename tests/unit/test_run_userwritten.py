@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.core.model import PipelineName, SinkName
 from penstock.errors import Failed, PenstockError, Usage
-from penstock.model import PipelineName, SinkName
 from penstock.run.assembly import sinks_of
 from penstock.run.pipeline import Pipeline
-from penstock.run.userwritten import ImportCheck, import_checks
+from penstock.run.user_sink import ImportCheck, import_checks
 from penstock.sink.own import OwnSink
 
 PIPELINE = """
@@ -114,7 +114,7 @@ def test_an_object_that_cannot_be_given_the_rest_is_told(modules, mine):
 
 
 def test_executors_are_not_asked_for_what_a_script_defines(modules, mine, monkeypatch):
-    monkeypatch.setattr("penstock.run.userwritten.loaded_beside", frozenset)
+    monkeypatch.setattr("penstock.run.user_sink.loaded_beside", frozenset)
     mine.row_check = lambda _: print
     checking = {SinkName("mine"): in_code(modules, mine(3))}
     settings = {"mine": penstock.PythonSink(python=mine(3))}
@@ -191,7 +191,7 @@ def test_executors_are_asked_for_what_they_need(modules, monkeypatch):
         )
     }
     assert list(import_checks(checking, plan.settings.sinks)) == []
-    monkeypatch.setattr("penstock.run.userwritten.loaded_beside", frozenset)
+    monkeypatch.setattr("penstock.run.user_sink.loaded_beside", frozenset)
     assert list(import_checks({SinkName("mine"): sink}, plan.settings.sinks)) == []
     [check] = import_checks(checking, plan.settings.sinks)
     assert [finding.ok for finding in check.findings()] == [True]

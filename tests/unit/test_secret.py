@@ -3,8 +3,8 @@ import pickle
 
 import pytest
 
-from penstock.secret import Secret, looks_secret, remember
 from penstock.spec import PostgreSQL, PythonSink, Source, redact, scrub
+from penstock.support.secret import Secret, looks_secret, remember
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.servers import cutting
 from tests.unit.served_target import every_target
 from tests.unit.table_target import content, spark_schema
 
-from penstock import faults
+from penstock.core import faults
 from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable, Usage
 from penstock.sink.table.script import Statement
 from penstock.testing.conformance import PIPELINE

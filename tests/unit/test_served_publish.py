@@ -14,9 +14,9 @@ from tests.servers import cutting
 from tests.unit.served_target import every_target
 from tests.unit.table_target import content
 
-from penstock import faults
+from penstock.core import faults
+from penstock.core.model import Generation
 from penstock.errors import LedgerMismatch, OutcomeUnknown, PublishFailed, Refused, Retryable
-from penstock.model import Generation
 
 target = pytest.fixture(every_target, params=["mysql", "postgres", "redshift"])
 

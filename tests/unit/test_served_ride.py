@@ -11,10 +11,10 @@ from tests.unit.served_target import every_target
 from tests.unit.table_target import content
 
 from penstock.commit.append import append_once
+from penstock.core.model import Position, SinkName
 from penstock.errors import Retryable
 from penstock.ledger.mysql import MysqlLedger
 from penstock.ledger.postgres import PostgresLedger
-from penstock.model import Position, SinkName
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.entries import decided_entry, opened_entry
 

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.test_table_verification import of_rows, publication
 
 from penstock.commit.verification import TRIES, verify_sink
+from penstock.core.model import ONLY_ACCOUNT, AccountName, AccountReport, Position, Publication, SinkReport, Totals
 from penstock.errors import Retryable
-from penstock.model import ONLY_ACCOUNT, AccountName, AccountReport, Position, Publication, SinkReport, Totals
 from penstock.protocols import SinkDecisions
 from penstock.testing.conformance.bench import DecidedBatches
 

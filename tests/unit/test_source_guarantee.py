@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.claim import Claim, too_weak
+from penstock.core.guarantee import Claim, too_weak
+from penstock.core.model import Guarantee
 from penstock.errors import Usage
-from penstock.model import Guarantee
 from penstock.source.formats import needs_schema, unknown_format
 from penstock.source.guarantee import source_claims
 from penstock.spec.source import Source

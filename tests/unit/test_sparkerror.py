@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.sparkerror import SparkError, read_spark_error, read_spark_failure
+from penstock.spark.error import SparkError, read_spark_error, read_spark_failure
 
 PARSE = """
 [PARSE_SYNTAX_ERROR] Syntax error at or near end of input. SQLSTATE: 42601 (line 3, pos 12)

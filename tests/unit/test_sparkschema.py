@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from penstock.errors import Usage
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 types = pytest.importorskip("pyspark.sql.types")
 

@@ -3,9 +3,9 @@
 import pytest
 
 from penstock.errors import Usage
-from penstock.secret import scrub
 from penstock.source.kafka.options import client_options, reader_options
 from penstock.spec.source import Source
+from penstock.support.secret import scrub
 
 NEEDED = {"kafka.bootstrap.servers": "host:9092", "subscribe": "orders"}
 LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="ge\\"heim-wort";'

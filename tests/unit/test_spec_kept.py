@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from penstock.bloburl import hadoop_url
+from penstock.blob.url import hadoop_url
 from penstock.errors import Usage
 from penstock.run.delivery import Delivery
-from penstock.secret import scrub
 from penstock.spec import DeliverySettings, Memory
 from penstock.spec.load import load
+from penstock.support.secret import scrub
 
 OPTIONS = {"region": "eu-west-1", "secret_access_key": "geheim-geheim", "attempts": 3}
 SCHEMES = ["s3://b/x", "az://c@account/x", "gs://b/x", "hdfs://namenode:8020/x"]

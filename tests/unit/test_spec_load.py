@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.model import Guarantee
 from penstock.errors import Usage
-from penstock.model import Guarantee
 from penstock.spec import Parquet, PipelineSettings, PythonSink, SQLite, load
 
 BOMB = "\n".join(

@@ -3,11 +3,11 @@
 import pytest
 
 from penstock.errors import Usage
-from penstock.secret import scrub
 from penstock.spec.kafka import Kafka
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.sink import Parquet
 from penstock.spec.source import Source
+from penstock.support.secret import scrub
 
 NEEDED = {"kafka.bootstrap.servers": "host:9092"}
 URL = "http://registry:8081"

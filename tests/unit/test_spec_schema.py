@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from penstock.errors import Usage
 from penstock.spec import load
-from penstock.spec.jsonschema import schema, shipped
+from penstock.spec.json_schema import schema, shipped
 from penstock.spec.reference import REFERENCE, reference_text
 from penstock.spec.sink import SUPPORTED
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock import faults
-from penstock.codec import encode_document
+from penstock.core import faults
+from penstock.core.codec import encode_document
+from penstock.core.model import Attempt, BatchId, Generation, Nonce, PipelineName, SinkName, SweepCut, new_nonce
+from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import Failed, FormatTooNew, Retryable, StagedDataLost, StageFailed
-from penstock.model import Attempt, BatchId, Generation, Nonce, PipelineName, SinkName, SweepCut, new_nonce
-from penstock.rowhash import digest, row_hashes
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool
 from penstock.testing.conformance.bench import travelled
 from penstock.testing.conformance.rig import LEDGER_ID

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.faults import arm
 from penstock.errors import Failed
-from penstock.faults import arm
 from penstock.ledger.sqlite import SqliteLedger
 from penstock.sink.sqlite.database import Database
 from penstock.testing.entries import PIPELINE, opened_entry

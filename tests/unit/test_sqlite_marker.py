@@ -7,13 +7,13 @@ import pytest
 from tests.unit.sqlite_target import targets
 from tests.unit.table_target import SINK, content, spark_schema
 
+from penstock.core.model import ONLY_ACCOUNT, SinkName
 from penstock.errors import (
     FormatTooNew,
     LedgerMismatch,
     PublishFailed,
     Refused,
 )
-from penstock.model import ONLY_ACCOUNT, SinkName
 from penstock.sink.sqlite import SqliteSink
 from penstock.testing.conformance import PIPELINE
 
@@ -38,7 +38,7 @@ def test_the_marker_can_be_read_with_sql(target):
 
 
 def test_remembered_batches_are_bounded(target, monkeypatch):
-    monkeypatch.setattr("penstock.sink.table.marks.REMEMBERED_BATCHES", 3)
+    monkeypatch.setattr("penstock.sink.table.marker_store.REMEMBERED_BATCHES", 3)
     table = target()
     sink = table.sink()
     shown = [table.put(sink, [(at, "a")], batch_id=at) for at in range(8)]

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.sqlite_target import targets
 from tests.unit.table_target import SINK, content, spark_schema
 
-from penstock import faults
+from penstock.core import faults
 from penstock.errors import (
     ContentConflict,
     Failed,

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from penstock.model import RowDigest
-from penstock.rowhash import row_hashes
+from penstock.core.model import RowDigest
+from penstock.core.row_hash import row_hashes
 from penstock.sink.sqlite.storage import restored, storage_of, stored
 from penstock.sink.table.target import NotStoredError
 

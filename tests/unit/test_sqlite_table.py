@@ -10,10 +10,10 @@ import pytest
 from tests.unit.sqlite_target import Target
 from tests.unit.table_target import spark_schema
 
+from penstock.core.row_hash import row_hashes
 from penstock.errors import Refused, StageFailed, Usage
-from penstock.rowhash import row_hashes
-from penstock.sink.sqlite.table import affinity
-from penstock.sparkschema import arrow_schema
+from penstock.sink.sqlite.table_schema import affinity
+from penstock.spark.schema import arrow_schema
 from penstock.testing.conformance.bench import attempt
 
 HOSTILE_NAMES = [

@@ -5,7 +5,7 @@ import threading
 import pytest
 from tests.unit.sqlite_target import targets
 
-from penstock.model import ONLY_ACCOUNT, Totals
+from penstock.core.model import ONLY_ACCOUNT, Totals
 from penstock.testing.conformance.bench import DecidedBatches
 
 target = pytest.fixture(targets)

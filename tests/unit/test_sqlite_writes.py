@@ -8,11 +8,11 @@ import pytest
 from tests.unit.sqlite_target import targets
 from tests.unit.table_target import content, spark_schema
 
+from penstock.core.model import NEWEST_ROW_DIGEST
+from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import (
     PublishFailed,
 )
-from penstock.model import NEWEST_ROW_DIGEST
-from penstock.rowhash import digest, row_hashes
 from penstock.testing.conformance import as_batch
 
 target = pytest.fixture(targets)

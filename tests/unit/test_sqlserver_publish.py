@@ -11,9 +11,9 @@ from tests.servers.tsql import DEADLOCK, LOCKED, SNAPSHOT, WATCH
 from tests.unit.sqlserver_target import targets
 from tests.unit.table_target import content
 
-from penstock import faults
+from penstock.core import faults
+from penstock.core.model import Generation
 from penstock.errors import ContentConflict, LedgerMismatch, OutcomeUnknown, PublishFailed, Refused, Retryable
-from penstock.model import Generation
 
 target = pytest.fixture(targets)
 

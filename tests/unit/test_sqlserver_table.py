@@ -13,15 +13,15 @@ from tests.unit.sqlserver_target import targets
 from tests.unit.table_target import content, spark_schema
 from tests.unit.test_sqlite_storage import COLUMNS as SHARED
 
+from penstock.core.model import RowDigest
+from penstock.core.row_hash import row_hashes
 from penstock.errors import Conflict, Failed, GuaranteeTooWeak, Refused, Retryable, StageFailed, Usage
-from penstock.model import RowDigest
-from penstock.rowhash import row_hashes
 from penstock.sink.sqlserver.address import address_of
 from penstock.sink.sqlserver.connection import bulk_type
 from penstock.sink.sqlserver.database import Database
+from penstock.sink.sqlserver.errors import trouble
 from penstock.sink.sqlserver.names import split_name
 from penstock.sink.sqlserver.storage import STORAGES, declared_as_key, restored, storage_of, values_of
-from penstock.sink.sqlserver.trouble import trouble
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)

@@ -3,8 +3,8 @@
 import pytest
 from tests.unit.parquet_target import decide
 
+from penstock.core.model import ONLY_ACCOUNT, PipelineName, Position, Publication, SinkName, SinkReport, Staged, Totals
 from penstock.errors import Retryable
-from penstock.model import ONLY_ACCOUNT, PipelineName, Position, Publication, SinkName, SinkReport, Staged, Totals
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.verification import compare
 from penstock.testing.conformance.bench import DecidedBatches

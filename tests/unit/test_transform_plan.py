@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock.core.model import Guarantee, SourceName
 from penstock.errors import Usage
-from penstock.model import Guarantee, SourceName
 from penstock.spec.trigger import Trigger
 from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
 from penstock.transform.operators import StatefulOperator, stateful_operators

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.codec import (
+from penstock.core.codec import (
     decode_document,
     decode_entry,
     decode_marker,
@@ -18,10 +18,8 @@ from penstock.codec import (
     encode_marker,
     encode_owner,
 )
-from penstock.highwatermark import AccountOwner, MarkedFile, Marker
-from penstock.ledger.log import LogLedger
-from penstock.ledger.memory import MemoryStore
-from penstock.model import (
+from penstock.core.high_water_mark import AccountOwner, MarkedFile, Marker
+from penstock.core.model import (
     AccountName,
     Adopted,
     Batch,
@@ -44,15 +42,17 @@ from penstock.model import (
     Summary,
     Totals,
 )
-from penstock.sink.dbapi.kept import decode_kept, encode_kept
+from penstock.core.topics import GapAccepted, GapKind, PartitionRead, TopicRead
+from penstock.ledger.log import LogLedger
+from penstock.ledger.memory import MemoryStore
 from penstock.sink.dbapi.trial import Kept
-from penstock.sink.kafka.marks import Beginning, LaneMark, Part
-from penstock.sink.kafka.marks import decode_mark as decode_lane_mark
-from penstock.sink.kafka.marks import encode_mark as encode_lane_mark
+from penstock.sink.dbapi.trial_record import decode_kept, encode_kept
+from penstock.sink.kafka.marker_store import Beginning, LaneMark, Part
+from penstock.sink.kafka.marker_store import decode_mark as decode_lane_mark
+from penstock.sink.kafka.marker_store import encode_mark as encode_lane_mark
 from penstock.sink.own.mark import Mark, decode_mark, encode_mark
 from penstock.sink.table.marker import TableMarker
 from penstock.testing.entries import chain
-from penstock.topics import GapAccepted, GapKind, PartitionRead, TopicRead
 
 GOLDEN = Path(__file__).with_name("golden")
 FLIGHTS, LAKE, NEWARK = PipelineName("flights"), SinkName("lake"), AccountName("EWR")

@@ -24,16 +24,16 @@ from azure.core.exceptions import (
 from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
 
-from penstock.blob.counting import sent
+from penstock.blob.base_store import TAG, PlacedStore, unix_ms
+from penstock.blob.errors import Trouble
 from penstock.blob.expiry import Expiry
 from penstock.blob.http import AsSigned, read_refusals
 from penstock.blob.options import require_known
-from penstock.blob.placed import TAG, PlacedStore, unix_ms
+from penstock.blob.request_counter import sent
 from penstock.blob.store import Found, Pending, RequestsEach
-from penstock.blob.trouble import Trouble
-from penstock.bloburl import BlobUrl
+from penstock.blob.url import BlobUrl
+from penstock.core.model import new_nonce
 from penstock.errors import DependencyMissing, Usage
-from penstock.model import new_nonce
 
 OPTIONS = ("connection_string", "account_key", "sas_token", "endpoint", "api_version", "attempts", "timeout_s")
 _FOLDER = "hdi_isfolder"

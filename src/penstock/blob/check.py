@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from penstock.blob.store import BlobStore
+from penstock.core.model import Finding, new_nonce
 from penstock.errors import DependencyMissing, PenstockError
-from penstock.model import Finding, new_nonce
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

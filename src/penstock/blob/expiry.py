@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from penstock.core.model import Finding
 from penstock.errors import PenstockError
-from penstock.model import Finding
 
 OUTAGE_DAYS = 7
 """So long a decision may wait for an account: a week in which it cannot be reached, or nobody starts the pipeline."""

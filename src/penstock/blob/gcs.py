@@ -18,15 +18,15 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import storage
 
+from penstock.blob.base_store import STAGING, TAG, PlacedStore, unix_ms
+from penstock.blob.errors import Trouble
 from penstock.blob.expiry import Expiry, expiries_of_gcs
 from penstock.blob.http import AsSigned, CountedRequests, never_sent, read_refusals, words_of
 from penstock.blob.options import require_known
-from penstock.blob.placed import STAGING, TAG, PlacedStore, unix_ms
 from penstock.blob.store import Found, Pending, RequestsEach
-from penstock.blob.trouble import Trouble
-from penstock.bloburl import BlobUrl
+from penstock.blob.url import BlobUrl
+from penstock.core.model import new_nonce
 from penstock.errors import Usage
-from penstock.model import new_nonce
 
 OPTIONS = ("project", "credentials_file", "endpoint", "timeout_s")
 _PART_BYTES = 16 * 1024 * 1024

@@ -17,16 +17,16 @@ from typing import Any, ClassVar
 
 import requests
 
+from penstock.blob.base_store import STAGING, TAG, PlacedStore
+from penstock.blob.errors import Trouble
 from penstock.blob.expiry import Expiry
 from penstock.blob.http import never_sent, words_of
 from penstock.blob.options import require_known
-from penstock.blob.placed import STAGING, TAG, PlacedStore
 from penstock.blob.store import Found, Pending, RequestsEach
-from penstock.blob.trouble import Trouble
+from penstock.blob.url import BlobUrl
 from penstock.blob.webhdfs import RefusedError, WebHdfs, connect
-from penstock.bloburl import BlobUrl
+from penstock.core.model import new_nonce
 from penstock.errors import Usage
-from penstock.model import new_nonce
 
 OPTIONS = ("webhdfs", "user", "delegation_token", "staging", "attempts", "timeout_s")
 _XATTR = f"user.{TAG}"

@@ -5,9 +5,9 @@ from importlib import import_module
 from typing import Any
 
 from penstock.blob.store import BlobStore
-from penstock.bloburl import BlobUrl, parse
+from penstock.blob.url import BlobUrl, parse
 from penstock.errors import DependencyMissing
-from penstock.secret import remember_options
+from penstock.support.secret import remember_options
 
 _STORES = {
     "az": ("penstock.blob.azure", "azure_store"),

@@ -4,9 +4,9 @@ import difflib
 import re
 from collections.abc import Mapping
 
-from penstock.bloburl import BlobUrl
+from penstock.blob.url import BlobUrl
 from penstock.errors import Usage
-from penstock.secret import outlined
+from penstock.support.secret import outlined
 
 _NUMBERS: Mapping[str, type[int] | type[float]] = {"attempts": int, "timeout_s": float}
 _ADDRESS = re.compile(r"https?://([^\s/@:?#]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/[^\s?#@]*)?")

@@ -27,13 +27,13 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 
-from penstock.blob.counting import sent
+from penstock.blob.base_store import TAG, PlacedStore, unix_ms
+from penstock.blob.errors import Trouble
 from penstock.blob.expiry import Expiry, expiries_of_s3
 from penstock.blob.options import require_known
-from penstock.blob.placed import TAG, PlacedStore, unix_ms
+from penstock.blob.request_counter import sent
 from penstock.blob.store import Found, Pending, RequestsEach
-from penstock.blob.trouble import Trouble
-from penstock.bloburl import BlobUrl
+from penstock.blob.url import BlobUrl
 
 OPTIONS = (
     "region", "endpoint", "profile", "access_key_id", "secret_access_key", "session_token", "addressing_style",

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from functools import cache
 
 from penstock.blob.store import BlobStore
+from penstock.core.faults import FaultPoint
 from penstock.errors import Failed, PenstockError, StageFailed
-from penstock.faults import FaultPoint
 
 BEGIN = FaultPoint("object.stage.begin", "A task begins an upload.")
 PART = FaultPoint("object.stage.part", "A task uploads one part of a file.")

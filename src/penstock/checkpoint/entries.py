@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.model import Json
+from penstock.core.model import Json
 
 NO_OFFSET = "-"
 ENTRY_ID = re.compile(r"0|[1-9]\d{0,17}")

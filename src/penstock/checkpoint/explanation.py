@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 
 from penstock.checkpoint.anomaly import Severity
 from penstock.checkpoint.inspection import Inspection, SourcePosition
-from penstock.checkpoint.outlook import Next
-from penstock.model import BatchId
+from penstock.checkpoint.next_start import Next
+from penstock.core.model import BatchId
 
 _SOME = 3
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.blob import open_store
-from penstock.bloburl import is_blob
+from penstock.blob.url import is_blob
 from penstock.checkpoint.blob_files import BlobFiles
-from penstock.diskreason import trouble_of
 from penstock.errors import Retryable, Usage
-from penstock.secret import outlined
+from penstock.support.filesystem_errors import trouble_of
+from penstock.support.secret import outlined
 
 
 class Files(Protocol):

@@ -11,10 +11,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from urllib.parse import unquote, urlsplit
 
-from penstock.checkpoint.input_look import InputLook, Seen
+from penstock.checkpoint.input_listing import InputLook, Seen
 from penstock.checkpoint.source_log import InputFile
+from penstock.core.model import BatchId, SourceName
 from penstock.errors import InputChanged
-from penstock.model import BatchId, SourceName
 
 _SOME = 3
 _UNDECIDED = (

@@ -7,15 +7,15 @@ from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
 from penstock.checkpoint.entries import OffsetsEntry, Unreadable
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.log_reading import Logs, read_logs
+from penstock.checkpoint.next_start import Outlook, outlook
 from penstock.checkpoint.offset_kind import kind_of
-from penstock.checkpoint.outlook import Outlook, outlook
 from penstock.checkpoint.source_log import InputFile, SourceLog, log_offset
 from penstock.checkpoint.state import StateOperator, state_operators
 from penstock.checkpoint.state_check import states_behind
 from penstock.checkpoint.torn_sources import torn_sources
+from penstock.core.kafka_offset import without_notes
+from penstock.core.model import BatchId
 from penstock.errors import CheckpointDamaged
-from penstock.kafkaoffset import without_notes
-from penstock.model import BatchId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
 from penstock.checkpoint.entries import ENTRY_ID
 from penstock.checkpoint.files import Files
-from penstock.model import BatchId
+from penstock.core.model import BatchId
 
 _CHECKSUM = re.compile(r"\.(.+)\.crc")
 _TEMPORARY = re.compile(r"\..*\.tmp(\.crc)?|.*\.tmp")

@@ -18,7 +18,7 @@ from penstock.checkpoint.entries import (
 )
 from penstock.checkpoint.files import Files
 from penstock.checkpoint.log_check import odd_sequence, strangers
-from penstock.model import BatchId
+from penstock.core.model import BatchId
 
 _READ_AT_ONCE = 16
 T = TypeVar("T")

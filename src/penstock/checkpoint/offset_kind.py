@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Mapping
 
 from penstock.checkpoint.source_log import log_offset
-from penstock.kafkaoffset import without_notes
-from penstock.model import Json
+from penstock.core.kafka_offset import without_notes
+from penstock.core.model import Json
 
 
 def kind_of(offset: str | None) -> str:

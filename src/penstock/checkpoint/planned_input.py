@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.bloburl import is_blob
-from penstock.checkpoint.input_look import InputLook
+from penstock.blob.url import is_blob
+from penstock.checkpoint.input_listing import InputLook
 from penstock.checkpoint.offset_kind import kind_of
 from penstock.checkpoint.source_log import InputFile
-from penstock.model import Batch, OffsetRange, SourceName
+from penstock.core.model import Batch, OffsetRange, SourceName
 
 _LOOKED_AT = 100
 """Files in a store that are looked at for their sizes."""

@@ -12,13 +12,13 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from penstock.bloburl import is_blob
+from penstock.blob.url import is_blob
 from penstock.checkpoint.entries import NO_OFFSET
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint, entry_ids
+from penstock.core.kafka_offset import moved
+from penstock.core.model import BatchId, SourceName, new_nonce
 from penstock.errors import Refused
-from penstock.kafkaoffset import moved
-from penstock.model import BatchId, SourceName, new_nonce
-from penstock.private_files import make_private_directory
+from penstock.support.private_files import make_private_directory
 
 Moves = Mapping[SourceName, Mapping[str, Mapping[int, int]]]
 """For each source and topic all of its partitions, and the first offset to read of each."""

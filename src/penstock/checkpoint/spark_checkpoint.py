@@ -8,11 +8,11 @@ from pathlib import Path
 from penstock.checkpoint.anomaly import restore_or_plan_anew
 from penstock.checkpoint.entries import ENTRY_ID, OffsetsEntry, Unreadable, parse_offsets, parse_query_id
 from penstock.checkpoint.files import Files, open_files
-from penstock.checkpoint.input_look import InputLook
+from penstock.checkpoint.input_listing import InputLook
 from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, log_offset
+from penstock.core.kafka_offset import beginning_in, without_notes
+from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 from penstock.errors import CheckpointDamaged, SourcesChanged
-from penstock.kafkaoffset import beginning_in, without_notes
-from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 
 _RESTORE = "Run `penstock checkpoint inspect` on it; restore the directory from a copy."
 

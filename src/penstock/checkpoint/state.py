@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from penstock.checkpoint.entries import Unreadable
 from penstock.checkpoint.files import Files
-from penstock.model import Json
+from penstock.core.model import Json
 
 DEFAULT_STORE = "default"
 _NUMBER = re.compile(r"0|[1-9]\d*")

@@ -10,9 +10,9 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from penstock.cli import check, checkpoint, crashtest, doctor, files, history, init, operate, quarantine, run, status, verify
-from penstock.cli.show import show_error
+from penstock.cli.output import show_error
 from penstock.errors import PenstockError, Usage
-from penstock.printable import printable
+from penstock.support.printable import printable
 
 _INTERRUPTED: Final = 128 + signal.SIGINT
 _BROKEN_PIPE: Final = 128 + signal.SIGPIPE
@@ -36,7 +36,7 @@ class SafeFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The message, and the traceback of an exception."""
-        from penstock.secret import scrub
+        from penstock.support.secret import scrub
 
         return printable(scrub(super().format(record)))
 

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from penstock.cli import words
+from penstock.cli import formatting
 from penstock.cli.opening import debugging, pipeline, quiet_spark
 from penstock.cli.options import File, Json, Overrides
-from penstock.cli.show import console, show
-from penstock.cli.sparklog import SparkLog
+from penstock.cli.output import console, show
+from penstock.cli.spark_log import SparkLog
 from penstock.errors import Failed, GuaranteeTooWeak
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from penstock.claim import Claim
-    from penstock.model import Finding
+    from penstock.core.guarantee import Claim
+    from penstock.core.model import Finding
     from penstock.run.check import CheckReport
-    from penstock.run.costs import Costs
     from penstock.run.explain import Explanation
     from penstock.run.pipeline import Pipeline
+    from penstock.run.request_costs import Costs
 
 _IDENTITY = frozenset({"ledger", "checkpoint", "delivered offsets"})
 """Findings whose failure means that a start would be refused, not that something cannot be reached."""
@@ -125,7 +125,7 @@ def _conclusion(report: "CheckReport") -> "Iterator[Text]":
         yield Text(f"{both}.", "green")
     wrong = [finding for finding in report.findings if not finding.ok]
     if wrong:
-        yield Text(f"{words.counted(len(wrong), 'thing')} must be mended before a start: see NO above.", "bold red")
+        yield Text(f"{formatting.counted(len(wrong), 'thing')} must be mended before a start: see NO above.", "bold red")
 
 
 def _explanation(found: "Explanation") -> "RenderableType":
@@ -142,7 +142,7 @@ def _explanation(found: "Explanation") -> "RenderableType":
         ("path", found.path),
         ("publishing", found.publishing),
         ("ledger", found.ledger),
-        ("batches a day", None if found.batches_per_day is None else f"at most {words.count(found.batches_per_day)}"),
+        ("batches a day", None if found.batches_per_day is None else f"at most {formatting.count(found.batches_per_day)}"),
         ("requests", None if found.costs is None else _costs(found.costs)),
     )
     rows = ((sink, step, does) for sink, steps in found.sinks.items() for step, does in steps.items())
@@ -152,7 +152,7 @@ def _explanation(found: "Explanation") -> "RenderableType":
 def _costs(costs: "Costs") -> str:
     """What a batch takes, and where the trigger has an interval, a day."""
     if costs.measured_batches:
-        batches = "batch" if costs.measured_batches == 1 else words.counted(costs.measured_batches, "batch", "batches")
+        batches = "batch" if costs.measured_batches == 1 else formatting.counted(costs.measured_batches, "batch", "batches")
         told = f"{_rounded(costs.requests_per_batch)} a batch, measured over the last {batches}"
     else:
         small, uploaded = _rounded(costs.estimated.small), _rounded(costs.estimated.uploaded)
@@ -160,8 +160,9 @@ def _costs(costs: "Costs") -> str:
     if costs.interval_ms is None or costs.requests_per_day is None:
         return told
     looks = costs.look_requests_per_day
-    watching = f", and {words.count(looks)} to see whether a newer run took over" if looks else ""
-    return f"{told}; at a trigger of {costs.interval_ms / 1000:g} s at most {words.count(costs.requests_per_day)} a day{watching}"
+    watching = f", and {formatting.count(looks)} to see whether a newer run took over" if looks else ""
+    per_day = formatting.count(costs.requests_per_day)
+    return f"{told}; at a trigger of {costs.interval_ms / 1000:g} s at most {per_day} a day{watching}"
 
 
 def _rounded(requests: float) -> str:

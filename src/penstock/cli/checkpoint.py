@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli import words
+from penstock.cli import formatting
 from penstock.cli.options import Json
-from penstock.cli.show import show
+from penstock.cli.output import show
 from penstock.errors import Usage
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def explain(*, path: CheckpointPath, option: Options = None, as_json: Json = Fal
 def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
     from penstock.checkpoint.inspection import inspect_checkpoint
     from penstock.spec import load
-    from penstock.spec.kept import Checkpoint
+    from penstock.spec.state_location import Checkpoint
 
     options = _options(given or ())
     if path.endswith(_PIPELINE_FILES):
@@ -102,8 +102,8 @@ def _facts(found: "Inspection") -> list[tuple[str, object]]:
         ("query id", found.query_id or "missing"),
         ("planned batches", extent(found.offsets, found.offsets_version) or "none"),
         ("committed batches", extent(found.commits, found.commits_version) or "none"),
-        ("planned last", None if found.planned_at_ms is None else words.moment(found.planned_at_ms)),
-        ("watermark", words.moment(found.watermark_ms) if found.watermark_ms else None),
+        ("planned last", None if found.planned_at_ms is None else formatting.moment(found.planned_at_ms)),
+        ("watermark", formatting.moment(found.watermark_ms) if found.watermark_ms else None),
     ]
 
 
@@ -112,7 +112,7 @@ def _stores(found: "Inspection") -> Iterator[tuple[object, ...]]:
         name = f"{operator.operator_id} {operator.name or '(unknown)'}"
         for store in operator.stores:
             versions = (store.complete_version, store.newest_version)
-            yield (name, store.name, operator.provider, store.partitions, *versions, words.size(store.size_bytes))
+            yield (name, store.name, operator.provider, store.partitions, *versions, formatting.size(store.size_bytes))
 
 
 def _anomalies(found: "Inspection") -> "Iterator[Text]":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.options import Json
-from penstock.cli.show import show
+from penstock.cli.output import show
 from penstock.errors import Usage
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def crashtest(
 
 def fault_list() -> FaultList:
     """Import every module of the product, so that each has declared its points, and list them."""
-    from penstock.faults import points
+    from penstock.core.faults import points
     from penstock.run.fault_points import import_all
 
     not_imported = tuple(import_all())

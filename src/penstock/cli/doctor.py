@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli import words
+from penstock.cli import formatting
 from penstock.cli.opening import pipeline
 from penstock.cli.options import File, Json, Overrides
-from penstock.cli.show import show
+from penstock.cli.output import show
 from penstock.errors import Failed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from penstock.opentransaction import OpenTransaction
+    from penstock.core.open_transaction import OpenTransaction
     from penstock.run.doctor import AccountState, Diagnosis, Heap
 
 _STYLES = {
@@ -80,7 +80,7 @@ def _facts(found: "Diagnosis") -> list[tuple[str, object]]:
     generation = None if found.generation is None else f"{found.generation}, opened by {found.owner or 'an older run'}"
     newest = "none yet" if found.position is None else f"batch {found.batch_id}, position {found.position}"
     return [
-        ("ledger", f"{found.ledger}, {words.counted(found.entries, 'entry', 'entries')} so far"),
+        ("ledger", f"{found.ledger}, {formatting.counted(found.entries, 'entry', 'entries')} so far"),
         ("generation", generation),
         ("newest decision", newest),
     ]
@@ -96,13 +96,13 @@ def _heaps(found: "Diagnosis") -> Iterator[tuple[object, ...]]:
     for one in found.accounts:
         for kind, heap in ((_DECIDED, one.decided), (_RUNNING, one.running), (_DEAD, one.dead)):
             if heap.pieces:
-                size = None if heap.size_bytes is None else words.size(heap.size_bytes)
-                yield one.sink, one.account, kind, words.count(heap.pieces), size, _oldest(heap)
+                size = None if heap.size_bytes is None else formatting.size(heap.size_bytes)
+                yield one.sink, one.account, kind, formatting.count(heap.pieces), size, _oldest(heap)
 
 
 def _transaction(one: "OpenTransaction") -> tuple[object, ...]:
-    ends = "never by itself" if one.timeout_ms is None else f"{words.duration(one.timeout_ms)} after its begin"
-    return one.name, f"{words.duration(one.open_ms)} ago", f"{one.topic}-{one.partition} offset {one.offset}", ends
+    ends = "never by itself" if one.timeout_ms is None else f"{formatting.duration(one.timeout_ms)} after its begin"
+    return one.name, f"{formatting.duration(one.open_ms)} ago", f"{one.topic}-{one.partition} offset {one.offset}", ends
 
 
 def _oldest(heap: "Heap") -> str | None:

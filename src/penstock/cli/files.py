@@ -8,8 +8,8 @@ import typer
 
 from penstock.cli.opening import pipeline
 from penstock.cli.options import File, Json, Overrides
-from penstock.cli.show import show
-from penstock.printable import printable
+from penstock.cli.output import show
+from penstock.support.printable import printable
 
 if TYPE_CHECKING:
     from penstock.commit.as_of import AsOf

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli import words
+from penstock.cli import formatting
 from penstock.cli.opening import pipeline
 from penstock.cli.options import File, Json, Overrides
-from penstock.cli.show import show
+from penstock.cli.output import show
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -62,18 +62,18 @@ def _requests(row: "HistoryRow") -> str | None:
     known = (row.stage_requests, row.publish_requests)
     if known == (None, None):
         return None
-    return " + ".join("?" if number is None else words.count(number) for number in known)
+    return " + ".join("?" if number is None else formatting.count(number) for number in known)
 
 
 def _row(row: "HistoryRow") -> Sequence[object]:
-    written = words.moment_of_year(row.written_at_ms)
+    written = formatting.moment_of_year(row.written_at_ms)
     if row.kind != "decided":
         return (row.position, f"{row.kind} g{row.generation}", written, None, None, None, None, None, None)
     files = sum(totals.files for totals in row.sinks.values())
     size_bytes = sum(totals.size_bytes for totals in row.sinks.values())
-    spent = (words.duration(row.stage_ms), words.duration(row.publish_ms))
+    spent = (formatting.duration(row.stage_ms), formatting.duration(row.publish_ms))
     head = (row.position, row.kind, written)
-    return (*head, row.batch_id, words.count(row.rows_in), words.count(files), words.size(size_bytes), *spent)
+    return (*head, row.batch_id, formatting.count(row.rows_in), formatting.count(files), formatting.size(size_bytes), *spent)
 
 
 def _batch(rows: "Sequence[HistoryRow]") -> "RenderableType":
@@ -91,11 +91,11 @@ def _sinks(row: "HistoryRow") -> "RenderableType":
         (
             sink,
             account,
-            words.count(totals.rows),
-            words.count(totals.files),
-            words.size(totals.size_bytes),
-            words.count(row.pieces[sink][account].in_decision),
-            words.count(row.pieces[sink][account].staged),
+            formatting.count(totals.rows),
+            formatting.count(totals.files),
+            formatting.size(totals.size_bytes),
+            formatting.count(row.pieces[sink][account].in_decision),
+            formatting.count(row.pieces[sink][account].staged),
             f"{totals.digest:016x}",
         )
         for sink, accounts in row.accounts.items()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.options import Json
-from penstock.cli.show import show
+from penstock.cli.output import show
 from penstock.errors import Failed, Usage
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli import words
+from penstock.cli import formatting
 from penstock.cli.opening import pipeline
 from penstock.cli.options import File, Json, Overrides, Yes
-from penstock.cli.show import show
+from penstock.cli.output import show
+from penstock.core.model import Published
 from penstock.errors import Usage
-from penstock.model import Published
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -63,11 +63,11 @@ def _recovery_text(done: Recovery) -> "RenderableType":
     from penstock.cli.table import table
 
     warnings = [Text(f"warning: {warning}", "yellow") for warning in done.warnings]
-    swept = [Text(f"Swept {words.counted(len(done.swept), 'piece')} of dead staging.")] if done.swept else []
+    swept = [Text(f"Swept {formatting.counted(len(done.swept), 'piece')} of dead staging.")] if done.swept else []
     if done.batch_id is None:
         return Group(*warnings, Text("Nothing was decided yet, so there is nothing to recover."), *swept)
     rows = [
-        (name, "was there already" if published.already else "published now", words.count(published.totals.rows))
+        (name, "was there already" if published.already else "published now", formatting.count(published.totals.rows))
         for name, published in done.sinks.items()
     ]
     head = Text(f"Batch {done.batch_id} is published everywhere (generation {done.generation}).")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from typing_extensions import Self
 
-from penstock.cli import jsontext, words
-from penstock.cli.show import console
+from penstock.cli import formatting, json_text
+from penstock.cli.output import console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,7 +71,7 @@ class JsonLines:
         self._print(summary)
 
     def _print(self, value: object) -> None:
-        sys.stdout.write(jsontext.line(value) + "\n")
+        sys.stdout.write(json_text.line(value) + "\n")
         sys.stdout.flush()
 
 
@@ -127,7 +127,7 @@ class Terminal:
         spent_s = time.monotonic() - self._started_s
         frame = _FRAMES[int(spent_s * _FRAMES_PER_S) % len(_FRAMES)]
         with self._lock:
-            total = f"{words.counted(self._batches, 'batch', 'batches')}, {words.counted(self._rows, 'row')}"
+            total = f"{formatting.counted(self._batches, 'batch', 'batches')}, {formatting.counted(self._rows, 'row')}"
             return Text.assemble((f"{frame} ", "cyan"), (self._pipeline, "bold"), f"  {self._doing}  ", (total, "dim"))
 
 
@@ -148,7 +148,8 @@ def _batch_text(progress: "BatchProgress") -> "Text":
     if progress.recovered:
         return head.append("recovered", "yellow").append(_rest(progress, "  decided by an earlier run, published now: "))
     spent_ms = progress.stage_ms + progress.decide_ms + progress.publish_ms
-    speed = f"{words.counted(progress.rows_in, 'row'):>12} {progress.rows_per_s:>7,.0f} rows/s {words.duration(spent_ms):>7}  "
+    rows, spent = formatting.counted(progress.rows_in, "row"), formatting.duration(spent_ms)
+    speed = f"{rows:>12} {progress.rows_per_s:>7,.0f} rows/s {spent:>7}  "
     return head.append(speed).append(_shares(progress.sinks))
 
 
@@ -163,8 +164,8 @@ def _shares(sinks: "Mapping[Any, SinkProgress]") -> str:
 def _share(share: "SinkProgress") -> str:
     if share.already_committed and not share.rows:
         return "already committed"
-    files = f" in {words.counted(share.files, 'file')}" if share.files else ""
-    return f"{words.counted(share.rows, 'row')}{files}"
+    files = f" in {formatting.counted(share.files, 'file')}" if share.files else ""
+    return f"{formatting.counted(share.rows, 'row')}{files}"
 
 
 def summary_text(summary: "RunSummary", *, spent_s: float, stopped: bool = False) -> "RenderableType":
@@ -175,14 +176,20 @@ def summary_text(summary: "RunSummary", *, spent_s: float, stopped: bool = False
     from penstock.cli.table import table
 
     rows = [
-        (name, words.count(share.rows), words.count(share.files), words.size(share.bytes), share.already_committed or "")
+        (
+            name,
+            formatting.count(share.rows),
+            formatting.count(share.files),
+            formatting.size(share.bytes),
+            share.already_committed or "",
+        )
         for name, share in summary.sinks.items()
     ]
-    batches = words.counted(summary.batches, "batch", "batches")
+    batches = formatting.counted(summary.batches, "batch", "batches")
     last = "" if summary.last_batch_id is None else f"; the last one is batch {summary.last_batch_id}"
     head = Text.assemble(
         ("stopped after " if stopped else "done ", "bold green"),
-        f"{batches} with {words.counted(summary.rows_in, 'row')} in {words.duration(spent_s * 1000)}{last}",
+        f"{batches} with {formatting.counted(summary.rows_in, 'row')} in {formatting.duration(spent_s * 1000)}{last}",
         " (after a recovery)" if summary.recovered else "",
         "\n",
     )

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli import words
+from penstock.cli import formatting
 from penstock.cli.opening import pipeline
 from penstock.cli.options import File, Json, Overrides
-from penstock.cli.show import show
+from penstock.cli.output import show
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from penstock.run.quarantined import QuarantinedRecord
+    from penstock.run.quarantine_content import QuarantinedRecord
 
 _ROW_BYTES = 16
 _SHOWN_BYTES = 4096
@@ -60,7 +60,7 @@ def _table(records: "Sequence[QuarantinedRecord]") -> "RenderableType":
 
 
 def _row(record: "QuarantinedRecord") -> Sequence[object]:
-    written = None if record.timestamp_ms is None else words.moment_of_year(record.timestamp_ms)
+    written = None if record.timestamp_ms is None else formatting.moment_of_year(record.timestamp_ms)
     head = (record.topic, record.partition, record.offset, written)
     return (*head, record.undecodable, record.schema_id, record.error)
 
@@ -85,7 +85,7 @@ def _part(name: str, encoded: str | None) -> Iterator[str]:
         yield f"\n{name}: none"
         return
     data = b64decode(encoded)
-    yield f"\n{name}, {words.counted(len(data), 'byte')}:"
+    yield f"\n{name}, {formatting.counted(len(data), 'byte')}:"
     yield from _dump(data[:_SHOWN_BYTES])
     if len(data) > _SHOWN_BYTES:
         yield f"… --json has all {len(data)} bytes."

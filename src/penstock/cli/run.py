@@ -9,7 +9,7 @@ import typer
 from penstock.cli.opening import debugging, pipeline, quiet_spark
 from penstock.cli.options import File, Json, Overrides
 from penstock.cli.progress import JsonLines, Progress, Terminal
-from penstock.cli.sparklog import SparkLog
+from penstock.cli.spark_log import SparkLog
 from penstock.cli.stopping import StopSignals
 from penstock.errors import Failed, Retryable
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from penstock.printable import printable
+from penstock.support.printable import printable
 
 
 class SafeConsole(Console):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli import jsontext, words
+from penstock.cli import formatting, json_text
 from penstock.cli.opening import pipeline
 from penstock.cli.options import File, Json, Overrides
-from penstock.cli.show import console, show
+from penstock.cli.output import console, show
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -67,7 +67,7 @@ def _looks(watched: "Pipeline", *, interval_s: float) -> "Iterator[Status]":
 def _print_changes(looks: "Iterator[Status]") -> None:
     last = ""
     for look in looks:
-        line = jsontext.line(look)
+        line = json_text.line(look)
         if line != last:
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
@@ -108,7 +108,7 @@ def _accounts(found: "Status") -> "Iterator[tuple[object, ...]]":
     marks = {(place.sink, place.account): place for place in found.places}
     for sink, accounts in found.totals.items():
         for account, totals in accounts.items():
-            sizes = (words.count(totals.rows), words.count(totals.files), words.size(totals.size_bytes))
+            sizes = (formatting.count(totals.rows), formatting.count(totals.files), formatting.size(totals.size_bytes))
             place = marks.pop((sink, account), None)
             state = None if place is None or place.state == "own" else Text(place.state, _PLACE_STYLES.get(place.state, ""))
             yield sink, account, *sizes, None if place is None else place.mark, state
@@ -124,15 +124,24 @@ def _named(place: "PlaceState") -> str:
 
 
 def _lag(lag: "TopicLag") -> Sequence[object]:
-    from penstock.source.kafka.words import span, time_left
+    from penstock.source.kafka.formatting import span, time_left
 
     behind = None if lag.behind_ms is None else f"{span(lag.behind_ms)} ago"
-    return (lag.source, lag.topic, words.count(lag.records), behind, words.count(lag.lost) if lag.gaps else None, time_left(lag))
+    return (
+        lag.source,
+        lag.topic,
+        formatting.count(lag.records),
+        behind,
+        formatting.count(lag.lost) if lag.gaps else None,
+        time_left(lag),
+    )
 
 
 def _facts(found: "Status") -> list[tuple[str, object]]:
     written = found.last_written_at_ms
-    when = None if written is None else f"{words.moment(written)} ({words.ago(written, now_ms=int(time.time() * 1000))})"
+    when = (
+        None if written is None else f"{formatting.moment(written)} ({formatting.ago(written, now_ms=int(time.time() * 1000))})"
+    )
     checkpoint = found.checkpoint
     return [
         ("last batch", "none yet" if found.last_batch_id is None else found.last_batch_id),

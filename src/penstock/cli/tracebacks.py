@@ -3,8 +3,8 @@
 import traceback
 
 from penstock.errors import PenstockError
-from penstock.printable import printable
-from penstock.secret import scrub
+from penstock.support.printable import printable
+from penstock.support.secret import scrub
 
 LEFT_OUT = "(its words are left out, since they can name values of rows; `--show-values` prints them)"
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli import words
-from penstock.cli.jsontext import hexadecimal
+from penstock.cli import formatting
+from penstock.cli.json_text import hexadecimal
 from penstock.cli.opening import pipeline
 from penstock.cli.options import File, Json, Overrides
-from penstock.cli.show import show
-from penstock.model import AccountReport, Problem, RowDigest, SinkReport, Totals
+from penstock.cli.output import show
+from penstock.core.model import AccountReport, Problem, RowDigest, SinkReport, Totals
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -141,7 +141,14 @@ def _text(found: Verdict) -> "RenderableType":
     from penstock.cli.table import table
 
     lines = [
-        (name, account, words.count(each.rows_expected), words.count(each.rows_found), _digest(each, sink), _mark(ok=each.ok))
+        (
+            name,
+            account,
+            formatting.count(each.rows_expected),
+            formatting.count(each.rows_found),
+            _digest(each, sink),
+            _mark(ok=each.ok),
+        )
         for name, sink in found.sinks.items()
         for account, each in (sink.accounts or {"": sink}).items()
     ]
@@ -150,7 +157,7 @@ def _text(found: Verdict) -> "RenderableType":
     parts += [Text(line) for line in _compared_at(found)]
     parts += [_problem(name, problem) for name, problem in problems[:_PROBLEMS_SHOWN]]
     if len(problems) > _PROBLEMS_SHOWN:
-        parts.append(Text(f"… and {words.counted(len(problems) - _PROBLEMS_SHOWN, 'problem')} more; --json lists all."))
+        parts.append(Text(f"… and {formatting.counted(len(problems) - _PROBLEMS_SHOWN, 'problem')} more; --json lists all."))
     parts.append(_conclusion(found))
     if found.unseen is not None:
         parts.append(Text(found.unseen))

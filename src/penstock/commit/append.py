@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from penstock.core.model import Entry, Generation, Opened, Position
 from penstock.errors import Fenced, OutcomeUnknown, PositionTaken, Retryable
-from penstock.model import Entry, Generation, Opened, Position
 from penstock.protocols import Ledger, Within
 
 Sleep = Callable[[float], None]

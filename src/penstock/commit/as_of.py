@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.commit.publication import decided_entry, decision_in
+from penstock.core.model import BatchId, Entry, Generation, Position, QueryId
 from penstock.errors import BatchForgotten, Retryable
-from penstock.model import BatchId, Entry, Generation, Position, QueryId
 from penstock.protocols import Ledger
 
 IsShown = Callable[[Entry], bool]

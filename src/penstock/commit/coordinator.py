@@ -11,16 +11,15 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.commit.append import Sleep, Taken, append_once, fenced_by, patiently
-from penstock.commit.failures import all_published
+from penstock.commit.executor import Behind, Outstanding, Together, at_once, one_by_one
 from penstock.commit.identity import recognise
+from penstock.commit.ledger_transaction import Riding
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.publication import decision_in, decision_of, publication_of
-from penstock.commit.riding import Riding
+from penstock.commit.publication_errors import all_published
 from penstock.commit.summary import after_adoption, after_decision, after_opening
 from penstock.commit.sweeping import sweep_sinks
-from penstock.commit.together import Behind, Outstanding, Together, at_once, one_by_one
-from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
-from penstock.model import (
+from penstock.core.model import (
     Adopted,
     Batch,
     BatchId,
@@ -39,6 +38,7 @@ from penstock.model import (
     Totals,
     new_nonce,
 )
+from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
 from penstock.protocols import ClaimsPlaces, Ledger, Sink, Within, requesting, requests_since, requests_so_far
 
 Told = Callable[[Delivered], None]

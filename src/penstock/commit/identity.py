@@ -5,8 +5,8 @@ A batch is known by its query id and its offsets. The number alone means nothing
 
 from collections.abc import Callable, Mapping
 
+from penstock.core.model import Batch, BatchId, Decision, OffsetRange, SourceName, Summary
 from penstock.errors import BatchForgotten, BatchGap, CheckpointReplaced, OffsetsConflict
-from penstock.model import Batch, BatchId, Decision, OffsetRange, SourceName, Summary
 
 
 def recognise(batch: Batch, *, summary: Summary, decision_of: Callable[[BatchId], Decision | None]) -> Decision | None:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.model import Batch, Decision, Generation, Published, SinkName, Staged, Summary
-from penstock.topics import GapAccepted, TopicRead
+from penstock.core.model import Batch, Decision, Generation, Published, SinkName, Staged, Summary
+from penstock.core.topics import GapAccepted, TopicRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from penstock.model import Adopted, BatchId, Decided, Decision, Entry, LedgerId, Position, Publication, SinkName, SweepCut
+from penstock.core.model import Adopted, BatchId, Decided, Decision, Entry, LedgerId, Position, Publication, SinkName, SweepCut
 from penstock.protocols import Ledger
 
 

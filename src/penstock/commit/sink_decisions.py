@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from penstock.commit.publication import publications
+from penstock.core.model import AccountName, Entry, Position, Publication, SinkName, Totals
 from penstock.errors import Retryable
-from penstock.model import AccountName, Entry, Position, Publication, SinkName, Totals
 from penstock.protocols import Ledger
 
 NOTHING_PUBLISHED = Position(0)

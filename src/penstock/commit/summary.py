@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from penstock.model import (
+from penstock.core.model import (
     NEWEST_ROW_DIGEST,
     AccountName,
     Adopted,

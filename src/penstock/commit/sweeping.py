@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from penstock.commit.publication import dead_staging
+from penstock.core.model import Entry
 from penstock.errors import PenstockError
-from penstock.model import Entry
 from penstock.protocols import Signing, Sink
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.commit.append import Sleep, patiently
-from penstock.model import SinkReport
+from penstock.core.model import SinkReport
 from penstock.protocols import Sink, SinkDecisions
 
 TRIES = 10

@@ -17,8 +17,8 @@ from kafka import TopicPartition
 from kafka.admin import AbortTransactionSpec, KafkaAdminClient
 from kafka.errors import KafkaError
 
+from penstock.core.open_transaction import OpenTransaction
 from penstock.errors import Failed, Usage
-from penstock.opentransaction import OpenTransaction
 
 _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 _ANSWER_MS: Final = 20_000

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from penstock.blob import BlobStore, RequestsEach
-from penstock.blob.counting import requests_to
-from penstock.model import new_nonce
+from penstock.blob.request_counter import requests_to
+from penstock.core.model import new_nonce
 
 _OWN = ("entries/", "floor/", "prove/", "hint")
 """Where its keys are. What else lies below its root is not the ledger's: an account, or somebody's backup on its way up."""

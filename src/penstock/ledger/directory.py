@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.diskreason import trouble_of
+from penstock.core.faults import FaultPoint
+from penstock.core.model import new_nonce
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable, StoreIgnoresConditions
-from penstock.faults import FaultPoint
-from penstock.model import new_nonce
-from penstock.private_files import make_private_directory, open_private
+from penstock.support.filesystem_errors import trouble_of
+from penstock.support.private_files import make_private_directory, open_private
 
 WRITE = FaultPoint("ledger.directory_write", "An object is written to a temporary file.", tears=True)
 SYNC_FILE = FaultPoint("ledger.directory_sync_file", "The temporary file is forced to the disk.")

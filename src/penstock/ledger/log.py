@@ -17,15 +17,15 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from penstock.codec import decode_document, encode_document, encode_entry
+from penstock.core.codec import decode_document, encode_document, encode_entry
+from penstock.core.faults import FaultPoint
+from penstock.core.model import Entry, PipelineName, Position, RequestEstimate
 from penstock.errors import Failed, LedgerMismatch, OutcomeUnknown, PositionTaken, Refused, Retryable
-from penstock.faults import FaultPoint
-from penstock.ledger.backwards import newest_first, require_tail_kept
+from penstock.ledger.end_search import last_present
+from penstock.ledger.newest_first import newest_first, require_tail_kept
 from penstock.ledger.ownership import gap, own_entry, require_pipeline
-from penstock.ledger.probe import last_present
-from penstock.ledger.prove import prove_conditions
+from penstock.ledger.self_test import prove_conditions
 from penstock.ledger.store import BillingStore, ConditionalStore
-from penstock.model import Entry, PipelineName, Position, RequestEstimate
 from penstock.protocols import Within
 
 APPEND = FaultPoint("ledger.append", "The entry is put at its position, if that is free.")

@@ -9,16 +9,16 @@ from contextlib import AbstractContextManager
 
 import pymysql
 
+from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName
 from penstock.errors import Failed, GuaranteeTooWeak, LedgerMismatch
-from penstock.faults import FaultPoint
+from penstock.ledger.database import HISTORY_VIEW, KEY, LEDGER_TABLE
+from penstock.ledger.database_ledger import ServedLedger
 from penstock.ledger.mysql_statements import MysqlStatements
-from penstock.ledger.served import ServedLedger
-from penstock.ledger.served_database import HISTORY_VIEW, KEY, LEDGER_TABLE
-from penstock.model import PipelineName
-from penstock.mysql.catalog import ENGINE, kind_of, uniques_of
-from penstock.mysql.connection import Connection
-from penstock.mysql.database import LOCK_TIMEOUT_S, Database, one_at_a_time
-from penstock.mysql.trouble import ABSENT_TABLE, DUPLICATE, code_of, cut_off, without_view
+from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
+from penstock.sql.mysql.connection import Connection
+from penstock.sql.mysql.database import LOCK_TIMEOUT_S, Database, one_at_a_time
+from penstock.sql.mysql.errors import ABSENT_TABLE, DUPLICATE, code_of, cut_off, without_view
 
 CREATE = FaultPoint("ledger.mysql_create", "The ledger's table and its view are created, each committed by itself.")
 INSERT = FaultPoint("ledger.mysql_insert", "The entry is inserted at its position, in an open transaction.")
@@ -30,7 +30,7 @@ _AROUND_ENTRY = 1_000
 
 
 class MysqlLedger(ServedLedger[Connection]):
-    """A `ServedLedger` in the database at `url`. `within` gets the `penstock.mysql.connection.Connection`.
+    """A `ServedLedger` in the database at `url`. `within` gets the `penstock.sql.mysql.connection.Connection`.
 
     Waits `lock_timeout_s` (whole seconds) for another session's lock.
     """

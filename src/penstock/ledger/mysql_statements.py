@@ -8,7 +8,7 @@ as they were written: the server's own type for JSON would sort its keys.
 
 from dataclasses import dataclass
 
-from penstock.mysql.statements import OWN_OPTIONS
+from penstock.sql.mysql.statements import OWN_OPTIONS
 
 _TEXT = "JSON_VALUE(ledger.entry, '$.{}')"
 _BY_WHOM = f"COALESCE({_TEXT.format('body.owner')}, {_TEXT.format('body.operator')})"

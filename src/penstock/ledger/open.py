@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from penstock.blob import open_store
-from penstock.bloburl import is_blob
+from penstock.blob.url import is_blob
+from penstock.core.model import PipelineName
 from penstock.errors import DependencyMissing, Usage
 from penstock.ledger.blob import BlobLedgerStore
 from penstock.ledger.directory import DirectoryStore
 from penstock.ledger.log import LogLedger
 from penstock.ledger.sqlite import SqliteLedger
-from penstock.model import PipelineName
 from penstock.protocols import Ledger
-from penstock.secret import outlined
+from penstock.support.secret import outlined
 
 SUPPORTED = "sqlite:///FILE, postgresql://…, mysql://…, file:///DIRECTORY, the path of a directory or a URL of s3, az, gs or hdfs"
 _SQLITE, _FILE = "sqlite:///", "file:///"

@@ -1,8 +1,8 @@
 """Every entry says whose it is and where it stands; one that says otherwise is never used."""
 
-from penstock.codec import decode_entry
+from penstock.core.codec import decode_entry
+from penstock.core.model import Entry, PipelineName
 from penstock.errors import LedgerMismatch
-from penstock.model import Entry, PipelineName
 
 
 def own_entry(data: bytes, *, pipeline: PipelineName, position: int, location: str) -> Entry:

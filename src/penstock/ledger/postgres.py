@@ -8,16 +8,16 @@ from contextlib import AbstractContextManager
 
 import psycopg
 
+from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName
 from penstock.errors import Failed
-from penstock.faults import FaultPoint
+from penstock.ledger.database_ledger import ServedLedger
 from penstock.ledger.postgres_statements import PostgresStatements
 from penstock.ledger.postgres_table import has_table, require_table
-from penstock.ledger.served import ServedLedger
-from penstock.model import PipelineName
-from penstock.postgres.database import LOCK_TIMEOUT_S, Connection, Database, require_schema
-from penstock.postgres.names import DEFAULT_SCHEMA, require_name
-from penstock.postgres.statements import ONE_AT_A_TIME
-from penstock.postgres.trouble import cut_off
+from penstock.sql.postgres.database import LOCK_TIMEOUT_S, Connection, Database, require_schema
+from penstock.sql.postgres.errors import cut_off
+from penstock.sql.postgres.names import DEFAULT_SCHEMA, require_name
+from penstock.sql.postgres.statements import ONE_AT_A_TIME
 
 CREATE = FaultPoint("ledger.postgres_create", "The ledger's table and its view are created and committed.")
 INSERT = FaultPoint("ledger.postgres_insert", "The entry is inserted at its position, in an open transaction.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from psycopg.sql import SQL, Composed, Identifier
 
-from penstock.ledger.served_database import HISTORY_VIEW, LEDGER_TABLE
+from penstock.ledger.database import HISTORY_VIEW, LEDGER_TABLE
 
 _HISTORY = """
 CREATE VIEW {history} AS

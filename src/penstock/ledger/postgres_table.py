@@ -1,10 +1,10 @@
 """The ledger's table in PostgreSQL: whether it is there, and whether it keeps rows."""
 
 from penstock.errors import GuaranteeTooWeak, LedgerMismatch
-from penstock.ledger.served_database import KEY, LEDGER_TABLE
-from penstock.postgres.database import Connection
-from penstock.postgres.statements import TABLE_KIND, TABLE_UNIQUES
-from penstock.tablename import in_double_quotes
+from penstock.ledger.database import KEY, LEDGER_TABLE
+from penstock.sql.postgres.database import Connection
+from penstock.sql.postgres.statements import TABLE_KIND, TABLE_UNIQUES
+from penstock.sql.table_name import in_double_quotes
 
 
 def has_table(connection: Connection, schema: str) -> bool:

@@ -12,17 +12,17 @@ from pathlib import Path
 from threading import RLock
 from urllib.parse import quote
 
-from penstock.codec import encode_entry
-from penstock.diskreason import trouble_of
+from penstock.core.codec import encode_entry
+from penstock.core.faults import FaultPoint
+from penstock.core.model import Entry, PipelineName, Position
 from penstock.errors import Failed, OutcomeUnknown, PositionTaken, StoreIgnoresConditions
-from penstock.faults import FaultPoint
-from penstock.ledger.backwards import newest_first, require_tail_kept
+from penstock.ledger.newest_first import newest_first, require_tail_kept
 from penstock.ledger.ownership import gap, own_entry, require_pipeline
-from penstock.ledger.sqlite_proof import collect_proofs, prove_locks, prove_undamaged, prove_writers
-from penstock.ledger.sqlite_trouble import require_not_emptied, told, trouble
-from penstock.model import Entry, PipelineName, Position
-from penstock.private_files import create_private, make_private_directory
+from penstock.ledger.sqlite_errors import require_not_emptied, told, trouble
+from penstock.ledger.sqlite_self_test import collect_proofs, prove_locks, prove_undamaged, prove_writers
 from penstock.protocols import Within
+from penstock.support.filesystem_errors import trouble_of
+from penstock.support.private_files import create_private, make_private_directory
 
 INSERT = FaultPoint("ledger.sqlite_insert", "The entry is inserted at its position, in an open transaction.")
 COMMIT = FaultPoint("ledger.sqlite_commit", "The entry's transaction is committed.")

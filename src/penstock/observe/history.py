@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.model import (
+from penstock.core.model import (
     AccountName,
     Adopted,
     BatchId,
@@ -18,7 +18,7 @@ from penstock.model import (
     SinkName,
     Totals,
 )
-from penstock.topics import GapAccepted, TopicRead
+from penstock.core.topics import GapAccepted, TopicRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.model import Published, SinkName
+from penstock.core.model import Published, SinkName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from penstock.model import AccountName, BatchId, Entry, Generation, Opened, Position, QueryId, SinkName, Totals
+from penstock.core.model import AccountName, BatchId, Entry, Generation, Opened, Position, QueryId, SinkName, Totals
 from penstock.protocols import Ledger
 from penstock.source.kafka.lag import TopicLag
 

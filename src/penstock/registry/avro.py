@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 import fastavro
 
+from penstock.core.model import Json
 from penstock.errors import Usage
-from penstock.model import Json
 from penstock.registry.place import Registered
 from penstock.registry.wire import HEAD, Undecodable, without_pairs
 

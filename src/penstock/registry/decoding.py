@@ -7,15 +7,15 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from penstock.carried import through_spark
+from penstock.core.model import Json
 from penstock.errors import DependencyMissing, PenstockError, StageFailed, Usage
-from penstock.model import Json
 from penstock.registry.avro import AvroReader
 from penstock.registry.client import Registry, SchemaUnknown, registry
-from penstock.registry.jsonschema import JsonReader
+from penstock.registry.json_schema import JsonReader
 from penstock.registry.place import Registered, RegistryPlace
 from penstock.registry.wire import Undecodable, schema_id_of
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
+from penstock.support.error_transport import through_spark
 
 
 class Reader(Protocol):

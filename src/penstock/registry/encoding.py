@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.carried import through_spark
+from penstock.core.model import Json
 from penstock.errors import PenstockError, StageFailed, Usage
-from penstock.model import Json
 from penstock.registry.decoding import Coded, DecodingFailed
 from penstock.registry.wire import framed
+from penstock.support.error_transport import through_spark
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import Reader

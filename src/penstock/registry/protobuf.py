@@ -19,8 +19,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 from google.protobuf.message import DecodeError
 from grpc_tools import protoc
 
+from penstock.core.model import Json
 from penstock.errors import Retryable, Usage
-from penstock.model import Json
 from penstock.registry.place import Registered
 from penstock.registry.wire import HEAD, Undecodable
 

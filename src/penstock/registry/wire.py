@@ -6,7 +6,7 @@ https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-d
 import struct
 from typing import Any
 
-from penstock.model import Json
+from penstock.core.model import Json
 
 MAGIC = 0
 HEAD = 5

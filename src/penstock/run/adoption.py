@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 
 from penstock.commit.identity import recognise
 from penstock.commit.publication import decision_of
+from penstock.core.model import Adopted, BatchId, QueryId, Summary
 from penstock.errors import BatchForgotten, BatchGap, CheckpointDamaged, CheckpointReplaced, OffsetsConflict, Refused
-from penstock.model import Adopted, BatchId, QueryId, Summary
 from penstock.observe.status import CheckpointPosition
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.operations import acting
-from penstock.run.parts import Parts, coordinator_of, opened_by_this_process, prepare
 from penstock.run.preflight import position_of
+from penstock.run.runtime import Parts, coordinator_of, opened_by_this_process, prepare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock import spec as settings_of
-from penstock.badrecords import NAME
-from penstock.bloburl import hadoop_url
+from penstock.blob.url import hadoop_url
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.core.bad_record import NAME
+from penstock.core.model import AccountName, Guarantee, Nonce, PipelineName, SinkName, SourceName
 from penstock.errors import DependencyMissing, GuaranteeTooWeak, Usage
 from penstock.ledger.open import open_ledger
-from penstock.model import AccountName, Guarantee, Nonce, PipelineName, SinkName, SourceName
 from penstock.protocols import Ledger, Sink
 from penstock.run.fault_points import require_known
 from penstock.run.kafka_watch import watch_of
-from penstock.run.parts import Parts
-from penstock.run.quarantine import quarantining_of
-from penstock.run.userwritten import user_written
-from penstock.sparkname import quoted
+from penstock.run.quarantine_rows import quarantining_of
+from penstock.run.runtime import Parts
+from penstock.run.user_sink import user_written
+from penstock.spark.column_name import quoted
 from penstock.spec.account import FAIL, Route, ShortAccount
 from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
-    from penstock.sink.kafka.shape import Shape
+    from penstock.sink.kafka.record_columns import Shape
     from penstock.sink.parquet import ParquetSink
     from penstock.sink.parquet.account import Account
     from penstock.sink.quarantine import QuarantineSink
@@ -268,7 +268,7 @@ def _kafka(name: SinkName, settings: settings_of.Kafka, plan: DeliveryPlan) -> S
 
 
 def _shape(settings: settings_of.Kafka) -> "Shape | None":
-    from penstock.sink.kafka.shape import Shape
+    from penstock.sink.kafka.record_columns import Shape
 
     value = settings.value
     if value is None:

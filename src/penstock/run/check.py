@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from penstock.claim import Claim, too_weak
+from penstock.core.guarantee import Claim, too_weak
+from penstock.core.model import Finding, Guarantee, Summary
 from penstock.errors import PenstockError, Usage
-from penstock.model import Finding, Guarantee, Summary
 from penstock.protocols import Admitting
 from penstock.run.assembly import spool_of
-from penstock.run.costs import Costs, costs_of
-from penstock.run.demands import claims_of
 from penstock.run.doctor import ledger_lifecycle
 from penstock.run.executors import executor_findings
 from penstock.run.kafka_lag import input_findings
 from penstock.run.kafka_readers import reader_findings, readers
+from penstock.run.ledger_match import require_decided, require_present
 from penstock.run.operations import acting
-from penstock.run.parts import Parts, now_ms
 from penstock.run.preflight import require_continuation
-from penstock.run.presence import require_decided, require_present
-from penstock.run.quarantine import require_read_once
+from penstock.run.quarantine_rows import require_read_once
 from penstock.run.query_facts import facts_of_pipeline
+from penstock.run.request_costs import Costs, costs_of
+from penstock.run.required_guarantees import claims_of
+from penstock.run.runtime import Parts, now_ms
 from penstock.source.kafka.reader.client_check import ClientCheck
 from penstock.spec.pipeline import quarantined, without_ledger
 from penstock.transform.plan import plan_of, source_order

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.core.model import Nonce, SinkName
 from penstock.errors import DependencyMissing, Failed, Fenced, LedgerMismatch, Retryable, Usage
-from penstock.model import Nonce, SinkName
 from penstock.observe.history import history
 from penstock.observe.progress import BatchProgress, RunSummary, RunTally, SinkProgress
 from penstock.protocols import Ledger
-from penstock.secret import outlined, scrub
+from penstock.support.secret import outlined, scrub
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame
 
-from penstock.carried import carried
+from penstock.core.model import BatchId, Guarantee, SourceName
 from penstock.errors import PenstockError
-from penstock.model import BatchId, Guarantee, SourceName
 from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.connect import frame_of, is_of_client, require_no_limit
-from penstock.run.demands import require_batches, require_demanded
 from penstock.run.failure import StopRequested, from_exception, start_failures_told
 from penstock.run.open_delivery import Observer, OpenDelivery
-from penstock.run.publisher import Publisher
+from penstock.run.publisher_thread import Publisher
 from penstock.run.query import Query, start_streaming
 from penstock.run.query_facts import facts_of_batch, facts_of_writer, run_of_batch
+from penstock.run.required_guarantees import require_batches, require_demanded
 from penstock.spec.pipeline import DeliverySettings
+from penstock.support.error_transport import carried
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter

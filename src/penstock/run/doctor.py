@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
 
 from penstock.blob import expiry_finding, open_store
-from penstock.bloburl import is_blob
+from penstock.blob.url import is_blob
 from penstock.commit.publication import dead_staging, decision_in
-from penstock.errors import PenstockError
-from penstock.model import (
+from penstock.core.model import (
     AccountName,
     BatchId,
     Decided,
@@ -23,13 +22,14 @@ from penstock.model import (
     SweepCut,
     Waiting,
 )
+from penstock.core.open_transaction import OpenTransaction
+from penstock.errors import PenstockError
 from penstock.observe.status import status
-from penstock.opentransaction import OpenTransaction
 from penstock.protocols import HasMarker, Ledger, Sink, Telling
 from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
-from penstock.run.lingering import transactions_of
+from penstock.run.ledger_match import ledger_mismatch
+from penstock.run.open_transactions import transactions_of
 from penstock.run.operations import newest_decision, reading
-from penstock.run.presence import ledger_mismatch
 
 _LOOKS, _PAUSE_S = 6, 0.4
 _sleep = time.sleep

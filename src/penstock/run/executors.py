@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import penstock
-from penstock.model import Finding
+from penstock.core.model import Finding
 from penstock.protocols import TaskCheck, TaskChecked
 from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
-from penstock.run.userwritten import import_checks
-from penstock.source.kafka.registry_look import registry_looks
+from penstock.run.user_sink import import_checks
+from penstock.source.kafka.registry_check import registry_looks
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from penstock.model import SinkName, SourceName
+from penstock.core.model import SinkName, SourceName
 from penstock.run.assembly import sinks_of
 from penstock.run.connect import is_of_client
-from penstock.run.costs import Costs, batches_per_day, costs_of
-from penstock.secret import redact
+from penstock.run.request_costs import Costs, batches_per_day, costs_of
 from penstock.spec.pipeline import without_ledger
 from penstock.stage.path import DRIVER_BYTES, DRIVER_ROWS
+from penstock.support.secret import redact
 from penstock.transform.operators import stateful_operators
 from penstock.transform.plan import plan_of, source_order
 

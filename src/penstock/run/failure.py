@@ -1,17 +1,15 @@
 """From whatever ended a Spark query to one sentence for people and back to the error class that says what to do.
 
 A foreachBatch function may run in another process than the one that awaits the query (Spark Connect), and Spark keeps only the
-text of its exception, so that text carries the error (penstock.carried).
+text of its exception, so that text carries the error (penstock.support.error_transport).
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.carried import carried_in
 from penstock.checkpoint.anomaly import Anomaly, Severity
 from penstock.checkpoint.inspection import inspect_files
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.diskreason import trouble_in
 from penstock.errors import (
     BatchFailed,
     CheckpointDamaged,
@@ -22,8 +20,10 @@ from penstock.errors import (
     PenstockError,
     Retryable,
 )
-from penstock.sparkconnector import connector_remedy
-from penstock.sparkerror import lacks_penstock, read_spark_failure
+from penstock.spark.connector import connector_remedy
+from penstock.spark.error import lacks_penstock, read_spark_failure
+from penstock.support.error_transport import carried_in
+from penstock.support.filesystem_errors import trouble_in
 
 _FENCING = (
     "CONCURRENT_STREAM_LOG_UPDATE",

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import penstock
+from penstock.core.faults import VARIABLE, Armed, FaultPoint, armed, points
 from penstock.errors import Usage
-from penstock.faults import VARIABLE, Armed, FaultPoint, armed, points
 
 _WITHOUT_POINTS = ("penstock.cli", "penstock.testing")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 
 from penstock.run.redaction import is_redacted
-from penstock.secret import Secret, holds_secret
+from penstock.support.secret import Secret, holds_secret
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _PROPERTIES_FILE, _WITH_DEFAULTS = "--properties-file", "--load-spark-defaults"

@@ -8,14 +8,14 @@ from typing import TypeAlias
 from penstock.checkpoint.repair import Moves, move_offsets
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import decision_in
+from penstock.core.kafka_offset import ids_in, positions_in
+from penstock.core.model import Batch, BatchId, OffsetRange, SourceName, Summary
+from penstock.core.topics import GapAccepted, GapKind, TopicRead
 from penstock.errors import InputLost, PenstockError, Refused, Retryable
-from penstock.kafkaoffset import ids_in, positions_in
-from penstock.model import Batch, BatchId, OffsetRange, SourceName, Summary
 from penstock.protocols import Ledger
 from penstock.source.kafka.gaps import told, within
-from penstock.source.kafka.named import require_named
+from penstock.source.kafka.source_options_check import require_named
 from penstock.source.kafka.watch import Seen, Watch
-from penstock.topics import GapAccepted, GapKind, TopicRead
 
 LOOK_S = 10.0
 """How often a batch that waits looks whether Kafka has its records again."""

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from penstock.core.model import Finding, SourceName, Summary
+from penstock.core.topics import TopicRead
 from penstock.errors import PenstockError
-from penstock.model import Finding, SourceName, Summary
 from penstock.protocols import Ledger
 from penstock.run.kafka_input import known_topics
 from penstock.run.kafka_watch import brokers_of, kafka_sources
-from penstock.secret import scrub
+from penstock.source.kafka.formatting import lag_in_words
 from penstock.source.kafka.lag import TopicLag, lag_of
-from penstock.source.kafka.words import lag_in_words
 from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.source import Source
-from penstock.topics import TopicRead
+from penstock.support.secret import scrub
 
 DELIVERED = "delivered offsets"
 """What is looked at where Kafka does not continue what was delivered: then a start would be refused."""

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.model import SourceName
+from penstock.core.model import SourceName
+from penstock.core.topics import TopicRead
 from penstock.source.kafka.options import client_options
 from penstock.spec.source import Source
-from penstock.topics import TopicRead
 
 if TYPE_CHECKING:
     from penstock.source.kafka.mirror import Mirror

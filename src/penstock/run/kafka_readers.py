@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.core.kafka_offset import beginning_in
+from penstock.core.model import BatchId, Finding, SourceName
 from penstock.errors import Refused
-from penstock.kafkaoffset import beginning_in
-from penstock.model import BatchId, Finding, SourceName
 from penstock.run.kafka_watch import kafka_sources
 from penstock.source.kafka.reader.settings import FORMAT
 from penstock.spec.pipeline import DeliverySettings

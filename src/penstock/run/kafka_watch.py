@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing
-from penstock.model import SourceName
 from penstock.source.kafka.options import client_options, is_kafka
 from penstock.source.kafka.watch import Watch
 from penstock.spec.pipeline import DeliverySettings

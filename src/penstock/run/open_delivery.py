@@ -7,30 +7,30 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from penstock.badrecords import NAME
 from penstock.checkpoint.input_check import require_unchanged
 from penstock.checkpoint.planned_input import planned_input
 from penstock.checkpoint.repair import remove_unwritten_start
 from penstock.checkpoint.source_log import InputFile
+from penstock.commit.executor import at_once
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.commit.together import at_once
+from penstock.core.bad_record import NAME
+from penstock.core.model import Adopted, Batch, BatchId, Generation, Guarantee, Nonce, SourceName, Summary
+from penstock.core.topics import TopicRead
 from penstock.errors import CheckpointReplaced, Fenced, InputChanged, InputLost, PenstockError, Refused, Retryable
-from penstock.model import Adopted, Batch, BatchId, Generation, Guarantee, Nonce, SourceName, Summary
 from penstock.observe.progress import BatchProgress, RunTally, sink_progress
 from penstock.run.adoption import Adoption, plan_adoption
 from penstock.run.connect import require_left
 from penstock.run.failure import StopRequested
 from penstock.run.kafka_input import KafkaInput, with_beginnings
 from penstock.run.kafka_mirror import Mirrors
-from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process, prepare
 from penstock.run.preflight import require_continuation, require_sources, with_way_out
-from penstock.run.publisher import Publisher
-from penstock.run.quarantine import BadRecords, PutAside, Quarantining, put_aside
+from penstock.run.publisher_thread import Publisher
+from penstock.run.quarantine_rows import BadRecords, PutAside, Quarantining, put_aside
 from penstock.run.running_query import running_query
+from penstock.run.runtime import Parts, coordinator_of, now_ms, opened_by_this_process, prepare
 from penstock.source.kafka.gaps import in_words as gaps_in_words
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, is_small
-from penstock.topics import TopicRead
 from penstock.transform.noop import execute_as_noop
 
 Observer = Callable[[BatchProgress], None]
@@ -298,7 +298,7 @@ class OpenDelivery:
         return whole, staged.path.value
 
     def _put_aside(self, rows: DataFrame, batch: Batch, generation: Generation) -> PutAside:
-        """What of the batch is for the quarantine: found before its rows are computed (why: `penstock.run.quarantine`)."""
+        """What of the batch is for the quarantine: found before its rows are computed (why: `penstock.run.quarantine_rows`)."""
         quarantining = self._parts.quarantining
         if quarantining is None:
             return PutAside()

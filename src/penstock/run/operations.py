@@ -9,16 +9,16 @@ from penstock.commit.outcome import Recovered
 from penstock.commit.publication import dead_staging, decision_in
 from penstock.commit.sink_decisions import LedgerDecisions
 from penstock.commit.verification import verify_sink
+from penstock.core.model import NEWEST_ROW_DIGEST, Adopted, BatchId, Decided, Entry, Position, RowDigest, SinkName, SinkReport
 from penstock.errors import Failed, Usage
-from penstock.model import NEWEST_ROW_DIGEST, Adopted, BatchId, Decided, Entry, Position, RowDigest, SinkName, SinkReport
 from penstock.observe.history import HistoryRow, history
 from penstock.observe.status import PlaceState, Status, status, unsettled_batch
 from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_of, sinks_of
 from penstock.run.kafka_lag import input_lag
-from penstock.run.parts import Parts, coordinator_of, now_ms, opened_by_this_process, prepare, use_row_digest
-from penstock.run.places import places_of
+from penstock.run.marker_owners import places_of
 from penstock.run.preflight import position_of
+from penstock.run.runtime import Parts, coordinator_of, now_ms, opened_by_this_process, prepare, use_row_digest
 from penstock.run.signatures import require_own_staging
 from penstock.spec.pipeline import without_ledger
 

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.commit.outcome import Recovered
-from penstock.model import BatchId, SinkName, SourceName
+from penstock.core.model import BatchId, SinkName, SourceName
+from penstock.core.open_transaction import OpenTransaction
 from penstock.observe.history import HistoryRow
 from penstock.observe.status import PlaceState, Status
-from penstock.opentransaction import OpenTransaction
 from penstock.run import operations
 from penstock.run.adoption import Adoption, adopt
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.doctor import Diagnosis, doctor_of
-from penstock.run.lingering import end_transaction
+from penstock.run.open_transactions import end_transaction
 from penstock.run.operations import Verification
 from penstock.spec.pipeline import PipelineSettings
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.run.check import CheckReport
     from penstock.run.explain import Explanation
     from penstock.run.open_delivery import Observer
-    from penstock.run.quarantined import QuarantinedRecord
+    from penstock.run.quarantine_content import QuarantinedRecord
     from penstock.run.query import Query
     from penstock.run.reading import Reading
 
@@ -133,13 +133,13 @@ class Pipeline:
 
     def quarantined(self, *, batch: int | None = None) -> "Sequence[QuarantinedRecord]":
         """The records in the quarantine, or those that `batch` brought; without Spark."""
-        from penstock.run.quarantined import quarantined_records
+        from penstock.run.quarantine_content import quarantined_records
 
         return quarantined_records(self, batch=batch)
 
     def quarantined_record(self, *, offset: int, partition: int, topic: str | None = None) -> "QuarantinedRecord":
         """One of them."""
-        from penstock.run.quarantined import quarantined_record
+        from penstock.run.quarantine_content import quarantined_record
 
         return quarantined_record(self, offset=offset, partition=partition, topic=topic)
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.publication import decision_in
+from penstock.core.model import SourceName, Summary
 from penstock.errors import BatchGap, CheckpointDamaged, CheckpointMissing, CheckpointReplaced, PenstockError, SourcesChanged
-from penstock.model import SourceName, Summary
 from penstock.observe.status import CheckpointPosition
 from penstock.protocols import Ledger
 

@@ -10,8 +10,8 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.core.model import Nonce, OffsetRange
 from penstock.errors import Failed, Fenced, PenstockError, Retryable
-from penstock.model import Nonce, OffsetRange
 from penstock.observe.history import HistoryRow, history
 from penstock.observe.progress import RunSummary
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of

@@ -12,14 +12,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.claim import Claim
+from penstock.core.guarantee import Claim
+from penstock.core.model import SourceName
 from penstock.errors import Usage
-from penstock.model import SourceName
 from penstock.run.connect import frame_of, is_of_client
 from penstock.run.connect_sources import sources_of_client
 from penstock.run.running_query import running_query
+from penstock.source.foreign_source import OpenedSource, short_format
 from penstock.source.guarantee import opened_claims, relevant_confs, source_claims
-from penstock.source.opened import OpenedSource, short_format
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.trigger import Trigger
 from penstock.transform.guarantee import ASYNC_OPTION

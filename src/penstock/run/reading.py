@@ -7,17 +7,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from penstock.badrecords import SCHEMA
 from penstock.commit.as_of import AsOf, as_of, newest_whole, whole_batch
 from penstock.commit.publication import decision_in
+from penstock.core.bad_record import SCHEMA
+from penstock.core.model import AccountName, BatchId, Entry, Position, SinkName, Totals
 from penstock.errors import Refused, Retryable, Usage
-from penstock.model import AccountName, BatchId, Entry, Position, SinkName, Totals
 from penstock.run.assembly import table_of
+from penstock.run.ledger_match import require_trace
 from penstock.run.operations import reading
-from penstock.run.presence import require_trace
+from penstock.sink.concurrent import side_by_side
 from penstock.sink.parquet.table import Table, TableFile
-from penstock.sink.side_by_side import side_by_side
-from penstock.sparkname import quoted
+from penstock.spark.column_name import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from penstock.secret import SHORTEST_SCRUBBED, holds_secret, values_in
 from penstock.spec.pipeline import PipelineSettings
 from penstock.spec.sink import Parquet
+from penstock.support.secret import SHORTEST_SCRUBBED, holds_secret, values_in
 
 SETTINGS = "spark.redaction.regex"
 OPTIONS = "spark.sql.redaction.options.regex"

@@ -2,7 +2,7 @@
 
 from pyspark.sql import DataFrame
 
-from penstock.model import QueryId
+from penstock.core.model import QueryId
 
 _QUERY_ID = "sql.streaming.queryId"
 

@@ -14,14 +14,14 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from penstock.diskreason import trouble_of
 from penstock.errors import Failed
-from penstock.private_files import make_private_directory, open_private
 from penstock.run.connect import REMOTE, connect_session
 from penstock.run.java import use_java
 from penstock.run.jvm import start_jvm
 from penstock.run.redaction import redactions
 from penstock.source.kafka.connector import PACKAGES, ConnectorMissing, connector_settings, not_found
+from penstock.support.filesystem_errors import trouble_of
+from penstock.support.private_files import make_private_directory, open_private
 
 _CONTEXTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers that, as py4j's, print tracebacks of errors which Penstock tells in a sentence."""

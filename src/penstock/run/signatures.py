@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from penstock.core.model import Entry, PipelineName
 from penstock.errors import LedgerMismatch
-from penstock.model import Entry, PipelineName
 from penstock.protocols import Ledger, Signature, Signing, Sink
-from penstock.run.presence import identity_in_words, identity_of
+from penstock.run.ledger_match import identity_in_words, identity_of
 
 
 def require_own_staging(ledger: Ledger, sinks: Iterable[Sink], *, pipeline: PipelineName) -> None:

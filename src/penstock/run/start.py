@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from penstock.claim import too_weak
-from penstock.model import Guarantee, SourceName, new_nonce
+from penstock.core.guarantee import too_weak
+from penstock.core.model import Guarantee, SourceName, new_nonce
 from penstock.run.assembly import DeliveryPlan, checkpoint_of
+from penstock.run.continuous import start_unprotected
 from penstock.run.delivery import Delivery
-from penstock.run.demands import require_demanded
 from penstock.run.kafka_readers import readers, require_first_batch_goes_on
 from penstock.run.open_delivery import Observer
-from penstock.run.quarantine import require_read_once
+from penstock.run.quarantine_rows import require_read_once
 from penstock.run.query import Query
 from penstock.run.query_facts import facts_of_pipeline
-from penstock.run.unprotected import start_unprotected
+from penstock.run.required_guarantees import require_demanded
 from penstock.source.guarantee import source_claims
 from penstock.source.kafka.decode import decode_passes
 from penstock.spec.pipeline import quarantined

@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.errors import Retryable
-from penstock.faults import FaultPoint
-from penstock.model import (
+from penstock.core.faults import FaultPoint
+from penstock.core.model import (
     ONLY_ACCOUNT,
     Attempt,
     Finding,
@@ -27,11 +26,12 @@ from penstock.model import (
     SweepCut,
     Totals,
 )
-from penstock.printable import printable
+from penstock.core.row_hash import digest
+from penstock.errors import Retryable
 from penstock.protocols import SinkDecisions, StageWriter
-from penstock.rowhash import digest
 from penstock.sink.spool import Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
+from penstock.support.printable import printable
 
 PRINT = FaultPoint("console.print", "The rows of a decided batch are printed.")
 

@@ -1,7 +1,7 @@
 """A copy of a ledger has its identity, too: what only the copy decided is told by where the marker of a place stands."""
 
+from penstock.core.model import Position, Publication
 from penstock.errors import LedgerMismatch
-from penstock.model import Position, Publication
 
 
 def require_no_copy(publication: Publication, marked_at: Position, *, place: str) -> None:

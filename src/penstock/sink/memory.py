@@ -12,8 +12,7 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
-from penstock.errors import ContentConflict, Failed, LedgerMismatch, Usage
-from penstock.model import (
+from penstock.core.model import (
     NEWEST_ROW_DIGEST,
     ONLY_ACCOUNT,
     AccountReport,
@@ -31,11 +30,12 @@ from penstock.model import (
     SweepCut,
     Totals,
 )
+from penstock.core.row_hash import digest, row_hashes
+from penstock.errors import ContentConflict, Failed, LedgerMismatch, Usage
 from penstock.protocols import SinkDecisions
-from penstock.rowhash import digest, row_hashes
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 Write: TypeAlias = Literal["append", "replace"]
 _Key: TypeAlias = tuple[str, PipelineName, SinkName]

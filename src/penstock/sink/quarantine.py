@@ -1,7 +1,7 @@
 """The quarantine: the storage writer over one account, whose rows are records that cannot be decoded."""
 
-from penstock.badrecords import NAME, SCHEMA
-from penstock.model import AccountName, PipelineName
+from penstock.core.bad_record import NAME, SCHEMA
+from penstock.core.model import AccountName, PipelineName
 from penstock.sink.parquet import ParquetSink
 from penstock.sink.parquet.account import Account
 

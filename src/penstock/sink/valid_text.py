@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
+from penstock.core.model import SinkName
 from penstock.errors import StageFailed
-from penstock.model import SinkName
 
 
 def require_valid(rows: "pa.RecordBatch", *, sink: SinkName) -> None:

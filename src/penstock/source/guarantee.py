@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.claim import Claim
-from penstock.model import Guarantee, SourceName
+from penstock.core.guarantee import Claim
+from penstock.core.model import Guarantee, SourceName
+from penstock.source.foreign_source import OpenedSource, short_format
 from penstock.source.formats import is_file_format
-from penstock.source.opened import OpenedSource, short_format
 from penstock.spec.kafka_options import COMMITTED, ISOLATION, UNCOMMITTED
 from penstock.spec.source import Source
 

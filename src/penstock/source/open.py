@@ -8,15 +8,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
+from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing, Usage
-from penstock.model import SourceName
 from penstock.source.formats import BINARY_FILE_SCHEMA, INFERENCE_CONF, is_file_format, needs_schema, unknown_format
 from penstock.source.kafka.connector import ENVIRONMENT, coordinate
 from penstock.source.kafka.decode import decode_passes, decoded
 from penstock.source.kafka.options import is_kafka, reader_options
 from penstock.source.kafka.reader.opening import can_read, read_by_python
-from penstock.sparkconnector import connector_remedy
-from penstock.sparkerror import SparkError, read_spark_error
+from penstock.spark.connector import connector_remedy
+from penstock.spark.error import SparkError, read_spark_error
 from penstock.spec.source import Source
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """The pipeline file: typed, checked, frozen settings. The same classes are the Python interface."""
 
-from penstock.secret import redact, scrub
 from penstock.spec.account import Account, Route
 from penstock.spec.kafka import Kafka
 from penstock.spec.load import load
@@ -10,6 +9,7 @@ from penstock.spec.source import Source, Watermark
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, ServedTable, SQLite, SQLServer, Table
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
+from penstock.support.secret import redact, scrub
 
 __all__ = [
     "DBAPI",

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from typing_extensions import Self
 
-from penstock.secret import remember_options
-from penstock.spec.complaint import wrong
-from penstock.spec.kept import url_mapping
 from penstock.spec.place import AccountUrl, local_path
+from penstock.spec.setting_error import wrong
 from penstock.spec.settings import ONE_KEY, Settings
 from penstock.spec.source import Option
+from penstock.spec.state_location import url_mapping
+from penstock.support.secret import remember_options
 
 FAIL = "fail"
 QUARANTINE = "quarantine"

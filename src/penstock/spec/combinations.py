@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from penstock.spec.complaint import Complaint, KeyPath, dotted
 from penstock.spec.kafka import Kafka
 from penstock.spec.place import is_read_from, same_or_nested
+from penstock.spec.setting_error import Complaint, KeyPath, dotted
 from penstock.spec.sink import Parquet, Sink
 from penstock.spec.table import Table
 

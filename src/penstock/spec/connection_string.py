@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from pydantic import PlainValidator, WithJsonSchema
 
 from penstock.errors import Usage
-from penstock.eventhubs import EventHubs, event_hubs_of
-from penstock.spec.complaint import wrong
+from penstock.kafka.event_hubs import EventHubs, event_hubs_of
 from penstock.spec.describe import described
+from penstock.spec.setting_error import wrong
 
 
 def _as_it_is(value: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from penstock.secret import is_given, redact
+from penstock.support.secret import is_given, redact
 
 _LONGEST_SHOWN = 60
 

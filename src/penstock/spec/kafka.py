@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
-from penstock.secret import outlined, remember_options
 from penstock.spec.account import Columns, GivenColumns, as_tuple
-from penstock.spec.complaint import wrong
 from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
 from penstock.spec.quantity import Duration, Size
 from penstock.spec.registry import Encode, require_subjects
+from penstock.spec.setting_error import wrong
 from penstock.spec.settings import ONE_KEY, Settings
 from penstock.spec.source import Option
+from penstock.support.secret import outlined, remember_options
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVERS = re.compile(r"[^\s,/@]+:\d+(,[^\s,/@]+:\d+)*")

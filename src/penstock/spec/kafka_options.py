@@ -9,8 +9,8 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from penstock.spec.complaint import Complaint
 from penstock.spec.describe import described
+from penstock.spec.setting_error import Complaint
 from penstock.spec.settings import nearest, unknown_key
 
 CONSUMER = "kafka."

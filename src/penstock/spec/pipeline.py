@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from penstock.badrecords import NAME
-from penstock.model import Guarantee
-from penstock.secret import remember_options
+from penstock.core.bad_record import NAME
+from penstock.core.model import Guarantee
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
-from penstock.spec.complaint import Complaint, KeyPath, refuse
 from penstock.spec.kafka import Kafka
-from penstock.spec.kept import Checkpoint, LedgerPlace, ShortCheckpoint, ShortLedger, ShortSpool, SpoolPlace
 from penstock.spec.name import Name, ViewName
 from penstock.spec.place import Directory
 from penstock.spec.quarantine import Quarantine, ShortQuarantine
+from penstock.spec.setting_error import Complaint, KeyPath, refuse
 from penstock.spec.settings import Settings
 from penstock.spec.sink import GivenSink, Sink
 from penstock.spec.source import Option, Source
+from penstock.spec.state_location import Checkpoint, LedgerPlace, ShortCheckpoint, ShortLedger, ShortSpool, SpoolPlace
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger
+from penstock.support.secret import remember_options
 
 _ORDER = (
     "pipeline", "home", "guarantee", "spark", "sources", "transform", "sinks", "quarantine",

@@ -13,11 +13,11 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from penstock.bloburl import MISSPELT, is_blob, is_misspelt, parse, scheme_of
+from penstock.blob.url import MISSPELT, is_blob, is_misspelt, parse, scheme_of
 from penstock.errors import Usage
-from penstock.secret import outlined, remember
-from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
+from penstock.spec.setting_error import wrong
+from penstock.support.secret import outlined, remember
 
 _SUPPORTED = "This version supports directories on this machine or mounted on it: a path or file:///path"
 _STORES = ", and stores: s3://bucket/prefix, az://container@account/prefix, gs://bucket/prefix or hdfs://namenode:8020/prefix"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from penstock.spec.account import Account
-from penstock.spec.kept import url_mapping
+from penstock.spec.state_location import url_mapping
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.spec.account import Account, Route
-from penstock.spec.jsonschema import SCHEMA_FILE, schema_text
+from penstock.spec.json_schema import SCHEMA_FILE, schema_text
 from penstock.spec.kafka import Kafka, RecordValue
-from penstock.spec.kept import Checkpoint, LedgerPlace, SpoolPlace
 from penstock.spec.merge import Merge
 from penstock.spec.pipeline import PipelineSettings, Spark
 from penstock.spec.quarantine import Quarantine
@@ -19,6 +18,7 @@ from penstock.spec.registry import Coded, Decode, Encode, Registry
 from penstock.spec.settings import Settings
 from penstock.spec.sink import PLANNED, SUPPORTED, Console, Memory, Parquet, PythonSink
 from penstock.spec.source import Source, Watermark
+from penstock.spec.state_location import Checkpoint, LedgerPlace, SpoolPlace
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 from penstock.spec.transform import Transform
 from penstock.spec.trigger import Trigger

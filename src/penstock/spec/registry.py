@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
-from penstock.secret import Secret, outlined, remember
-from penstock.spec.complaint import Complaint, refuse, wrong
 from penstock.spec.place import FilePath
 from penstock.spec.quantity import Duration
+from penstock.spec.setting_error import Complaint, refuse, wrong
 from penstock.spec.settings import Settings
+from penstock.support.secret import Secret, outlined, remember
 
 _URL = re.compile(r"https?://([^\s/@,:?#]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/[^\s,?#]*)?")
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from penstock.core.model import Json
 from penstock.errors import Usage
-from penstock.model import Json
-from penstock.secret import shown_text
-from penstock.spec.complaint import Complaint, refuse
+from penstock.spec.setting_error import Complaint, refuse
 from penstock.spec.validation import complaints, sentence
+from penstock.support.secret import shown_text
 
 ONE_KEY = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 """For settings of which exactly one key is given."""

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Prot
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, PlainValidator, Tag, WithJsonSchema, model_validator
 from typing_extensions import Self
 
-from penstock.model import Json
-from penstock.secret import remember_options
+from penstock.core.model import Json
 from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
-from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 from penstock.spec.kafka import Kafka
 from penstock.spec.name import PYTHON_SCHEMA, AccountKey, python_name
 from penstock.spec.quantity import Size
+from penstock.spec.setting_error import wrong
 from penstock.spec.settings import Settings, nearest
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
+from penstock.support.secret import remember_options
 
 Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 Encoding: TypeAlias = Literal[

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import Self
 
-from penstock.secret import Secret, remember, remember_options
-from penstock.spec.complaint import Complaint, refuse, wrong
 from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
 from penstock.spec.kafka_options import TOPICS, kafka_complaints, python_complaints, secrets_in, single_topic
 from penstock.spec.place import SourcePath
 from penstock.spec.quantity import Duration
 from penstock.spec.registry import Decode, require_subjects
+from penstock.spec.setting_error import Complaint, refuse, wrong
 from penstock.spec.settings import Settings
+from penstock.support.secret import Secret, remember, remember_options
 
 FILE_FORMATS = frozenset({"avro", "binaryFile", "csv", "json", "orc", "parquet", "text", "xml"})
 """Formats that read files below `path`."""

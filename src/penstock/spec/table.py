@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from penstock.secret import redact, remember_options
 from penstock.spec.account import Columns, GivenColumns
-from penstock.spec.complaint import wrong
 from penstock.spec.merge import Merge
 from penstock.spec.name import ModuleName
 from penstock.spec.place import (
@@ -25,7 +23,9 @@ from penstock.spec.place import (
     same_or_nested,
 )
 from penstock.spec.quantity import Duration
+from penstock.spec.setting_error import wrong
 from penstock.spec.settings import Settings
+from penstock.support.secret import redact, remember_options
 
 Write: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace"]
 ServedWrite: TypeAlias = Literal["append", "upsert", "insert_if_absent", "replace", "merge"]

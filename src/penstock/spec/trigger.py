@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
-from penstock.spec.complaint import wrong
 from penstock.spec.quantity import Duration
+from penstock.spec.setting_error import wrong
 from penstock.spec.settings import ONE_KEY, Settings
 
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from penstock.spec.complaint import KIND, Complaint, KeyPath, dotted
 from penstock.spec.describe import described
+from penstock.spec.setting_error import KIND, Complaint, KeyPath, dotted
 
 _EXPECTED: Final[Mapping[str, str]] = {
     "string_type": "text",

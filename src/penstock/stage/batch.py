@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.codec import TaskMessage, decode_message
-from penstock.faults import FaultPoint
-from penstock.model import BatchId, Generation, RowDigest, Staged
+from penstock.core.codec import TaskMessage, decode_message
+from penstock.core.faults import FaultPoint
+from penstock.core.model import BatchId, Generation, RowDigest, Staged
 from penstock.protocols import Sink
 from penstock.stage.arrow_settings import applied, settings_for
 from penstock.stage.path import DRIVER_PARTITIONS, BatchSize, StagePath, driver_rows_per_partition

@@ -11,12 +11,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructType
 
+from penstock.core.model import RowDigest
+from penstock.core.row_hash import row_hashes
 from penstock.errors import Usage
-from penstock.model import RowDigest
 from penstock.protocols import OwnRows, Projecting, Sink
-from penstock.rowhash import row_hashes
-from penstock.sparkname import quoted
-from penstock.stage.rowhash_sql import rowhash_sql
+from penstock.spark.column_name import quoted
+from penstock.stage.row_hash_sql import rowhash_sql
 from penstock.stage.staging import RowForm
 
 TOO_MANY_ROWS = "PENSTOCK_TOO_MANY_ROWS"

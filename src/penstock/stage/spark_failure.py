@@ -1,8 +1,8 @@
 """Reading the errors of Spark's jobs: a task's own, which Spark keeps the text of, and Spark's."""
 
-from penstock.carried import from_task
 from penstock.errors import PenstockError, StageFailed
-from penstock.sparkerror import SparkError, read_spark_failure
+from penstock.spark.error import SparkError, read_spark_failure
+from penstock.support.error_transport import from_task
 
 
 def from_spark(cause: Exception) -> PenstockError:

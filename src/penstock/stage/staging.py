@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.carried import through_spark
-from penstock.codec import encode_message
+from penstock.core.codec import encode_message
+from penstock.core.faults import FaultPoint, carry, take_over
+from penstock.core.model import Attempt, BatchId, Generation, SinkName, Staged, new_nonce
 from penstock.errors import PenstockError, StageFailed
-from penstock.faults import FaultPoint, carry, take_over
-from penstock.model import Attempt, BatchId, Generation, SinkName, Staged, new_nonce
 from penstock.protocols import SCHEMA_KEY, Stager, StageWriter, requesting, requests_since, requests_so_far
+from penstock.support.error_transport import through_spark
 
 START = FaultPoint("stage.start", "A task begins to stage its share of a batch.")
 REPORT = FaultPoint("stage.report", "Everything of a task is staged, and Spark is about to be told.")

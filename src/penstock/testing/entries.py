@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from penstock.commit.summary import after_decision
-from penstock.model import (
+from penstock.core.model import (
     AccountName,
     Attempt,
     Batch,

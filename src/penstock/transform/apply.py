@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.core.model import SourceName
 from penstock.errors import Usage
-from penstock.model import SourceName
 from penstock.spec.transform import Transform
 from penstock.transform.plan import plan_of, source_order
 from penstock.transform.python import run_python

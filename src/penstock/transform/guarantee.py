@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from penstock.claim import Claim
+from penstock.core.guarantee import Claim
+from penstock.core.model import Guarantee
 from penstock.errors import Usage
-from penstock.model import Guarantee
 from penstock.spec.trigger import Trigger
 from penstock.transform.operators import (
     StatefulOperator,

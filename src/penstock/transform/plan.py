@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.model import SourceName
 from penstock.errors import Usage
-from penstock.model import SourceName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

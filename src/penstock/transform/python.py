@@ -8,9 +8,9 @@ from pathlib import Path
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.core.model import SourceName
 from penstock.errors import Failed, Usage
-from penstock.model import SourceName
-from penstock.usercode import load, loaded_beside, raised
+from penstock.support.user_code import load, loaded_beside, raised
 
 _KEY = "transform.python"
 _REMEDY = "The function must be def name(spark, sources: dict[str, DataFrame]) -> DataFrame."

@@ -4,7 +4,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import Usage
-from penstock.sparkerror import SparkError, read_spark_error
+from penstock.spark.error import SparkError, read_spark_error
 
 _ONLY_A_QUERY = "EXPLAIN CREATE OR REPLACE TEMPORARY VIEW penstock_transform AS\n"
 _LINES_BEFORE = 1

@@ -4,8 +4,8 @@ import ssl
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from penstock.databaseurl import ESCAPES, TLS_PARAMETERS, one_of, parameters_of, split_url, tls_of
 from penstock.errors import Usage
+from penstock.sql.url import ESCAPES, TLS_PARAMETERS, one_of, parameters_of, split_url, tls_of
 
 SCHEME = "cassandra"
 CONSISTENCIES = {"local_quorum": "local_serial", "quorum": "serial", "each_quorum": "serial", "all": "serial"}

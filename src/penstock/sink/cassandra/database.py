@@ -14,9 +14,9 @@ from cassandra.query import BatchStatement, BatchType, BoundStatement, tuple_fac
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from penstock.errors import Failed, PenstockError, PublishFailed, Retryable
-from penstock.held import HeldToServer
 from penstock.sink.cassandra.address import CONSISTENCIES, Address, address_of
-from penstock.sink.cassandra.trouble import DRIVER_ERRORS, trouble
+from penstock.sink.cassandra.errors import DRIVER_ERRORS, trouble
+from penstock.support.connection import HeldToServer
 
 Row = tuple[Any, ...]
 Around = Callable[[], AbstractContextManager[None]]

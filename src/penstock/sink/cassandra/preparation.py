@@ -10,21 +10,21 @@ from functools import partial
 import pyarrow as pa
 from cassandra import InvalidRequest, Unauthorized
 
+from penstock.core.model import PipelineName, SinkName
 from penstock.errors import Conflict, Refused, Retryable
-from penstock.model import PipelineName, SinkName
 from penstock.sink.cassandra import statements as sql
-from penstock.sink.cassandra.admission import MAX_ROW_BYTES, Admission
 from penstock.sink.cassandra.database import Connection
-from penstock.sink.cassandra.marks import CassandraMarks
-from penstock.sink.cassandra.shape import Shape, require_fit, shape_of
+from penstock.sink.cassandra.errors import reason_of
+from penstock.sink.cassandra.load import content_of
+from penstock.sink.cassandra.marker_store import CassandraMarks
+from penstock.sink.cassandra.row_validator import MAX_ROW_BYTES, Admission
 from penstock.sink.cassandra.storage import storage_of
+from penstock.sink.cassandra.table_schema import Shape, require_fit, shape_of
 from penstock.sink.cassandra.target import CassandraTarget, require_storable
-from penstock.sink.cassandra.trouble import reason_of
-from penstock.sink.cassandra.writing import content_of
 from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.target import no_table
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 
 def prepare_table(

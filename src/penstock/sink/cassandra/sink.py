@@ -5,22 +5,22 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.faults import FaultPoint
+from penstock.core.model import Finding, PipelineName, Publication, Published, RowDigest, SinkKind, Totals
 from penstock.errors import Conflict, PublishFailed, StagedDataLost
-from penstock.faults import FaultPoint
-from penstock.model import Finding, PipelineName, Publication, Published, RowDigest, SinkKind, Totals
-from penstock.sink.cassandra.admission import Admission
 from penstock.sink.cassandra.database import Around, Connection, Database, Patience
-from penstock.sink.cassandra.marks import CassandraMarks, Replaced
+from penstock.sink.cassandra.duplicate_keys import repeated_in, require_unique, without
+from penstock.sink.cassandra.errors import cut_off
+from penstock.sink.cassandra.load import Writer, content_of
+from penstock.sink.cassandra.marker_store import CassandraMarks, Replaced
 from penstock.sink.cassandra.preparation import prepare_table, readable_marks, require_admitted
-from penstock.sink.cassandra.repeated import repeated_in, require_unique, without
-from penstock.sink.cassandra.shape import few_copies, misfit, require_fit, shape_of
+from penstock.sink.cassandra.row_validator import Admission
+from penstock.sink.cassandra.table_schema import few_copies, misfit, require_fit, shape_of
 from penstock.sink.cassandra.target import CassandraTarget, target_of
-from penstock.sink.cassandra.trouble import cut_off
-from penstock.sink.cassandra.writing import Writer, content_of
 from penstock.sink.table.publication import Moved, apply, decided_target
 from penstock.sink.table.server import DatabaseSink
 from penstock.sink.table.sink import Filling
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

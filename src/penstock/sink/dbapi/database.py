@@ -5,11 +5,11 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable
-from penstock.held import Held
-from penstock.secret import scrub
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import INSERT, INSERT_OR_ABORT, IS_SQLITE, QUOTES, TableStatements, is_there
+from penstock.support.connection import Held
+from penstock.support.secret import scrub
 
 
 class Database(Held):

@@ -10,20 +10,20 @@ from functools import partial
 
 import pyarrow as pa
 
+from penstock.core.model import PipelineName, SinkName, Totals, new_nonce
 from penstock.errors import Refused, Usage
-from penstock.model import PipelineName, SinkName, Totals, new_nonce
 from penstock.sink.dbapi import statements as sql
-from penstock.sink.dbapi.admission import Admission
 from penstock.sink.dbapi.database import has, inserts_of, quotes_of
-from penstock.sink.dbapi.declared import catalog_of, declared_of
+from penstock.sink.dbapi.declared_columns import catalog_of, declared_of
 from penstock.sink.dbapi.driver import Session
-from penstock.sink.dbapi.kept import decode_kept, encode_kept
-from penstock.sink.dbapi.marks import DbapiMarks
-from penstock.sink.dbapi.move import scan
+from penstock.sink.dbapi.load import scan
+from penstock.sink.dbapi.marker_store import DbapiMarks
+from penstock.sink.dbapi.row_validator import Admission
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, TableStatements
 from penstock.sink.dbapi.storage import STORAGES
 from penstock.sink.dbapi.trial import Kept, Trial
+from penstock.sink.dbapi.trial_record import decode_kept, encode_kept
 from penstock.sink.table.columns import Alter, Columns
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
@@ -36,7 +36,7 @@ from penstock.sink.table.preparation import (
     unnamed_markers,
 )
 from penstock.sink.table.target import Target, no_table, require_key_in, table_gone
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 _GENERATED, _COLUMN = re.compile(r"generated (column|always)", re.IGNORECASE), re.compile(r"""column ['"](.+?)['"]""")
 """In what SQLite, PostgreSQL, MySQL and MariaDB say of a value for a column that they make themselves, and which it is."""

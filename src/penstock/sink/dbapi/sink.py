@@ -5,16 +5,15 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName, Publication, SinkReport, Totals
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed, Usage
-from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Publication, SinkReport, Totals
 from penstock.protocols import SinkDecisions
-from penstock.sink.dbapi.admission import Admission
 from penstock.sink.dbapi.database import Database, cut_off, has, inserts_of, quotes_of
-from penstock.sink.dbapi.declared import catalog_of, declared_of, read_back
+from penstock.sink.dbapi.declared_columns import catalog_of, declared_of, read_back
 from penstock.sink.dbapi.driver import Driver, Session
-from penstock.sink.dbapi.marks import DbapiMarks
-from penstock.sink.dbapi.move import move, scan
+from penstock.sink.dbapi.load import move, scan
+from penstock.sink.dbapi.marker_store import DbapiMarks
 from penstock.sink.dbapi.preparation import (
     Wanted,
     generated_columns_refused,
@@ -24,6 +23,7 @@ from penstock.sink.dbapi.preparation import (
     require_admitted,
     require_columns,
 )
+from penstock.sink.dbapi.row_validator import Admission
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, TableStatements, is_there
 from penstock.sink.dbapi.trial import UNCONSTRAINED
@@ -33,7 +33,7 @@ from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sink.table.verification import compare
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.sink.dbapi.sql import Sql, Value, joined, statement
-from penstock.sink.table.marks import DBAPI_MARKER_TABLE, MarkStatements
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, MarkStatements
 
 MARKER_TABLE, BATCH_TABLE = DBAPI_MARKER_TABLE, "penstock_dbapi_batch"
 NATIVE_MARKER_TABLE = "penstock_marker"

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from penstock.errors import Refused
-from penstock.sink.dbapi.attempts import Attempts, Row
 from penstock.sink.dbapi.driver import Session
-from penstock.sink.dbapi.extremes import ROWS, SPECIALS, edges_of, special_of, widest_of
+from penstock.sink.dbapi.extreme_values import ROWS, SPECIALS, edges_of, special_of, widest_of
 from penstock.sink.dbapi.statements import TableStatements
+from penstock.sink.dbapi.trial_rows import Attempts, Row
 
 _BYTES_AT_ONCE = 2_000_000
 """Of the longest values in one row: a server ends a connection that sends it more than it takes, MySQL 5.7 more than 4 MiB."""

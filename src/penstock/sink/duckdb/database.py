@@ -11,9 +11,9 @@ import duckdb
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from penstock.errors import Conflict, Failed, PublishFailed, Retryable, Usage
-from penstock.held import Held
 from penstock.sink.duckdb import statements as sql
-from penstock.sink.duckdb.trouble import is_conflict, is_open_elsewhere, trouble
+from penstock.sink.duckdb.errors import is_conflict, is_open_elsewhere, trouble
+from penstock.support.connection import Held
 
 BUSY_TIMEOUT_S = 10.0
 _LOOKS_EVERY_S = 0.1

@@ -8,12 +8,12 @@ from functools import partial
 import duckdb
 import pyarrow as pa
 
+from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.errors import Refused, Usage
-from penstock.model import PipelineName, SinkName, Totals
 from penstock.sink.duckdb import statements as sql
-from penstock.sink.duckdb.admission import Admission
-from penstock.sink.duckdb.marks import DuckdbMarks
-from penstock.sink.duckdb.move import move, scan
+from penstock.sink.duckdb.load import move, scan
+from penstock.sink.duckdb.marker_store import DuckdbMarks
+from penstock.sink.duckdb.row_validator import Admission
 from penstock.sink.duckdb.statements import TableStatements
 from penstock.sink.duckdb.storage import stored_schema
 from penstock.sink.table.columns import Alter, Columns
@@ -21,7 +21,7 @@ from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
 from penstock.sink.table.target import BY_KEY, Target, no_table, not_a_table, require_key_in
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 _ALTER = Alter()
 

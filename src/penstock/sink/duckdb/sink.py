@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from penstock.core.faults import FaultPoint
+from penstock.core.model import Finding, PipelineName, Publication, Totals
 from penstock.errors import Conflict, OutcomeUnknown, Usage
-from penstock.faults import FaultPoint
-from penstock.model import Finding, PipelineName, Publication, Totals
 from penstock.sink.duckdb import statements as sql
-from penstock.sink.duckdb.admission import Admission
 from penstock.sink.duckdb.database import BUSY_TIMEOUT_S, Database, lock_of
-from penstock.sink.duckdb.marks import DuckdbMarks
-from penstock.sink.duckdb.move import move
+from penstock.sink.duckdb.errors import broken_disk, is_conflict, seen_by
+from penstock.sink.duckdb.load import move
+from penstock.sink.duckdb.marker_store import DuckdbMarks
 from penstock.sink.duckdb.preparation import (
     content_of,
     name_markers,
@@ -29,12 +29,12 @@ from penstock.sink.duckdb.preparation import (
     require_written,
     shape_of,
 )
-from penstock.sink.duckdb.trouble import broken_disk, is_conflict, seen_by
+from penstock.sink.duckdb.row_validator import Admission
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
 from penstock.sink.table.target import Target, table_gone
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

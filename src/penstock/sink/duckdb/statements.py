@@ -10,7 +10,7 @@ read with the user's own SQL. Every user-given name goes through `quoted`. DuckD
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.sink.table.marks import MarkStatements
+from penstock.sink.table.marker_store import MarkStatements
 
 MARKER_TABLE = "penstock_marker"
 STAGE, INCOMING = "penstock_stage", "penstock_incoming"

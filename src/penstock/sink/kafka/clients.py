@@ -7,10 +7,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka.admin import AdminClient
 
-from penstock.kafka.refusal import Heard, require_let_in
-from penstock.sink.kafka.columnar import ColumnarProducer
+from penstock.kafka.login_errors import Heard, require_let_in
+from penstock.sink.kafka.columnar_producer import ColumnarProducer
 from penstock.sink.kafka.librdkafka import librdkafka
-from penstock.sink.kafka.onebyone import OneByOneProducer
+from penstock.sink.kafka.row_producer import OneByOneProducer
 
 _log = logging.getLogger("penstock.kafka")
 _log.addHandler(logging.NullHandler())  # else what the client retries by itself appears on the terminal

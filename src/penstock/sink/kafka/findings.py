@@ -4,17 +4,17 @@ from collections.abc import Iterator, Sequence
 
 from confluent_kafka import KafkaException
 
+from penstock.core.model import Finding
 from penstock.errors import Failed, PenstockError
-from penstock.eventhubs import is_event_hubs
-from penstock.model import Finding
+from penstock.kafka.event_hubs import is_event_hubs
+from penstock.sink.kafka.acl_errors import require_rights, warnings_of
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.marks import trial_id
+from penstock.sink.kafka.errors import told
+from penstock.sink.kafka.lane_producer import try_transactions
+from penstock.sink.kafka.marker_store import trial_id
 from penstock.sink.kafka.preparation import require_kept, require_topics
-from penstock.sink.kafka.rights import require_rights, warnings_of
-from penstock.sink.kafka.sending import try_transactions
 from penstock.sink.kafka.target import Wanted
 from penstock.sink.kafka.topics import Topic, described, require_creatable
-from penstock.sink.kafka.trouble import told
 
 
 def findings_of(clients: Clients, wanted: Wanted, *, keyed: bool) -> Sequence[Finding]:

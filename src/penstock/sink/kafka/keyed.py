@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.model import Publication
+from penstock.core.model import Publication
 from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.errors import told
 from penstock.sink.kafka.records import Record, records_of
-from penstock.sink.kafka.trouble import told
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,15 +5,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName, Position, Publication, Published, SinkName, Totals
 from penstock.errors import PublishFailed, StagedDataLost
-from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Position, Publication, Published, SinkName, Totals
 from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.errors import Overtaken, cut_off, told
 from penstock.sink.kafka.keyed import KeyedProducer, names_of
-from penstock.sink.kafka.marks import LaneMark, Part, mark_row, newest_mark, require_closed, transactional_id
-from penstock.sink.kafka.sending import Transactions
+from penstock.sink.kafka.lane_producer import Transactions
+from penstock.sink.kafka.marker_store import LaneMark, Part, mark_row, newest_mark, require_closed, transactional_id
 from penstock.sink.kafka.target import Wanted
-from penstock.sink.kafka.trouble import Overtaken, cut_off, told
 from penstock.sink.table.marker import NOTHING_YET, TableMarker
 from penstock.sink.table.publication import Moved, apply, require_same_ledger
 from penstock.sink.table.target import Target

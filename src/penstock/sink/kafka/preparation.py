@@ -6,22 +6,22 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
+from penstock.core.faults import FaultPoint
 from penstock.errors import PublishFailed, Refused
-from penstock.faults import FaultPoint
-from penstock.sink.kafka.admission import TopicAdmission
+from penstock.sink.concurrent import side_by_side
+from penstock.sink.kafka.acl_errors import require_rights
 from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.errors import cut_off
 from penstock.sink.kafka.lane import Lane
-from penstock.sink.kafka.marks import Beginning, LaneMark
-from penstock.sink.kafka.rights import require_rights
+from penstock.sink.kafka.marker_store import Beginning, LaneMark
+from penstock.sink.kafka.row_validator import TopicAdmission
 from penstock.sink.kafka.target import KEY, Wanted, require_columns, require_continued
 from penstock.sink.kafka.topics import Topic, add_lanes, broker_setting, create_markers, described, written
-from penstock.sink.kafka.trouble import cut_off
-from penstock.sink.side_by_side import side_by_side
+from penstock.sink.table.document_marker import Mark
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.preparation import settings_of
 from penstock.sink.table.publication import other_table
-from penstock.sink.table.remembering import Mark
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 PREPARE = FaultPoint("kafka.prepare", "Topics are looked at, and the topic of the markers is made.")
 

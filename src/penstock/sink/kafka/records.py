@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.model import RowDigest
-from penstock.rowhash import row_hashes
+from penstock.core.model import RowDigest
+from penstock.core.row_hash import row_hashes
 from penstock.sink.kafka.target import HEADERS, KEY, PARTITION, TOPIC, VALUE, is_bytes
 
 Header: TypeAlias = tuple[str, bytes | None]

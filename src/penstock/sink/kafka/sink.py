@@ -6,10 +6,8 @@ from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from penstock.errors import Failed, OutcomeUnknown, Refused, Retryable
-from penstock.highwatermark import HighWaterMark
-from penstock.kafka.transactions import end_transaction, open_transactions
-from penstock.model import (
+from penstock.core.high_water_mark import HighWaterMark
+from penstock.core.model import (
     NEWEST_ROW_DIGEST,
     ONLY_ACCOUNT,
     AccountName,
@@ -26,15 +24,18 @@ from penstock.model import (
     SweepCut,
     Totals,
 )
-from penstock.opentransaction import OpenTransaction
+from penstock.core.open_transaction import OpenTransaction
+from penstock.errors import Failed, OutcomeUnknown, Refused, Retryable
+from penstock.kafka.transactions import end_transaction, open_transactions
 from penstock.protocols import OwnRows, SinkDecisions
+from penstock.sink.concurrent import side_by_side
 from penstock.sink.kafka import verification
-from penstock.sink.kafka.admission import TopicAdmission
 from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.errors import told
 from penstock.sink.kafka.findings import findings_of
 from penstock.sink.kafka.keyed import HEADER
 from penstock.sink.kafka.lane import Lane, Limits, look
-from penstock.sink.kafka.marks import LaneMark
+from penstock.sink.kafka.marker_store import LaneMark
 from penstock.sink.kafka.preparation import (
     MAX_RECORD_BYTES,
     Place,
@@ -46,17 +47,16 @@ from penstock.sink.kafka.preparation import (
     require_fit,
     require_there,
 )
+from penstock.sink.kafka.record_columns import Shape
 from penstock.sink.kafka.records import HeadersHashed
-from penstock.sink.kafka.shape import Shape
+from penstock.sink.kafka.row_validator import TopicAdmission
 from penstock.sink.kafka.target import TopicTarget, Wanted, require_columns
 from penstock.sink.kafka.topics import SETTLED_S, await_settled, described
-from penstock.sink.kafka.trouble import told
 from penstock.sink.kafka.verification import LANES
-from penstock.sink.side_by_side import side_by_side
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
 from penstock.sink.table.preparation import settings_of
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

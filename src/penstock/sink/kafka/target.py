@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from penstock.core.model import PipelineName, SinkName
 from penstock.errors import Refused, Usage
-from penstock.model import PipelineName, SinkName
 
 VALUE, KEY, HEADERS, PARTITION, TOPIC = "value", "key", "headers", "partition", "topic"
 _SAID = {

@@ -8,18 +8,18 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_random
 
+from penstock.core.high_water_mark import HighWaterMark
+from penstock.core.model import ONLY_ACCOUNT, Position, Problem, Publication, RowDigest, Staged, Totals
 from penstock.errors import Retryable
-from penstock.highwatermark import HighWaterMark
-from penstock.model import ONLY_ACCOUNT, Position, Problem, Publication, RowDigest, Staged, Totals
 from penstock.protocols import SinkDecisions
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.marks import Beginning, LaneMark
+from penstock.sink.kafka.errors import is_of_group
+from penstock.sink.kafka.marker_store import Beginning, LaneMark
 from penstock.sink.kafka.records import rows_of
 from penstock.sink.kafka.topics import ANSWER_S, SETTLED_S, Topic, described, first, settled, written
-from penstock.sink.kafka.trouble import is_of_group
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import minus
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 _AT_ONCE = 10_000
 LANES = "lanes"

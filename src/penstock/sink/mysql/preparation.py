@@ -10,20 +10,15 @@ from functools import partial
 import pyarrow as pa
 import pymysql
 
+from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.errors import Refused
-from penstock.model import PipelineName, SinkName, Totals
-from penstock.mysql import statements as of_session
-from penstock.mysql.catalog import ENGINE, kind_of
-from penstock.mysql.connection import Connection
-from penstock.mysql.database import one_at_a_time
-from penstock.mysql.server import Server
-from penstock.mysql.trouble import DENIED, code_of, reason_of, without_view
 from penstock.sink.mysql import statements as sql
-from penstock.sink.mysql.admission import Admission
-from penstock.sink.mysql.marks import MysqlMarks
+from penstock.sink.mysql.marker_store import MysqlMarks
 from penstock.sink.mysql.rehearsal import rehearse, rehearse_merge
+from penstock.sink.mysql.row_validator import Admission
 from penstock.sink.mysql.scan import scan
-from penstock.sink.mysql.shape import (
+from penstock.sink.mysql.storage import most_bytes, most_characters, storage_of
+from penstock.sink.mysql.table_schema import (
     Shape,
     declared_for,
     require_fit,
@@ -31,13 +26,18 @@ from penstock.sink.mysql.shape import (
     shape_of,
     statements_of,
 )
-from penstock.sink.mysql.storage import most_bytes, most_characters, storage_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
-from penstock.sink.table.marks import DBAPI_MARKER_TABLE
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, require_unfilled, settings_of, unnamed_markers
 from penstock.sink.table.target import PRIVILEGES, Target, no_table
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
+from penstock.sql.mysql import statements as of_session
+from penstock.sql.mysql.catalog import ENGINE, kind_of
+from penstock.sql.mysql.connection import Connection
+from penstock.sql.mysql.database import one_at_a_time
+from penstock.sql.mysql.errors import DENIED, code_of, reason_of, without_view
+from penstock.sql.mysql.server import Server
 
 
 def prepare_table(

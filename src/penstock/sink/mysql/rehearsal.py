@@ -4,14 +4,14 @@ import pyarrow as pa
 import pymysql
 
 from penstock.errors import Conflict, Failed, PublishFailed, Refused, Retryable
-from penstock.mysql import statements as sql
-from penstock.mysql.connection import Connection
-from penstock.mysql.server import Server
-from penstock.mysql.trouble import DENIED, code_of, reason_of, trouble
-from penstock.sink.mysql.move import create_stage, fill_stage, run
-from penstock.sink.mysql.shape import statements_of
+from penstock.sink.mysql.load import create_stage, fill_stage, run
+from penstock.sink.mysql.table_schema import statements_of
 from penstock.sink.mysql.table_statements import CREATE_CHOSEN, DROP_CHOSEN, DROP_STAGE, TableStatements
 from penstock.sink.table.target import BY_KEY, Target, merge_fails
+from penstock.sql.mysql import statements as sql
+from penstock.sql.mysql.connection import Connection
+from penstock.sql.mysql.errors import DENIED, code_of, reason_of, trouble
+from penstock.sql.mysql.server import Server
 
 
 def rehearse(connection: Connection, rows: "pa.Schema", target: Target, server: Server) -> None:

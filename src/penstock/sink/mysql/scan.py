@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from penstock.mysql.connection import Connection
 from penstock.sink.mysql.storage import restored
 from penstock.sink.table.storage import batch_of
+from penstock.sql.mysql.connection import Connection
 
 
 def scan(connection: Connection, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:

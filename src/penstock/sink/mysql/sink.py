@@ -3,24 +3,24 @@
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Publication, Published, Totals
-from penstock.mysql.connection import Connection
-from penstock.mysql.database import LOCK_TIMEOUT_S, Database
-from penstock.mysql.names import require_table_name
-from penstock.mysql.trouble import cut_off
-from penstock.sink.mysql.admission import Admission
-from penstock.sink.mysql.decided import required
+from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName, Publication, Published, Totals
+from penstock.sink.mysql.decided_rows import required
 from penstock.sink.mysql.dialect import MYSQL
-from penstock.sink.mysql.marks import MysqlMarks
-from penstock.sink.mysql.move import move
+from penstock.sink.mysql.load import move
+from penstock.sink.mysql.marker_store import MysqlMarks
 from penstock.sink.mysql.preparation import content_of, name_markers, prepare_table, readable_marks, require_admitted
-from penstock.sink.mysql.shape import require_fit, shape_of, statements_of
+from penstock.sink.mysql.row_validator import Admission
+from penstock.sink.mysql.table_schema import require_fit, shape_of, statements_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
 from penstock.sink.table.target import Target
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
+from penstock.sql.mysql.connection import Connection
+from penstock.sql.mysql.database import LOCK_TIMEOUT_S, Database
+from penstock.sql.mysql.errors import cut_off
+from penstock.sql.mysql.names import require_table_name
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -8,8 +8,8 @@ hexadecimal digits, because they do not fit a bigint. Some of the columns' names
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
-from penstock.mysql.statements import OWN_OPTIONS
-from penstock.sink.table.marks import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkStatements
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkStatements
+from penstock.sql.mysql.statements import OWN_OPTIONS
 
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"

@@ -9,8 +9,8 @@ tells it. STRAIGHT_JOIN keeps the order of the joins: from the few staged rows b
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.mysql.names import quoted
 from penstock.sink.mysql.statements import CHOSEN, STAGE
+from penstock.sql.mysql.names import quoted
 
 DROP_STAGE = f"DROP TEMPORARY TABLE IF EXISTS {STAGE}"
 DROP_CHOSEN = f"DROP TEMPORARY TABLE IF EXISTS {CHOSEN}"

@@ -1,7 +1,7 @@
 """What the author of a sink starts from: `OwnSink`, seven short methods, and the rest is Penstock's (docs/howto/own_sink.md)."""
 
 from penstock.sink.own.batch import OwnBatch
-from penstock.sink.own.jsonlines import from_json_lines, require_json, to_json_lines
+from penstock.sink.own.json_lines import from_json_lines, require_json, to_json_lines
 from penstock.sink.own.sink import OwnSink
 
 __all__ = ["OwnBatch", "OwnSink", "from_json_lines", "require_json", "to_json_lines"]

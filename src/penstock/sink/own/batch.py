@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.model import Batch, Publication
+from penstock.core.model import Batch, Publication
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Generic
 
-from penstock.codec.document import decode, encode_document
-from penstock.codec.fields import require_fields
+from penstock.core.codec.document import decode, encode_document
+from penstock.core.codec.fields import require_fields
+from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName, Position, Publication, SinkName
 from penstock.errors import PublishFailed
-from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Position, Publication, SinkName
 from penstock.sink.own.author import Author, T
 from penstock.sink.own.batch import mark_key
+from penstock.sink.table.document_marker import MARK_FIELDS, NAMED_MARK_FIELDS, Mark, mark_fields, mark_from
 from penstock.sink.table.marker import TableMarker
-from penstock.sink.table.remembering import MARK_FIELDS, NAMED_MARK_FIELDS, Mark, mark_fields, mark_from
 
 MARK = FaultPoint("own.mark", "A user-written sink writes the mark that the batch is there.")
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Generic
 
 from typing_extensions import Self
 
-from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed
-from penstock.faults import FaultPoint
-from penstock.highwatermark import HighWaterMark
-from penstock.model import (
+from penstock.core.faults import FaultPoint
+from penstock.core.high_water_mark import HighWaterMark
+from penstock.core.model import (
     ONLY_ACCOUNT,
     AccountName,
     Finding,
@@ -25,6 +24,7 @@ from penstock.model import (
     SweepCut,
     Totals,
 )
+from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed
 from penstock.protocols import SinkDecisions
 from penstock.sink.own.author import Author, T
 from penstock.sink.own.batch import OwnBatch, batch_key
@@ -36,8 +36,8 @@ from penstock.sink.table.publication import Moved, apply
 from penstock.sink.table.sink import TableSink
 from penstock.sink.table.target import NotStoredError, require_distinct_fields
 from penstock.sink.table.verification import compare, without_marker
-from penstock.sparkschema import arrow_schema
-from penstock.usercode import raised
+from penstock.spark.schema import arrow_schema
+from penstock.support.user_code import raised
 
 if TYPE_CHECKING:
     import pyarrow as pa

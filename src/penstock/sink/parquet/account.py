@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import BinaryIO, Protocol
 
-from penstock.highwatermark import AccountOwner, Marker
-from penstock.model import (
+from penstock.core.high_water_mark import AccountOwner, Marker
+from penstock.core.model import (
     AccountName,
     Finding,
     Json,
@@ -24,7 +24,7 @@ from penstock.model import (
     Waiting,
 )
 from penstock.protocols import TaskCheck
-from penstock.sink.parquet.allowance import Allowance
+from penstock.sink.parquet.inline_budget import Allowance
 
 
 class PieceState(str, Enum):

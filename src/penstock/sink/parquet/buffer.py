@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from penstock.model import AccountName
+from penstock.core.model import AccountName
 from penstock.sink.parquet.settings import WriteSettings
 from penstock.sink.parquet.splitting import Group
 

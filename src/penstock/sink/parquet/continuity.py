@@ -7,14 +7,14 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.core.model import AccountName
 from penstock.errors import Refused
-from penstock.model import AccountName
 from penstock.sink.parquet.account import Area
 from penstock.sink.parquet.hive import unescape
 from penstock.sink.parquet.layout import order_of, owner_in
 from penstock.sink.parquet.ownership import FILES_LOOKED_AT, REMEDY
 from penstock.sink.parquet.reading import own_schema
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 _REMEDY = "in the pipeline file, or give the sink another name and new accounts."
 

@@ -6,7 +6,7 @@ The token makes a name that no other attempt ever uses, and tells which batch of
 import hashlib
 import re
 
-from penstock.model import Attempt, BatchId, Generation, PipelineName, SinkName
+from penstock.core.model import Attempt, BatchId, Generation, PipelineName, SinkName
 
 _SUFFIX = ".parquet"
 _OWNER = re.compile(r"-\d{5}-([0-9a-f]{8})$")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock.model import AccountName, Position, Publication, Staged
+from penstock.core.model import AccountName, Position, Publication, Staged
 from penstock.sink.parquet.layout import attempt_of
 
 _STEM = re.compile(r"part-g\d+-b\d+-p\d+-t\d+-[0-9a-f]{16}-\d{5}")

@@ -1,8 +1,8 @@
 """An account belongs to one account of one sink of one pipeline and to one ledger: what two fill, neither can prove."""
 
+from penstock.core.high_water_mark import AccountOwner
+from penstock.core.model import AccountName, PipelineName, SinkName, SweepCut
 from penstock.errors import LedgerMismatch, Refused, Retryable
-from penstock.highwatermark import AccountOwner
-from penstock.model import AccountName, PipelineName, SinkName, SweepCut
 from penstock.sink.parquet.account import Account, Area
 from penstock.sink.parquet.layout import attempt_of
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.core.model import AccountName, SinkName, Staged, Totals
 from penstock.errors import Usage
-from penstock.model import AccountName, SinkName, Staged, Totals
 from penstock.protocols import SCHEMA_KEY
 from penstock.sink.parquet.account import Upload
 from penstock.sink.parquet.encoding import Encodings

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.core.high_water_mark import MarkedFile, Marker
+from penstock.core.model import AccountName, Publication, Staged
 from penstock.errors import LedgerMismatch, StagedDataLost
-from penstock.highwatermark import MarkedFile, Marker
-from penstock.model import AccountName, Publication, Staged
 from penstock.sink.copied_ledger import require_no_copy
 from penstock.sink.parquet.account import Area, PieceState
 

@@ -6,12 +6,12 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.model import RowDigest
+from penstock.core.model import RowDigest
+from penstock.core.row_hash import digest, row_hashes
 from penstock.protocols import SCHEMA_KEY
-from penstock.rowhash import digest, row_hashes
 from penstock.sink.parquet.hive import PartitionColumn, Value, unescape
 from penstock.sink.parquet.part_file import stored_schema
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 _BATCH_ROWS = 1 << 16
 

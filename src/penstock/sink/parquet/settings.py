@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from penstock.model import NEWEST_ROW_DIGEST, AccountName, RowDigest, SinkName
-from penstock.sink.parquet.allowance import INLINE_LIMIT_BYTES
+from penstock.core.model import NEWEST_ROW_DIGEST, AccountName, RowDigest, SinkName
 from penstock.sink.parquet.encoding import EncodingSettings
+from penstock.sink.parquet.inline_budget import INLINE_LIMIT_BYTES
 
 ROW_GROUP_ROWS = 1 << 20
 ROW_GROUP_BYTES = 64 * 1024 * 1024

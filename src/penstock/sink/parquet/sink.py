@@ -7,9 +7,8 @@ from itertools import combinations_with_replacement
 
 import pyarrow as pa
 
-from penstock.errors import Failed, LedgerMismatch, Usage
-from penstock.highwatermark import AccountOwner, HighWaterMark
-from penstock.model import (
+from penstock.core.high_water_mark import AccountOwner, HighWaterMark
+from penstock.core.model import (
     AccountName,
     Finding,
     LedgerId,
@@ -26,12 +25,14 @@ from penstock.model import (
     SweepCut,
     Waiting,
 )
+from penstock.errors import Failed, LedgerMismatch, Usage
 from penstock.protocols import SinkDecisions, TaskCheck
+from penstock.sink.concurrent import side_by_side
 from penstock.sink.parquet.account import Account, Area, UploadArea
-from penstock.sink.parquet.allowance import INLINE_LIMIT_BYTES
 from penstock.sink.parquet.continuity import require_continued
 from penstock.sink.parquet.encoding import AUTO, DICTIONARY_PAGESIZE_LIMIT, encoding_settings, require_encodable
 from penstock.sink.parquet.hive import partition_columns
+from penstock.sink.parquet.inline_budget import INLINE_LIMIT_BYTES
 from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.ownership import claim_account, require_apart, require_own_account, require_unfilled
 from penstock.sink.parquet.part_file import stored_schema
@@ -40,8 +41,7 @@ from penstock.sink.parquet.settings import WriteSettings
 from penstock.sink.parquet.stager import ParquetStager
 from penstock.sink.parquet.table import Table
 from penstock.sink.parquet.verification import verify_accounts
-from penstock.sink.side_by_side import side_by_side
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 

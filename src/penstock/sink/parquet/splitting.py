@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.core.model import AccountName
+from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import StageFailed
-from penstock.model import AccountName
-from penstock.rowhash import digest, row_hashes
 from penstock.sink.parquet.hive import PartitionColumn, Value, is_lost_as_directory, partition_columns
 from penstock.sink.parquet.routing import Router
 from penstock.sink.parquet.settings import WriteSettings

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.model import AccountName, Attempt, Staged
 from penstock.errors import StageFailed
-from penstock.model import AccountName, Attempt, Staged
 from penstock.sink.parquet.account import Upload, UploadArea
-from penstock.sink.parquet.allowance import Allowance
 from penstock.sink.parquet.buffer import Buffer, Place, RowGroup
 from penstock.sink.parquet.encoding import Encodings
 from penstock.sink.parquet.encoding_choice import choose_encodings
+from penstock.sink.parquet.inline_budget import Allowance
 from penstock.sink.parquet.layout import file_name
 from penstock.sink.parquet.part_file import PartFile, notes_for, stored_schema
 from penstock.sink.parquet.settings import WriteSettings

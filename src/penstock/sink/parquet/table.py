@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.core.high_water_mark import Marker
+from penstock.core.model import AccountName, BatchId, Generation, Position, SinkName, Staged
 from penstock.errors import Failed
-from penstock.highwatermark import Marker
-from penstock.model import AccountName, BatchId, Generation, Position, SinkName, Staged
 from penstock.sink.parquet.account import Account, Area, StoredFile
 from penstock.sink.parquet.layout import is_parquet, order_of, owner_in
 from penstock.sink.parquet.reading import read_table

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.core.model import AccountName, AccountReport, Position, Problem, RowDigest, SinkReport, Totals
 from penstock.errors import PenstockError, Retryable
-from penstock.model import AccountName, AccountReport, Position, Problem, RowDigest, SinkReport, Totals
 from penstock.protocols import SinkDecisions
 from penstock.sink.parquet.account import Area, StoredFile
 from penstock.sink.parquet.layout import attempt_of, is_parquet

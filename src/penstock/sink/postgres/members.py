@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import GuaranteeTooWeak, Refused
-from penstock.postgres.database import Connection
-from penstock.postgres.names import quoted_table, split_name
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.statements import OwnStatements
-from penstock.tablename import in_double_quotes
+from penstock.sql.postgres.database import Connection
+from penstock.sql.postgres.names import quoted_table, split_name
+from penstock.sql.table_name import in_double_quotes
 
 _KINDS = {"v": "view", "m": "materialized view", "f": "foreign table", "p": "partitioned table", "S": "sequence", "r": "table"}
 

@@ -5,19 +5,17 @@ from functools import partial
 import psycopg
 import pyarrow as pa
 
+from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.errors import Conflict, Failed, Retryable
-from penstock.model import PipelineName, SinkName, Totals
-from penstock.postgres.database import Connection, require_schema
-from penstock.postgres.names import DEFAULT_SCHEMA, split_name
-from penstock.postgres.statements import ONE_AT_A_TIME
-from penstock.postgres.trouble import reason_of, trouble
 from penstock.sink.postgres import statements as sql
-from penstock.sink.postgres.admission import Admission
-from penstock.sink.postgres.marks import PostgresMarks
+from penstock.sink.postgres.load import create_stage, run
+from penstock.sink.postgres.marker_store import PostgresMarks
 from penstock.sink.postgres.members import require_fitting_members, require_none_filled
-from penstock.sink.postgres.move import create_stage, run
+from penstock.sink.postgres.row_validator import Admission
 from penstock.sink.postgres.scan import scan
-from penstock.sink.postgres.shape import (
+from penstock.sink.postgres.statements import OwnStatements
+from penstock.sink.postgres.storage import longest_text, read_as
+from penstock.sink.postgres.table_schema import (
     Shape,
     declared_for,
     require_allowed,
@@ -27,15 +25,17 @@ from penstock.sink.postgres.shape import (
     shape_of,
     statements_of,
 )
-from penstock.sink.postgres.statements import OwnStatements
-from penstock.sink.postgres.storage import longest_text, read_as
 from penstock.sink.postgres.table_statements import KEEP, TAKE_BACK
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, require_unfilled, settings_of, unnamed_markers
 from penstock.sink.table.target import Target, merge_fails, no_table
-from penstock.sparkschema import arrow_schema
-from penstock.tablename import in_double_quotes
+from penstock.spark.schema import arrow_schema
+from penstock.sql.postgres.database import Connection, require_schema
+from penstock.sql.postgres.errors import reason_of, trouble
+from penstock.sql.postgres.names import DEFAULT_SCHEMA, split_name
+from penstock.sql.postgres.statements import ONE_AT_A_TIME
+from penstock.sql.table_name import in_double_quotes
 
 
 def prepare_table(

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import Refused
-from penstock.postgres.names import quoted_table
 from penstock.sink.table.target import BY_KEY, Target
-from penstock.tablename import in_double_quotes
+from penstock.sql.postgres.names import quoted_table
+from penstock.sql.table_name import in_double_quotes
 
 _EVENTS = {"2": "UPDATE", "3": "INSERT", "4": "DELETE"}
 _INSERTS = frozenset({"INSERT"})

@@ -8,10 +8,10 @@ from psycopg.adapt import Buffer, Loader
 from psycopg.pq import Format
 from psycopg.sql import Composed
 
-from penstock.postgres.database import Connection
 from penstock.sink.postgres.storage import restored
 from penstock.sink.table.storage import batch_of
 from penstock.sink.table.target import NotStoredError
+from penstock.sql.postgres.database import Connection
 
 _FETCHED_ROWS = 20_000
 

@@ -5,15 +5,11 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Publication, Published, Totals
-from penstock.postgres.database import LOCK_TIMEOUT_S, Connection, Database
-from penstock.postgres.names import split_name
-from penstock.postgres.trouble import cut_off
-from penstock.sink.postgres.admission import Admission
+from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName, Publication, Published, Totals
 from penstock.sink.postgres.dialect import POSTGRES
-from penstock.sink.postgres.marks import PostgresMarks
-from penstock.sink.postgres.move import move
+from penstock.sink.postgres.load import move
+from penstock.sink.postgres.marker_store import PostgresMarks
 from penstock.sink.postgres.preparation import (
     content_of,
     is_unnamed,
@@ -23,12 +19,16 @@ from penstock.sink.postgres.preparation import (
     rehearse_anew,
     require_admitted,
 )
-from penstock.sink.postgres.shape import held, require_fit, require_lasting, shape_of, statements_of
+from penstock.sink.postgres.row_validator import Admission
+from penstock.sink.postgres.table_schema import held, require_fit, require_lasting, shape_of, statements_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
 from penstock.sink.table.target import Target
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
+from penstock.sql.postgres.database import LOCK_TIMEOUT_S, Connection, Database
+from penstock.sql.postgres.errors import cut_off
+from penstock.sql.postgres.names import split_name
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

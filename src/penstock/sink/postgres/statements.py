@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
 
-from penstock.sink.table.marks import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkStatements
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkStatements
 
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"

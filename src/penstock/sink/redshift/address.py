@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from penstock.databaseurl import ESCAPES, one_of, parameters_of, seconds_of, split_url
 from penstock.errors import Usage
+from penstock.sql.url import ESCAPES, one_of, parameters_of, seconds_of, split_url
 
 _MODES = ("verify-full", "verify-ca", "disable")
 _CONNECT_TIMEOUT_S = 10.0

@@ -4,7 +4,7 @@ from penstock.errors import Conflict, Failed, PenstockError
 from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift.address import address_of
 from penstock.sink.redshift.connection import ERRORS, Connection
-from penstock.sink.redshift.trouble import is_conflict, reason_of, trouble
+from penstock.sink.redshift.errors import is_conflict, reason_of, trouble
 from penstock.sink.table.session import LOCK_TIMEOUT_S, Sessions
 
 

@@ -2,7 +2,7 @@
 
 import string
 
-from penstock.tablename import Naming
+from penstock.sql.table_name import Naming
 
 _SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _NAMING = Naming(database="Redshift", default_schema="public", most=127)

@@ -5,16 +5,19 @@ from functools import partial
 import pyarrow as pa
 from redshift_connector.error import Error
 
+from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.errors import Refused
-from penstock.model import PipelineName, SinkName, Totals
 from penstock.sink.redshift import statements as sql
-from penstock.sink.redshift.admission import MAX_ROW_BYTES, Admission
 from penstock.sink.redshift.connection import Connection
 from penstock.sink.redshift.database import Database
-from penstock.sink.redshift.marks import RedshiftMarks
-from penstock.sink.redshift.move import content
+from penstock.sink.redshift.errors import FORBIDDEN, code_of, reason_of
+from penstock.sink.redshift.load import content
+from penstock.sink.redshift.marker_store import RedshiftMarks
 from penstock.sink.redshift.names import folded, split_name
-from penstock.sink.redshift.shape import (
+from penstock.sink.redshift.row_validator import MAX_ROW_BYTES, Admission
+from penstock.sink.redshift.statements import OwnStatements
+from penstock.sink.redshift.storage import most_bytes
+from penstock.sink.redshift.table_schema import (
     Shape,
     declared_for,
     require_allowed,
@@ -23,14 +26,11 @@ from penstock.sink.redshift.shape import (
     shape_of,
     statements_of,
 )
-from penstock.sink.redshift.statements import OwnStatements
-from penstock.sink.redshift.storage import most_bytes
-from penstock.sink.redshift.trouble import FORBIDDEN, code_of, reason_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of, unnamed_markers
 from penstock.sink.table.target import Target, no_table
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 _MADE_MEANWHILE = frozenset({"23505", "42P07"})
 _ADDED_MEANWHILE = "42701"

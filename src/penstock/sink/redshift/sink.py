@@ -3,24 +3,24 @@
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Publication, Totals
+from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName, Publication, Totals
 from penstock.sink.redshift import statements as sql
-from penstock.sink.redshift.admission import Admission
 from penstock.sink.redshift.connection import Connection
 from penstock.sink.redshift.database import Database
-from penstock.sink.redshift.marks import RedshiftMarks
-from penstock.sink.redshift.move import move
+from penstock.sink.redshift.errors import cut_off
+from penstock.sink.redshift.load import move
+from penstock.sink.redshift.marker_store import RedshiftMarks
 from penstock.sink.redshift.names import split_name
 from penstock.sink.redshift.preparation import content_of, name_markers, prepare_table, readable_marks, require_admitted
-from penstock.sink.redshift.shape import lengths, require_fit, shape_of, statements_of
-from penstock.sink.redshift.trouble import cut_off
+from penstock.sink.redshift.row_validator import Admission
+from penstock.sink.redshift.table_schema import lengths, require_fit, shape_of, statements_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.session import LOCK_TIMEOUT_S
 from penstock.sink.table.sink import Filling
 from penstock.sink.table.target import Target
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -15,7 +15,7 @@ own SQL. Digests are 16 hexadecimal digits, because they do not fit a bigint. A 
 from dataclasses import dataclass
 
 from penstock.sink.redshift.names import quoted
-from penstock.sink.table.marks import MarkStatements
+from penstock.sink.table.marker_store import MarkStatements
 
 MARKER_TABLE, BATCH_TABLE, FENCE_TABLE = "penstock_marker", "penstock_batch", "penstock_fence"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, FENCE_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})

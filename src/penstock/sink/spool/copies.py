@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import IO, BinaryIO
 
-from penstock.blob.ranged import open_ranged
-from penstock.diskreason import trouble_of
+from penstock.blob.object_reader import open_ranged
+from penstock.core.model import Staged
 from penstock.errors import Retryable
-from penstock.model import Staged
-from penstock.sink.side_by_side import side_by_side
+from penstock.sink.concurrent import side_by_side
 from penstock.sink.spool.place import Place
 from penstock.sink.spool.reader import copy_piece, size_bytes_of
+from penstock.support.filesystem_errors import trouble_of
 
 AT_ONCE = 4
 """How many pieces are fetched side by side; each takes some megabytes of memory meanwhile."""

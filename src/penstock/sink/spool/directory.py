@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from penstock.private_files import create_private, make_private_directory, open_private
 from penstock.sink.spool.place import ID_SUFFIX, Spooled
+from penstock.support.private_files import create_private, make_private_directory, open_private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from penstock.blob import BlobStore, Pending
-from penstock.blob.counting import requests_to
-from penstock.blob.ranged import open_object
+from penstock.blob.object_reader import open_object
+from penstock.blob.request_counter import requests_to
 from penstock.blob.upload import PartedUpload
 from penstock.errors import OutcomeUnknown
 from penstock.sink.spool.place import ID_SUFFIX, Spooled

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 from urllib.parse import quote
 
-from penstock.diskreason import trouble_of
+from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName, SinkName, new_nonce
 from penstock.errors import Failed, StageFailed
-from penstock.faults import FaultPoint
-from penstock.model import PipelineName, SinkName, new_nonce
+from penstock.support.filesystem_errors import trouble_of
 
 CLAIM = FaultPoint("spool.claim", "The driver creates the spool of a sink and its identity.")
 

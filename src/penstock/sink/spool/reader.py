@@ -8,13 +8,13 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from penstock.codec import decode_document
-from penstock.diskreason import trouble_of
+from penstock.core.codec import decode_document
+from penstock.core.faults import FaultPoint
+from penstock.core.model import Staged
 from penstock.errors import Retryable, StagedDataLost
-from penstock.faults import FaultPoint
-from penstock.model import Staged
 from penstock.sink.spool.place import Place
 from penstock.sink.spool.writer import FORMAT, VERSION
+from penstock.support.filesystem_errors import trouble_of
 
 READ = FaultPoint("spool.read", "The driver opens a decided spool piece.")
 

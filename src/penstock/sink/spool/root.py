@@ -8,16 +8,16 @@ from typing import Any
 
 from penstock.blob import BlobStore, open_store
 from penstock.blob.check import StoreCheck, check_store
-from penstock.blob.counting import requests_to
 from penstock.blob.expiry import waiting_finding
-from penstock.bloburl import MISSPELT, is_blob, is_misspelt, scheme_of
+from penstock.blob.request_counter import requests_to
+from penstock.blob.url import MISSPELT, is_blob, is_misspelt, scheme_of
+from penstock.core.model import Finding, PipelineName, SinkName
 from penstock.errors import Usage
-from penstock.model import Finding, PipelineName, SinkName
 from penstock.protocols import TaskCheck
-from penstock.secret import outlined
 from penstock.sink.spool.directory import DirectoryPlace
 from penstock.sink.spool.objects import ObjectPlace
 from penstock.sink.spool.place import Place, segments
+from penstock.support.secret import outlined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

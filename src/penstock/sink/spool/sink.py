@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from penstock.model import ONLY_ACCOUNT, AccountName, Entry, Finding, LedgerId, PipelineName, SinkName, Waiting
+from penstock.core.model import ONLY_ACCOUNT, AccountName, Entry, Finding, LedgerId, PipelineName, SinkName, Waiting
 from penstock.protocols import Signature
 from penstock.sink.spool.spool import Spool
 

@@ -9,19 +9,19 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.diskreason import trouble_of
+from penstock.core.faults import FaultPoint
+from penstock.core.model import Attempt, Entry, LedgerId, PipelineName, SinkName, Staged, SweepCut, Waiting
 from penstock.errors import Failed, Retryable
-from penstock.faults import FaultPoint
-from penstock.model import Attempt, Entry, LedgerId, PipelineName, SinkName, Staged, SweepCut, Waiting
 from penstock.protocols import Signature
-from penstock.sink.side_by_side import side_by_side
+from penstock.sink.concurrent import side_by_side
 from penstock.sink.spool.copies import AT_ONCE, copied
-from penstock.sink.spool.held import Held
 from penstock.sink.spool.place import Claimed, Place, Spooled, claim
 from penstock.sink.spool.reader import read_held, read_piece
 from penstock.sink.spool.root import SpoolRoot, root_at
-from penstock.sink.spool.signing import is_of_another, require_own_place, sign, signatures_among, signatures_in
+from penstock.sink.spool.row_cache import Held
+from penstock.sink.spool.signatures import is_of_another, require_own_place, sign, signatures_among, signatures_in
 from penstock.sink.spool.writer import INLINE_LIMIT_BYTES, RowCheck, SpoolStager
+from penstock.support.filesystem_errors import trouble_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,15 +9,15 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from penstock.blob.upload import staging
-from penstock.codec import encode_document
-from penstock.diskreason import trouble_of
+from penstock.core.codec import encode_document
+from penstock.core.faults import FaultPoint
+from penstock.core.model import ONLY_ACCOUNT, Attempt, Json, SinkName, Staged, Totals
+from penstock.core.row_hash import digest
 from penstock.errors import StageFailed
-from penstock.faults import FaultPoint
-from penstock.model import ONLY_ACCOUNT, Attempt, Json, SinkName, Staged, Totals
-from penstock.rowhash import digest
-from penstock.sink.spool.held import Held
 from penstock.sink.spool.place import Claimed, PieceFile
+from penstock.sink.spool.row_cache import Held
 from penstock.sink.valid_text import require_valid
+from penstock.support.filesystem_errors import trouble_of
 
 WRITE = FaultPoint("spool.write", "A task writes bytes of a spool piece.", tears=True)
 SYNC = FaultPoint("spool.sync", "A task makes a spool piece and its name durable.")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from penstock.diskreason import FULL, Trouble, trouble_with_file
 from penstock.errors import Failed, GuaranteeTooWeak, PenstockError, PublishFailed, Retryable
-from penstock.held import Held
 from penstock.sink.sqlite import statements as sql
+from penstock.support.connection import Held
+from penstock.support.filesystem_errors import FULL, Trouble, trouble_with_file
 
 BUSY_TIMEOUT_S = 10.0
 _DAMAGED = ("not a database", "malformed")

@@ -6,19 +6,19 @@ from functools import partial
 
 import pyarrow as pa
 
-from penstock.model import PipelineName, SinkName, Totals
+from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.sink.sqlite import statements as sql
-from penstock.sink.sqlite.admission import Admission
-from penstock.sink.sqlite.marks import SqliteMarks, readable_marks
+from penstock.sink.sqlite.marker_store import SqliteMarks, readable_marks
+from penstock.sink.sqlite.row_validator import Admission
 from penstock.sink.sqlite.scan import scan
 from penstock.sink.sqlite.statements import TableStatements
-from penstock.sink.sqlite.table import Shape, create_statement, require_fit, require_storable, shape_of, with_row_numbers
+from penstock.sink.sqlite.table_schema import Shape, create_statement, require_fit, require_storable, shape_of, with_row_numbers
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
-from penstock.sink.table.marks import DBAPI_MARKER_TABLE
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, require_unfilled, settings_of
 from penstock.sink.table.target import Target, no_table, table_gone
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 
 def create_own_tables(cursor: sqlite3.Cursor) -> None:

@@ -7,25 +7,35 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.core.faults import FaultPoint
+from penstock.core.high_water_mark import HighWaterMark
+from penstock.core.model import (
+    ONLY_ACCOUNT,
+    AccountName,
+    Finding,
+    PipelineName,
+    Publication,
+    Published,
+    SinkReport,
+    SweepCut,
+    Totals,
+)
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Usage
-from penstock.faults import FaultPoint
-from penstock.highwatermark import HighWaterMark
-from penstock.model import ONLY_ACCOUNT, AccountName, Finding, PipelineName, Publication, Published, SinkReport, SweepCut, Totals
 from penstock.protocols import SinkDecisions
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.database import BUSY_TIMEOUT_S, Database, broken_disk, seen_by
-from penstock.sink.sqlite.marks import SqliteMarks, readable_marks
-from penstock.sink.sqlite.move import move
+from penstock.sink.sqlite.load import move
+from penstock.sink.sqlite.marker_store import SqliteMarks, readable_marks
 from penstock.sink.sqlite.preparation import create_own_tables, decided_rows, prepare_table, require_admitted
 from penstock.sink.sqlite.scan import scan
-from penstock.sink.sqlite.table import shape_of
+from penstock.sink.sqlite.table_schema import shape_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.publication import Moved, apply, decided_target
 from penstock.sink.table.sink import Filling, TableSink
 from penstock.sink.table.target import NotStoredError
 from penstock.sink.table.verification import compare, without_marker
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.errors import Usage
-from penstock.sink.table.marks import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkStatements
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkStatements
 
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"

@@ -4,8 +4,8 @@ import ssl
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from penstock.databaseurl import ESCAPES, one_of, parameters_of, seconds_of, split_url
 from penstock.errors import Usage
+from penstock.sql.url import ESCAPES, one_of, parameters_of, seconds_of, split_url
 
 _MODES = ("verify_identity", "verify_ca", "disabled")
 _CONNECT_TIMEOUT_S = 15.0

@@ -6,7 +6,7 @@ from penstock.errors import Conflict, Failed, GuaranteeTooWeak, PenstockError, P
 from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.address import address_of
 from penstock.sink.sqlserver.connection import ERRORS, Connect, Connection
-from penstock.sink.sqlserver.trouble import is_conflict, reason_of, trouble
+from penstock.sink.sqlserver.errors import is_conflict, reason_of, trouble
 from penstock.sink.table.session import LOCK_TIMEOUT_S, Sessions
 
 

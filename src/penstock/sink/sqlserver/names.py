@@ -1,6 +1,6 @@
 """Names of tables and columns as SQL Server takes them: most databases there do not tell upper from lower case."""
 
-from penstock.tablename import Naming
+from penstock.sql.table_name import Naming
 
 _NAMING = Naming(database="SQL Server", default_schema="dbo", most=128, unit="characters")
 

@@ -5,16 +5,19 @@ from functools import partial
 import pyarrow as pa
 import pytds
 
+from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.errors import Refused
-from penstock.model import PipelineName, SinkName, Totals
 from penstock.sink.sqlserver import statements as sql
-from penstock.sink.sqlserver.admission import Admission
 from penstock.sink.sqlserver.connection import Connection
 from penstock.sink.sqlserver.database import Database
-from penstock.sink.sqlserver.marks import SqlserverMarks
-from penstock.sink.sqlserver.move import content
+from penstock.sink.sqlserver.errors import FORBIDDEN, code_of, reason_of
+from penstock.sink.sqlserver.load import content
+from penstock.sink.sqlserver.marker_store import SqlserverMarks
 from penstock.sink.sqlserver.names import folded, split_name
-from penstock.sink.sqlserver.shape import (
+from penstock.sink.sqlserver.row_validator import Admission
+from penstock.sink.sqlserver.statements import OwnStatements
+from penstock.sink.sqlserver.storage import most_units
+from penstock.sink.sqlserver.table_schema import (
     Shape,
     declared_for,
     require_allowed,
@@ -23,14 +26,11 @@ from penstock.sink.sqlserver.shape import (
     shape_of,
     statements_of,
 )
-from penstock.sink.sqlserver.statements import OwnStatements
-from penstock.sink.sqlserver.storage import most_units
-from penstock.sink.sqlserver.trouble import FORBIDDEN, code_of, reason_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of, unnamed_markers
 from penstock.sink.table.target import Target, no_table
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 _MADE_MEANWHILE, _ADDED_MEANWHILE = 2714, 2705
 

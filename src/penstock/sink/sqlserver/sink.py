@@ -5,24 +5,24 @@ from typing import TYPE_CHECKING
 
 import pytds
 
-from penstock.faults import FaultPoint
-from penstock.model import PipelineName, Publication, Totals
+from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName, Publication, Totals
 from penstock.sink.sqlserver import statements as sql
-from penstock.sink.sqlserver.admission import Admission
 from penstock.sink.sqlserver.connection import Connect, Connection
 from penstock.sink.sqlserver.database import Database
-from penstock.sink.sqlserver.marks import SqlserverMarks
-from penstock.sink.sqlserver.move import move
+from penstock.sink.sqlserver.errors import cut_off
+from penstock.sink.sqlserver.load import move
+from penstock.sink.sqlserver.marker_store import SqlserverMarks
 from penstock.sink.sqlserver.names import split_name
 from penstock.sink.sqlserver.preparation import content_of, name_markers, prepare_table, readable_marks, require_admitted
-from penstock.sink.sqlserver.shape import lengths, require_fit, shape_of, statements_of
-from penstock.sink.sqlserver.trouble import cut_off
+from penstock.sink.sqlserver.row_validator import Admission
+from penstock.sink.sqlserver.table_schema import lengths, require_fit, shape_of, statements_of
 from penstock.sink.table.publication import Moved
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.session import LOCK_TIMEOUT_S
 from penstock.sink.table.sink import Filling
 from penstock.sink.table.target import Target
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

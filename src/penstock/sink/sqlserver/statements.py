@@ -13,7 +13,7 @@ snapshots, and nobody else can read it so before this transaction ends. HOLDLOCK
 from dataclasses import dataclass
 
 from penstock.sink.sqlserver.names import quoted
-from penstock.sink.table.marks import MarkStatements
+from penstock.sink.table.marker_store import MarkStatements
 
 MARKER_TABLE, BATCH_TABLE = "penstock_marker", "penstock_batch"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})

@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.errors import Refused, Usage
 from penstock.sink.table.storage import ColumnStorage
 from penstock.sink.table.target import require_distinct_fields, require_key_in
-from penstock.tablename import in_double_quotes
+from penstock.sql.table_name import in_double_quotes
 
 S = TypeVar("S", bound=ColumnStorage)
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from penstock.core.model import RowDigest, Totals
+from penstock.core.row_hash import digest, row_hashes
 from penstock.errors import PublishFailed
-from penstock.model import RowDigest, Totals
-from penstock.rowhash import digest, row_hashes
 from penstock.sink.table.target import NotStoredError
 
 

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from penstock.errors import FormatTooNew, LedgerMismatch
-from penstock.highwatermark import HighWaterMark
-from penstock.model import (
+from penstock.core.high_water_mark import HighWaterMark
+from penstock.core.model import (
     DIGEST_MODULUS,
     Batch,
     BatchId,
@@ -20,6 +19,7 @@ from penstock.model import (
     SinkName,
     Totals,
 )
+from penstock.errors import FormatTooNew, LedgerMismatch
 
 FORMAT_VERSION = 2
 """Of a marker that carries its ledger's identity. One without it is of version 1, which older Penstocks write and read."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.errors import Refused, Usage
-from penstock.model import PipelineName, SinkName, Totals
 from penstock.sink.table.columns import as_code
 from penstock.sink.table.marker import Marks, TableMarker
 from penstock.sink.table.publication import other_table
 from penstock.sink.table.target import MERGE, NotStoredError, Target, require_continued
-from penstock.sparkname import quoted
-from penstock.sparkschema import arrow_schema
+from penstock.spark.column_name import quoted
+from penstock.spark.schema import arrow_schema
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 

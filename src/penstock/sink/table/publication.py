@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from penstock.core.model import Json, Position, Publication, Published, Totals
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
-from penstock.model import Json, Position, Publication, Published, Totals
 from penstock.sink.copied_ledger import require_no_copy
 from penstock.sink.table.marker import NOTHING_YET, Marking, TableMarker, minus, offsets_json, require_same
 from penstock.sink.table.target import MERGE, Target

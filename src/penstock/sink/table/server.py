@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
-from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable
-from penstock.highwatermark import HighWaterMark
-from penstock.model import (
+from penstock.core.high_water_mark import HighWaterMark
+from penstock.core.model import (
     ONLY_ACCOUNT,
     AccountName,
     Finding,
@@ -20,6 +19,7 @@ from penstock.model import (
     SweepCut,
     Totals,
 )
+from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable
 from penstock.protocols import SinkDecisions
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.marker import Marks, TableMarker

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed
-from penstock.held import HeldToServer
+from penstock.support.connection import HeldToServer
 
 LOCK_TIMEOUT_S = 30.0
 

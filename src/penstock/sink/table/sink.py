@@ -7,9 +7,9 @@ from dataclasses import replace
 from threading import RLock
 from typing import ClassVar, TypedDict
 
+from penstock.core.high_water_mark import HighWaterMark
+from penstock.core.model import ONLY_ACCOUNT, AccountName, PipelineName, Publication, Published, RowDigest, SinkKind, SinkName
 from penstock.errors import Failed, StagedDataLost
-from penstock.highwatermark import HighWaterMark
-from penstock.model import ONLY_ACCOUNT, AccountName, PipelineName, Publication, Published, RowDigest, SinkKind, SinkName
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpoolRoot, SpoolStager
 from penstock.sink.spool.sink import SpooledSink
 from penstock.sink.spool.writer import RowCheck

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.core.model import NEWEST_ROW_DIGEST, RowDigest
 from penstock.errors import Refused, Usage
-from penstock.model import NEWEST_ROW_DIGEST, RowDigest
 from penstock.sink.table.script import Dialect, Script, script_of
 
 MERGE = "merge"

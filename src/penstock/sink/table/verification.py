@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from penstock.core.model import ONLY_ACCOUNT, AccountReport, Position, Problem, Publication, SinkName, SinkReport, Totals
 from penstock.errors import Retryable
-from penstock.model import ONLY_ACCOUNT, AccountReport, Position, Problem, Publication, SinkName, SinkReport, Totals
 from penstock.protocols import SinkDecisions
 from penstock.sink.table.marker import TableMarker, minus
 from penstock.sink.table.target import MERGE, NotStoredError

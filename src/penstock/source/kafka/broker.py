@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 from tenacity import Retrying, retry_if_exception, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from penstock.errors import Failed, PenstockError, Retryable
-from penstock.kafka.refusal import HUNG_UP, Heard, require_let_in
+from penstock.kafka.login_errors import HUNG_UP, Heard, require_let_in
 from penstock.source.kafka.topic import Kept, TopicNow
 
 _ANSWER_S = 15

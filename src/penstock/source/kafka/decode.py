@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from penstock.model import SourceName
+from penstock.core.model import SourceName
 from penstock.source.kafka.registry_place import coded_columns, place_of
 from penstock.spec.kafka_options import single_topic
 from penstock.spec.registry import Decode

@@ -10,11 +10,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeAlias
 
+from penstock.core.kafka_offset import Positions
+from penstock.core.model import SourceName
+from penstock.core.topics import GapAccepted, GapKind, TopicRead
 from penstock.errors import Retryable
-from penstock.kafkaoffset import Positions
-from penstock.model import SourceName
 from penstock.source.kafka.topic import TopicNow
-from penstock.topics import GapAccepted, GapKind, TopicRead
 
 NowOf: TypeAlias = Mapping[tuple[SourceName, str], TopicNow]
 """Topics as they are now, by source: two clusters may each have one of the same name."""

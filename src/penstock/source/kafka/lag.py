@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.model import SourceName
+from penstock.core.model import SourceName
+from penstock.core.topics import TopicRead
 from penstock.source.kafka.gaps import gaps_of, lost
 from penstock.source.kafka.topic import TopicNow
-from penstock.topics import TopicRead
 
 DAY_MS = 24 * 3600 * 1000
 _NEAR_PART = 4

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from penstock.topics import TopicRead
+from penstock.core.topics import TopicRead
 
 _MARK = "written by penstock; changing it changes nothing"
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import DependencyMissing
 from penstock.registry.place import RegistryPlace
-from penstock.secret import shown_text
 from penstock.spec.registry import ByRegistry, Registry
+from penstock.support.secret import shown_text
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import Coded

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.core.kafka_offset import Positions, positions_in
+from penstock.core.model import OffsetRange, SourceName
+from penstock.core.topics import GapAccepted, PartitionRead, TopicRead
 from penstock.errors import PenstockError
-from penstock.kafkaoffset import Positions, positions_in
-from penstock.model import OffsetRange, SourceName
 from penstock.source.kafka.gaps import NowOf, cut_off, gaps_of
 from penstock.source.kafka.topic import TopicNow
 from penstock.spec.source import Source
-from penstock.topics import GapAccepted, PartitionRead, TopicRead
 
 
 class Brokers(Protocol):

@@ -7,8 +7,7 @@ from multiprocessing.reduction import ForkingPickler
 
 import pyarrow as pa
 
-from penstock.errors import Retryable
-from penstock.model import (
+from penstock.core.model import (
     AccountName,
     Attempt,
     Batch,
@@ -27,8 +26,9 @@ from penstock.model import (
     Totals,
     new_nonce,
 )
+from penstock.core.row_hash import row_hashes
+from penstock.errors import Retryable
 from penstock.protocols import Sink, Stager, StageWriter
-from penstock.rowhash import row_hashes
 from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, SinkRig
 from penstock.testing.conformance.rows import Row, as_batch, require_equal
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.faults import FaultKind, FaultPoint, arm, points
 from penstock.errors import PenstockError
-from penstock.faults import FaultKind, FaultPoint, arm, points
 from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.processes import TOLD, end, publish_in_processes, start
 from penstock.testing.conformance.rig import SinkRig

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.high_water_mark import HighWaterMark
+from penstock.core.model import LedgerId
 from penstock.errors import LedgerMismatch
-from penstock.highwatermark import HighWaterMark
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.ledger.open import open_ledger
-from penstock.model import LedgerId
 from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.testing.conformance.bench import Bench, Shown, publish
 from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE, SinkRig

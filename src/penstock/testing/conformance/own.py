@@ -8,7 +8,7 @@ import pytest
 
 from penstock.protocols import Sink
 from penstock.sink.own import OwnSink
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 from penstock.testing.conformance.contract import SinkContract
 from penstock.testing.conformance.crashes import CrashContract
 from penstock.testing.conformance.identity import IdentityContract

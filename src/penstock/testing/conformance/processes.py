@@ -7,9 +7,9 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from penstock.core.faults import ONCE_VARIABLE, arm
+from penstock.core.model import Publication
 from penstock.errors import PenstockError
-from penstock.faults import ONCE_VARIABLE, arm
-from penstock.model import Publication
 from penstock.testing.conformance.bench import publish
 from penstock.testing.conformance.rig import PIPELINE, SinkRig
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock.core.model import QueryId
 from penstock.errors import PenstockError, StagedDataLost
-from penstock.model import QueryId
 from penstock.testing.conformance.bench import Bench, publish
 from penstock.testing.conformance.rig import PIPELINE
 from penstock.testing.conformance.staging import Examined

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from penstock.model import Published
+from penstock.core.model import Published
 from penstock.testing.conformance.bench import Bench, Shown, publish
 from penstock.testing.conformance.rig import SinkRig
 from penstock.testing.conformance.rows import Content, Row, content

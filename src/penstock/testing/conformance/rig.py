@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Generation, LedgerId, PipelineName, RowDigest, SweepCut
 from penstock.ledger.open import open_ledger
-from penstock.model import NEWEST_ROW_DIGEST, BatchId, Generation, LedgerId, PipelineName, RowDigest, SweepCut
 from penstock.protocols import HashesRows, Ledger, Sink
 from penstock.testing.conformance.rows import SCHEMA, Row, make_rows
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from penstock.sparkschema import arrow_schema
+from penstock.spark.schema import arrow_schema
 
 Row: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = "Counter[tuple[str, ...]]"

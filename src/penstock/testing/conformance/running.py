@@ -13,7 +13,7 @@ from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
 from penstock.commit.sink_decisions import LedgerDecisions
 from penstock.commit.verification import verify_sink
-from penstock.model import Generation, Opened, Position, SinkReport
+from penstock.core.model import Generation, Opened, Position, SinkReport
 from penstock.protocols import Sink
 from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.processes import clean_context, end, start

@@ -7,7 +7,7 @@ from functools import partial
 from penstock.commit.coordinator import Coordinator
 from penstock.commit.outcome import StagedBatch
 from penstock.commit.sink_decisions import LedgerDecisions
-from penstock.model import (
+from penstock.core.model import (
     Batch,
     BatchId,
     Generation,

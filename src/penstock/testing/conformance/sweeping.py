@@ -1,6 +1,6 @@
 """Sweeping: collects what can never be decided, keeps what is named, and is told by no clock."""
 
-from penstock.model import Attempt, BatchId, Generation, SweepCut
+from penstock.core.model import Attempt, BatchId, Generation, SweepCut
 from penstock.protocols import Telling
 from penstock.testing.conformance.bench import Bench, publish
 from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE

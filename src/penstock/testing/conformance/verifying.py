@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.model import RowDigest
+from penstock.core.model import RowDigest
 from penstock.testing.conformance.bench import Bench
 from penstock.testing.conformance.rig import DAMAGES
 from penstock.testing.conformance.staging import Examined

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from penstock.model import Batch, BatchId, OffsetRange, QueryId, SourceName
+from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
+from penstock.testing.simulator.errors import SparkStoppedError
 from penstock.testing.simulator.stepping import Stepper
-from penstock.testing.simulator.trouble import SparkStoppedError
 
 _SOURCE = SourceName("events")
 

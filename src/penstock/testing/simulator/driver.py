@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from greenlet import greenlet
 
 from penstock.commit.coordinator import Coordinator
+from penstock.commit.executor import at_once
 from penstock.commit.outcome import Delivered, StagedBatch
-from penstock.commit.together import at_once
+from penstock.core.model import Attempt, Batch, Generation, Nonce, Opened, PipelineName, Staged
 from penstock.errors import ContentConflict, Fenced, OutcomeUnknown, PenstockError, Refused, Retryable, StagedDataLost
-from penstock.model import Attempt, Batch, Generation, Nonce, Opened, PipelineName, Staged
-from penstock.testing.simulator.beside import Beside
 from penstock.testing.simulator.checkpoint import Query
+from penstock.testing.simulator.deferred_publish import Beside
+from penstock.testing.simulator.errors import KilledError, SparkStoppedError, ViolationError
 from penstock.testing.simulator.rows import Row
 from penstock.testing.simulator.schedule import Kind
 from penstock.testing.simulator.sinks import FilesSink, KeyedSink, SteppedSink, TableSink
 from penstock.testing.simulator.store import SteppedStore
-from penstock.testing.simulator.trouble import KilledError, SparkStoppedError, ViolationError
-from penstock.testing.simulator.watched import WatchedLedger
+from penstock.testing.simulator.watched_ledger import WatchedLedger
 
 if TYPE_CHECKING:
     from penstock.testing.simulator.simulation import Simulation

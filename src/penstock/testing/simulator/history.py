@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.testing.simulator.errors import ViolationError
 from penstock.testing.simulator.targets import Targets
-from penstock.testing.simulator.trouble import ViolationError
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock.model import DIGEST_MODULUS, Totals
+from penstock.core.model import DIGEST_MODULUS, Totals
 
 _PRIME = 0x9E37_79B9_7F4A_7C15
 

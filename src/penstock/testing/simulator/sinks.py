@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from penstock.errors import StagedDataLost
-from penstock.model import (
+from penstock.core.model import (
     ONLY_ACCOUNT,
     AccountName,
     Attempt,
@@ -17,6 +16,7 @@ from penstock.model import (
     Staged,
     SweepCut,
 )
+from penstock.errors import StagedDataLost
 from penstock.protocols import SinkDecisions, Stager
 from penstock.testing.simulator.history import History
 from penstock.testing.simulator.rows import from_bytes, to_bytes, totals_of

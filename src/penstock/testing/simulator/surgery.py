@@ -2,11 +2,11 @@
 
 from random import Random
 
-from penstock.model import QueryId
+from penstock.core.model import QueryId
 from penstock.testing.simulator.checkpoint import Logs
+from penstock.testing.simulator.errors import ViolationError
 from penstock.testing.simulator.history import History
 from penstock.testing.simulator.schedule import Shape
-from penstock.testing.simulator.trouble import ViolationError
 
 
 class Checkpoints:

@@ -6,9 +6,9 @@ Only decided rows may become visible, what is visible goes away by maintenance a
 from collections import Counter
 from random import Random
 
-from penstock.model import Attempt, SinkName
+from penstock.core.model import Attempt, SinkName
+from penstock.testing.simulator.errors import ViolationError
 from penstock.testing.simulator.rows import Row
-from penstock.testing.simulator.trouble import ViolationError
 
 Rows = tuple[Row, ...]
 

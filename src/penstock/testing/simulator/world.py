@@ -3,15 +3,15 @@
 from collections import Counter
 from random import Random
 
-from penstock.codec import decode_entry
+from penstock.core.codec import decode_entry
+from penstock.core.model import Attempt, Entry, Totals
 from penstock.ledger.memory import MemoryStore
-from penstock.model import Attempt, Entry, Totals
+from penstock.testing.simulator.errors import ViolationError
 from penstock.testing.simulator.history import History
 from penstock.testing.simulator.rows import totals_of
 from penstock.testing.simulator.schedule import Shape
 from penstock.testing.simulator.surgery import Checkpoints
 from penstock.testing.simulator.targets import Target, Targets
-from penstock.testing.simulator.trouble import ViolationError
 
 
 class World:

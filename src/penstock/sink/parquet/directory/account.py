@@ -8,13 +8,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from penstock.core.high_water_mark import AccountOwner
+from penstock.core.model import AccountName, PipelineName, RequestEstimate, SinkName
 from penstock.errors import PenstockError, Usage
-from penstock.highwatermark import AccountOwner
-from penstock.model import AccountName, PipelineName, RequestEstimate, SinkName
 from penstock.sink.parquet.account import Account
 from penstock.sink.parquet.directory.area import DirectoryArea
-from penstock.sink.parquet.directory.moving import Move, move, move_by_link
 from penstock.sink.parquet.directory.owner import read_owner
+from penstock.sink.parquet.directory.rename import Move, move, move_by_link
 from penstock.sink.parquet.hive import escape
 
 _STAGING, _OWNER = ".penstock-staging", ".owner.json"

@@ -8,15 +8,14 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from penstock.diskreason import trouble_of
+from penstock.core.faults import FaultPoint
+from penstock.core.high_water_mark import AccountOwner, Marker
+from penstock.core.model import Attempt, Finding, Position, Staged, SweepCut, Waiting, new_nonce
 from penstock.errors import Failed, Refused, Retryable
-from penstock.faults import FaultPoint
-from penstock.highwatermark import AccountOwner, Marker
-from penstock.model import Attempt, Finding, Position, Staged, SweepCut, Waiting, new_nonce
-from penstock.private_files import create_private, make_private_directory
+from penstock.sink.concurrent import side_by_side
 from penstock.sink.parquet.account import PieceState, StoredFile
 from penstock.sink.parquet.directory.check import DirectoryCheck, check_area, open_directory_check
-from penstock.sink.parquet.directory.disk import (
+from penstock.sink.parquet.directory.filesystem import (
     create_durably,
     io_error,
     is_one_mount,
@@ -24,12 +23,13 @@ from penstock.sink.parquet.directory.disk import (
     sync_directory,
 )
 from penstock.sink.parquet.directory.marker import raise_marker, read_marker, read_marker_of, read_markers, unplaced_marks
-from penstock.sink.parquet.directory.moving import Move, forget, state_of
 from penstock.sink.parquet.directory.owner import place_owner, read_owner, unplaced_owners
+from penstock.sink.parquet.directory.rename import Move, forget, state_of
 from penstock.sink.parquet.directory.upload import PIECES, SUFFIX, DirectoryUploads, staged_name
 from penstock.sink.parquet.layout import is_hidden
 from penstock.sink.parquet.ownership import is_anothers
-from penstock.sink.side_by_side import side_by_side
+from penstock.support.filesystem_errors import trouble_of
+from penstock.support.private_files import create_private, make_private_directory
 
 PREPARE = FaultPoint("parquet.prepare", "The directories of an account and its staging are created.")
 MAKE = FaultPoint("parquet.publish.directory", "The partition directories of a batch are created.")

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.diskreason import reason
-from penstock.model import Finding, new_nonce
-from penstock.private_files import make_private_directory
-from penstock.sink.parquet.directory.disk import rename_or_refuse
+from penstock.core.model import Finding, new_nonce
+from penstock.sink.parquet.directory.filesystem import rename_or_refuse
+from penstock.support.filesystem_errors import reason
+from penstock.support.private_files import make_private_directory
 
 _LITTLE_SPACE_BYTES = 1_000_000_000
 

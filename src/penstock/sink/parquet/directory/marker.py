@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.codec import decode_marker, encode_marker
+from penstock.core.codec import decode_marker, encode_marker
+from penstock.core.faults import FaultPoint
+from penstock.core.high_water_mark import Marker
+from penstock.core.model import Position, new_nonce
 from penstock.errors import LedgerMismatch
-from penstock.faults import FaultPoint
-from penstock.highwatermark import Marker
-from penstock.model import Position, new_nonce
-from penstock.private_files import open_private
-from penstock.sink.parquet.directory.disk import io_error, sync_directory
+from penstock.sink.parquet.directory.filesystem import io_error, sync_directory
 from penstock.sink.parquet.directory.owner import place_or_leave
+from penstock.support.private_files import open_private
 
 READ = FaultPoint("parquet.marker.read", "The high-water mark of an account is read.")
 WRITE = FaultPoint("parquet.marker.write", "A new high-water mark is written under a name that does not count.", tears=True)

@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.codec import decode_owner, encode_owner
-from penstock.faults import FaultPoint
-from penstock.highwatermark import AccountOwner
-from penstock.model import new_nonce
-from penstock.private_files import make_private_directory, open_private
-from penstock.sink.parquet.directory.disk import create_durably, io_error, rename_or_refuse, sync_directory
+from penstock.core.codec import decode_owner, encode_owner
+from penstock.core.faults import FaultPoint
+from penstock.core.high_water_mark import AccountOwner
+from penstock.core.model import new_nonce
+from penstock.sink.parquet.directory.filesystem import create_durably, io_error, rename_or_refuse, sync_directory
+from penstock.support.private_files import make_private_directory, open_private
 
 WRITE = FaultPoint("claim.write", "Whose an account is, is written under a name that does not count.", tears=True)
 PLACE = FaultPoint("claim.place", "What says whose an account is gets its name, unless somebody was faster.")

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from penstock.diskreason import trouble_of
+from penstock.core.faults import FaultPoint
 from penstock.errors import StageFailed
-from penstock.faults import FaultPoint
 from penstock.sink.parquet.account import Finished
-from penstock.sink.parquet.allowance import Allowance
-from penstock.sink.parquet.directory.disk import io_error, sync_directory
+from penstock.sink.parquet.directory.filesystem import io_error, sync_directory
+from penstock.sink.parquet.inline_budget import Allowance
+from penstock.support.filesystem_errors import trouble_of
 
 OPEN = FaultPoint("parquet.stage.open", "A task creates a staged file.")
 WRITE = FaultPoint("parquet.stage.write", "A task writes bytes of a staged file.", tears=True)

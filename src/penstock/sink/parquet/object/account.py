@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from penstock.blob import BlobStore, open_store
-from penstock.blob.counting import requests_to
-from penstock.bloburl import BlobUrl, parse
+from penstock.blob.request_counter import requests_to
+from penstock.blob.url import BlobUrl, parse
+from penstock.core.high_water_mark import AccountOwner
+from penstock.core.model import AccountName, PipelineName, RequestEstimate, SinkName
 from penstock.errors import PenstockError, Usage
-from penstock.highwatermark import AccountOwner
-from penstock.model import AccountName, PipelineName, RequestEstimate, SinkName
 from penstock.sink.parquet.account import Account
 from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.object.area import ObjectArea, owner_in

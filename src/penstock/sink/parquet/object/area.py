@@ -9,18 +9,18 @@ from typing import BinaryIO
 
 from penstock.blob import BlobStore, Found, Pending, expiry_finding
 from penstock.blob.check import StoreCheck, check_store
-from penstock.blob.ranged import open_object
-from penstock.codec import decode_marker, decode_owner, encode_marker, encode_owner
+from penstock.blob.object_reader import open_object
+from penstock.core.codec import decode_marker, decode_owner, encode_marker, encode_owner
+from penstock.core.faults import FaultPoint
+from penstock.core.high_water_mark import AccountOwner, Marker
+from penstock.core.model import Attempt, Finding, Position, Staged, SweepCut, Waiting
 from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
-from penstock.faults import FaultPoint
-from penstock.highwatermark import AccountOwner, Marker
-from penstock.model import Attempt, Finding, Position, Staged, SweepCut, Waiting
+from penstock.sink.concurrent import side_by_side
 from penstock.sink.parquet.account import PieceState, StoredFile
 from penstock.sink.parquet.layout import attempt_of, is_hidden, is_owned
 from penstock.sink.parquet.object.layout import OWNER, mark_key, tag_of
 from penstock.sink.parquet.object.upload import ObjectUploads
 from penstock.sink.parquet.ownership import is_anothers
-from penstock.sink.side_by_side import side_by_side
 
 PREPARE = FaultPoint("object.prepare", "The driver writes to an account to see whether it may.")
 CLAIM = FaultPoint("claim.put", "Whose an account is, is put unless it is there.")

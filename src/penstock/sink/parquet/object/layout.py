@@ -3,7 +3,7 @@
 Marks are named so that the newest comes first in a listing: one request finds it, however many there are.
 """
 
-from penstock.model import PipelineName, Position, SinkName
+from penstock.core.model import PipelineName, Position, SinkName
 from penstock.sink.parquet.hive import escape
 
 HIDDEN = "_penstock"

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.blob import BlobStore
-from penstock.blob.counting import requests_to
+from penstock.blob.request_counter import requests_to
 from penstock.blob.upload import PartedUpload, staging
 from penstock.sink.parquet.account import Finished
-from penstock.sink.parquet.allowance import Allowance
+from penstock.sink.parquet.inline_budget import Allowance
 from penstock.sink.parquet.object.layout import tag_of
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.model import Finding
+from penstock.core.model import Finding
 
 
 @dataclass(frozen=True, slots=True)

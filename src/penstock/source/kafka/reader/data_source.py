@@ -11,11 +11,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from penstock.carried import carried
 from penstock.errors import DependencyMissing, PenstockError
 from penstock.source.kafka.reader.records import columns
 from penstock.source.kafka.reader.settings import FORMAT, ReaderSettings, settings_in
 from penstock.source.kafka.reader.stream import OffsetStream
+from penstock.support.error_transport import carried
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import DependencyMissing, Usage
 from penstock.source.kafka.options import fetch_options, reader_options
 from penstock.source.kafka.reader.settings import CLIENT, FORMAT, NAME
-from penstock.sparkerror import lacks_penstock
+from penstock.spark.error import lacks_penstock
 from penstock.spec.kafka_options import CONSUMER, python_complaints
 from penstock.spec.source import Source
 

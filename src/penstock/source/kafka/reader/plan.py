@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.kafkaoffset import KafkaOffset, Positions
+from penstock.core.kafka_offset import KafkaOffset, Positions
 from penstock.source.kafka.topic import TopicNow
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from penstock.core.kafka_offset import KafkaOffset, Positions, read_offset
 from penstock.errors import Failed, Refused, Retryable
-from penstock.kafkaoffset import KafkaOffset, Positions, read_offset
-from penstock.source.kafka.reader.beginning import beginning
 from penstock.source.kafka.reader.plan import Piece, admitted, pieces
 from penstock.source.kafka.reader.settings import ReaderSettings
+from penstock.source.kafka.reader.starting_offsets import beginning
 from penstock.source.kafka.topic import TopicNow
 
 _START_AGAIN = "Start again: the start says what is missing, and what can be done."

@@ -1,0 +1,69 @@
+"""What went wrong with a store, as the error that the caller can act on."""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable
+from penstock.support.secret import scrub
+from penstock.support.tls import is_distrusted
+
+_QUERY = re.compile(r"(?<=\S)\?\w[\w.~%+&=/;,@!$*-]*")
+"""Of a request's URL: long, of no use to people, and some clients write credentials there."""
+_AGAIN = "Try again; if it stays so, look at the network, the account's URL and its options."
+
+
+class _Kind(Enum):
+    CREDENTIALS = "credentials"
+    MISSING = "missing"
+    UNCHANGED = "unchanged"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A client library's exception in one of four kinds; `reason` is its own text."""
+
+    kind: _Kind
+    reason: str
+
+    @staticmethod
+    def credentials(reason: str) -> "Trouble":
+        """The store does not know us, or does not let us: nothing was changed."""
+        return Trouble(_Kind.CREDENTIALS, reason)
+
+    @staticmethod
+    def missing(reason: str) -> "Trouble":
+        """There is no such bucket, container or file system."""
+        return Trouble(_Kind.MISSING, reason)
+
+    @staticmethod
+    def unchanged(reason: str) -> "Trouble":
+        """Not reached, or told to come back later: nothing was changed."""
+        return Trouble(_Kind.UNCHANGED, reason)
+
+    @staticmethod
+    def unknown(reason: str) -> "Trouble":
+        """Anything else: an answer that was lost or makes no sense."""
+        return Trouble(_Kind.UNKNOWN, reason)
+
+
+def told(trouble: Trouble, *, act: str, where: str, changes: bool) -> PenstockError:
+    """The error for a failed attempt to `act` on `where`; `changes`: the operation was to change something."""
+    message = f"Could not {act} {where}: {scrub(_QUERY.sub('', trouble.reason)).rstrip('.')}."
+    if is_distrusted(trouble.reason):
+        return Failed(
+            message,
+            remedy="Have this machine trust the authority that signed the store's certificate, or correct the store's address "
+            "in the options, then start again: what was decided is not lost.",
+        )
+    if trouble.kind is _Kind.CREDENTIALS:
+        return Failed(
+            message,
+            remedy="Renew or correct the account's credentials and permissions, then start again: what was decided is not lost.",
+        )
+    if trouble.kind is _Kind.MISSING:
+        return Failed(message, remedy="Create the bucket or container, or correct the account's URL, then start again.")
+    if trouble.kind is _Kind.UNKNOWN and changes:
+        return OutcomeUnknown(message, remedy="Try again: the store is looked at first.")
+    return Retryable(message, remedy=_AGAIN)

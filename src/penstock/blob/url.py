@@ -1,0 +1,135 @@
+"""URLs of blob accounts, taken apart: which store, which bucket or container, which prefix below it.
+
+```
+s3://bucket/prefix                                     az://container@account/prefix
+gs://bucket/prefix                                     abfss://container@account.dfs.core.windows.net/prefix
+hdfs://namenode:8020/prefix
+```
+Everything is taken literally, as Hadoop does: `%20` is three characters of a key.
+"""
+
+import re
+from dataclasses import dataclass
+
+from penstock.errors import Usage
+from penstock.support.secret import outlined
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
+
+_MISSPELT = re.compile(r"\s+[a-zA-Z][a-zA-Z0-9+.-]*:|(?!\.{0,2}/)[^/]*:/")
+"""Without a path that begins as one, and with `2024:01`, which is a name."""
+
+MISSPELT = "Write a URL without blanks, its scheme in letters and digits; write ./ before the name of a directory."
+
+_KINDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az", "wasbs": "az", "hdfs": "hdfs"}
+_NAMENODE = re.compile(r"[^:@]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?")
+"""What else stands between the slashes is likely a key or a password."""
+_EXAMPLES = {
+    "s3": "s3://bucket/prefix",
+    "gs": "gs://bucket/prefix",
+    "az": "az://container@account/prefix or abfss://container@account.dfs.core.windows.net/prefix",
+    "hdfs": "hdfs://namenode:8020/prefix",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobUrl:
+    """`kind` is s3, gs, az or hdfs; `bucket` the bucket or container (empty on HDFS); `host` the storage account or the NameNode
+    with its port (empty on S3 and GCS); `prefix` has no slash at either end.
+    """
+
+    kind: str
+    bucket: str
+    host: str
+    prefix: str
+
+    def __str__(self) -> str:
+        host = f"{self.bucket}@{self.host}" if self.bucket and self.host else self.bucket or self.host
+        return f"{self.kind}://{host}/{self.prefix}" if self.prefix else f"{self.kind}://{host}"
+
+    @property
+    def for_hadoop(self) -> str:
+        """As Hadoop's connectors, and so Spark, spell it: `s3a://bucket/…`, `abfss://container@account.dfs.core.windows.net/…`."""
+        if self.kind == "s3":
+            return f"s3a{str(self)[2:]}"
+        if self.kind != "az":
+            return str(self)
+        account, _, domain = self.host.partition(".blob.")
+        return f"abfss{str(self)[2:]}".replace(f"@{self.host}", f"@{account}.dfs.{domain or 'core.windows.net'}", 1)
+
+    def key(self, name: str) -> str:
+        """The full key of `name`, which is relative to the prefix."""
+        return f"{self.prefix}/{name}" if self.prefix else name
+
+    def name(self, key: str) -> str:
+        """As `key`, back."""
+        return key[len(self.prefix) + 1 :] if self.prefix else key
+
+
+def scheme_of(place: str) -> str:
+    """What stands before the first colon of `place` in lower case, where a URL has its scheme; empty for a path.
+
+    `dbfs:/x` and `C:/x` have one. A name with a colon in it is a path behind `./`, or behind any other directory.
+    """
+    found = _SCHEME.match(place)
+    return found[1].lower() if found else ""
+
+
+def is_misspelt(place: str) -> bool:
+    """Whether `place` has nearly a scheme: behind a blank, or with a sign that no scheme has. It is no directory of that name."""
+    return _MISSPELT.match(place) is not None
+
+
+def is_blob(url: str) -> bool:
+    """Whether `url` is one of these."""
+    return url.partition("://")[0].lower() in _KINDS and "://" in url
+
+
+def parse(url: str) -> BlobUrl:
+    """`url` taken apart. Raises Usage."""
+    scheme, _, rest = url.partition("://")
+    kind = _KINDS.get(scheme.lower())
+    if kind is None:
+        raise Usage(f"{outlined(url)} is no URL of a store.", remedy=f"Write one of {', '.join(_EXAMPLES.values())}.")
+    authority, _, path = rest.partition("/")
+    bucket, at, host = authority.partition("@")
+    prefix = path.strip("/")
+    if kind == "hdfs":
+        found = BlobUrl(kind=kind, bucket="", host=authority, prefix=prefix)
+        return _checked(found, url, fine=_NAMENODE.fullmatch(authority) is not None)
+    if kind == "az":
+        if "?" in url:
+            raise Usage(f"{_shown(url.partition('?')[0])} is followed by a query.", remedy="Give a SAS as the option sas_token.")
+        found = BlobUrl(kind=kind, bucket=bucket, host=_azure_host(host), prefix=prefix)
+        return _checked(found, url, fine=bool(bucket and found.host) and ":" not in bucket + host)
+    found = BlobUrl(kind=kind, bucket=authority, host="", prefix=prefix)
+    return _checked(found, url, fine=bool(authority) and not at and ":" not in authority)
+
+
+def hadoop_url(url: str) -> str:
+    """`url` as Hadoop's file systems, and so Spark, understand it: they know Azure by another scheme than its users."""
+    if url.partition("://")[0].lower() != "az":
+        return url
+    found = parse(url)
+    host = found.host.replace(".blob.", ".dfs.") if "." in found.host else f"{found.host}.dfs.core.windows.net"
+    return f"abfss://{found.bucket}@{host}/{found.prefix}"
+
+
+def _azure_host(host: str) -> str:
+    """The storage account in Azure's public cloud, the blob endpoint's host elsewhere."""
+    account, _, rest = host.partition(".")
+    domain = rest.removeprefix("dfs.").removeprefix("blob.")
+    return account if domain in {"", "core.windows.net"} else f"{account}.blob.{domain}"
+
+
+def _checked(found: BlobUrl, url: str, *, fine: bool) -> BlobUrl:
+    parts = found.prefix.split("/") if found.prefix else []
+    if not fine or any(part in {"", ".", ".."} for part in parts):
+        raise Usage(f"{_shown(url)} is no URL of a place there.", remedy=f"Write {_EXAMPLES[found.kind]}.")
+    return found
+
+
+def _shown(url: str) -> str:
+    """`url` without what may be a key before the host."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://…" if ":" in rest else url

@@ -1,0 +1,58 @@
+"""Any frozen value as JSON: the keys are the names of its fields and properties."""
+
+import json
+from collections.abc import Mapping, Set
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from penstock.core.model import DIGEST_MODULUS
+from penstock.support.printable import printable_json
+
+
+def plain(value: object) -> Any:
+    """`value` as JSON values. Digests are hexadecimal text, since they exceed what many JSON readers count up to."""
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    return _structure(value)
+
+
+def _structure(value: object) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: _field(name, content) for name, content in _content(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Set):
+        return sorted(plain(item) for item in value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def line(value: object) -> str:
+    """`value` as one line of JSON."""
+    return printable_json(json.dumps(plain(value), ensure_ascii=False, separators=(", ", ": ")))
+
+
+def hexadecimal(digest: int) -> str:
+    """A content digest as people and programs compare it."""
+    return f"{digest % DIGEST_MODULUS:016x}"
+
+
+def _content(value: Any) -> list[tuple[str, object]]:
+    stored = [(field.name, getattr(value, field.name)) for field in fields(value)]
+    derived = [
+        (name, getattr(value, name))
+        for name, member in vars(type(value)).items()
+        if isinstance(member, property) and not name.startswith("_")
+    ]
+    return stored + derived
+
+
+def _field(name: str, content: object) -> Any:
+    return hexadecimal(content) if name.startswith("digest") and isinstance(content, int) else plain(content)

@@ -1,0 +1,26 @@
+"""What a publication that failed in one sink or in several raises."""
+
+from collections.abc import Mapping
+
+from penstock.core.model import BatchId, Published, SinkName
+from penstock.errors import PenstockError
+from penstock.support.combined_error import join, urgency
+
+
+def all_published(batch_id: BatchId, answers: Mapping[SinkName, Published | PenstockError]) -> dict[SinkName, Published]:
+    """What each sink answered. Raises one error for all sinks that did not publish; its `by_sink` holds the error of each."""
+    failures = {name: answer for name, answer in answers.items() if isinstance(answer, PenstockError)}
+    if failures:
+        raise _unpublished(batch_id, failures)
+    return {name: answer for name, answer in answers.items() if isinstance(answer, Published)}
+
+
+def _unpublished(batch_id: BatchId, failures: Mapping[SinkName, PenstockError]) -> PenstockError:
+    ranked = dict(sorted(failures.items(), key=lambda failure: urgency(failure[1])))
+    first, *others = ranked.values()
+    if others:
+        each = (f"Sink {sink!r}: {type(error).__name__}: {error.message}" for sink, error in ranked.items())
+        message = f"Batch {batch_id} is decided, and {len(ranked)} sinks did not publish it. {' '.join(each)}"
+        first = join([first, *others], message=message)
+    first.by_sink = {str(sink): error.as_fields() for sink, error in ranked.items()}
+    return first

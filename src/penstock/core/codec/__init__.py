@@ -1,0 +1,27 @@
+"""Every durable value as versioned JSON, never pickle. docs/PROTOCOL.md, section Formats, is the normative text.
+
+A document is one JSON object in ASCII with sorted keys and no blanks: the same value always gives the same bytes. `format` names
+its kind, `version` counts the changes of that kind. A known version is read exactly: a missing, foreign or mistyped field is
+damage and raises LedgerMismatch; a version from the future raises FormatTooNew. Any change of a shape is a new version, and
+`tests/upgrade/golden` holds an example of each one that was ever written. Digests are 16 hexadecimal digits, because numbers
+above 2^53 do not survive every JSON reader; bytes are base64.
+"""
+
+from penstock.core.codec.document import decode_document, encode_document
+from penstock.core.codec.entry import decode_entry, encode_entry
+from penstock.core.codec.marker import decode_marker, decode_owner, encode_marker, encode_owner
+from penstock.core.codec.message import TaskMessage, decode_message, encode_message
+
+__all__ = [
+    "TaskMessage",
+    "decode_document",
+    "decode_entry",
+    "decode_marker",
+    "decode_message",
+    "decode_owner",
+    "encode_document",
+    "encode_entry",
+    "encode_marker",
+    "encode_message",
+    "encode_owner",
+]

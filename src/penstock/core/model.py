@@ -1,0 +1,412 @@
+"""The nouns of the protocol: frozen values without behaviour that touches the world.
+
+A **batch** is one Spark micro-batch, identified by query id and offsets, never by its number alone. A task **attempt** stages
+rows for it; what it wrote is told by **staged** messages. A **decision** freezes which staged messages are the batch. An
+**entry** puts a decision (or the opening of a generation, or an operator's act) at one **position** of the pipeline's ledger.
+A **generation** is one opening of the pipeline; a newer one fences all older ones.
+"""
+
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NewType, TypeAlias
+
+from penstock.core.topics import GapAccepted, TopicRead
+from penstock.core.topics import SourceName as SourceName  # noqa: PLC0414 - one of the names below
+
+PipelineName = NewType("PipelineName", str)
+SinkName = NewType("SinkName", str)
+AccountName = NewType("AccountName", str)
+QueryId = NewType("QueryId", str)
+BatchId = NewType("BatchId", int)
+Generation = NewType("Generation", int)
+LedgerId = NewType("LedgerId", str)
+Position = NewType("Position", int)
+Nonce = NewType("Nonce", str)
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+DIGEST_MODULUS = 1 << 64
+ONLY_ACCOUNT = AccountName("")
+"""The account of a sink that has just one place to write to."""
+
+
+def new_nonce() -> Nonce:
+    """A fresh name for one try at something: 64 random bits in hexadecimal."""
+    return Nonce(secrets.token_hex(8))
+
+
+def new_ledger_id() -> LedgerId:
+    """A fresh identity for a ledger that begins: 128 random bits in hexadecimal."""
+    return LedgerId(secrets.token_hex(16))
+
+
+class RowDigest(str, Enum):
+    """How the 64-bit hash of a row is computed. Fixed when a ledger begins: digests of two kinds cannot be compared.
+
+    `XXHASH64` is Spark's function over all columns, which skips NULLs; `XXHASH64_NULLS` covers which values are NULL, too.
+    """
+
+    XXHASH64 = "xxhash64"
+    XXHASH64_NULLS = "xxhash64+nulls"
+
+
+NEWEST_ROW_DIGEST = RowDigest.XXHASH64_NULLS
+"""What a ledger that begins now is given."""
+
+
+class Guarantee(str, Enum):
+    """What a pipeline demands of its delivery, and what it gets."""
+
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+
+
+class SinkKind(str, Enum):
+    """How a sink makes a batch appear once (docs/PROTOCOL.md, section Sinks)."""
+
+    STAGING = "staging"
+    TRANSACTIONAL = "transactional"
+    IDEMPOTENT = "idempotent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """What one source contributes to a batch: everything after `start` up to and including `end`.
+
+    Offsets are the JSON text that Spark logged, `None` where Spark logged no offset. `content` fingerprints what the range
+    stands for where the offset alone does not say it: a file source's offset is only an index into its own log of files.
+    """
+
+    source: SourceName
+    start: str | None
+    end: str | None
+    content: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One micro-batch as Spark planned it. Two batches are the same only if all three fields are equal."""
+
+    query_id: QueryId
+    batch_id: BatchId
+    offsets: tuple[OffsetRange, ...]
+
+
+_TOKEN = re.compile(r"g(\d+)-b(\d+)-p(\d+)-t(\d+)-([0-9a-f]{16})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One run of one task of the staging pass. No two attempts ever share a `token`, so what they write never collides."""
+
+    generation: Generation
+    batch_id: BatchId
+    partition: int
+    task_attempt: int
+    nonce: Nonce
+
+    @property
+    def token(self) -> str:
+        """The attempt's name inside file names: letters, digits and hyphens only."""
+        return f"g{self.generation}-b{self.batch_id}-p{self.partition}-t{self.task_attempt}-{self.nonce}"
+
+    @staticmethod
+    def find(text: str) -> "Attempt | None":
+        """The attempt whose token stands in `text` (a file name, say), or None if there is none."""
+        found = _TOKEN.search(text)
+        if found is None:
+            return None
+        generation, batch_id, partition, task_attempt = (int(group) for group in found.groups()[:4])
+        return Attempt(
+            generation=Generation(generation),
+            batch_id=BatchId(batch_id),
+            partition=partition,
+            task_attempt=task_attempt,
+            nonce=Nonce(found[5]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Rows, files, bytes and content digest of some set of rows. Addition is exact: the digest is order-free."""
+
+    rows: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    digest: int = 0
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(
+            rows=self.rows + other.rows,
+            files=self.files + other.files,
+            size_bytes=self.size_bytes + other.size_bytes,
+            digest=(self.digest + other.digest) % DIGEST_MODULUS,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """One piece of a batch that a task attempt wrote, invisible until published.
+
+    `name` is where a published piece can be found inside its account (a relative path; the spool piece's name for sinks that
+    publish by a transaction). `ref` is the sink's own note of how to publish it (a staging path, an upload id with its parts);
+    only that sink reads it. `inline` holds the piece itself when it is small enough to travel inside the decision.
+    """
+
+    sink: SinkName
+    account: AccountName
+    name: str
+    attempt: str
+    totals: Totals
+    ref: Mapping[str, Json] = field(default_factory=dict)
+    inline: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a batch is, for ever: the batch and the staged pieces that make it up. `schema` is Spark's JSON of the rows.
+
+    `topics` and `gaps` are of sources that are read from Kafka. Times and requests are for people; requests are None if unknown.
+    """
+
+    batch: Batch
+    staged: tuple[Staged, ...]
+    rows_in: int
+    schema: str
+    stage_ms: int = 0
+    previous_publish_ms: int | None = None
+    stage_requests: int | None = None
+    previous_publish_requests: int | None = None
+    topics: tuple[TopicRead, ...] = ()
+    gaps: tuple[GapAccepted, ...] = ()
+
+    def of_sink(self, sink: SinkName) -> tuple[Staged, ...]:
+        """The pieces of one sink, in the order in which they were decided."""
+        return tuple(piece for piece in self.staged if piece.sink == sink)
+
+    def totals_of(self, sink: SinkName) -> Totals:
+        """What one sink must show more after this decision."""
+        return sum((piece.totals for piece in self.of_sink(sink)), Totals())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A driver opened the pipeline: the fence. `owner` names host, process and start for people only."""
+
+    owner: str
+    checkpoint: str
+    pipeline_digest: str
+    sinks: tuple[SinkName, ...]
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """The one conditional append that makes a staged batch exist."""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """An operator accepted another checkpoint: `query_id` continues the pipeline with batch `next_batch_id`.
+
+    None stands for a checkpoint that is still to be made: any query may start, with batch 0. `gaps` are what it goes on without.
+    """
+
+    query_id: QueryId | None
+    next_batch_id: BatchId
+    reason: str
+    operator: str
+    gaps: tuple[GapAccepted, ...] = ()
+
+
+Body: TypeAlias = Opened | Decided | Adopted
+
+SinkTotals: TypeAlias = Mapping[SinkName, Mapping[AccountName, Totals]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The whole ledger up to and including one entry, in constant size: recovery reads the tail and nothing else.
+
+    `query_id` and `next_batch_id` say which batch may be decided next (None: nothing was decided or adopted yet).
+    `decided_at` is the position of the newest decision; up to `published_at` the writer of this entry knew every decision to be
+    published in every sink; `adopted_at` is the position of the newest `Adopted`.
+    `totals` count every decided row ever, by sink and account. `ledger_id` is who the ledger is: of two ledgers of one pipeline
+    name, at most one may move a sink's marker. It is given to a ledger's first entry, and to an older Penstock's ledger (None) by
+    the next opening. `row_digest` is the kind of every digest in the ledger.
+    """
+
+    ledger_id: LedgerId | None = None
+    row_digest: RowDigest = RowDigest.XXHASH64
+    query_id: QueryId | None = None
+    next_batch_id: BatchId | None = None
+    decided_at: Position | None = None
+    published_at: Position | None = None
+    adopted_at: Position | None = None
+    totals: SinkTotals = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of the ledger. `nonce` tells the writer's own from another's after a lost answer; the time is for people."""
+
+    pipeline: PipelineName
+    position: Position
+    generation: Generation
+    nonce: Nonce
+    written_at_ms: int
+    body: Body
+    summary: Summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """One sink's share of a decision, as the coordinator hands it to the sink; identical at every repetition.
+
+    `position` grows with every decision of a pipeline, whatever its query id: it is what markers remember. `ledger_id` is the
+    ledger that decided it: a marker of another one refuses the publication. It is None only for publications that are compared,
+    of a ledger that no newer Penstock has opened. `previous` is the position of the ledger's decision before, 0 if this is the
+    first one, None where that is not known.
+    """
+
+    pipeline: PipelineName
+    sink: SinkName
+    position: Position
+    generation: Generation
+    batch: Batch
+    staged: tuple[Staged, ...]
+    schema: str
+    ledger_id: LedgerId | None
+    row_digest: RowDigest = RowDigest.XXHASH64
+    previous: Position | None = None
+
+    def may_follow(self, position: Position) -> bool:
+        """Whether a place whose marker stands at `position`, below this one's, shows nothing but what this ledger decided.
+
+        It may lag behind, where batches had nothing for it. Between two decisions of one ledger there is none: such a marker is
+        of a copy of the ledger, which has its identity, too.
+        """
+        return self.previous is None or position <= self.previous
+
+    @property
+    def totals(self) -> Totals:
+        """What the sink must show more after this publication."""
+        return sum((piece.totals for piece in self.staged), Totals())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What publishing did. `already` means the target showed the batch before: nothing was written."""
+
+    totals: Totals
+    already: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepCut:
+    """What may be collected: staging of attempts that can never be decided any more.
+
+    An attempt is dead if its generation is older than `generation`, or its batch is not newer than `batch_id` (the last
+    decided one), and its token is not in `kept` (the attempts the newest decision names). No clock is asked. That is so for what
+    the ledger `ledger_id` counts: staging that belongs to another one is left alone.
+    """
+
+    pipeline: PipelineName
+    ledger_id: LedgerId | None
+    generation: Generation
+    batch_id: BatchId | None
+    kept: frozenset[str]
+
+    def is_dead(self, attempt: Attempt) -> bool:
+        """Whether nothing staged by `attempt` can become or be part of a decision."""
+        if attempt.token in self.kept or attempt.generation > self.generation:
+            return False
+        if attempt.generation < self.generation:
+            return True
+        return self.batch_id is not None and attempt.batch_id <= self.batch_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestEstimate:
+    """About how many requests a place takes for each batch that has one file for it: a small one, or one that is uploaded.
+
+    `look` is for one look whether a newer run took over.
+    """
+
+    small: float = 0.0
+    uploaded: float = 0.0
+    look: float = 0.0
+
+    def __add__(self, other: "RequestEstimate") -> "RequestEstimate":
+        return RequestEstimate(
+            small=self.small + other.small, uploaded=self.uploaded + other.uploaded, look=self.look + other.look
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Something staged that lies in a target: by which attempt, None for what a killed run left and what can never count.
+
+    `size_bytes` is None where the target does not say it.
+    """
+
+    name: str
+    attempt: Attempt | None
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of `penstock check`: what was looked at, whether it is fine, and the reason or remedy.
+
+    `warns`: a start is not kept back by it, but it will hurt one day.
+    """
+
+    subject: str
+    ok: bool
+    message: str
+    warns: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One difference that `penstock verify` found, with the place where it is."""
+
+    message: str
+    account: AccountName | None = None
+    file: str | None = None
+    batch_id: BatchId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountReport:
+    """One account of a sink as found against what the ledger expects."""
+
+    expected: Totals
+    found: Totals
+
+    @property
+    def ok(self) -> bool:
+        """Whether rows and content digest agree (bytes and files may change under compaction by maintenance)."""
+        return self.expected.rows == self.found.rows and self.expected.digest == self.found.digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkReport:
+    """A sink's content against the ledger `as_of` a position. `unread`: what was published was compared, and no row was read."""
+
+    accounts: Mapping[AccountName, AccountReport]
+    problems: tuple[Problem, ...]
+    unread: bool = False
+    as_of: Position | None = None
+    """The oldest one of all accounts; None for a sink that keeps nothing to compare."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is lost, doubled, changed or foreign."""
+        return not self.problems and all(account.ok for account in self.accounts.values())

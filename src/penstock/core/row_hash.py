@@ -1,0 +1,181 @@
+"""Row hashes, vectorised, without Spark: the content digests of tasks, of the driver, and of `verify`.
+
+`row_hashes(rows, kind)` equals the value of `penstock.stage.row_hash_sql` for the same rows bit for bit. Both kinds are Spark's
+`xxhash64`: seed 42, folded over the columns from left to right; nulls leave the seed unchanged, -0.0 counts as 0.0 and every NaN
+as one. A map is hashed as `map_entries(map)`, the array of its key-value structs in stored order.
+
+`RowDigest.XXHASH64_NULLS` folds in words besides that say where nulls are, so that a value never counts alike in two places:
+
+- after the columns, and after the fields of a struct that is not null: the exclusive or of `presence_words` of those that are not
+  null. The words depend on names only: a column that is null everywhere does not count, wherever it is added.
+- after the elements of an array, or the entries of a map: `NULL_ELEMENT` + the index of each element, or value, that is null,
+  then the number of elements, as an integer of 32 bits.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.model import DIGEST_MODULUS, NEWEST_ROW_DIGEST, RowDigest
+from penstock.core.value_hash import Places, Words, at_least, hash_int, hash_long, kernel_of
+
+Valid: TypeAlias = npt.NDArray[np.bool_]
+
+SEED = np.uint64(42)
+CHUNK_ROWS = 1 << 14
+"""At once: so many words stay in a core's cache."""
+
+NULL_ELEMENT = 0x50656E73746F636B
+"""Far from what values are, so that the index of a null is not taken for a value."""
+
+_SKIPPED, _COVERED = RowDigest.XXHASH64, RowDigest.XXHASH64_NULLS
+
+
+def row_hashes(rows: "pa.RecordBatch | pa.Table", kind: RowDigest = NEWEST_ROW_DIGEST) -> "pa.UInt64Array":
+    """The 64-bit hash of each row, columns from left to right. Raises TypeError for an Arrow type that Spark has not."""
+    chunks = [_batch_hashes(part, kind) for part in _parts(rows)]
+    return pa.array(np.concatenate(chunks) if chunks else np.empty(0, np.uint64), pa.uint64())
+
+
+def digest(hashes: "pa.UInt64Array | pa.ChunkedArray | Words") -> int:
+    """The content digest of a set of rows: the sum of their hashes modulo 2^64, whatever their order."""
+    words = hashes if isinstance(hashes, np.ndarray) else np.asarray(hashes, dtype=np.uint64)
+    return int(np.add.reduce(words, dtype=np.uint64)) % DIGEST_MODULUS
+
+
+@lru_cache(maxsize=256)
+def presence_words(names: tuple[str, ...]) -> tuple[int, ...]:
+    """A word of 63 bits for each of the names of columns, or of the fields of a struct: what stands for "it is not null".
+
+    Names that differ in case only are one name, of which the second, third and so on have words of their own.
+    """
+    lowered = [name.lower() for name in names]
+    return tuple(_word(name, lowered[:place].count(name)) for place, name in enumerate(lowered))
+
+
+def _word(name: str, before: int) -> int:
+    hashed = hashlib.sha256(f"{before} {name}".encode("utf-8", "surrogatepass"))
+    return int.from_bytes(hashed.digest()[:8], "big") >> 1
+
+
+def _parts(rows: "pa.RecordBatch | pa.Table") -> "list[pa.RecordBatch]":
+    if isinstance(rows, pa.Table):
+        return list(rows.to_batches(max_chunksize=CHUNK_ROWS))
+    return [rows.slice(start, CHUNK_ROWS) for start in range(0, rows.num_rows, CHUNK_ROWS)]
+
+
+def _batch_hashes(rows: "pa.RecordBatch", kind: RowDigest) -> Words:
+    seeds = np.full(rows.num_rows, SEED, np.uint64)
+    return _fold_all(rows.columns, tuple(rows.schema.names), seeds, kind)
+
+
+def _fold_all(columns: "Sequence[pa.Array]", names: tuple[str, ...], seeds: Words, kind: RowDigest) -> Words:
+    """The columns of a row, or the fields of a struct, and then which of them are there."""
+    if kind is _SKIPPED:
+        for column in columns:
+            seeds = _fold(column, seeds, kind)[0]
+        return seeds
+    everywhere, somewhere = 0, None
+    for column, word in zip(columns, presence_words(names), strict=True):
+        seeds, valid = _fold(column, seeds, kind)
+        if valid is None:
+            everywhere ^= word
+        else:
+            words = valid * np.uint64(word)
+            somewhere = words if somewhere is None else np.bitwise_xor(somewhere, words, out=somewhere)
+    present = np.array([everywhere], np.uint64)
+    return hash_long(present if somewhere is None else somewhere ^ present, seeds)
+
+
+def _fold(column: "pa.Array", seeds: Words, kind: RowDigest) -> tuple[Words, Valid | None]:
+    """The hash of each value of `column` with its row's seed, where a null keeps the seed; and which are valid, None if all."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pa.types.is_null(column.type):
+        return seeds, np.zeros(len(column), np.bool_)
+    hashed = _hashed(column, seeds, kind)
+    if column.null_count == 0:
+        return hashed, None
+    valid: Valid = np.asarray(column.is_valid())
+    return np.where(valid, hashed, seeds), valid
+
+
+def _hashed(column: "pa.Array", seeds: Words, kind: RowDigest) -> Words:
+    if pa.types.is_struct(column.type):
+        names = tuple(field.name for field in column.type)
+        return _fold_all([column.field(place) for place in range(len(names))], names, seeds, kind)
+    if pa.types.is_map(column.type):
+        return _fold_map(column, seeds, kind)
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type):
+        return _fold_elements(column, [column.values], seeds, kind)
+    return kernel_of(column.type)(column, seeds)
+
+
+# --- lists and maps
+
+
+def _fold_map(column: "pa.MapArray", seeds: Words, kind: RowDigest) -> Words:
+    """Key and value of each entry in turn. Keys are never null, so the values say where nulls are."""
+    items = pa.Array.from_buffers(
+        pa.list_(column.type.item_field),
+        len(column),
+        column.buffers()[:2],
+        null_count=column.null_count,
+        offset=column.offset,
+        children=[column.items],
+    )
+    return _fold_elements(items, [column.keys, column.items], seeds, kind)
+
+
+def _fold_elements(column: "pa.ListArray", parts: "Sequence[pa.Array]", seeds: Words, kind: RowDigest) -> Words:
+    """Fold the elements of each row's list in turn: first elements of all rows together, then second ones, and so on.
+
+    `parts` of an element lie at the same places; the last may be null.
+    """
+    lengths: Places = np.asarray(pc.fill_null(pc.list_value_length(column), 0)).astype(np.int64)
+    order = np.argsort(-lengths, kind="stable")
+    starts, falling, folded = _list_starts(column), lengths[order], seeds[order]
+    for step in range(int(falling[0]) if len(falling) else 0):
+        active = at_least(falling, step + 1)
+        places = pa.array(starts[order[:active]] + step)
+        for part in parts:
+            folded[:active] = _fold(part.take(places), folded[:active], kind)[0]
+    unsorted = np.empty_like(folded)
+    unsorted[order] = folded
+    return unsorted if kind is _SKIPPED else _fold_marks(parts[-1], starts, lengths, unsorted)
+
+
+def _fold_marks(elements: "pa.Array", starts: Places, lengths: Places, folded: Words) -> Words:
+    """Fold in where `elements` are null, and then how many there are."""
+    if len(starts):
+        low = int(starts[0])
+        own = elements.slice(low, int(starts[-1] + lengths[-1]) - low)
+        if own.null_count:
+            _fold_nulls(np.flatnonzero(np.asarray(own.is_null())), starts - low, lengths, folded)
+    return hash_int(lengths.astype(np.uint32), folded)
+
+
+def _fold_nulls(nulls: Places, starts: Places, lengths: Places, folded: Words) -> None:
+    """`nulls` are the places of null elements, rising: the first one of every list is folded in, then the second, and so on."""
+    first = np.searchsorted(nulls, starts)
+    counts = np.searchsorted(nulls, starts + lengths) - first
+    for step in range(int(counts.max())):
+        rows = np.flatnonzero(counts > step)
+        places = nulls[first[rows] + step] - starts[rows]
+        folded[rows] = hash_long(places.astype(np.uint64) + np.uint64(NULL_ELEMENT), folded[rows])
+
+
+def _list_starts(column: "pa.ListArray") -> Places:
+    if pa.types.is_fixed_size_list(column.type):
+        starts: Places = np.arange(len(column), dtype=np.int64) + column.offset
+        return starts * int(column.type.list_size)
+    offsets: Places = np.asarray(column.offsets, dtype=np.int64)[: len(column)]
+    return offsets

@@ -1,0 +1,274 @@
+"""Spark's `xxhash64` of columns whose values are not nested, vectorised: each row's seed becomes the hash of its value.
+
+What comes out for a null is arbitrary; `penstock.core.row_hash` keeps the seed there.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Places: TypeAlias = npt.NDArray[np.int64]
+Kernel: TypeAlias = Callable[[Any, Words], Words]
+
+_P1, _P2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
+_P3, _P4 = np.uint64(0x165667B19E3779F9), np.uint64(0x85EBCA77C2B2AE63)
+_P5 = np.uint64(0x27D4EB2F165667C5)
+_INT_BASE, _LONG_BASE = _P5 + np.uint64(4), _P5 + np.uint64(8)
+_LANE_BASES = (np.uint64(0x60EA27EEADC0B5D6), _P2, np.uint64(0), np.uint64(0x61C8864E7A143579))
+_MAX_LONG_DIGITS = 18
+
+
+def kernel_of(kind: "pa.DataType") -> Kernel:
+    """How values of `kind` are hashed. Raises TypeError for an Arrow type that Spark has not, and for nested ones."""
+    for is_kind, kernel in _KERNELS:
+        if is_kind(kind):
+            return kernel
+    raise TypeError(f"Spark has no type for Arrow's {kind}, so its hash is not defined")
+
+
+def hash_long(values: Words, seeds: Words) -> Words:
+    """The hash of each long with its row's seed; one value for all rows is as good as many."""
+    return _finish(_mix_long(seeds + _LONG_BASE, values))
+
+
+def hash_int(values: npt.NDArray[np.uint32], seeds: Words) -> Words:
+    """The hash of each integer of 32 bits with its row's seed."""
+    return _finish(_mix_int(seeds + _INT_BASE, values.astype(np.uint64)))
+
+
+# --- numbers of fixed width
+
+
+def _rotate(words: Words, bits: int) -> Words:
+    high = words << np.uint64(bits)
+    words >>= np.uint64(64 - bits)
+    high |= words
+    return high
+
+
+def _finish(words: Words) -> Words:
+    words ^= words >> np.uint64(33)
+    words *= _P2
+    words ^= words >> np.uint64(29)
+    words *= _P3
+    words ^= words >> np.uint64(32)
+    return words
+
+
+def _mix_long(state: Words, values: Words) -> Words:
+    state ^= _rotate(values * _P2, 31) * _P1
+    state = _rotate(state, 27)
+    state *= _P1
+    state += _P4
+    return state
+
+
+def _mix_int(state: Words, values: Words) -> Words:
+    state ^= values * _P1
+    state = _rotate(state, 23)
+    state *= _P2
+    state += _P3
+    return state
+
+
+def _values(column: "pa.Array", kind: type[np.generic]) -> npt.NDArray[Any]:
+    """The values of a column of fixed width as they lie in memory; what stands at nulls is arbitrary."""
+    _, data = column.buffers()
+    if data is None:
+        return np.zeros(len(column), kind)
+    return np.frombuffer(data, kind)[column.offset : column.offset + len(column)]
+
+
+def _fold_long(column: "pa.Array", seeds: Words) -> Words:
+    return hash_long(_values(column, np.uint64), seeds)
+
+
+def _fold_int(column: "pa.Array", seeds: Words) -> Words:
+    return hash_int(_values(column, np.uint32), seeds)
+
+
+def _fold_small(column: "pa.Array", seeds: Words) -> Words:
+    kind = np.int8 if column.type.bit_width == 8 else np.int16
+    return hash_int(_values(column, kind).astype(np.int32).view(np.uint32), seeds)
+
+
+def _fold_boolean(column: "pa.Array", seeds: Words) -> Words:
+    return hash_int(np.asarray(column.fill_null(fill_value=False)).astype(np.uint32), seeds)
+
+
+def _fold_float(column: "pa.Array", seeds: Words) -> Words:
+    values = _values(column, np.float32)
+    bits = np.where(values == 0, np.float32(0), values).view(np.uint32)
+    return hash_int(np.where(np.isnan(values), np.uint32(0x7FC00000), bits), seeds)
+
+
+def _fold_double(column: "pa.Array", seeds: Words) -> Words:
+    values = _values(column, np.float64)
+    bits = np.where(values == 0, np.float64(0), values).view(np.uint64)
+    return hash_long(np.where(np.isnan(values), np.uint64(0x7FF8000000000000), bits), seeds)
+
+
+def _fold_timestamp(column: "pa.Array", seeds: Words) -> Words:
+    unit = column.type.unit
+    if unit != "us":
+        column = column.cast(pa.timestamp("us", tz=column.type.tz))
+    return _fold_long(column, seeds)
+
+
+def _fold_duration(column: "pa.Array", seeds: Words) -> Words:
+    return _fold_long(column if column.type.unit == "us" else column.cast(pa.duration("us")), seeds)
+
+
+def _fold_time(column: "pa.Array", seeds: Words) -> Words:
+    return _fold_long(column if column.type == pa.time64("ns") else column.cast(pa.time64("ns")), seeds)
+
+
+_INTERVAL = np.dtype([("months", "<u4"), ("days", "<u4"), ("nanoseconds", "<i8")])
+
+
+def _fold_interval(column: "pa.Array", seeds: Words) -> Words:
+    values = np.frombuffer(column.buffers()[1], _INTERVAL)[column.offset : column.offset + len(column)]
+    microseconds = (values["nanoseconds"] // 1000).view(np.uint64)
+    return hash_int(values["months"], hash_int(values["days"], hash_long(microseconds, seeds)))
+
+
+# --- decimals
+
+
+def _fold_decimal(column: "pa.Array", seeds: Words) -> Words:
+    if column.type.bit_width != 128:
+        column = column.cast(pa.decimal128(column.type.precision, column.type.scale))
+    halves = np.frombuffer(column.buffers()[1], np.uint64).reshape(-1, 2)[column.offset : column.offset + len(column)]
+    if column.type.precision <= _MAX_LONG_DIGITS:
+        return hash_long(halves[:, 0], seeds)
+    return _fold_big(halves, seeds)
+
+
+def _fold_big(halves: npt.NDArray[np.uint64], seeds: Words) -> Words:
+    """Hash the shortest two's complement of each 128-bit number, most significant byte first, as Java writes it."""
+    big_endian = halves[:, ::-1].astype(">u8").view(np.uint8)
+    signs = np.where(big_endian[:, :1] & 0x80, np.uint8(0xFF), np.uint8(0))
+    first = np.argmax(np.concatenate([big_endian != signs, np.ones_like(signs, np.bool_)], axis=1), axis=1)
+    first = np.minimum(first, 15)
+    rows = np.arange(len(halves))
+    needs_sign = ((big_endian[rows, first] ^ signs[:, 0]) & 0x80) != 0
+    first = np.where(needs_sign, first - 1, first).astype(np.int64)
+    return _hash_bytes(big_endian.reshape(-1), rows * 16 + first, 16 - first, seeds)
+
+
+# --- bytes of any length
+
+
+def _fold_bytes(column: "pa.Array", seeds: Words) -> Words:
+    _, offsets, data = column.buffers()
+    kind = np.int64 if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type) else np.int32
+    if offsets is None or data is None:
+        data = pa.py_buffer(b"")
+    ends = np.frombuffer(offsets, kind)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    lengths = np.diff(ends)
+    if column.null_count:
+        lengths = np.where(np.asarray(column.is_valid()), lengths, 0)
+    return _hash_bytes(np.frombuffer(data, np.uint8), ends[:-1], lengths, seeds)
+
+
+def _fold_fixed_bytes(column: "pa.Array", seeds: Words) -> Words:
+    return _fold_bytes(column.cast(pa.binary()), seeds)
+
+
+def _hash_bytes(data: Bytes, starts: Places, lengths: Places, seeds: Words) -> Words:
+    """XXH64 of `data[start : start + length]` for each row: one step at a time, for all rows that are long enough."""
+    order = np.argsort(-lengths, kind="stable") if len(lengths) and int(lengths.max()) >= 8 else None
+    if order is not None:
+        starts, lengths, seeds = starts[order], lengths[order], seeds[order]
+    state = seeds + _P5
+    _stripes(data, starts, lengths, seeds, state)
+    state += lengths.astype(np.uint64)
+    places = starts + (lengths & -32)
+    _whole_words(data, places, starts + lengths, state)
+    places = starts + (lengths & -8)
+    _half_words(data, places, lengths, state)
+    _single_bytes(data, places + (lengths & 4), starts + lengths, state)
+    hashed = _finish(state)
+    if order is None:
+        return hashed
+    unsorted = np.empty_like(hashed)
+    unsorted[order] = hashed
+    return unsorted
+
+
+def _words_at(data: Bytes, kind: str, places: Places) -> Words:
+    width = int(kind[-1])
+    anywhere = np.ndarray(shape=(len(data) - width + 1,), dtype=kind, buffer=data, strides=(1,))
+    return anywhere[places].astype(np.uint64)
+
+
+def at_least(lengths: Places, length: int) -> int:
+    """How many of `lengths`, which fall, reach `length`."""
+    return len(lengths) - int(np.searchsorted(lengths[::-1], length, side="left"))
+
+
+def _stripes(data: Bytes, starts: Places, lengths: Places, seeds: Words, state: Words) -> None:
+    count = at_least(lengths, 32) if len(lengths) and int(lengths[0]) >= 32 else 0
+    if count == 0:
+        return
+    lanes = [seeds[:count] + base for base in _LANE_BASES]
+    for stripe in range(int(lengths[0]) // 32):
+        active = at_least(lengths[:count], 32 * (stripe + 1))
+        for lane in range(4):
+            words = _words_at(data, "<u8", starts[:active] + (32 * stripe + 8 * lane))
+            lanes[lane][:active] = _rotate(lanes[lane][:active] + words * _P2, 31) * _P1
+    merged: Words = np.zeros(count, np.uint64)
+    for state_of_lane, bits in zip(lanes, (1, 7, 12, 18), strict=True):
+        merged += _rotate(state_of_lane.copy(), bits)
+    for state_of_lane in lanes:
+        merged ^= _rotate(state_of_lane * _P2, 31) * _P1
+        merged *= _P1
+        merged += _P4
+    state[:count] = merged
+
+
+def _whole_words(data: Bytes, places: Places, ends: Places, state: Words) -> None:
+    for word in range(3):
+        active = np.flatnonzero(places + 8 * (word + 1) <= ends)
+        if len(active) == 0:
+            return
+        state[active] = _mix_long(state[active], _words_at(data, "<u8", places[active] + 8 * word))
+
+
+def _half_words(data: Bytes, places: Places, lengths: Places, state: Words) -> None:
+    active = np.flatnonzero(lengths & 4)
+    if len(active):
+        state[active] = _mix_int(state[active], _words_at(data, "<u4", places[active]))
+
+
+def _single_bytes(data: Bytes, places: Places, ends: Places, state: Words) -> None:
+    for step in range(3):
+        active = np.flatnonzero(places + step < ends)
+        if len(active) == 0:
+            return
+        mixed = state[active] ^ (data[places[active] + step].astype(np.uint64) * _P5)
+        state[active] = _rotate(mixed, 11) * _P1
+
+
+_types = pa.types
+_KERNELS: "tuple[tuple[Callable[[pa.DataType], bool], Kernel], ...]" = (
+    (_types.is_int64, _fold_long),
+    (lambda kind: _types.is_int32(kind) or _types.is_date32(kind), _fold_int),
+    (lambda kind: _types.is_int8(kind) or _types.is_int16(kind), _fold_small),
+    (lambda kind: _types.is_string(kind) or _types.is_binary(kind), _fold_bytes),
+    (lambda kind: _types.is_large_string(kind) or _types.is_large_binary(kind), _fold_bytes),
+    (_types.is_float64, _fold_double),
+    (_types.is_float32, _fold_float),
+    (_types.is_boolean, _fold_boolean),
+    (_types.is_timestamp, _fold_timestamp),
+    (_types.is_decimal, _fold_decimal),
+    (_types.is_duration, _fold_duration),
+    (_types.is_time, _fold_time),
+    (_types.is_interval, _fold_interval),
+    (_types.is_fixed_size_binary, _fold_fixed_bytes),
+)

@@ -1,0 +1,104 @@
+"""Azure Event Hubs by its Kafka endpoint: what a client must be told, read off a connection string.
+
+https://learn.microsoft.com/azure/event-hubs/azure-event-hubs-kafka-overview: SASL PLAIN over TLS on port 9093, the user is the
+literal `$ConnectionString` and the password the whole string. The emulator speaks SASL without TLS on port 9092.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.errors import Usage
+from penstock.support.secret import Secret, outlined, remember
+
+_ENDPOINT = re.compile(r"(?i:sb)://([A-Za-z0-9.-]+)(:\d+)?/?")
+_USER = "$ConnectionString"
+_NEEDED = ("Endpoint", "SharedAccessKeyName", "SharedAccessKey")
+_KNOWN = (*_NEEDED, "EntityPath", "UseDevelopmentEmulator")
+_SHAPE = "Endpoint=sb://NAMESPACE.servicebus.windows.net/;SharedAccessKeyName=NAME;SharedAccessKey=KEY;EntityPath=HUB"
+_COPY = f"Copy it from the namespace's shared access policies; it reads {_SHAPE}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventHubs:
+    """A namespace of Event Hubs, and the event hub that the connection string is for, None if it is for all of them.
+
+    `connection_string` is never shown.
+    """
+
+    host: str
+    hub: str | None
+    connection_string: str = field(repr=False)
+    emulated: bool = False
+
+    @property
+    def bootstrap(self) -> str:
+        """Where its Kafka endpoint listens."""
+        return f"{self.host}:{9092 if self.emulated else 9093}"
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """As librdkafka takes them."""
+        return {
+            "security.protocol": self._protocol,
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": _USER,
+            "sasl.password": Secret(self.connection_string),
+        }
+
+    @property
+    def spark_options(self) -> Mapping[str, str]:
+        """As Spark's connector takes them, by Kafka's own Java client."""
+        login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        return {
+            "kafka.security.protocol": self._protocol,
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": Secret(f'{login} required username="{_USER}" password="{self.connection_string}";'),
+        }
+
+    @property
+    def _protocol(self) -> str:
+        return "SASL_PLAINTEXT" if self.emulated else "SASL_SSL"
+
+
+def is_event_hubs(bootstrap: str) -> bool:
+    """Whether these brokers are a namespace's endpoint."""
+    return ".servicebus." in bootstrap.partition(",")[0]
+
+
+def event_hubs_of(connection_string: str) -> EventHubs:
+    """What `connection_string` leads to. Raises Usage, which names parts and never shows the key."""
+    remember(Secret(connection_string))
+    parts = _parts(connection_string)
+    missing = [name for name in _NEEDED if not parts.get(name)]
+    if missing:
+        raise Usage(
+            f"A connection string of Event Hubs needs {', '.join(_NEEDED)}; {' and '.join(missing)} missing.", remedy=_COPY
+        )
+    remember(Secret(parts["SharedAccessKey"]))
+    if '"' in connection_string or "\\" in connection_string:
+        raise Usage("A connection string of Event Hubs has no quotes and no backslashes; this one has.", remedy=_COPY)
+    return EventHubs(
+        host=_host(parts["Endpoint"]),
+        hub=parts.get("EntityPath") or None,
+        connection_string=connection_string,
+        emulated=parts.get("UseDevelopmentEmulator", "").lower() == "true",
+    )
+
+
+def _parts(connection_string: str) -> Mapping[str, str]:
+    names = {name.lower(): name for name in _KNOWN}
+    found: dict[str, str] = {}
+    for part in filter(None, connection_string.strip().split(";")):
+        name, equals, value = part.partition("=")
+        if not equals or name.strip().lower() not in names:
+            raise Usage(f"A connection string of Event Hubs has the parts {', '.join(_KNOWN)} only.", remedy=_COPY)
+        found[names[name.strip().lower()]] = value.strip()
+    return found
+
+
+def _host(endpoint: str) -> str:
+    found = _ENDPOINT.fullmatch(endpoint)
+    if found is None:
+        raise Usage(f"Endpoint should be sb://NAMESPACE.servicebus.windows.net/, found {outlined(endpoint)}.", remedy=_COPY)
+    return found[1].lower()

@@ -1,0 +1,238 @@
+"""JSON by a JSON Schema: the schema as a type of Spark's, and values as that type holds them.
+
+What a type of Spark's cannot say (several types, any object, something that contains itself) stays JSON, as text. JSON Schema has
+no rules for reading by another schema than the writer's: fields are found by name, and what is missing is null.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from penstock.core.model import Json
+from penstock.errors import Usage
+from penstock.registry.place import Registered
+from penstock.registry.wire import HEAD, Undecodable
+
+Make: TypeAlias = Callable[[Any, str], Any]
+Schema: TypeAlias = Mapping[str, Any]
+
+_LONGEST = 2**63
+_LARGEST = sys.float_info.max
+_DEEPEST = 64
+_DEEPEST_VALUE = 200
+"""Levels of a value: Python's own limit depends on how deep the stack is already, which differs from one pass to another."""
+_TEXT_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
+
+
+class Misfit(ValueError):
+    """A value that the reader's schema does not allow, by its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonType:
+    """Of a value: Spark's type, what makes one of it from parsed JSON at a place, and JSON of it."""
+
+    spark: Json
+    make: Make
+    unmake: Callable[[Any], Any] = lambda value: value
+
+
+class JsonReader:
+    """Reads values of JSON as those of `reader`."""
+
+    kind = "JSON"
+
+    def __init__(self, reader: Registered, *, subject: str) -> None:
+        self._reader = reader
+        self._type = _Types(reader, subject).of({"$ref": "#"}, ())
+
+    @property
+    def spark(self) -> Json:
+        """The type of the values in Spark's JSON."""
+        return self._type.spark
+
+    def read(self, value: bytes, writer: Registered) -> Any:
+        """The value behind the schema's id, as Arrow takes it. Raises Undecodable."""
+        try:
+            text = value[HEAD:].decode(json.detect_encoding(value[HEAD:]), "surrogatepass")
+            if _is_deep(text):
+                reason = f"its objects and arrays are nested more than {_DEEPEST_VALUE} levels deep"
+                raise Undecodable(reason, schema_id=writer.schema_id)
+            found = json.loads(text, parse_constant=_no_constant)
+            return None if found is None else self._type.make(found, "")
+        except Misfit as misfit:
+            reason = f"it does not fit the schema with id {self._reader.schema_id}: {misfit}"
+            raise Undecodable(reason, schema_id=writer.schema_id) from misfit
+        except ValueError as error:
+            raise Undecodable(f"it is no JSON: {error}", schema_id=writer.schema_id) from error
+
+    def write(self, value: Any) -> bytes:
+        """By this schema, without its id. What is null is left out of objects."""
+        return json.dumps(self._type.unmake(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+class _Types:
+    """A walk through one schema."""
+
+    def __init__(self, reader: Registered, subject: str) -> None:
+        try:
+            self._documents: dict[str, Any] = {one.name: json.loads(one.text) for one in reader.references}
+            self._documents[""] = json.loads(reader.text)
+        except ValueError as error:
+            raise Usage(
+                f"The schema of subject {subject!r} is no JSON Schema: {error}.", remedy="Name another `subject` or `version`."
+            ) from error
+
+    def of(self, schema: Any, above: tuple[str, ...]) -> JsonType:
+        """The type of what `schema` describes; `above` are the references on the way to it."""
+        if not isinstance(schema, dict):
+            return _TEXT
+        if "$ref" in schema:
+            return self._referred(str(schema["$ref"]), above)
+        choices = [one for one in schema.get("oneOf") or schema.get("anyOf") or () if one != {"type": "null"}]
+        if choices or "allOf" in schema:
+            parts = choices or schema["allOf"]
+            return self.of(parts[0], above) if len(parts) == 1 else _TEXT
+        return self._plain(schema, _kind_of(schema), above)
+
+    def _referred(self, reference: str, above: tuple[str, ...]) -> JsonType:
+        if reference in above or len(above) > _DEEPEST:
+            return _TEXT
+        name, _, pointer = reference.partition("#")
+        found: Any = self._documents.get(name)
+        for step in pointer.strip("/").split("/") if pointer.strip("/") else ():
+            found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+        return self.of(found, (*above, reference))
+
+    def _plain(self, schema: Schema, kind: str | None, above: tuple[str, ...]) -> JsonType:
+        if kind == "object":
+            return self._object(schema, above)
+        if kind == "array" and isinstance(schema.get("items"), dict):
+            return _array(self.of(schema["items"], above))
+        return _PLAIN.get(kind or "", _TEXT)
+
+    def _object(self, schema: Schema, above: tuple[str, ...]) -> JsonType:
+        fields, others = schema.get("properties") or {}, schema.get("additionalProperties")
+        if fields:
+            return _record({name: self.of(field, above) for name, field in fields.items()})
+        return _map(self.of(others, above)) if isinstance(others, dict) else _TEXT
+
+
+def _kind_of(schema: Schema) -> str | None:
+    """The one type that values have which are not null, None if there may be several."""
+    given = schema.get("type", "string" if _are_texts(schema.get("enum") or ()) else None)
+    kinds = [kind for kind in (given if isinstance(given, list) else [given]) if kind != "null"]
+    return kinds[0] if len(kinds) == 1 else None
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    return bool(values) and all(isinstance(value, str) for value in values)
+
+
+def _record(fields: Mapping[str, JsonType]) -> JsonType:
+    spark: Any = [{"name": name, "type": field.spark, "nullable": True, "metadata": {}} for name, field in fields.items()]
+
+    def made(value: Any, place: str) -> dict[str, Any]:
+        given = _taken(value, dict, "an object", place)
+        return {
+            name: None if given.get(name) is None else field.make(given[name], f"{place}.{name}".lstrip("."))
+            for name, field in fields.items()
+        }
+
+    def unmade(value: Any) -> dict[str, Any]:
+        return {name: field.unmake(value[name]) for name, field in fields.items() if value[name] is not None}
+
+    return JsonType({"type": "struct", "fields": spark}, made, unmade)
+
+
+def _array(element: JsonType) -> JsonType:
+    def made(value: Any, place: str) -> list[Any]:
+        given = enumerate(_taken(value, list, "an array", place))
+        return [None if one is None else element.make(one, f"{place}[{index}]") for index, one in given]
+
+    def unmade(values: Any) -> list[Any]:
+        return [None if one is None else element.unmake(one) for one in values]
+
+    return JsonType({"type": "array", "elementType": element.spark, "containsNull": True}, made, unmade)
+
+
+def _map(inner: JsonType) -> JsonType:
+    def made(value: Any, place: str) -> list[tuple[str, Any]]:
+        given = _taken(value, dict, "an object", place).items()
+        return [(key, None if one is None else inner.make(one, f"{place}.{key}".lstrip("."))) for key, one in given]
+
+    def unmade(pairs: Any) -> dict[str, Any]:
+        return {key: None if one is None else inner.unmake(one) for key, one in pairs}
+
+    return JsonType({"type": "map", "keyType": "string", "valueType": inner.spark, "valueContainsNull": True}, made, unmade)
+
+
+def _taken(value: Any, kind: type, expected: str, place: str) -> Any:
+    if not isinstance(value, kind):
+        raise _misfit(value, expected, place)
+    return value
+
+
+def _text(value: Any, place: str) -> str:
+    return str(_taken(value, str, "a text", place))
+
+
+def _flag(value: Any, place: str) -> bool:
+    return bool(_taken(value, bool, "true or false", place))
+
+
+def _whole(value: Any, place: str) -> int:
+    """JSON Schema counts 1.0 among the whole numbers."""
+    if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
+        raise _misfit(value, "a whole number", place)
+    if not -_LONGEST <= value < _LONGEST:
+        raise _misfit(value, "a whole number of 64 bits", place)
+    return int(value)
+
+
+def _number(value: Any, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _misfit(value, "a number", place)
+    if not -_LARGEST <= value <= _LARGEST:
+        raise _misfit(value, "a number that a double holds", place)
+    return float(value)
+
+
+def _as_json(value: Any, place: str) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        raise Misfit(f"{place or 'it'} holds a number beyond the range of a double") from error
+
+
+def _misfit(value: Any, expected: str, place: str) -> Misfit:
+    found = json.dumps(value)
+    shown = found if len(found) <= 60 else f"{found[:59]}…"
+    return Misfit(f"{place or 'it'} should be {expected}, found {shown}")
+
+
+def _is_deep(text: str) -> bool:
+    if text.count("[") + text.count("{") <= _DEEPEST_VALUE:
+        return False
+    level = 0
+    for found in _TEXT_OR_BRACKET.finditer(text):
+        level += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if level > _DEEPEST_VALUE:
+            return True
+    return False
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+_TEXT = JsonType("string", _as_json, json.loads)
+_PLAIN: Mapping[str, JsonType] = {
+    "string": JsonType("string", _text),
+    "integer": JsonType("long", _whole),
+    "number": JsonType("double", _number),
+    "boolean": JsonType("boolean", _flag),
+}

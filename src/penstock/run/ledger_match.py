@@ -1,0 +1,228 @@
+"""Do ledger and places belong together: neither an empty mount point nor an older copy in the stead of either."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+
+from penstock.commit.publication import decision_in
+from penstock.core.high_water_mark import HighWaterMark
+from penstock.core.model import AccountName, Decided, Decision, Entry, LedgerId, PipelineName, Position, SinkName, Summary, Totals
+from penstock.errors import LedgerMismatch, Refused
+from penstock.protocols import HasMarker, Ledger, Sink
+
+_LOOKED_AT = 20
+"""Published decisions that are read at most, to find the newest one with rows for every account. Mostly the first has them."""
+
+Place = tuple[SinkName, AccountName]
+Markers = Mapping[Place, HighWaterMark | None]
+
+
+def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: PipelineName) -> Markers:
+    """Where the markers of accounts with rows stand.
+
+    Raises Refused for an account that remembers nothing, or not the newest rows that were published there.
+
+    Costs a few reads of the ledger. Called before anything is prepared, so that nothing is created below a mount point. The
+    newest decision is left out: it may not have been published yet.
+    """
+    tail = ledger.tail()
+    markers = dict[Place, HighWaterMark | None]()
+    if tail is None:
+        return {}
+    newest = _unsettled(ledger, tail)
+    shown: Mapping[Place, Position] | None = None
+    for sink in sinks:
+        for account, rows in _published(sink, tail.summary, newest):
+            if isinstance(sink, HasMarker):
+                shown = _shown(ledger, tail, sinks) if shown is None else shown
+                found = markers[sink.name, account] = sink.high_water_mark(account, pipeline=pipeline)
+                position = None if found is None else found.position
+                require_trace(position, rows, shown.get((sink.name, account)), sink=sink.name, account=account)
+    return markers
+
+
+def require_decided(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: PipelineName, markers: Markers) -> None:
+    """Raise LedgerMismatch for an account that shows what another ledger decided, or more than this one holds (I2).
+
+    A marker of an older Penstock names no ledger: it is this one's if the entry at its position decided the batch that it names.
+    Reads the markers that are not among `markers`, which `require_present` gave. Called when all places are prepared, and before
+    this run's own entry lengthens the ledger. Costs a read of the ledger for each position that a marker stands at.
+    """
+    tail = ledger.tail()
+    entry_at = cache(ledger.read)
+    for sink in sinks:
+        for account, mark in _standing(sink, pipeline, markers):
+            if mark.position > _end(tail):
+                tail = ledger.tail()  # a run that is still alive may have decided and published since
+            _require_own(mark, tail, entry_at, ledger.location, sink=sink.name, account=account)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """Why an account is not this ledger's. `state`: `foreign`: another ledger filled it; `behind`: this one is an older copy."""
+
+    state: str
+    error: LedgerMismatch
+
+
+def ledger_mismatch(mark: HighWaterMark, ledger: Ledger, *, sink: SinkName, account: AccountName) -> Mismatch | None:
+    """What `require_decided` would raise for one account with the marker `mark`, None if that is the ledger's own."""
+    tail = ledger.tail()
+    try:
+        _require_own(mark, tail, ledger.read, ledger.location, sink=sink, account=account)
+    except LedgerMismatch as error:
+        is_copy = mark.ledger_id == identity_of(tail) and mark.position > _end(tail)
+        return Mismatch(state="behind" if is_copy else "foreign", error=error)
+    return None
+
+
+def _require_own(
+    mark: HighWaterMark,
+    tail: Entry | None,
+    entry_at: Callable[[Position], Entry | None],
+    location: str,
+    *,
+    sink: SinkName,
+    account: AccountName,
+) -> None:
+    place = f"Account {account!r} of sink {sink!r}"
+    _require_same_ledger(mark, tail, location, place=place)
+    _require_reached(mark, tail, location, place=place)
+    _require_same_batch(mark, entry_at(mark.position), location, place=place)
+
+
+def published_rows(ledger: Ledger, sinks: Sequence[Sink]) -> Mapping[Place, int]:
+    """How many rows each account holds for certain: those of the newest decision may not be there yet."""
+    tail = ledger.tail()
+    if tail is None:
+        return {}
+    newest = _unsettled(ledger, tail)
+    return {(sink.name, account): rows for sink in sinks for account, rows in _published(sink, tail.summary, newest)}
+
+
+def _standing(sink: Sink, pipeline: PipelineName, markers: Markers) -> Iterator[tuple[AccountName, HighWaterMark]]:
+    if not isinstance(sink, HasMarker):
+        return
+    for account in sink.accounts:
+        place = (sink.name, account)
+        found = markers[place] if place in markers else sink.high_water_mark(account, pipeline=pipeline)
+        if found is not None:
+            yield account, found
+
+
+def identity_of(tail: Entry | None) -> LedgerId | None:
+    """Of the ledger that ends with `tail`."""
+    return None if tail is None else tail.summary.ledger_id
+
+
+def identity_in_words(tail: Entry | None) -> str:
+    """What is found where another identity is expected, as the end of a sentence that begins with the ledger."""
+    if tail is None:
+        return "is empty"
+    own = identity_of(tail)
+    return "has no identity: an older Penstock wrote all of it" if own is None else f"is {own}"
+
+
+_REMEDY = (
+    "Put that ledger back and start again: what it decided would be delivered a second time. If it is lost, give the sink "
+    "another name and an empty place: new accounts, another table or topic."
+)
+
+
+def _require_same_ledger(mark: HighWaterMark, tail: Entry | None, location: str, *, place: str) -> None:
+    if mark.ledger_id is None or mark.ledger_id == identity_of(tail):
+        return
+    raise LedgerMismatch(
+        f"{place} shows what ledger {mark.ledger_id} decided, up to its position {mark.position}, but the ledger at {location} "
+        f"{identity_in_words(tail)}: another ledger, or an older copy, is in its place.",
+        remedy=_REMEDY,
+    )
+
+
+def _require_reached(mark: HighWaterMark, tail: Entry | None, location: str, *, place: str) -> None:
+    if mark.position > _end(tail):
+        raise LedgerMismatch(
+            f"{place} shows batches up to position {mark.position} of the ledger, but the ledger at {location} ends at position "
+            f"{_end(tail)}: another ledger, or an older copy, is in its place.",
+            remedy=_REMEDY,
+        )
+
+
+def _require_same_batch(mark: HighWaterMark, entry: Entry | None, location: str, *, place: str) -> None:
+    """An entry that the ledger no longer retains is not compared."""
+    if mark.batch_id is None or entry is None:
+        return
+    decision = entry.body.decision if isinstance(entry.body, Decided) else None
+    batch = None if decision is None else decision.batch
+    if batch is None:
+        found = "decided no batch there"
+    elif (entry.generation, batch.query_id, batch.batch_id) == (mark.generation, mark.query_id, mark.batch_id):
+        return
+    else:
+        found = f"decided batch {batch.batch_id} of query {batch.query_id} there, in generation {entry.generation}"
+    raise LedgerMismatch(
+        f"{place} shows batch {mark.batch_id} of query {mark.query_id}, decided in generation {mark.generation} at position "
+        f"{mark.position}, but the ledger at {location} {found}: another ledger, or an older copy, is in its place.",
+        remedy=_REMEDY,
+    )
+
+
+def _end(tail: Entry | None) -> Position:
+    return Position(0) if tail is None else tail.position
+
+
+def require_trace(found: Position | None, rows: int, shown: Position | None, *, sink: SinkName, account: AccountName) -> None:
+    """Raise Refused if `found`, the position of an account's marker, is not that of a place with `rows` rows up to `shown`."""
+    if found is None:
+        raise Refused(
+            f"Account {account!r} of sink {sink!r} shows no trace of the {rows:,} rows that were published there: "
+            "it was removed, or something else is mounted in its place.",
+            remedy="Mount it or restore it, with its marker, and start again. To go on without those rows, "
+            "give the sink another name and an empty place: new accounts, another table or topic.",
+        )
+    if shown is not None and found < shown:
+        raise Refused(
+            f"Account {account!r} of sink {sink!r} stands at position {found} of the ledger, but rows were published there up to "
+            f"position {shown}: an older copy is in its place.",
+            remedy="Put the newest copy back, with its marker, and start again. To go on without the rows that are missing, "
+            "give the sink another name and an empty place: new accounts, another table or topic.",
+        )
+
+
+def _shown(ledger: Ledger, tail: Entry, sinks: tuple[Sink, ...]) -> Mapping[Place, Position]:
+    """The newest position with rows for an account, of those that are certainly published there."""
+    wanted = {(sink.name, account) for sink in sinks for account in sink.accounts}
+    found: dict[Place, Position] = {}
+    for entry in islice(_settled(ledger, tail), _LOOKED_AT):
+        for piece in decision_in(entry).staged:
+            found.setdefault((piece.sink, piece.account), entry.position)
+        if wanted <= found.keys():
+            break
+    return found
+
+
+def _settled(ledger: Ledger, tail: Entry) -> Iterator[Entry]:
+    """Published decisions, newest first: each one's summary says where the one before it is."""
+    position = tail.summary.published_at
+    while position is not None and (entry := ledger.read(position)) is not None:
+        yield entry
+        position = entry.summary.published_at
+
+
+def _unsettled(ledger: Ledger, tail: Entry) -> Decision | None:
+    decided_at = tail.summary.decided_at
+    if decided_at is None or decided_at == tail.summary.published_at:
+        return None
+    entry = ledger.read(decided_at)
+    return None if entry is None else decision_in(entry)
+
+
+def _published(sink: Sink, summary: Summary, newest: Decision | None) -> Iterator[tuple[AccountName, int]]:
+    """The sink's accounts that hold rows for certain, and how many."""
+    totals = summary.totals.get(sink.name, {})
+    for account in sink.accounts:
+        pending = () if newest is None else newest.of_sink(sink.name)
+        rows = totals.get(account, Totals()).rows - sum(piece.totals.rows for piece in pending if piece.account == account)
+        if rows > 0:
+            yield account, rows

@@ -1,0 +1,157 @@
+"""What is demanded of a streaming query before anything of it is staged: the same questions at every door."""
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from penstock.core.guarantee import Claim, too_weak
+from penstock.core.model import Guarantee, SinkKind
+from penstock.errors import GuaranteeTooWeak, Usage
+from penstock.protocols import Projecting, Sink
+from penstock.run.assembly import DeliveryPlan, sinks_of
+from penstock.run.query_facts import QueryFacts
+from penstock.spark.error import read_spark_error
+from penstock.spec.combinations import mode_complaints, own_output_complaints
+from penstock.spec.setting_error import Complaint, KeyPath
+from penstock.spec.trigger import Trigger
+from penstock.spec.validation import sentence
+from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
+
+_log = logging.getLogger(__name__)
+
+_WHY: Mapping[SinkKind, str] = {
+    SinkKind.STAGING: "Rows are staged where no reader looks, decided once in the ledger, and moved into place by name.",
+    SinkKind.TRANSACTIONAL: "Rows and the mark that the batch is there commit in one transaction.",
+    SinkKind.IDEMPOTENT: "The same batch writes the same keys with the same values, however often.",
+}
+
+UNPROVED: Mapping[str, str] = {
+    "redshift": " Not run against a live server: only by Redshift's driver on a PostgreSQL that stands in for it.",
+    "sqlserver": " Not run against a live server: only its statements, on SQLite behind a stand-in for the driver.",
+}
+"""Kinds of sinks that nobody has run against what they are for."""
+
+_AS_WRITTEN = " So its author says: the suite of penstock.testing shows whether it is true."
+
+
+def require_demanded(facts: QueryFacts, plan: DeliveryPlan) -> None:
+    """Raise Usage or GuaranteeTooWeak where the query cannot be delivered as `plan` demands; log what `facts` does not show.
+
+    Called by every door before the ledger is opened: a refused query leaves nothing behind.
+    """
+    weak = too_weak(claims_of(facts, plan), plan.settings.guarantee)
+    if weak:
+        raise GuaranteeTooWeak(
+            f"The pipeline demands exactly_once, but {weak[0].subject} gives at_least_once: {weak[0].why}",
+            remedy=f"{weak[0].remedy} Or demand `guarantee: at_least_once`.".lstrip(),
+        )
+    if facts.unseen and plan.settings.guarantee is Guarantee.EXACTLY_ONCE:
+        _log.warning(
+            "Pipeline %s: not checked, because it cannot be seen from here: %s. docs/GUARANTEES.md says what each way to start "
+            "a query checks.",
+            plan.pipeline,
+            "; ".join(facts.unseen),
+        )
+
+
+def require_batches(facts: QueryFacts) -> None:
+    """Raise GuaranteeTooWeak for a trigger whose batches have no identity: no sink of Penstock's can be given them."""
+    if facts.trigger is not None and not facts.trigger.batches_have_identity:
+        raise batches_without_identity()
+
+
+def batches_without_identity() -> GuaranteeTooWeak:
+    """The refusal of continuous and real-time queries, whatever is demanded."""
+    return GuaranteeTooWeak(
+        "Continuous and real-time triggers run without Penstock's protocol, with a single sink of type console, kafka or memory.",
+        remedy="Use trigger processing_time or available_now for every other sink.",
+    )
+
+
+def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
+    """Every claim that `facts` allow, in the order of a row's way. Raises Usage for what makes no sense together."""
+    sinks = sinks_of(plan)
+    mode = facts.output_mode
+    _require_no_complaint(facts, plan)
+    if facts.plan is not None and mode is not None:
+        require_mode(facts.plan, output_mode=mode)
+    for sink in sinks:
+        _require_routable(facts.rows, sink)
+        _require_projectable(facts.rows, sink)
+    return (
+        *(facts.sources or ()),
+        *(() if facts.plan is None else operator_claims(facts.plan, output_mode=mode or "append")),
+        *(() if mode is None else (output_mode_claim(mode),)),
+        *(() if facts.trigger is None else (trigger_claim(facts.trigger),)),
+        *option_claims(facts.options or {}),
+        *(_sink_claim(sink, _type_of(sink, plan), facts.trigger) for sink in sinks),
+    )
+
+
+def _require_no_complaint(facts: QueryFacts, plan: DeliveryPlan) -> None:
+    """What the pipeline file is refused for when it is read, where sinks and query come together only now."""
+    for complaint in _complaints(facts, plan):
+        raise Usage(f"{sentence(complaint)}.", remedy=complaint.remedy)
+
+
+def _complaints(facts: QueryFacts, plan: DeliveryPlan) -> Iterator[Complaint]:
+    sinks = plan.settings.sinks
+    if facts.output_mode is not None:
+        yield from mode_complaints(sinks, facts.output_mode)
+    paths: Mapping[KeyPath, str] = {("sources", name, "path"): path for name, path in facts.paths.items()}
+    yield from own_output_complaints(sinks, paths)
+
+
+def _require_routable(frame: DataFrame, sink: Sink) -> None:
+    """Raise Usage if the route of `sink` cannot be computed from the rows."""
+    if sink.route_sql is None:
+        return
+    try:
+        _ = frame.selectExpr(sink.route_sql).schema
+    except PySparkException as error:
+        raise Usage(
+            f"sinks.{sink.name}.route cannot be computed from the rows: {read_spark_error(str(error)).sentence}",
+            remedy=f"The rows have {', '.join(frame.columns)}: correct the route or the transform.",
+        ) from error
+
+
+def _require_projectable(frame: DataFrame, sink: Sink) -> None:
+    """Raise Usage if the rows that `sink` takes cannot be made of those of the pipeline."""
+    own = sink.own_rows(frame.schema.json()) if isinstance(sink, Projecting) else None
+    if own is None:
+        return
+    try:
+        _ = frame.selectExpr(*own.columns.values()).schema
+    except PySparkException as error:
+        raise Usage(
+            f"sinks.{sink.name} cannot make its records of the rows: {read_spark_error(str(error)).sentence}",
+            remedy="Leave such a column out, or cast it in the transform.",
+        ) from error
+
+
+def _type_of(sink: Sink, plan: DeliveryPlan) -> str:
+    """As the pipeline file says it; the quarantine is not among its sinks."""
+    sinks = plan.settings.sinks
+    return sinks[sink.name].type if sink.name in sinks else "parquet"
+
+
+def _sink_claim(sink: Sink, kind: str, trigger: Trigger | None) -> Claim:
+    subject = f"sink {sink.name} ({kind})"
+    if trigger is not None and not trigger.batches_have_identity:
+        return Claim(
+            subject=subject,
+            guarantee=Guarantee.AT_LEAST_ONCE,
+            why=f"With this trigger Spark's own {kind} sink takes the rows, without marker and ledger.",
+            remedy="Use processing_time, or available_now.",
+        )
+    if not sink.exactly_once:
+        return Claim(
+            subject=subject,
+            guarantee=Guarantee.AT_LEAST_ONCE,
+            why="It may show a batch again after a crash.",
+            remedy="Take it out.",
+        )
+    whose = _AS_WRITTEN if kind == "python" else UNPROVED.get(kind, "")
+    return Claim(subject=subject, guarantee=Guarantee.EXACTLY_ONCE, why=_WHY[sink.kind] + whose)

@@ -1,0 +1,119 @@
+"""What a running delivery is put together from, and the coordinator over it."""
+
+import os
+import platform
+import socket
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import penstock
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
+from penstock.commit.coordinator import Coordinator
+from penstock.commit.executor import Behind, at_once, outcome_of
+from penstock.core.bad_record import NAME
+from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, Published, SourceName
+from penstock.errors import PenstockError
+from penstock.protocols import HashesRows, Ledger, Sink
+from penstock.run.ledger_match import require_decided, require_present
+from penstock.run.quarantine_rows import Quarantining
+from penstock.run.signatures import require_own_staging
+from penstock.source.kafka.watch import Watch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a running delivery is put together from."""
+
+    pipeline: PipelineName
+    ledger: Ledger
+    sinks: tuple[Sink, ...]
+    checkpoint: SparkCheckpoint
+    sources: tuple[SourceName, ...]
+    digest: str
+    demanded: Guarantee
+    watch: Watch | None = None
+    """Over the sources that are read from Kafka."""
+    quarantining: Quarantining | None = None
+    """Over those whose undecodable records are put aside."""
+    left: Nonce | None = None
+    """The newest entry of the ledger when a client of Spark Connect left the pipeline to its server."""
+    has_quarantine: bool = False
+    """Whether one of the sinks is the quarantine; without it a sink may have that name, and is as any other."""
+
+    @property
+    def row_sinks(self) -> tuple[Sink, ...]:
+        """The sinks that every row goes to: all but the quarantine."""
+        return tuple(sink for sink in self.sinks if not self._is_quarantine(sink))
+
+    @property
+    def quarantine(self) -> tuple[Sink, ...]:
+        """The one that no row goes to, if there is a quarantine."""
+        return tuple(sink for sink in self.sinks if self._is_quarantine(sink))
+
+    def _is_quarantine(self, sink: Sink) -> bool:
+        return self.has_quarantine and sink.name == NAME
+
+    def source_names(self, batch_id: BatchId) -> tuple[SourceName, ...]:
+        """The pipeline's names for its sources; for a query that has none, the checkpoint's own."""
+        if self.sources:
+            return self.sources
+        entry = self.checkpoint.offsets(batch_id)
+        return () if entry is None else tuple(SourceName(key) for key in entry.by_key())
+
+
+def now_ms() -> int:
+    """Unix time for people and durations."""
+    return time.time_ns() // 1_000_000
+
+
+def side_by_side(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:
+    """Run publications in threads; an error of one does not keep the others from being published."""
+    if len(tasks) == 1:
+        return [outcome_of(tasks[0])]
+    with ThreadPoolExecutor(max_workers=max(1, len(tasks)), thread_name_prefix="penstock-publish") as pool:
+        return list(pool.map(outcome_of, tasks))
+
+
+def use_row_digest(sinks: Sequence[Sink], tail: Entry | None) -> None:
+    """Have `sinks` hash rows as the ledger does whose newest entry is `tail`, or as one does that is still to begin."""
+    row_digest = NEWEST_ROW_DIGEST if tail is None else tail.summary.row_digest
+    for sink in sinks:
+        if isinstance(sink, HashesRows):
+            sink.use_row_digest(row_digest)
+
+
+def prepare(parts: Parts, *, schema: str | None) -> None:
+    """Prove ledger and places, then prepare every sink: what comes before any fence. Raises Refused, Usage, Failed, Retryable."""
+    parts.ledger.prove()
+    use_row_digest(parts.sinks, parts.ledger.tail())
+    markers = require_present(parts.ledger, parts.sinks, pipeline=parts.pipeline)
+    require_own_staging(parts.ledger, parts.sinks, pipeline=parts.pipeline)
+    for sink in parts.sinks:
+        sink.prepare(pipeline=parts.pipeline, schema=schema)
+    require_decided(parts.ledger, parts.sinks, pipeline=parts.pipeline, markers=markers)
+
+
+def coordinator_of(parts: Parts, *, behind: Behind = at_once) -> Coordinator:
+    """The coordinator over real ledger and sinks, not opened yet."""
+    return Coordinator(
+        pipeline=parts.pipeline,
+        ledger=parts.ledger,
+        sinks=parts.sinks,
+        now_ms=now_ms,
+        sleep=time.sleep,
+        together=side_by_side,
+        behind=behind,
+    )
+
+
+def opened_by_this_process(parts: Parts) -> Opened:
+    """The fence entry's body: who opens, for people."""
+    return Opened(
+        owner=f"{socket.gethostname()} process {os.getpid()}",
+        checkpoint=parts.checkpoint.location,
+        pipeline_digest=parts.digest,
+        sinks=tuple(sink.name for sink in parts.sinks),
+        versions={"penstock": penstock.__version__, "python": platform.python_version()},
+    )

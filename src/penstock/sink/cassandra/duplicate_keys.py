@@ -1,0 +1,80 @@
+"""Rows of one batch that have the same key: Cassandra would mix them, column by column, at one time stamp."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.model import DIGEST_MODULUS, Totals
+from penstock.core.row_hash import row_hashes
+from penstock.errors import ContentConflict
+from penstock.sink.cassandra.target import CassandraTarget
+
+Rows = Callable[[], Iterator["pa.RecordBatch"]]
+"""All rows of a batch in their frozen order, from the start at each call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """How many rows a batch has, and those, by number, after which another one with the same key comes; counted and hashed."""
+
+    rows: int
+    numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    totals: Totals
+
+
+def repeated_in(rows: Rows, target: CassandraTarget) -> Repeated:
+    """The superseded rows. Keeps 8 bytes a row, and the keys of those alone that may be repeated."""
+    hashes = [np.asarray(row_hashes(batch.select(target.key), target.row_digest)) for batch in rows()]
+    every = np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
+    values, counts = np.unique(every, return_counts=True)
+    suspects = np.flatnonzero(np.isin(every, values[counts > 1]))
+    newest: dict[tuple[object, ...], tuple[int, int]] = {}
+    superseded = []
+    for number, values_of_key, row_hash in _looked_up(rows, suspects, target) if len(suspects) else ():
+        if values_of_key in newest:
+            superseded.append(newest[values_of_key])
+        newest[values_of_key] = (number, row_hash)
+    digest = sum(row_hash for _, row_hash in superseded) % DIGEST_MODULUS
+    numbers = np.array(sorted(number for number, _ in superseded), np.int64)
+    return Repeated(rows=len(every), numbers=numbers, totals=Totals(rows=len(superseded), digest=digest))
+
+
+def _looked_up(
+    rows: Rows, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]", target: CassandraTarget
+) -> Iterator[tuple[int, tuple[object, ...], int]]:
+    """Number, key and hash of the rows of these numbers."""
+    start = 0
+    for batch in rows():
+        here = numbers[(numbers >= start) & (numbers < start + batch.num_rows)]
+        chosen = batch.take(pa.array(here - start))
+        keys = zip(*(chosen.column(name).to_pylist() for name in target.key), strict=True)
+        yield from zip(here.tolist(), keys, row_hashes(chosen, target.row_digest).to_pylist(), strict=True)
+        start += batch.num_rows
+
+
+def without(rows: Iterator["pa.RecordBatch"], repeated: Repeated) -> Iterator["pa.RecordBatch"]:
+    """The rows that count."""
+    start = 0
+    for batch in rows:
+        stop = start + batch.num_rows
+        here = repeated.numbers[(repeated.numbers >= start) & (repeated.numbers < stop)]
+        if len(here):
+            kept = np.ones(batch.num_rows, np.bool_)
+            kept[here - start] = False
+            yield batch.filter(pa.array(kept))
+        else:
+            yield batch
+        start = stop
+
+
+def require_unique(repeated: Repeated, target: CassandraTarget, batch_id: int) -> None:
+    """Raise ContentConflict where rows are to be appended and some would replace others."""
+    if target.write == "append" and repeated.totals.rows:
+        raise ContentConflict(
+            f"Batch {batch_id} has {repeated.totals.rows} rows whose key ({', '.join(target.key)}) comes again in it, so table "
+            f"{target.table!r} could not hold them all.",
+            remedy="Set `write: upsert` if the last one counts, or give the sink another name and a key that tells them apart; "
+            "then start again.",
+        )

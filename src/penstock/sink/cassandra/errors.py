@@ -1,0 +1,84 @@
+"""What Cassandra and its driver say, said to people. Messages name the nodes and never the password, nor values of rows."""
+
+import re
+from collections.abc import Iterator
+
+from cassandra import (
+    AuthenticationFailed,
+    DriverException,
+    OperationTimedOut,
+    RequestValidationException,
+    Unauthorized,
+    UnsupportedOperation,
+)
+from cassandra.cluster import NoHostAvailable
+from cassandra.connection import ConnectionException
+from cassandra.pool import NoConnectionsAvailable
+from cassandra.protocol import ErrorMessage, ProtocolException, SyntaxException
+
+from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable
+from penstock.sql.url import DISTRUSTED
+from penstock.support.tls import is_distrusted
+
+DRIVER_ERRORS = (DriverException, NoHostAvailable, ErrorMessage, ConnectionException, NoConnectionsAvailable)
+_TOO_LARGE = "Batch too large"
+_STARTS = "and start again: what was decided is published then."
+_NO_KEYSPACE = re.compile(r"[Kk]eyspace '?\"?([^'\" ]+)\"?'? does not exist")
+_FINAL = (AuthenticationFailed, RequestValidationException, SyntaxException, ProtocolException, UnsupportedOperation)
+"""Errors that come again however often one asks; every other one may pass."""
+
+
+def cut_off(point: str) -> OperationTimedOut:
+    """What the driver raises where no answer comes."""
+    return OperationTimedOut(errors=f"{point} was cut off")
+
+
+def is_too_large(error: Exception) -> bool:
+    """Whether a batch of statements went beyond the server's limit."""
+    return isinstance(error, RequestValidationException) and _TOO_LARGE in str(error)
+
+
+def trouble(cause: Exception, place: str, kind: type[Failed]) -> PenstockError:
+    """What to tell about an error. A write that was not answered may have happened: it is written again."""
+    final = next((error for error in _inner(cause) if isinstance(error, _FINAL) or is_distrusted(str(error))), None)
+    if final is not None:
+        message, remedy = _told(final, place)
+        return kind(message, remedy=remedy)
+    if isinstance(cause, NoHostAvailable):
+        return Retryable(f"{place} does not answer: {reason_of(cause)}.", remedy="Start the cluster or mend the network.")
+    return OutcomeUnknown(
+        f"{place} did not say that it did what it was asked for: {reason_of(cause)}.",
+        remedy="Look into the logs of its nodes, and try again.",
+    )
+
+
+def reason_of(cause: Exception) -> str:
+    """The driver's own sentence, in one line."""
+    inner = list(_inner(cause))
+    said = str(inner[0] if inner else cause)
+    if isinstance(cause, ErrorMessage):
+        said = str(cause.message)
+    return " ".join(said.split()).rstrip(".") or type(cause).__name__
+
+
+def _inner(cause: Exception) -> Iterator[Exception]:
+    """The errors of the single nodes, or the one that there is."""
+    by_node = cause.errors if isinstance(cause, NoHostAvailable) else {"": cause}
+    errors = by_node.values() if isinstance(by_node, dict) else [cause]
+    return (error for error in errors if isinstance(error, Exception))
+
+
+def _told(cause: Exception, place: str) -> tuple[str, str]:
+    """Message and remedy of an error that will come again."""
+    said = reason_of(cause)
+    missing = _NO_KEYSPACE.search(said)
+    if missing:
+        remedy = f"Create it: CREATE KEYSPACE {missing[1]} WITH replication = …; or correct the sink's `url`."
+        return f"{place} has no such keyspace: {said}.", remedy
+    if is_distrusted(said):
+        return f"{place} does not let us in: {said}.", DISTRUSTED
+    if isinstance(cause, AuthenticationFailed):
+        return f"{place} does not let us in: {said}.", "Correct user and password in the sink's `url`."
+    if isinstance(cause, Unauthorized):
+        return f"The user may not do that in {place}: {said}.", f"GRANT it {_STARTS}"
+    return f"{place} refuses: {said}.", f"Mend that {_STARTS}"

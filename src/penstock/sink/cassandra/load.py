@@ -1,0 +1,149 @@
+"""Rows into the table: bound as the driver takes them, in requests of a few rows each, many requests at a time."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.core.faults import FaultPoint
+from penstock.core.model import Totals
+from penstock.sink.cassandra.database import Connection, Patience, Row
+from penstock.sink.cassandra.errors import cut_off, is_too_large
+from penstock.sink.cassandra.marker_store import Replaced
+from penstock.sink.cassandra.storage import bound, restored
+from penstock.sink.cassandra.target import CassandraTarget
+from penstock.sink.table.content import totals_of, totals_under_key
+from penstock.sink.table.storage import batch_of
+
+READ = FaultPoint("cassandra.read", "The rows that a batch will replace are read.")
+WRITE = FaultPoint("cassandra.write", "Rows of a decided batch are written with its time stamp.")
+
+WAVE_ROWS = 5_000
+"""So many rows are written before one looks which of them were not, and before memory for more is taken."""
+_TOGETHER_ROWS, _TOGETHER_BYTES = 100, 500_000
+"""Of rows of one partition."""
+_MIXED_ROWS, _MIXED_BYTES = 10, 4_000
+"""Of rows of several partitions: a server warns of more than ten of them, and of more than 5 KiB."""
+_ASKED_KEYS = 40
+
+
+class Writer:
+    """Writes to one target and reads from it, patiently."""
+
+    def __init__(self, patience: Patience, target: CassandraTarget, rows: "pa.Schema") -> None:
+        self._patience = patience
+        self._statements = target.statements(rows)
+        self._schema = rows
+        self._key = [rows.names.index(name) for name in target.key]
+        self._partition = self._key[: len(target.partition)]
+        self._table = target.table
+        self._row_digest = target.row_digest
+        others = [field for field in rows if field.name not in target.key]
+        dated = [field.name for field in others if not pa.types.is_null(field.type)]  # those may be collections, without a date
+        self._read_keys = self._statements.read_keys(dated)
+
+    def displaced(self, batches: Iterator["pa.RecordBatch"]) -> Replaced:
+        """What the table holds under the keys of `batches`, counted and hashed. Raises PublishFailed."""
+        return sum((self._displaced(wave) for wave in _waves(batches)), Replaced())
+
+    def write(self, batches: Iterator["pa.RecordBatch"], *, at_us: int) -> None:
+        """Write all rows, and return when every one was acknowledged. Raises PublishFailed."""
+        for wave in _waves(batches):
+            row_bytes = max(1, wave.nbytes // wave.num_rows)
+            left = chunked(_stamped(wave, at_us), self._partition, row_bytes=row_bytes)
+            self._land(left)
+
+    def _land(self, chunks: list[Sequence[Row]]) -> None:
+        left = chunks
+
+        def step(connection: Connection) -> None:
+            nonlocal left
+            while left:
+                with WRITE.around(error=cut_off, lost=cut_off):
+                    failed = connection.write(self._statements.insert, left)
+                left = [part for chunk, said in failed for part in _parts(chunk, said)]
+                for chunk, said in failed:
+                    if not (len(chunk) > 1 and is_too_large(said)):
+                        raise said
+
+        self._patience(step)
+
+    def _displaced(self, wave: "pa.RecordBatch") -> Replaced:
+        questions = _questions(zip(*(bound(wave.column(at)) for at in self._key), strict=True))
+
+        def step(connection: Connection) -> Replaced:
+            with READ.around(error=cut_off, lost=cut_off):
+                answers = list(connection.ask(self._read_keys, questions))
+            return self._replaced(answers)
+
+        return self._patience(step)
+
+    def _replaced(self, answers: Sequence[Sequence[Row]]) -> Replaced:
+        width = len(self._schema)
+        rows = ([row[:width] for row in answer] for answer in answers)
+        written = (at_us or 0 for answer in answers for row in answer for at_us in row[width:])
+        totals = totals_under_key(restored_batches(rows, self._schema), self._row_digest, table=self._table)
+        return Replaced(totals=totals, newest_us=max(written, default=0))
+
+
+def content_of(connection: Connection, rows: "pa.Schema", target: CassandraTarget) -> Totals:
+    """Every row of the table, counted and hashed. Raises NotStoredError."""
+    return totals_of(restored_batches(connection.scan(target.statements(rows).read), rows), target.row_digest)
+
+
+def restored_batches(answers: Iterator[Sequence[Row]], schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
+    """Rows as the driver gives them as Arrow batches. Raises NotStoredError, naming the column."""
+    return (batch_of(rows, schema, restored) for rows in answers if rows)
+
+
+def chunked(rows: Sequence[Row], partition: Sequence[int], *, row_bytes: int) -> list[Sequence[Row]]:
+    """Rows for one request each: of one partition if it has many, else of few partitions."""
+    together = max(1, min(_TOGETHER_ROWS, _TOGETHER_BYTES // row_bytes))
+    mixed = max(1, min(_MIXED_ROWS, _MIXED_BYTES // row_bytes))
+    partitions: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        partitions[tuple(row[at] for at in partition)].append(row)
+    chunks = [own for found in partitions.values() if len(found) > mixed for own in _cut(found, together)]
+    few = [row for found in partitions.values() if len(found) <= mixed for row in found]
+    return chunks + _cut(few, mixed)
+
+
+def _cut(rows: Sequence[Row], length: int) -> list[Sequence[Row]]:
+    return [rows[start : start + length] for start in range(0, len(rows), length)]
+
+
+def _waves(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+    gathered: list[pa.RecordBatch] = []
+    for batch in batches:
+        for start in range(0, batch.num_rows, WAVE_ROWS):
+            part = batch.slice(start, WAVE_ROWS)
+            if sum(other.num_rows for other in gathered) + part.num_rows > WAVE_ROWS:
+                yield _joined(gathered)
+                gathered = []
+            gathered.append(part)
+    if gathered:
+        yield _joined(gathered)
+
+
+def _joined(batches: Sequence["pa.RecordBatch"]) -> "pa.RecordBatch":
+    [joined] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
+
+
+def _stamped(wave: "pa.RecordBatch", at_us: int) -> list[Row]:
+    columns = [bound(column) for column in wave.columns]
+    return [(*row, at_us) for row in zip(*columns, strict=True)]
+
+
+def _parts(chunk: Sequence[Row], said: Exception) -> list[Sequence[Row]]:
+    """A request that the server found too large is made of single rows the next time."""
+    return _cut(chunk, 1) if is_too_large(said) else [chunk]
+
+
+def _questions(keys: Iterator[Row]) -> list[Row]:
+    """Keys that are alike but for their last column are asked for together."""
+    alike: dict[Row, list[Any]] = defaultdict(list)
+    for key in keys:
+        alike[key[:-1]].append(key[-1])
+    return [(*first, part) for first, last in alike.items() for part in _cut(last, _ASKED_KEYS)]

@@ -1,0 +1,70 @@
+"""What a task refuses for a table of Cassandra."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.sink.table.nested import to_json
+from penstock.sink.table.row_validator import Limits, TableAdmission
+
+MAX_ROW_BYTES = 8_000_000
+"""Half of what a server takes unless it was told otherwise."""
+MAX_KEY_BYTES = 65_535
+_OVERHEAD_BYTES = 32
+"""What each column of a key adds to its text, at most."""
+_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, said="the years 0001 to 9999")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission(TableAdmission):
+    """As `TableAdmission`. `key`: all columns of the primary key; `lone`: the partition key, where it is one column."""
+
+    key: tuple[str, ...]
+    lone: str | None
+
+    def __call__(self, rows: "pa.RecordBatch") -> None:
+        """As `TableAdmission`, and for keys that are too long."""
+        super(Admission, self).__call__(rows)
+        self._check_key(rows)
+
+    def folded(self, name: str) -> str:
+        """As it is."""
+        return name
+
+    def limits(self, kind: "pa.DataType") -> Limits | None:
+        """What its times take."""
+        return _MICROSECONDS if pa.types.is_timestamp(kind) else None
+
+    def check_more(self, name: str, column: "pa.Array") -> None:
+        """An empty partition key, parts of milliseconds, and what has no JSON."""
+        if name == self.lone and _is_sized(column) and 0 in pc.unique(pc.binary_length(column)).to_pylist():
+            raise self.refusal(f"an empty value in column {name!r}, the partition key", "Filter such rows, or fill the column.")
+        if pa.types.is_timestamp(column.type) and _has_parts_of_milliseconds(column):
+            raise self.refusal(
+                f"parts of a millisecond in column {name!r}, which Cassandra's timestamp has not",
+                f"Use date_trunc('MILLISECOND', {name}), or keep unix_micros({name}).",
+            )
+        if pa.types.is_nested(column.type):
+            self.require_json(name, partial(to_json, column))
+
+    def _check_key(self, rows: "pa.RecordBatch") -> None:
+        sized = [rows.column(name) for name in self.key if _is_sized(rows.column(name))]
+        longest = sum(pc.max(pc.binary_length(column)).as_py() or 0 for column in sized)
+        limit = MAX_KEY_BYTES - _OVERHEAD_BYTES * len(self.key)
+        if longest > limit:
+            raise self.refusal(
+                f"a key of up to {longest} bytes, where Cassandra takes {limit}", "Use a shorter key, a hash of it, say."
+            )
+
+
+def _is_sized(column: "pa.Array") -> bool:
+    kind = column.type
+    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(texts or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _has_parts_of_milliseconds(column: "pa.Array") -> bool:
+    micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    return bool(pc.any(pc.not_equal(pc.multiply(pc.divide(micros, 1000), 1000), micros)).as_py())

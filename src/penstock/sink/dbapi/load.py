@@ -1,0 +1,118 @@
+"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.core.faults import FaultPoint
+from penstock.core.model import RowDigest, Totals
+from penstock.sink.dbapi.database import cut_off
+from penstock.sink.dbapi.driver import Session
+from penstock.sink.dbapi.sql import Sql
+from penstock.sink.dbapi.statements import TableStatements
+from penstock.sink.dbapi.storage import STORAGES, values_of
+from penstock.sink.table.content import totals_of
+from penstock.sink.table.publication import Moved
+from penstock.sink.table.storage import batch_of
+from penstock.sink.table.target import Target
+
+MOVE = FaultPoint("dbapi.move", "Rows of a decided batch are written into the table, in an open transaction.")
+
+_ROWS_AT_ONCE = 1_000
+
+
+def move(
+    session: Session, batches: Iterable["pa.RecordBatch"], statements: TableStatements, target: Target, *, by_count: bool
+) -> Moved:
+    """Write `batches` in their order. Of several rows with one key, `insert_if_absent` keeps the first.
+
+    How many were written the driver says, or `by_count` of the table's rows before and afterwards the database.
+    """
+    with MOVE.around(error=cut_off, lost=cut_off):
+        if target.write == "replace":
+            session.execute(statements.clear)
+        before = count(session, statements) if by_count else 0
+        written, skipped = _write(session, batches, statements, target)
+        if by_count:
+            written = count(session, statements) - before
+    return Moved(rows=written + skipped.rows, displaced=skipped)
+
+
+def count(session: Session, statements: TableStatements) -> int:
+    """How many rows the table has."""
+    [rows] = session.execute(statements.count).fetchall()[0]
+    return int(rows)
+
+
+def _write(
+    session: Session, batches: Iterable["pa.RecordBatch"], statements: TableStatements, target: Target
+) -> tuple[int, Totals]:
+    """How many rows were written, as the driver says, and those that were skipped."""
+    written, skipped = 0, Totals()
+    for batch in batches:
+        if target.write == "insert_if_absent":
+            rows, left = _insert_absent(session, batch, statements, target.row_digest)
+            written, skipped = written + rows, skipped + left
+        else:
+            written += _insert(session, batch, statements)
+    return written, skipped
+
+
+def scan(session: Session, query: Sql, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
+    """The rows of `query`, whose columns are those of `schema`. Raises NotStoredError, naming the column."""
+    for rows in session.execute(query).fetched():
+        yield batch_of(rows, schema, STORAGES.restored)
+
+
+def rows_of(batch: "pa.RecordBatch") -> Sequence[Sequence[Any]]:
+    """The rows as the DB-API has them."""
+    return list(zip(*(values_of(column) for column in batch.columns), strict=True))
+
+
+def _insert(session: Session, batch: "pa.RecordBatch", statements: TableStatements) -> int:
+    rows = rows_of(batch)
+    starts = range(0, len(rows), _ROWS_AT_ONCE)
+    return sum(session.execute_many(statements.insert, rows[start : start + _ROWS_AT_ONCE]) for start in starts)
+
+
+def _insert_absent(
+    session: Session, batch: "pa.RecordBatch", statements: TableStatements, row_digest: RowDigest
+) -> tuple[int, Totals]:
+    """How many rows were written, and those that were skipped.
+
+    The database says which keys it has: whether letters or blanks count is its own affair.
+    """
+    rows, skipped, written = rows_of(batch), [], 0
+    places = [batch.schema.names.index(name) for name in statements.key]
+    keys = [tuple(row[place] for place in places) for row in rows]
+    for start, end in _spans(keys, statements.rows_at_once):
+        there = _present(session, keys[start:end], statements)
+        written += session.execute_many(statements.insert, [row for at, row in enumerate(rows[start:end]) if at not in there])
+        skipped += [start + at for at in sorted(there)]
+    return written, totals_of(iter([batch.take(pa.array(skipped, pa.int64()))]), row_digest)
+
+
+def _present(session: Session, keys: Sequence[Sequence[Any]], statements: TableStatements) -> set[int]:
+    values = {f"r{row}k{at}": value for row, key in enumerate(keys) for at, value in enumerate(key)}
+    return {int(found[0]) for found in session.execute(statements.present(len(keys)), values).fetchall()}
+
+
+def _spans(keys: Sequence[Sequence[Any]], most: int) -> Iterator[tuple[int, int]]:
+    """Stretches without two keys that some database might take for one: the second must see that the first is there."""
+    start, seen = 0, set[object]()
+    for at, key in enumerate(keys):
+        folded = tuple(map(_folded, key))
+        if folded in seen or at - start == most:
+            yield start, at
+            start, seen = at, set()
+        seen.add(folded)
+    yield start, len(keys)
+
+
+def _folded(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    plain = "".join(sign for sign in unicodedata.normalize("NFKD", value) if not unicodedata.combining(sign))
+    return plain.casefold().rstrip()

@@ -1,0 +1,53 @@
+"""Markers behind any driver: an UPDATE of the marker's row is the lock that all databases have."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName, SinkName
+from penstock.sink.dbapi.database import cut_off
+from penstock.sink.dbapi.driver import Session
+from penstock.sink.dbapi.sql import Sql
+from penstock.sink.dbapi.statements import INSERT_MARKER, LOCK_MARKER, OF_MARKS
+from penstock.sink.table.marker import TableMarker, marker_values
+from penstock.sink.table.marker_store import DatabaseMarks
+
+FENCE = FaultPoint("dbapi.fence", "The row of the marker is locked by writing to it.")
+MARK = FaultPoint("dbapi.mark", "The marker is set to the batch, in the transaction of its rows.")
+
+
+def _folded(name: str) -> tuple[str, str]:
+    """Whether letters count in names nobody tells for any database: a table that may be another sink's is taken for it."""
+    return "", name.lower()
+
+
+class DbapiMarks(DatabaseMarks[Sql]):
+    """As `DatabaseMarks`; reading comes behind the lock, so that it sees what was committed last."""
+
+    def __init__(self, session: Session, *, locking: bool, named: bool = True) -> None:
+        def execute(statement: Sql, values: Mapping[str, Any]) -> Session:
+            return session.execute(statement, values)
+
+        super().__init__(execute, OF_MARKS, locking=False, named=named, split_name=_folded)
+        self._session, self._locks, self._exists = session, locking, False
+
+    def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
+        """As `Marks.read`."""
+        if self._locks:
+            with FENCE.around(error=cut_off, lost=cut_off):
+                self._session.execute(LOCK_MARKER, {"pipeline": pipeline, "sink": sink})
+        marker = super().read(pipeline, sink)
+        self._exists = marker is not None
+        return marker
+
+    def write(self, marker: TableMarker) -> None:
+        """As `Marks.write`, after `read`."""
+        if self._exists:
+            super().write(marker)
+        else:
+            self._session.execute(INSERT_MARKER, marker_values(marker))
+            self._exists = True
+
+    def _marking(self) -> AbstractContextManager[None]:
+        return MARK.around(error=cut_off, lost=cut_off)

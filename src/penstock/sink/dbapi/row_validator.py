@@ -1,0 +1,51 @@
+"""What a task refuses for a table behind any driver: what the trial of the table did not get back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.sink.table.row_validator import Limits, TableAdmission
+
+_YEARS = "the years 0001 to 9999"
+_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, said=_YEARS)
+_DAYS = Limits(low=-719_162, high=2_932_896, said=_YEARS)
+
+NAN, INFINITY, NUL = "NaN", "an infinity", "the character NUL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission(TableAdmission):
+    """As `TableAdmission`. `lacking`: which of NAN, INFINITY and NUL columns do not keep. `longest`: characters or bytes."""
+
+    lacking: Mapping[str, tuple[str, ...]]
+    longest: Mapping[str, int]
+
+    def folded(self, name: str) -> str:
+        """As it is: whether letters count is the database's secret."""
+        return name
+
+    def limits(self, kind: "pa.DataType") -> Limits | None:
+        """What Python's times take."""
+        if pa.types.is_timestamp(kind):
+            return _MICROSECONDS
+        return _DAYS if pa.types.is_date32(kind) else None
+
+    def check_more(self, name: str, column: "pa.Array") -> None:
+        """What the database lacks, and what is longer than was tried."""
+        for what in self.lacking.get(name, ()):
+            if pc.any(_has(column, what)).as_py():
+                raise self.refusal(
+                    f"{what} in column {name!r}, which does not come back from there", "Filter such rows, or change the value."
+                )
+        if name in self.longest:
+            text = pa.types.is_string(column.type)
+            found = pc.max(pc.utf8_length(column) if text else pc.binary_length(column)).as_py()
+            self.require_short(name, found, self.longest[name], unit="characters" if text else "bytes")
+
+
+def _has(column: "pa.Array", what: str) -> "pa.Array":
+    if what == NUL:
+        return pc.match_substring(column, "\0")
+    return pc.is_nan(column) if what == NAN else pc.is_inf(column)

@@ -1,0 +1,73 @@
+"""DuckDB's errors as Penstock's."""
+
+import re
+
+import duckdb
+
+from penstock.errors import Failed, PenstockError, Retryable
+from penstock.support.filesystem_errors import FULL, Trouble, trouble_with_file
+
+_OPEN_ELSEWHERE = ("Could not set lock on file", "Unique file handle conflict")
+_CONFLICT = ("conflict", "constraint", "other transaction", "different transaction")
+_QUOTED = re.compile(r'"[^"]*"')
+"""Names and values, which may say anything."""
+_VALUES = (re.compile(r'(\bkey) ".*"', re.DOTALL | re.IGNORECASE), re.compile(r"(\bconvert string) '.*'", re.DOTALL))
+"""Of rows, which no message shows; each with what stands before it."""
+_DAMAGED = ("not a valid DuckDB database file", "Corrupt", "checksum")
+
+
+def trouble(cause: "duckdb.Error", path: str, kind: type[Failed]) -> PenstockError:
+    """What to tell about an error before COMMIT: nothing was written."""
+    said = _first_line(cause)
+    if is_open_elsewhere(cause) or isinstance(cause, duckdb.ConnectionException):
+        return Retryable(
+            f"The database {path} is open elsewhere: {said}.",
+            remedy="Close it there: DuckDB lets one process in at a time, and one way of opening in a process. Then try again.",
+        )
+    if isinstance(cause, duckdb.ConstraintException):
+        return kind(
+            f"The table in {path} refused a row: {said}.",
+            remedy="Drop the constraint or correct the table's rows, then start again: what was decided is published then.",
+        )
+    if any(sign in said for sign in _DAMAGED):
+        return kind(
+            f"The file {path} cannot be used as a database: {said}.",
+            remedy="Restore it from a backup and start again: what was decided is published then.",
+        )
+    seen = seen_by(cause, path)
+    return kind(
+        f"The database {path} cannot be used: {seen.reason}.",
+        remedy=f"{seen.advice} and start again: what was decided is published then.",
+    )
+
+
+def is_open_elsewhere(cause: BaseException) -> bool:
+    """Whether another process, or another thread at this very moment, keeps the file from being opened."""
+    return isinstance(cause, duckdb.Error) and any(sign in str(cause) for sign in _OPEN_ELSEWHERE)
+
+
+def is_conflict(cause: BaseException) -> bool:
+    """Whether a transaction lost to another one. DuckDB raises the same where a COMMIT could not be written."""
+    said = _QUOTED.sub("", str(cause)).lower()
+    return isinstance(cause, duckdb.TransactionException) and any(sign in said for sign in _CONFLICT)
+
+
+def seen_by(cause: "duckdb.Error", path: str) -> Trouble:
+    """What `cause` and a look at the file say together."""
+    said = _first_line(cause)
+    seen = trouble_with_file(path) or (FULL if "No space left" in said else None)
+    if seen is None:
+        return Trouble(reason=said, advice="Mend that")
+    return Trouble(reason=f"{seen.reason} ({said})", advice=seen.advice)
+
+
+def broken_disk(point: str) -> "duckdb.Error":
+    """What DuckDB would raise at a fault point where the disk fails."""
+    return duckdb.IOException(f"IO Error: Could not write to file ({point})")
+
+
+def _first_line(cause: "duckdb.Error") -> str:
+    said = str(cause)
+    for values in _VALUES:
+        said = values.sub(r"\1", said)
+    return said.partition("\n")[0].rstrip(".")

@@ -1,0 +1,107 @@
+"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+
+from collections.abc import Iterator
+
+import duckdb
+import pyarrow as pa
+
+from penstock.core.faults import FaultPoint
+from penstock.core.model import Totals
+from penstock.errors import PenstockError
+from penstock.sink.duckdb import statements as sql
+from penstock.sink.duckdb.errors import broken_disk
+from penstock.sink.duckdb.statements import TableStatements
+from penstock.sink.duckdb.storage import restored, stored, stored_schema
+from penstock.sink.table.content import totals_under_key
+from penstock.sink.table.publication import Moved
+from penstock.sink.table.target import BY_KEY, NotStoredError, Target
+
+STAGE = FaultPoint("duckdb.stage", "The rows of a decided batch are copied into a temporary staging table.")
+MOVE = FaultPoint("duckdb.move", "The staged rows are moved into the table, in an open transaction.")
+
+_FETCHED_ROWS = 20_000
+
+
+def move(
+    connection: "duckdb.DuckDBPyConnection", batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", target: Target
+) -> Moved:
+    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first."""
+    statements = TableStatements(target.table, tuple(schema.names), target.key)
+    with STAGE.around(error=broken_disk, lost=broken_disk):
+        _stage(connection, statements, batches, schema)
+    with MOVE.around(error=broken_disk, lost=broken_disk):
+        moved = _move(connection, statements, schema, target)
+        connection.execute(sql.DROP_STAGE)
+    return moved
+
+
+def _stage(
+    connection: "duckdb.DuckDBPyConnection", statements: TableStatements, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema"
+) -> None:
+    """What is raised while the rows are read comes out as it is: on its way through DuckDB only its text would be left."""
+    failures: list[PenstockError] = []
+    numbered = stored_schema(schema).insert(0, pa.field(statements.ordinal, pa.int64()))
+    reader = pa.RecordBatchReader.from_batches(numbered, _numbered(batches, numbered, failures))
+    connection.register(sql.INCOMING, reader)
+    try:
+        connection.execute(statements.stage)
+    except duckdb.Error:
+        if failures:
+            raise failures[0] from None
+        raise
+    finally:
+        connection.unregister(sql.INCOMING)
+
+
+def _numbered(
+    batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", failures: list[PenstockError]
+) -> Iterator["pa.RecordBatch"]:
+    """The rows as DuckDB takes them, counted, which keeps their order for rows of one key."""
+    start = 0
+    try:
+        for batch in batches:
+            numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
+            yield pa.RecordBatch.from_arrays([numbers, *stored(batch).columns], schema=schema)
+            start += batch.num_rows
+    except PenstockError as failure:
+        failures.append(failure)
+        raise
+
+
+def _move(connection: "duckdb.DuckDBPyConnection", statements: TableStatements, schema: "pa.Schema", target: Target) -> Moved:
+    write = target.write
+
+    def displaced(query: str) -> Totals:
+        return totals_under_key(scan(connection, query, schema), target.row_digest, table=statements.table)
+
+    if write == "replace":
+        connection.execute(statements.clear)
+    if write not in BY_KEY:
+        return Moved(rows=_count(connection, statements.insert), displaced=Totals())
+    if write == "insert_if_absent":
+        skipped = displaced(statements.read_skipped)
+        return Moved(rows=_count(connection, statements.insert_if_absent) + skipped.rows, displaced=skipped)
+    replaced = displaced(statements.read_replaced)
+    superseded = displaced(statements.read_superseded)
+    upserted = _count(connection, statements.upsert)
+    left = 0 if statements.others else replaced.rows  # where the key is all of a row, it replaces itself
+    return Moved(rows=upserted + left + superseded.rows, displaced=replaced + superseded)
+
+
+def _count(connection: "duckdb.DuckDBPyConnection", statement: str) -> int:
+    row = connection.execute(statement).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def scan(connection: "duckdb.DuckDBPyConnection", query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
+    """The rows of `query`, whose columns are those of `schema`. Raises NotStoredError, naming the column."""
+    for batch in connection.execute(query).to_arrow_reader(_FETCHED_ROWS):
+        columns = [_restored(field, column) for field, column in zip(schema, batch.columns, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, names=schema.names)
+
+
+def _restored(field: "pa.Field", column: "pa.Array") -> "pa.Array":
+    try:
+        return restored(column, field.type)
+    except (NotStoredError, pa.ArrowException) as cause:
+        raise NotStoredError(f"column {field.name!r}: {cause}") from cause

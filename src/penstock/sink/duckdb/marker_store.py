@@ -1,0 +1,27 @@
+"""Markers in the database file."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import duckdb
+
+from penstock.core.faults import FaultPoint
+from penstock.sink.duckdb.errors import broken_disk
+from penstock.sink.duckdb.statements import OF_MARKS
+from penstock.sink.table.marker_store import DatabaseMarks
+
+MARK = FaultPoint("duckdb.mark", "The marker is set to the batch, in the transaction of its rows.")
+
+
+class DuckdbMarks(DatabaseMarks[str]):
+    """As `DatabaseMarks`. The lock of the file keeps other processes out, `database.lock_of` the other threads."""
+
+    def __init__(self, connection: "duckdb.DuckDBPyConnection", *, named: bool = True) -> None:
+        def execute(statement: str, values: Mapping[str, Any]) -> "duckdb.DuckDBPyConnection":
+            return connection.execute(statement, dict(values))
+
+        super().__init__(execute, OF_MARKS, locking=False, named=named)
+
+    def _marking(self) -> AbstractContextManager[None]:
+        return MARK.around(error=broken_disk, lost=broken_disk)

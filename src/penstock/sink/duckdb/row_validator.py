@@ -1,0 +1,55 @@
+"""What a task refuses for a table of DuckDB."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.sink.duckdb.storage import stored_type
+from penstock.sink.table.row_validator import Limits, TableAdmission
+
+_SAID: Final = "what DuckDB holds: its last values are infinity to it, and it cannot show what is before its first ones"
+_DAYS: Final = Limits(low=-(1 << 31) + 2, high=(1 << 31) - 2, said=_SAID)
+_MICROSECONDS: Final = Limits(low=-9_223_372_022_400_000_000, high=(1 << 63) - 2, said=_SAID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission(TableAdmission):
+    """As `TableAdmission`. DuckDB keeps every value of the types that it has, but for the ends of its calendar."""
+
+    def folded(self, name: str) -> str:
+        """In lower case."""
+        return name.lower()
+
+    def limits(self, kind: "pa.DataType") -> Limits | None:
+        """Of dates and timestamps, which it keeps as the same integers as Arrow."""
+        if pa.types.is_timestamp(kind):
+            return _MICROSECONDS
+        return _DAYS if pa.types.is_date32(kind) else None
+
+    def check_more(self, name: str, column: "pa.Array") -> None:
+        """Nested values that cannot be stored."""
+        try:
+            column.cast(stored_type(column.type))
+        except (pa.ArrowException, TypeError) as cause:
+            raise self.refusal(f"a value in column {name!r} that DuckDB cannot hold: {cause}", "Change it.") from cause
+        for inside in _leaves(column) if pa.types.is_nested(column.type) else ():
+            limits = self.limits(inside.type)
+            if limits is not None:
+                self.require_within(name, inside, limits)
+
+
+def _leaves(column: "pa.Array") -> "Iterator[pa.Array]":
+    """The values of a column that are not nested themselves, at whatever depth."""
+    if pa.types.is_map(column.type):
+        children = [column.keys, column.items]
+    elif pa.types.is_struct(column.type):
+        children = column.flatten()
+    elif pa.types.is_nested(column.type):
+        children = [column.flatten()]
+    else:
+        yield column
+        return
+    for child in children:
+        yield from _leaves(child)

@@ -1,0 +1,158 @@
+"""What Kafka and its client say, said to people. Messages name the servers and never an option's value."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed, Retryable, Usage
+from penstock.kafka.login_errors import HUNG_UP
+from penstock.sink.kafka.acl_errors import command
+
+_STARTS = "and start again: what was decided is published then."
+_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError._FATAL}
+"""The last one is all that a producer says which has learned before that it is fenced."""
+_SECURITY = {
+    KafkaError._AUTHENTICATION: ("does not let us in", "Correct the credentials in `options`"),
+    KafkaError.SASL_AUTHENTICATION_FAILED: ("does not let us in", "Correct the credentials in `options`"),
+    KafkaError._SSL: ("cannot be reached by TLS", "Correct the `ssl.` keys in `options`"),
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: (
+        "does not let the user write or read a topic",
+        "Give it the rights of docs/howto/kafka.md,",
+    ),
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        "does not let the user write with this transactional.id",
+        f"Give it the right Write on such: {command('Write', '--resource-pattern-type prefixed --transactional-id penstock.')};",
+    ),
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
+        "does not let the user write without repetitions, which old brokers allow apart",
+        f"Give it the right IdempotentWrite: {command('IdempotentWrite', '--cluster')};",
+    ),
+}
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
+_GONE = {
+    *(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION),
+    KafkaError.INCONSISTENT_TOPIC_ID,
+}
+_FINAL = {
+    **dict.fromkeys(_TOO_LARGE, ("found a record too large", "Raise max.message.bytes of the topic")),
+    **dict.fromkeys(_GONE, ("lacks a topic or a partition", "Restore it")),
+    KafkaError.INVALID_RECORD: ("refuses a record", "A compacted topic takes no record without a key: correct cleanup.policy"),
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
+        "allows no transaction so long",
+        "Lower `transaction_timeout`, or raise transaction.max.timeout.ms of the brokers,",
+    ),
+    KafkaError.UNSUPPORTED_VERSION: ("is too old for transactions", "Use Kafka 2.5 or newer"),
+    **_SECURITY,
+}
+"""Errors that come again however often one asks."""
+
+
+_SILENCE = {
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._WAIT_COORD,
+}
+"""Errors of a question that got no answer; why not, a client tells beside it."""
+
+
+class Cluster(Protocol):
+    """Where a question went."""
+
+    place: str
+
+    def heard(self) -> KafkaError | None:
+        """What went wrong there beside all questions."""
+        ...
+
+
+class Overtaken(Retryable):
+    """Another producer of this lane began: a newer run, or another one that publishes the same batch. The marker decides."""
+
+
+def cut_off(point: str) -> KafkaException:
+    """What the client raises where no answer comes."""
+    return KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{point} was cut off", retriable=True))
+
+
+def code_of(cause: BaseException) -> int | None:
+    """The client's number for an error."""
+    error = cause.args[0] if cause.args else None
+    return error.code() if isinstance(error, KafkaError) else None
+
+
+def is_of_group(error: KafkaError | None) -> bool:
+    """Whether it only says that the user may not join a consumer group: the client asks for one, and no reader here needs it."""
+    return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
+def is_gone(cause: BaseException) -> bool:
+    """Whether a topic is not there."""
+    return code_of(cause) in _GONE
+
+
+def is_forbidden(cause: Exception) -> bool:
+    """Whether the user may not ask for that."""
+    return code_of(cause) in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+
+
+@contextmanager
+def told(
+    of: Cluster, kind: type[Failed] = PublishFailed, *, in_doubt: bool = False, outlived: Callable[[], bool] = bool
+) -> Iterator[None]:
+    """Raise the client's errors as Penstock's.
+
+    `in_doubt`: what was asked for may have been done all the same. `outlived`: whether the transaction is older than it may be,
+    so that being fenced says nothing of another producer.
+    """
+    try:
+        yield
+    except KafkaException as cause:
+        why = cause if in_doubt else _cause(cause, of)  # nothing that was heard beside it says what became of a commit
+        raise trouble(why, of.place, kind, in_doubt=in_doubt, outlived=outlived()) from cause
+    except BufferError as cause:
+        raise Retryable(
+            f"{of.place} takes no more records: {cause}.", remedy="Look into the logs of its brokers, and try again."
+        ) from cause
+
+
+def _cause(raised: KafkaException, of: Cluster) -> KafkaException:
+    """That we are not let in, which is told only beside a question that gets no answer; else what was raised."""
+    said = of.heard() if code_of(raised) in _SILENCE else None
+    return raised if said is None or said.code() not in _SECURITY or HUNG_UP in said.str() else KafkaException(said)
+
+
+def trouble(cause: KafkaException, place: str, kind: type[Failed], *, in_doubt: bool, outlived: bool) -> PenstockError:
+    """What to tell about an error."""
+    code, said = code_of(cause), reason_of(cause)
+    if code in _FENCED and outlived:
+        return Retryable(
+            f"A transaction in {place} took longer than `transaction_timeout` and was ended by the broker.",
+            remedy="Raise `transaction_timeout` if this comes again; now it is done anew.",
+        )
+    if code in _FENCED:
+        return Overtaken(
+            f"Another run publishes into {place} as this sink.", remedy="Let one of them work, and stop the other one."
+        )
+    if code in _FINAL:
+        what, remedy = _FINAL[code]
+        return kind(f"{place} {what}: {said}.", remedy=f"{remedy} {_STARTS}")
+    if code == KafkaError._INVALID_ARG:
+        return Usage(f"The client of Kafka refuses its settings: {said}.", remedy="Correct `options` or `bootstrap` of the sink.")
+    if in_doubt:
+        return OutcomeUnknown(
+            f"{place} did not say whether it committed: {said}.", remedy="Look into the logs of its brokers, and try again."
+        )
+    return Retryable(
+        f"{place} does not answer as it should: {said}.", remedy="Start its brokers or mend the network, and try again."
+    )
+
+
+def reason_of(cause: Exception) -> str:
+    """The client's own sentence, in one line."""
+    error = cause.args[0] if cause.args else cause
+    said = error.str() if isinstance(error, KafkaError) else str(error)
+    return " ".join(str(said).split()).rstrip(".") or type(cause).__name__

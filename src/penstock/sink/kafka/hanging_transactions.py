@@ -1,0 +1,39 @@
+"""Why the newest marker of a lane cannot be read: which transaction is open in its partition, and what ends it."""
+
+from penstock.core.open_transaction import OpenTransaction
+from penstock.errors import PenstockError, Refused, Retryable
+from penstock.kafka.transactions import open_transactions
+from penstock.sink.kafka.clients import Clients
+
+
+def not_closed(clients: Clients, topic: str, lane: int) -> PenstockError:
+    """What to raise when a transaction stays open in partition `lane` of the topic of markers: Refused if brokers never end it.
+
+    One that no coordinator knows is not ended here: whether it was committed or aborted elsewhere nobody can tell from its
+    partition, and ending it aborts it. Its rows may be committed in their own partitions; they would come twice.
+    """
+    try:
+        found = [one for one in open_transactions(clients.given, [topic]) if one.partition == lane]
+    except PenstockError:  # this connection or user cannot list them
+        found = []
+    hanging = next((one for one in found if one.hangs), None)
+    if hanging is not None:
+        return _forgotten(hanging)
+    name = "A transaction"
+    ends = ""
+    if found:
+        name = f"Transaction {found[0].name!r}"
+        ends = f" Brokers end it {(found[0].timeout_ms or 0) // 1000} seconds after its begin."
+    return Retryable(
+        f"{name} of somebody else is open in partition {lane} of topic {topic!r}, which only one sink may write to.{ends}",
+        remedy="Look who writes there by `penstock doctor FILE`, and give every sink a `marker_topic` of its own.",
+    )
+
+
+def _forgotten(one: OpenTransaction) -> Refused:
+    return Refused(
+        f"Transaction {one.name!r} is open in the topic of markers, and no coordinator that this user may ask knows it: brokers "
+        "never end it by themselves, and the newest marker may be part of it.",
+        remedy=f"Run `penstock doctor FILE --end {one.name}`, which aborts it, and start again: the newest batch is published "
+        "then. If the last run reported that batch as delivered, compare the topic first, since its rows would come twice.",
+    )

@@ -1,0 +1,91 @@
+"""A lane's producer: one transaction at a time; dropped after anything whose outcome is not known."""
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+
+from penstock.core.faults import FaultPoint
+from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.errors import cut_off, told
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+INIT = FaultPoint("kafka.init", "A lane fences its older producers, and ends what they left open.")
+COMMIT = FaultPoint("kafka.commit", "A transaction with rows and marker is committed.")
+
+_ANSWER_S = 30.0
+_ABORT_S = 5.0
+
+
+def try_transactions(clients: Clients, name: str, *, timeout_ms: int) -> None:
+    """Raise KafkaException unless a producer may have transactions under `name`, whose older ones it fences."""
+    producer = clients.transactional_producer(transactional_id=name, transaction_timeout_ms=timeout_ms)
+    producer.init_transactions(_ANSWER_S)
+
+
+class Transactions:
+    """One producer. It is of no use any more after anything but `drop` has raised."""
+
+    def __init__(self, clients: Clients, *, name: str, timeout_ms: int, max_record_bytes: int) -> None:
+        self._clients, self._timeout_s = clients, timeout_ms / 1000
+        self._began_s: float | None = None
+        self._is_committing = False
+        with told(self._clients), INIT.around(error=cut_off, lost=cut_off):
+            self._producer = clients.transactional_producer(
+                transactional_id=name, transaction_timeout_ms=timeout_ms, message_max_bytes=max_record_bytes
+            )
+            self._producer.init_transactions(_ANSWER_S)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a transaction."""
+        return self._began_s is not None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether so much of its time has passed that it should be committed."""
+        return self._age_s > self._timeout_s / 2
+
+    def outlived(self) -> bool:
+        """Whether the broker may have ended it by itself."""
+        return self._age_s >= self._timeout_s
+
+    @property
+    def _age_s(self) -> float:
+        return 0.0 if self._began_s is None else time.monotonic() - self._began_s
+
+    def begin(self) -> None:
+        """Open a transaction, unless one is."""
+        if self._began_s is None:
+            self._producer.begin_transaction()
+            self._began_s = time.monotonic()
+
+    def send(self, rows: "pa.RecordBatch", *, topic: str, names: Iterable[bytes] = ()) -> None:  # noqa: ARG002 - as KeyedProducer
+        """Hand over a record for each row; what becomes of them, `commit` tells. They need no names."""
+        self._producer.send(rows, topic=topic)
+
+    def settle(self) -> None:
+        """Nothing: rows and marker become visible together."""
+
+    def commit(self) -> None:
+        """Make all of it visible. Raises OutcomeUnknown where there is no answer."""
+        self._is_committing = True
+        with told(self._clients, in_doubt=True, outlived=self.outlived), COMMIT.around(error=cut_off, lost=cut_off):
+            self._producer.commit_transaction(self._timeout_s)
+        self._is_committing = False
+        self._began_s = None
+
+    def drop(self) -> None:
+        """Let go of it. A transaction that nobody asked to commit is aborted, if that is quickly done: readers wait for it.
+
+        One that may be committed is left alone; closing the client would abort it.
+        """
+        if self._began_s is not None and not self._is_committing:
+            with suppress(KafkaException):
+                self._producer.abort_transaction(_ABORT_S)
+        self._producer.let_go()
+        del self._producer

@@ -1,0 +1,223 @@
+"""The marker of a lane: one record of the compacted topic of markers, in the lane's own partition; the newest one counts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from penstock.core.codec.document import decode, encode_document
+from penstock.core.codec.fields import integer, items, mapping, optional, record, require_fields, text
+from penstock.core.model import Json, LedgerId, PipelineName, Position, Publication, SinkName
+from penstock.errors import LedgerMismatch, PublishFailed, Refused, Retryable
+from penstock.sink.kafka.clients import Clients
+from penstock.sink.kafka.errors import is_of_group
+from penstock.sink.kafka.hanging_transactions import not_closed
+from penstock.sink.kafka.target import KEY, PARTITION, VALUE
+from penstock.sink.kafka.topics import ANSWER_S, await_settled, first, settled
+from penstock.sink.table.document_marker import MARK_FIELDS, NAMED_MARK_FIELDS, Mark, mark_fields, mark_from
+from penstock.sink.table.marker import TableMarker
+
+FORMAT = "penstock.kafka-marker"
+_UNNAMED, _NAMED = 1, 2
+"""Versions: without and with the identity of the ledger whose batches are there."""
+
+_TAIL = 64
+_WIDER = 8
+_CLOSED_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """A topic when the sink first saw it: its identity, and where each partition ended; what comes later is the sink's."""
+
+    identity: str
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """So many rows of a lane's share of a batch are there already, committed before the rest: the first ones in its order."""
+
+    position: Position
+    digest: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneMark:
+    """All that a lane remembers. `topics`: every one that it may have written to."""
+
+    lane: int
+    mark: Mark
+    topics: Mapping[str, Beginning]
+    part: Part | None = None
+
+    @property
+    def marker(self) -> TableMarker:
+        """What the lane has shown."""
+        return self.mark.marker
+
+    def after(self, marker: TableMarker, publication: Publication) -> "LaneMark":
+        """With one batch more, all of it."""
+        return replace(self, mark=self.mark.after(marker, publication), part=None)
+
+    def of_ledger(self, ledger_id: LedgerId | None) -> "LaneMark":
+        """As it is, with that identity."""
+        return replace(self, mark=replace(self.mark, marker=replace(self.marker, ledger_id=ledger_id)))
+
+    def rows_there(self, publication: Publication) -> int:
+        """How many rows of its share of the publication are there already. Raises LedgerMismatch."""
+        part = self.part
+        if part is None or part.position != publication.position:
+            return 0
+        if part.digest != publication.totals.digest:
+            raise LedgerMismatch(
+                f"Lane {self.lane} of sink {self.marker.sink!r} began another batch at position {part.position} than the ledger.",
+                remedy="Another ledger filled this topic: restore that one, or give the sink another name and an empty topic.",
+            )
+        return part.rows
+
+
+def mark_key(pipeline: PipelineName, sink: SinkName) -> bytes:
+    """The key of every marker of a sink: no name of a pipeline or a sink has a `=`."""
+    return f"{pipeline}={sink}".encode()
+
+
+def transactional_id(pipeline: PipelineName, sink: SinkName, lane: int) -> str:
+    """The name by which a lane's producers fence each other, the same for ever."""
+    return f"penstock.{pipeline}={sink}={lane}"
+
+
+def trial_id(pipeline: PipelineName, sink: SinkName) -> str:
+    """The name of a producer that only shows whether there may be one: no lane's, since it would be fenced."""
+    return f"penstock.{pipeline}={sink}=check"
+
+
+def encode_mark(mark: LaneMark) -> bytes:
+    """The record's value."""
+    topics: dict[str, Json] = {
+        name: {"identity": begun.identity, "offsets": list(begun.offsets)} for name, begun in mark.topics.items()
+    }
+    part: Json = None
+    if mark.part is not None:
+        part = {"position": mark.part.position, "digest": f"{mark.part.digest:016x}", "rows": mark.part.rows}
+    version = _UNNAMED if mark.marker.ledger_id is None else _NAMED
+    return encode_document(FORMAT, version, {**mark_fields(mark.mark), "lane": mark.lane, "part": part, "topics": topics})
+
+
+def mark_row(mark: LaneMark, pipeline: PipelineName, sink: SinkName, *, lane: int) -> "pa.RecordBatch":
+    """The record that keeps it, as a row: in the partition of its lane."""
+    columns = {VALUE: [encode_mark(mark)], KEY: [mark_key(pipeline, sink)], PARTITION: pa.array([lane], pa.int32())}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def decode_mark(data: bytes, *, pipeline: PipelineName, sink: SinkName) -> LaneMark:
+    """The mark in a record's value. Raises LedgerMismatch for damage, FormatTooNew."""
+
+    def read(fields: dict[str, Any], *, of_mark: frozenset[str]) -> LaneMark:
+        require_fields(fields, of_mark | {"lane", "part", "topics"})
+        return LaneMark(
+            lane=integer(fields["lane"]),
+            mark=mark_from(fields, pipeline=pipeline, sink=sink),
+            topics={name: _beginning(value) for name, value in mapping(fields["topics"]).items()},
+            part=optional(_part, fields["part"]),
+        )
+
+    readers = {_UNNAMED: partial(read, of_mark=MARK_FIELDS), _NAMED: partial(read, of_mark=NAMED_MARK_FIELDS)}
+    return decode(data, kind=FORMAT, where=f"The marker of sink {sink!r}", readers=readers)
+
+
+def _beginning(value: object) -> Beginning:
+    fields = record(value, frozenset({"identity", "offsets"}))
+    return Beginning(identity=text(fields["identity"]), offsets=tuple(integer(offset) for offset in items(fields["offsets"])))
+
+
+def _part(value: object) -> Part:
+    fields = record(value, frozenset({"position", "digest", "rows"}))
+    return Part(
+        position=Position(integer(fields["position"])), digest=int(text(fields["digest"]), 16), rows=integer(fields["rows"])
+    )
+
+
+def newest_mark(
+    admin: AdminClient,
+    consumer: Consumer,
+    topic: str,
+    lane: int,
+    *,
+    pipeline: PipelineName,
+    sink: SinkName,
+    below: int | None = None,
+) -> LaneMark | None:
+    """The newest committed marker of a lane, None if it never had one; the newest one `below` an offset, if it is given.
+
+    Raises Refused for a topic in which another sink has markers: its open transactions would hide ours.
+    """
+    value = _newest(admin, consumer, topic, lane, key=mark_key(pipeline, sink), below=below)
+    return None if value is None else decode_mark(value, pipeline=pipeline, sink=sink)
+
+
+def require_closed(clients: Clients, topic: str, lane: int) -> None:
+    """Return when no transaction is open in the lane's partition, so that its newest marker is the newest.
+
+    Called when the lane's own are ended. Raises Retryable, or Refused for one that brokers never end, within a minute.
+    """
+    if not await_settled(clients.admin, topic, [lane], wait_s=_CLOSED_S):
+        raise not_closed(clients, topic, lane)
+
+
+def _newest(admin: AdminClient, consumer: Consumer, topic: str, lane: int, *, key: bytes, below: int | None) -> bytes | None:
+    """From the end backwards: the markers before the newest one may not have been compacted yet."""
+    [low] = first(admin, topic, [lane])
+    [end] = settled(admin, topic, [lane]) if below is None else [below]
+    width = _TAIL
+    while low < end:
+        start = max(low, end - width)
+        found = _last(consumer, TopicPartition(topic, lane, start), end, key=key)
+        if found is not None:
+            return found
+        if start == low:
+            break
+        width *= _WIDER
+    return None
+
+
+def _last(consumer: Consumer, start: TopicPartition, end: int, *, key: bytes) -> bytes | None:
+    consumer.assign([start])
+    found: bytes | None = None
+    try:
+        while True:
+            message = consumer.poll(ANSWER_S)
+            if message is None:
+                raise Retryable(f"Topic {start.topic!r} cannot be read to its end.", remedy="Look at its brokers, and try again.")
+            error = message.error()
+            if is_of_group(error):
+                continue
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            offset = message.offset()
+            if error is None and offset is not None and offset < end:
+                _require_own(message.key(), message.value(), key, start.topic)
+                found = message.value()
+            if offset is not None and offset >= (end if error is not None else end - 1):
+                return found  # a broker that lags behind says before that its log ends there, and goes on when it has the rest
+    finally:
+        consumer.unassign()
+
+
+def _require_own(found: Any, value: Any, key: bytes, topic: str) -> None:
+    if found != key:
+        raise Refused(
+            f"Topic {topic!r} holds markers of {_named(found)}, and not only those of {_named(key)}.",
+            remedy="Give every sink a `marker_topic` of its own.",
+        )
+    if value is None:
+        raise PublishFailed(f"A marker in topic {topic!r} was deleted.", remedy="Give the sink another name, and an empty topic.")
+
+
+def _named(key: object) -> str:
+    return repr(key.decode("utf-8", "replace")) if isinstance(key, bytes) else "nobody"

@@ -1,0 +1,67 @@
+"""Rows of a decided batch against columns that take less by now, where MySQL would change values and say nothing.
+
+In place of NULL it makes up the next number of an AUTO_INCREMENT, or the time of a timestamp, and warns of neither. Of a text
+that is too long by blanks alone it cuts them off, with a note that a server, a user or MariaDB's note_verbosity switches off.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.sink.mysql.storage import most_characters
+from penstock.sink.mysql.table_schema import ALTER, Column, Shape
+from penstock.sink.table.columns import Alter, Columns
+from penstock.sink.table.lengths import Lengths, lengths_of
+from penstock.sink.table.target import Target
+from penstock.sql.mysql.names import quoted
+from penstock.sql.mysql.server import Server
+
+_PRIMARY = "PRIMARY"
+_LONGEST_KEY = 768
+"""Characters: an index takes 3072 bytes."""
+_ALTER_KEY = replace(ALTER, nullable=f"{ALTER.nullable}, DROP PRIMARY KEY")
+
+
+def required(
+    batches: Iterator["pa.RecordBatch"], shape: Shape, schema: "pa.Schema", target: Target, server: Server
+) -> Iterator["pa.RecordBatch"]:
+    """The batches themselves. Raises Refused at the first one with a value that its column does not take as it is.
+
+    SQL of the user's own alone says what becomes of them.
+    """
+    if target.merge is not None:
+        return batches
+    for lengths in _lengths(shape, schema, target, server):
+        batches = lengths.required(batches)
+    return _without_nulls(batches, shape, target)
+
+
+def _lengths(shape: Shape, schema: "pa.Schema", target: Target, server: Server) -> Iterator[Lengths]:
+    most = lengths_of(schema, lambda name: most_characters(_column(shape, name).declared))
+    in_key = {name.lower() for name in target.key}
+    for is_key, declared in ((True, f"varchar({_LONGEST_KEY}) COLLATE {server.exact_collation}"), (False, "longtext")):
+        some = {name: length for name, length in most.items() if (name.lower() in in_key) == is_key}
+        yield Lengths(of=_columns(target), most=some, measure=pc.utf8_length, unit="characters", declared=declared)
+
+
+def _without_nulls(batches: Iterator["pa.RecordBatch"], shape: Shape, target: Target) -> Iterator["pa.RecordBatch"]:
+    for batch in batches:
+        for name, values in zip(batch.schema.names, batch.columns, strict=True):
+            column = _column(shape, name)
+            if values.null_count and column.not_null:
+                alter = _ALTER_KEY if name.lower() in shape.uniques.get(_PRIMARY, frozenset()) else ALTER
+                collate = f" COLLATE {column.collation}" if column.collation else ""
+                raise _columns(target, alter).takes_no_null(column.name, column.declared + collate)
+        yield batch
+
+
+def _columns(target: Target, alter: Alter = ALTER) -> Columns:
+    return Columns(table=target.table, named=quoted(target.table), alter=alter, decided=True)
+
+
+def _column(shape: Shape, name: str) -> Column:
+    column = shape.column(name)
+    assert column is not None, "the table was compared with the rows"
+    return column

@@ -1,0 +1,202 @@
+"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pymysql
+from pymysql.cursors import Cursor
+
+from penstock.core.faults import FaultPoint
+from penstock.core.model import RowDigest, Totals
+from penstock.errors import Conflict, PublishFailed
+from penstock.sink.mysql import statements as sql
+from penstock.sink.mysql import table_statements as stage
+from penstock.sink.mysql.scan import scan
+from penstock.sink.mysql.storage import storage_of
+from penstock.sink.mysql.table_schema import Shape, statements_of
+from penstock.sink.mysql.table_statements import TableStatements
+from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, numbered_lines, rows_of_insert
+from penstock.sink.table.content import totals_under_key
+from penstock.sink.table.publication import Moved
+from penstock.sink.table.script import Script
+from penstock.sink.table.target import BY_KEY, Target
+from penstock.sql.mysql.connection import Connection, Loaded
+from penstock.sql.mysql.errors import CONSTRAINTS, DUPLICATE, UNPARTITIONED, code_of, cut_off, index_of, reason_of, without_values
+from penstock.sql.mysql.server import Server
+
+LOAD = FaultPoint("mysql.load", "The rows of a decided batch are sent to the server, into a temporary table or the user's.")
+MOVE = FaultPoint("mysql.move", "The rows get into the table, in an open transaction.")
+
+_INSERT_BYTES = 100_000
+"""Of a statement that inserts many rows. Measured: longer ones take the server more time a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns:
+    """The statements about the table, how each column is read, and which indexes are on the key."""
+
+    statements: TableStatements
+    schema: "pa.Schema"
+    row_digest: RowDigest
+    read: tuple[str, ...]
+    key_indexes: frozenset[str]
+
+
+def move(
+    connection: Connection,
+    batches: Iterator["pa.RecordBatch"],
+    schema: "pa.Schema",
+    *,
+    shape: Shape,
+    target: Target,
+    server: Server,
+) -> Moved:
+    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
+
+    Raises Conflict where another session writes rows of the same keys meanwhile.
+    """
+    columns = _Columns(
+        statements=statements_of(schema, target),
+        schema=schema,
+        row_digest=target.row_digest,
+        read=tuple(storage_of(field.type).read for field in schema),
+        key_indexes=shape.tells_apart_by(target.key),
+    )
+    directly, staged = server.loads and _goes_directly(shape, target), 0
+    if not directly:
+        create_stage(connection, columns.statements, schema, server)
+        staged = _sent(lambda: fill_stage(connection, columns.statements, batches, server))
+    with MOVE.around(error=cut_off, lost=cut_off):
+        if directly:
+            return _load_in(connection, columns.statements, batches, target.write, server)
+        if target.merge is not None:
+            run(connection, columns.statements, target.merge)
+            return Moved(rows=staged, displaced=Totals())  # what the SQL makes of them only the user knows
+        return _move(connection, columns, target.write, staged)
+
+
+def _goes_directly(shape: Shape, target: Target) -> bool:
+    """Whether no key has to be looked up, and no text converted: LOAD takes bytes as they are."""
+    return target.merge is None and target.write not in BY_KEY and all(column.takes_bytes_as_sent for column in shape.columns)
+
+
+def _load_in(
+    connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], write: str, server: Server
+) -> Moved:
+    """The rows are written once and not twice."""
+    if write == "replace":
+        connection.execute(statements.clear())
+    statement = statements.load_in(LOAD_OPTIONS)
+    return Moved(rows=_sent(lambda: _load(connection, statement, map(lines, batches), server)), displaced=Totals())
+
+
+def _sent(load: Callable[[], int]) -> int:
+    with LOAD.around(error=cut_off, lost=cut_off):
+        return load()
+
+
+def run(connection: Connection, statements: TableStatements, script: Script) -> None:
+    """Run the user's own SQL over the staging table. The client takes one statement at a time."""
+    for statement in script.naming(staged=sql.STAGE, table=statements.name):
+        connection.execute(statement)
+
+
+def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema", server: Server) -> None:
+    """An empty staging table for rows of `schema`."""
+    connection.execute(stage.DROP_STAGE)
+    declared = [storage_of(field.type).declared(field.type) for field in schema]
+    connection.execute(statements.create_stage(declared, server.exact_collation))
+
+
+def fill_stage(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], server: Server) -> int:
+    """Fill the staging table and give the number of rows."""
+    if server.loads:
+        return _load(connection, statements.load(LOAD_OPTIONS), _numbered(batches), server)
+    staged = 0
+    for batch in batches:
+        inserts = rows_of_insert(batch, staged, min(_INSERT_BYTES, server.max_packet // 2))
+        staged += sum(_changed_nothing(connection, statements.insert_values() + rows) for rows in inserts)
+    return staged
+
+
+def _numbered(batches: Iterator["pa.RecordBatch"]) -> Iterator[memoryview]:
+    start = 0
+    for batch in batches:
+        yield numbered_lines(batch, start)
+        start += batch.num_rows
+
+
+def _move(connection: Connection, columns: _Columns, write: str, staged: int) -> Moved:
+    if write == "replace":
+        connection.execute(columns.statements.clear())
+    if write not in BY_KEY:
+        return Moved(rows=_changed_nothing(connection, columns.statements.insert()), displaced=Totals())
+    connection.execute(stage.DROP_CHOSEN)
+    connection.execute(stage.CREATE_CHOSEN)
+    connection.execute(columns.statements.choose(last=write == "upsert"))
+    unchosen = _totals(connection, columns.statements.read_unchosen(columns.read), columns)
+    there = _upsert(connection, columns) if write == "upsert" else _skip(connection, columns)
+    inserted = _insert_chosen(connection, columns)
+    if inserted + there.rows + unchosen.rows != staged:
+        raise Conflict(f"{inserted} rows were inserted where {staged - there.rows - unchosen.rows} had a key that was not there")
+    return Moved(rows=staged, displaced=there + unchosen)
+
+
+def _upsert(connection: Connection, columns: _Columns) -> Totals:
+    """Replace the rows whose key is there, and give them as they were."""
+    statements = columns.statements
+    replaced = _totals(connection, statements.lock_replaced(columns.read), columns)
+    matched = _changed_nothing(connection, statements.replace())
+    if matched != replaced.rows:
+        raise Conflict(f"{matched} rows were replaced where {replaced.rows} had a key of the batch")
+    connection.execute(statements.forget_there())
+    return replaced
+
+
+def _skip(connection: Connection, columns: _Columns) -> Totals:
+    """The chosen rows whose key is there."""
+    skipped = _totals(connection, columns.statements.read_skipped(columns.read), columns)
+    connection.execute(columns.statements.forget_there())
+    return skipped
+
+
+def _insert_chosen(connection: Connection, columns: _Columns) -> int:
+    try:
+        return _changed_nothing(connection, columns.statements.insert_chosen())
+    except pymysql.err.Error as cause:
+        if code_of(cause) == DUPLICATE and index_of(cause) in columns.key_indexes:
+            raise Conflict(reason_of(cause)) from cause
+        raise
+
+
+def _changed_nothing(connection: Connection, statement: "str | bytes") -> int:
+    """Run what writes rows, and give their number. Raises where MySQL warns: it changed a value, or left a row out."""
+    return _unwarned(connection, connection.execute(statement))
+
+
+def _load(connection: Connection, statement: str, chunks: Iterable[memoryview], server: Server) -> int:
+    """As `_changed_nothing`: LOAD DATA LOCAL only warns where any other statement would fail, however strict the session is."""
+    return _unwarned(connection, connection.load(statement, chunks, max_packet=server.max_packet))
+
+
+def _unwarned(connection: Connection, written: "Cursor | Loaded") -> int:
+    if written.warning_count:
+        raise _warned(connection)
+    return int(written.rowcount)
+
+
+def _warned(connection: Connection) -> PublishFailed | pymysql.err.Error:
+    warnings: list[tuple[Any, ...]] = list(connection.execute(sql.WARNINGS).fetchall())
+    if warnings and warnings[0][1] in CONSTRAINTS | UNPARTITIONED:
+        return pymysql.err.IntegrityError(*warnings[0][1:])  # as which any other statement would have failed
+    said = without_values(str(warnings[0][2])) if warnings else "without saying why"
+    return PublishFailed(
+        f"MySQL would change values of the batch, or leave rows out: {said}.",
+        remedy="Look for a trigger or a change of the table, and start again: what was decided is published then.",
+    )
+
+
+def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:
+    return totals_under_key(scan(connection, query, columns.schema), columns.row_digest, table=columns.statements.table)

@@ -1,0 +1,81 @@
+"""What a task refuses for a table of MySQL."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.sink.mysql.storage import encoded
+from penstock.sink.mysql.wire import longest_insert
+from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableAdmission
+
+_SINCE_1970 = Limits(low=1_000_000, high=2_147_483_647_999_999, said="what timestamp(6) holds, 1970-01-01 00:00:01 to 2038")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission(TableAdmission):
+    """As `TableAdmission`, with names in lower case.
+
+    `characters` and `octets`: how many of them some columns take. `since_1970`: the columns of type timestamp.
+    `max_value_bytes`: what the server takes of one value. `max_insert_bytes`: what of a statement with one row, None where rows
+    are loaded.
+    """
+
+    characters: Mapping[str, int]
+    octets: Mapping[str, int]
+    since_1970: frozenset[str]
+    max_value_bytes: int
+    max_insert_bytes: int | None
+
+    def __call__(self, rows: "pa.RecordBatch") -> None:
+        """As `TableAdmission`, and for a row that no statement can carry: its text may be far longer than its values."""
+        super(Admission, self).__call__(rows)
+        if self.max_insert_bytes is not None and (needed := longest_insert(rows)) > self.max_insert_bytes:
+            raise self.refusal(
+                f"a row whose INSERT takes {needed} bytes, where max_allowed_packet is {self.max_insert_bytes}",
+                "Filter such rows, or have the server set local_infile or a greater max_allowed_packet.",
+            )
+
+    def folded(self, name: str) -> str:
+        """In lower case."""
+        return name.lower()
+
+    def limits(self, kind: "pa.DataType") -> Limits | None:
+        """What its times take."""
+        if pa.types.is_timestamp(kind):
+            return YEARS_IN_MICROSECONDS
+        return YEARS_IN_DAYS if pa.types.is_date32(kind) else None
+
+    def check_more(self, name: str, column: "pa.Array") -> None:
+        """NaN, long texts and bytes, parts of microseconds, what a timestamp does not hold, and what has no JSON."""
+        kind = column.type
+        if pa.types.is_floating(kind) and pc.any(pc.invert(pc.is_finite(column))).as_py():
+            raise self.refusal(
+                f"NaN or an infinity in column {name!r}, which MySQL has not", "Filter such rows, or cast to STRING."
+            )
+        if pa.types.is_time64(kind):
+            self.require_whole_microseconds(name, column)
+        if self.folded(name) in self.since_1970:
+            self.require_within(name, column, _SINCE_1970)
+        if pa.types.is_nested(kind):
+            self._check_length(name, self.require_json(name, partial(encoded, column)))
+        elif _has_length(kind):
+            self._check_length(name, column)
+
+    def _check_length(self, name: str, column: "pa.Array") -> None:
+        folded = self.folded(name)
+        if folded in self.characters:
+            length = pc.utf8_length if _is_text(column.type) else pc.binary_length
+            self.require_short(name, pc.max(length(column)).as_py(), self.characters[folded])
+        most = min(self.max_value_bytes, self.octets.get(folded, self.max_value_bytes))
+        self.require_short(name, pc.max(pc.binary_length(column)).as_py(), most, unit="bytes")
+
+
+def _is_text(kind: "pa.DataType") -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _has_length(kind: "pa.DataType") -> bool:
+    return _is_text(kind) or bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

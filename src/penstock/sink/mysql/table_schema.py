@@ -1,0 +1,152 @@
+"""The user's table: created from the rows' schema, or checked that it takes every row and gives it back."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import Refused, Usage
+from penstock.sink.mysql import statements as sql
+from penstock.sink.mysql.storage import declared_as_key, storage_of
+from penstock.sink.mysql.table_statements import TableStatements
+from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_distinct_names, require_keyed
+from penstock.sink.table.target import Target, not_a_table
+from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
+from penstock.sql.mysql.connection import CHARSET, Connection
+from penstock.sql.mysql.names import quoted, require_name, require_table_name
+from penstock.sql.mysql.server import Server
+
+MAX_COLUMNS = 1016
+"""One less than InnoDB's own: the staging table has one more."""
+ALTER = Alter(
+    nullable="ALTER TABLE {table} MODIFY {column} {declared} NULL",
+    retype="ALTER TABLE {table} MODIFY {column} {declared}",
+    quoted=quoted,
+)
+_WIDTH = re.compile(r"(?!tinyint\(1\))(tinyint|smallint|mediumint|int|bigint)\(\d+\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column(TableColumn):
+    """As `TableColumn`; `declared` names the character set if that is not utf8mb4."""
+
+    collation: str | None
+
+    @property
+    def takes_bytes_as_sent(self) -> bool:
+        """Whether UTF-8 is what it holds, and not the bytes of other texts."""
+        return "character set" not in self.declared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the catalog says about an existing table. `uniques`: the columns of each index that tells rows apart, by its name."""
+
+    kind: str
+    engine: str
+    columns: tuple[Column, ...]
+    uniques: Mapping[str, frozenset[str]]
+
+    @property
+    def required(self) -> frozenset[str]:
+        """Columns that hold no NULL, in lower case."""
+        return frozenset(column.name.lower() for column in self.columns if column.not_null)
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name, in upper or lower case."""
+        return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+
+    def tells_apart_by(self, key: Sequence[str]) -> frozenset[str]:
+        """The names of the indexes on exactly these columns."""
+        wanted = frozenset(name.lower() for name in key)
+        return frozenset(index for index, columns in self.uniques.items() if columns == wanted)
+
+
+def shape_of(connection: Connection, table: str) -> Shape | None:
+    """The table as it is, None if there is none."""
+    found = kind_of(connection, table)
+    if found is None:
+        return None
+    return Shape(
+        kind=found[0],
+        engine=found[1],
+        columns=tuple(_column(row) for row in connection.execute(sql.TABLE_COLUMNS, (table,)).fetchall()),
+        uniques=uniques_of(connection, table),
+    )
+
+
+def _column(row: Sequence[Any]) -> Column:
+    name, declared, charset, collation, nullable, default, extra = row
+    generated = "GENERATED" in extra.upper().replace("DEFAULT_GENERATED", "")
+    foreign = f" character set {charset}" if charset not in {None, CHARSET} else ""
+    return Column(
+        name=name,
+        declared=_WIDTH.sub(r"\1", declared) + foreign,
+        collation=collation,
+        not_null=nullable == "NO",
+        generated=generated,
+        fills_itself=generated or default not in {None, "NULL"} or "auto_increment" in extra,
+    )
+
+
+# --- what the rows and the settings must be
+
+
+def require_storable(schema: "pa.Schema", target: Target) -> None:
+    """Raise Usage for a table name, a column or a key that no table could have."""
+    if require_table_name(target.table).lower() in sql.OWN_TABLES:
+        raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
+    require_distinct_names([require_name(name).lower() for name in schema.names], database="MySQL")
+    require_keyed(schema, target.key, most=MAX_COLUMNS)
+
+
+def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
+    """The SQL about the target for rows of `schema`."""
+    return TableStatements(target.table, tuple(schema.names), target.key)
+
+
+def declared_for(schema: "pa.Schema", key: Sequence[str], server: Server) -> list[str]:
+    """The types of the columns of a table that is created."""
+    kinds = [
+        declared_as_key(field.type) if field.name in key else storage_of(field.type).declared(field.type) for field in schema
+    ]
+    collate = f" COLLATE {server.exact_collation}"
+    return [kind + collate if kind.startswith("varchar") else kind for kind in kinds]
+
+
+def require_fit(shape: Shape, schema: "pa.Schema", target: Target, server: Server, *, decided: bool = False) -> None:
+    """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
+    table = target.table
+    if shape.kind != "table":
+        raise not_a_table(table, f"a {shape.kind}")
+    if shape.engine.lower() != ENGINE.lower():
+        raise Refused(
+            f"Table {table!r} is of the engine {shape.engine}, expected {ENGINE}, which alone commits it with its marker.",
+            remedy=f"ALTER TABLE {quoted(table)} ENGINE = {ENGINE}.",
+        )
+    if target.merge is not None:  # which is tried
+        return
+    of = Columns(table=table, named=quoted(table), alter=ALTER, decided=decided)
+    require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=str.lower)
+    if not target.key:
+        return
+    _require_exact_key(shape, target, server)
+    if not shape.tells_apart_by(target.key):
+        columns = ", ".join(map(quoted, target.key))
+        raise Refused(
+            f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
+            remedy=f"ALTER TABLE {of.named} ADD UNIQUE ({columns}), of whole columns.",
+        )
+
+
+def _require_exact_key(shape: Shape, target: Target, server: Server) -> None:
+    for name in target.key:
+        column = shape.column(name)
+        if column is not None and column.collation not in {None, server.exact_collation}:
+            raise Refused(
+                f"Column {name!r} of the key of table {target.table!r} has the collation {column.collation}, which takes "
+                f"different texts for equal, expected {server.exact_collation}.",
+                remedy=f"ALTER TABLE {quoted(target.table)} MODIFY {quoted(name)} … COLLATE {server.exact_collation}.",
+            )

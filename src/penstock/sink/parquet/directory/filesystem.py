@@ -1,0 +1,90 @@
+"""The few operations on directories that publishing is made of, and what went wrong in plain words."""
+
+import ctypes
+import errno
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from penstock.core.model import new_nonce
+from penstock.errors import PenstockError, PublishFailed, Retryable
+from penstock.support.filesystem_errors import trouble_of
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+_PASSING = frozenset({errno.EAGAIN, errno.EBUSY, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ETIMEDOUT, errno.ENOMEM})
+
+
+def publishing_failed(doing: str, cause: OSError) -> PenstockError:
+    """The error for a step of publishing: trying again may help, or something must be mended first."""
+    trouble = trouble_of(cause)
+    if cause.errno in _PASSING:
+        return Retryable(f"{doing} failed: {trouble.reason}.", remedy="Try again.")
+    return PublishFailed(
+        f"{doing} failed: {trouble.reason}.",
+        remedy=f"{trouble.advice} and start again: the batch is decided, and the next start publishes it.",
+    )
+
+
+def io_error(point: str) -> OSError:
+    """What an armed fault point raises as a disk would."""
+    return OSError(errno.EIO, f"{os.strerror(errno.EIO)} at {point}")
+
+
+def sync_directory(path: "str | Path") -> None:
+    """Make the names in a directory durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def create_durably(directory: Path, make: Callable[[Path], None] | None = None) -> None:
+    """Create a directory (by `make`) and its parents, and make the new names durable; nothing if it is there."""
+    missing = []
+    while not directory.is_dir():
+        missing.append(directory)
+        directory = directory.parent
+    for path in reversed(missing):
+        make(path) if make is not None and path == missing[0] else path.mkdir(exist_ok=True)
+        sync_directory(path.parent)
+
+
+def is_one_mount(one: Path, other: Path) -> bool:
+    """Whether files can be renamed from a directory into another. Bind mounts of one file system are told apart by trying only;
+    a name that nothing has is enough to try with. Raises OSError where the file system is read-only.
+    """
+    name = new_nonce()
+    try:
+        rename_or_refuse(one / name, other / name)
+    except FileNotFoundError:
+        pass
+    except OSError as refused:
+        if refused.errno == errno.EXDEV:
+            return False
+        raise
+    return one.stat().st_dev == other.stat().st_dev
+
+
+@cache
+def _renameat2() -> "Callable[[int, bytes, int, bytes, int], int] | None":
+    found = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if found is not None:
+        found.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    return found
+
+
+def rename_or_refuse(source: Path, target: Path) -> bool:
+    """Rename in one step unless `target` exists; whether this system and file system can. Raises OSError, FileExistsError."""
+    rename = _renameat2()
+    if rename is None:
+        return False
+    if rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _UNSUPPORTED:
+        return False
+    raise OSError(code, os.strerror(code), str(source), None, str(target))

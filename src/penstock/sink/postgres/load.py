@@ -1,0 +1,166 @@
+"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import pgpq
+import pyarrow as pa
+from psycopg.sql import Composed
+
+from penstock.core.faults import FaultPoint
+from penstock.core.model import RowDigest, Totals
+from penstock.errors import Conflict
+from penstock.sink.postgres.scan import scan
+from penstock.sink.postgres.storage import cast_into, copies_as_is, encoded, read_as, storage_of
+from penstock.sink.postgres.table_schema import Shape, lengths, statements_of
+from penstock.sink.postgres.table_statements import ANALYZE_STAGE, COUNT_STAGE, DROP_STAGE, STAGE, TableStatements
+from penstock.sink.table.content import totals_under_key
+from penstock.sink.table.publication import Moved
+from penstock.sink.table.script import Script
+from penstock.sink.table.target import BY_KEY, Target
+from penstock.sql.postgres.database import Connection
+from penstock.sql.postgres.errors import cut_off
+
+COPY = FaultPoint("postgres.copy", "The rows of a decided batch are copied to the server, into a temporary table or the user's.")
+MOVE = FaultPoint("postgres.move", "The rows get into the table, in an open transaction.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns:
+    """The statements about the table, and how each column is cast and read."""
+
+    statements: TableStatements
+    schema: "pa.Schema"
+    row_digest: RowDigest
+    casts: tuple[str, ...]
+    read_as: tuple[str, ...]
+
+
+def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", shape: Shape, target: Target) -> Moved:
+    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
+
+    Raises Conflict where another session writes rows of the same keys meanwhile.
+    """
+    statements = statements_of(schema, target)
+    if target.merge is None:
+        batches = lengths(shape, schema, target).required(batches)
+    directly, staged = _goes_directly(schema, shape, target), 0
+    if not directly:
+        create_stage(connection, statements, schema)
+        staged = _copy(connection, statements.copy(), _numbered(batches, statements.ordinal))
+    with MOVE.around(error=cut_off, lost=cut_off):
+        if directly:
+            return _copy_in(connection, statements, batches, write=target.write)
+        if target.merge is not None:
+            return _merge(connection, statements, target.merge)
+        return _write(connection, _columns(statements, schema, shape, target.row_digest), target, staged)
+
+
+def _goes_directly(schema: "pa.Schema", shape: Shape, target: Target) -> bool:
+    """Whether no key has to be looked up and no value cast: then the rows are written once and not twice."""
+    if target.merge is not None or target.write in BY_KEY or shape.rules:
+        return False
+    declared = shape.declared(schema.names)
+    return all(copies_as_is(kind, field.type) for kind, field in zip(declared, schema, strict=True))
+
+
+def _copy_in(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], *, write: str) -> Moved:
+    if write == "replace":
+        connection.execute(statements.clear())
+    return Moved(rows=_copy(connection, statements.copy_in(), map(_encoded, batches)), displaced=Totals())
+
+
+def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema") -> None:
+    """An empty staging table for rows of `schema`."""
+    connection.execute(DROP_STAGE)
+    connection.execute(statements.create_stage([storage_of(field.type).staged for field in schema]))
+
+
+def run(connection: Connection, statements: TableStatements, script: Script) -> None:
+    """Run the user's own SQL over the staging table."""
+    names = {"staged": STAGE.as_string(connection), "table": statements.name.as_string(connection)}
+    for statement in script.naming(**names):
+        connection.execute(statement.encode(), binary=True)  # which has the server refuse a second statement in it
+
+
+def _merge(connection: Connection, statements: TableStatements, script: Script) -> Moved:
+    """What the SQL makes of the rows only the user knows; that all are staged is known."""
+    connection.execute(ANALYZE_STAGE)
+    row = connection.execute(COUNT_STAGE).fetchone()
+    assert row is not None
+    run(connection, statements, script)
+    return Moved(rows=row[0], displaced=Totals())
+
+
+def _columns(statements: TableStatements, schema: "pa.Schema", shape: Shape, row_digest: RowDigest) -> _Columns:
+    declared = shape.declared(schema.names)
+    return _Columns(
+        statements=statements,
+        schema=schema,
+        row_digest=row_digest,
+        casts=tuple(cast_into(kind, field.type) for kind, field in zip(declared, schema, strict=True)),
+        read_as=tuple(read_as(field.type) for field in schema),
+    )
+
+
+def _write(connection: Connection, columns: _Columns, target: Target, staged: int) -> Moved:
+    statements = columns.statements
+    if target.write == "replace":
+        connection.execute(statements.clear())
+    if target.write not in BY_KEY:
+        return Moved(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())
+    connection.execute(ANALYZE_STAGE)
+    return _upsert(connection, columns) if target.write == "upsert" else _insert_if_absent(connection, columns, staged)
+
+
+def _copy(connection: Connection, statement: Composed, batches: Iterator["pa.RecordBatch"]) -> int:
+    """Send encoded rows, and give the number of those that the server took: a trigger may have dropped some."""
+    first = next(batches, None)
+    if first is None:
+        return 0
+    encoder = pgpq.ArrowToPostgresBinaryEncoder(first.schema)
+    with COPY.around(error=cut_off, lost=cut_off), connection.cursor() as cursor:
+        with cursor.copy(statement) as copy:
+            copy.write(encoder.write_header())
+            for batch in chain([first], batches):
+                copy.write(encoder.write_batch(batch))
+            copy.write(encoder.finish())
+        return cursor.rowcount
+
+
+def _encoded(batch: "pa.RecordBatch") -> "pa.RecordBatch":
+    return pa.RecordBatch.from_arrays([encoded(column) for column in batch.columns], names=batch.schema.names)
+
+
+def _numbered(batches: Iterator["pa.RecordBatch"], ordinal: str) -> Iterator["pa.RecordBatch"]:
+    """The batches as they are staged: rows numbered from 0 on, which keeps their order for rows of one key."""
+    start = 0
+    for batch in map(_encoded, batches):
+        numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
+        yield pa.RecordBatch.from_arrays([numbers, *batch.columns], names=[ordinal, *batch.schema.names])
+        start += batch.num_rows
+
+
+def _upsert(connection: Connection, columns: _Columns) -> Moved:
+    statements = columns.statements
+    replaced = _totals(connection, statements.lock_replaced(columns.read_as, columns.casts), columns)
+    superseded = _totals(connection, statements.read_superseded(columns.read_as, columns.casts), columns)
+    row = connection.execute(statements.upsert(columns.casts)).fetchone()
+    assert row is not None
+    if row[1] != replaced.rows:
+        raise Conflict(f"{row[1]} rows were replaced where {replaced.rows} had a key of the batch")
+    return Moved(rows=row[0] + superseded.rows, displaced=replaced + superseded)
+
+
+def _insert_if_absent(connection: Connection, columns: _Columns, staged: int) -> Moved:
+    statements = columns.statements
+    skipped = _totals(connection, statements.read_skipped(columns.read_as, columns.casts), columns)
+    inserted = connection.execute(statements.insert_if_absent(columns.casts)).rowcount
+    if inserted + skipped.rows != staged:
+        raise Conflict(f"{inserted} rows were inserted where {staged - skipped.rows} had a key that was not there")
+    return Moved(rows=inserted + skipped.rows, displaced=skipped)
+
+
+def _totals(connection: Connection, query: Composed, columns: _Columns) -> Totals:
+    return totals_under_key(scan(connection, query, columns.schema), columns.row_digest, table=columns.statements.table)

@@ -1,0 +1,208 @@
+"""The user's table: created from the rows' schema, or checked that it takes every row and gives it back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg.sql import SQL, Composed, Literal
+
+from penstock.errors import Refused, Usage
+from penstock.sink.postgres import statements as sql
+from penstock.sink.postgres.members import Member, kind_named, member_of, require_lasting_members, unlogged
+from penstock.sink.postgres.rules import Rule, require_written, rules_of
+from penstock.sink.postgres.statements import OWN_TABLES
+from penstock.sink.postgres.storage import longest_text, storage_of
+from penstock.sink.postgres.table_statements import TableStatements
+from penstock.sink.table.columns import Alter, Columns, TableColumn, require_columns, require_keyed
+from penstock.sink.table.lengths import Lengths, lengths_of
+from penstock.sink.table.target import BY_KEY, PRIVILEGES, Target, not_a_table
+from penstock.sql.postgres.database import Connection
+from penstock.sql.postgres.names import quoted_table, require_name, split_name
+from penstock.sql.postgres.statements import UNIQUES
+from penstock.sql.table_name import in_double_quotes
+
+MAX_COLUMNS = 1599
+"""One less than PostgreSQL's own: the staging table has one more."""
+_ALTER = Alter(retype="ALTER TABLE {table} ALTER {column} TYPE {declared} USING {column}::{declared}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the catalog says about an existing table. `uniques` are the sets of columns that tell rows apart.
+
+    `rules`: an INSERT may be rewritten by them, which a COPY is not. `has_members`: it has partitions, or
+    others inherit from it; `weak_members`: those of them, at any depth, that do not keep rows as a logged table does.
+    """
+
+    oid: int
+    kind: str
+    logged: bool
+    rules: tuple[Rule, ...]
+    columns: tuple[TableColumn, ...]
+    uniques: tuple[frozenset[str], ...]
+    has_members: bool
+    weak_members: tuple[Member, ...]
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether its rows lie in partitions."""
+        return self.kind == "partitioned table"
+
+    @property
+    def required(self) -> frozenset[str]:
+        """Columns that hold no NULL."""
+        return frozenset(column.name for column in self.columns if column.not_null)
+
+    def declared(self, names: Sequence[str]) -> list[str]:
+        """The types of those columns."""
+        by_name = {column.name: column.declared for column in self.columns}
+        return [by_name[name] for name in names]
+
+
+def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
+    """The table as it is, None if there is none."""
+    found = connection.execute(_look(schema, table)).fetchone()
+    return None if found is None else _shape(found)
+
+
+def held(connection: Connection, statements: TableStatements) -> Shape:
+    """The table as it is, and stays until the end of the transaction: looked at once it is locked, in the same turn."""
+    cursor = connection.execute(SQL("{}; {}").format(statements.lock(), _look(statements.schema, statements.table)))
+    cursor.nextset()
+    found = cursor.fetchone()
+    assert found is not None, "it is locked"
+    return _shape(found)
+
+
+def _look(schema: str, table: str) -> Composed:
+    oid = SQL("c.oid")
+    uniques, members = UNIQUES.format(oid=oid), sql.MEMBERS.format(oid=oid)
+    return sql.TABLE_SHAPE.format(uniques=uniques, members=members, schema=Literal(schema), table=Literal(table))
+
+
+def _shape(found: Sequence[Any]) -> Shape:
+    oid, kind, persistence, rules, rows, uniques, has_members, weak_members = found
+    columns = tuple(
+        TableColumn(name=name, declared=declared, not_null=not_null, generated=generated, fills_itself=generated or has_default)
+        for name, declared, not_null, generated, has_default in rows
+    )
+    return Shape(
+        oid=oid,
+        kind=kind_named(kind),
+        logged=persistence == "p",
+        rules=rules_of(rules),
+        columns=columns,
+        uniques=tuple(map(frozenset, uniques)),
+        has_members=has_members,
+        weak_members=tuple(map(member_of, weak_members)),
+    )
+
+
+# --- what the rows and the settings must be
+
+
+def require_storable(schema: "pa.Schema", target: Target) -> None:
+    """Raise Usage for a table name, a column or a key that no table could have."""
+    if split_name(target.table)[1] in OWN_TABLES:
+        raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
+    for name in schema.names:
+        require_name(name)
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        raise Usage(f"The rows have column {twice[0]!r} twice.", remedy="Rename one of them in the transform.")
+    require_keyed(schema, target.key, most=MAX_COLUMNS)
+
+
+def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
+    """The SQL about the target for rows of `schema`."""
+    return TableStatements(*split_name(target.table), tuple(schema.names), target.key)
+
+
+def declared_for(schema: "pa.Schema") -> list[str]:
+    """The types of the columns of a table that is created."""
+    return [storage_of(field.type).declared(field.type) for field in schema]
+
+
+def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+    """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
+    table = target.table
+    require_lasting(shape, table)
+    if target.merge is not None:  # which is tried
+        return
+    require_written(shape.rules, target)
+    if target.write in BY_KEY:
+        _require_one_index(shape, table)
+    of = _columns(target, decided=decided)
+    require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=str)
+    if target.key and frozenset(target.key) not in shape.uniques:
+        columns = ", ".join(map(in_double_quotes, target.key))
+        raise Refused(
+            f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
+            remedy=f"CREATE UNIQUE INDEX ON {of.named} ({columns}), neither partial nor deferrable.",
+        )
+
+
+def lengths(shape: Shape, schema: "pa.Schema", target: Target) -> Lengths:
+    """How long texts may be; PostgreSQL would cut blanks off that are too many."""
+    declared = dict(zip(schema.names, shape.declared(schema.names), strict=True))
+    most = lengths_of(schema, lambda name: longest_text(declared[name]))
+    return Lengths(of=_columns(target, decided=True), most=most, measure=pc.utf8_length, unit="characters", declared="text")
+
+
+def _columns(target: Target, *, decided: bool) -> Columns:
+    return Columns(table=target.table, named=quoted_table(target.table), alter=_ALTER, decided=decided)
+
+
+def require_lasting(shape: Shape, table: str) -> None:
+    """Raise Refused unless it is a table that keeps its rows, wherever they lie."""
+    if shape.kind not in {"table", "partitioned table"}:
+        raise not_a_table(table, f"a {shape.kind}")
+    if not (shape.logged or shape.is_partitioned):  # of which no row is in the table itself
+        raise unlogged(f"Table {table!r}", quoted_table(table))
+    require_lasting_members(shape.weak_members, table)
+
+
+def _require_one_index(shape: Shape, table: str) -> None:
+    if shape.is_partitioned:
+        raise Refused(
+            f"Table {table!r} is partitioned, where PostgreSQL does not tell which rows an upsert replaced.",
+            remedy="Use `write: append` or `replace`, or a table that is not partitioned.",
+        )
+    if shape.has_members:
+        raise Refused(
+            f"Table {table!r} is inherited by others, whose keys its unique index does not cover.",
+            remedy=f"ALTER TABLE … NO INHERIT {quoted_table(table)} for each of them, or use `write: append` or `replace`.",
+        )
+
+
+def require_allowed(connection: Connection, shape: Shape, target: Target) -> None:
+    """Raise Refused where the role lacks a privilege that publishing needs."""
+    schema, _ = split_name(target.table)
+    row = connection.execute(sql.MAY, (schema,)).fetchone()
+    assert row is not None
+    temporary, _, role = row
+    if not temporary:
+        raise Refused(
+            f"Role {role!r} may not create temporary tables, in which rows are staged.",
+            remedy="GRANT TEMPORARY ON DATABASE to it.",
+        )
+    for privilege in PRIVILEGES[target.write]:
+        granted = connection.execute(sql.MAY_WITH_TABLE, (shape.oid, privilege)).fetchone()
+        if granted is not None and not granted[0]:
+            raise Refused(
+                f"Role {role!r} lacks {privilege} on table {target.table!r}.",
+                remedy=f"GRANT {privilege} ON {quoted_table(target.table)} to it.",
+            )
+    _require_all_rows(connection, shape, target.table, role)
+
+
+def _require_all_rows(connection: Connection, shape: Shape, table: str, role: str) -> None:
+    row = connection.execute(sql.HAS_ROW_SECURITY, (shape.oid,)).fetchone()
+    if row is not None and row[0]:
+        raise Refused(
+            f"Row security of table {table!r} applies to role {role!r}, which hides rows from it and takes no COPY.",
+            remedy=f"ALTER ROLE {in_double_quotes(role)} BYPASSRLS, or "
+            f"ALTER TABLE {quoted_table(table)} DISABLE ROW LEVEL SECURITY.",
+        )

@@ -1,0 +1,42 @@
+"""Markers in the schema of the user's table."""
+
+from contextlib import AbstractContextManager
+
+from penstock.core.faults import FaultPoint
+from penstock.core.model import PipelineName, SinkName
+from penstock.sink.redshift.connection import Connection
+from penstock.sink.redshift.errors import cut_off
+from penstock.sink.redshift.names import split_name
+from penstock.sink.redshift.statements import PATIENT, OwnStatements
+from penstock.sink.table.marker import TableMarker
+from penstock.sink.table.marker_store import DatabaseMarks
+
+FENCE = FaultPoint("redshift.fence", "The fence is locked: nobody else publishes into this schema until this transaction ends.")
+MARK = FaultPoint("redshift.mark", "The marker is set to the batch, in the transaction of its rows.")
+
+
+class RedshiftMarks(DatabaseMarks[str]):
+    """As `DatabaseMarks`. What locks is the fence, and it comes first in the transaction, which sees only what is older than
+    itself.
+    """
+
+    def __init__(self, connection: Connection, schema: str, *, locking: bool, named: bool = True) -> None:
+        own = OwnStatements(schema)
+        super().__init__(connection.execute, own.of_marks(), locking=False, named=named, split_name=split_name)
+        self._connection, self._lock, self._locks = connection, own.lock, locking
+
+    def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
+        """As `Marks.read`."""
+        if self._locks:
+            self.lock()
+        return super().read(pipeline, sink)
+
+    def lock(self) -> None:
+        """Wait for every other publisher as long as the session waits for anything, and keep them out."""
+        with FENCE.around(error=cut_off, lost=cut_off):
+            self._connection.execute(self._lock)
+        self._connection.execute(PATIENT)
+        self._locks = False
+
+    def _marking(self) -> AbstractContextManager[None]:
+        return MARK.around(error=cut_off, lost=cut_off)

@@ -1,0 +1,59 @@
+"""What a task refuses for a table of Redshift."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.sink.redshift.names import folded
+from penstock.sink.redshift.storage import MOST_BINARY_BYTES, MOST_TEXT_BYTES, storage_of
+from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableAdmission
+
+MAX_ROW_BYTES = 3_000_000
+"""Redshift takes 4 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission(TableAdmission):
+    """As `TableAdmission`. `octets`: how many bytes some columns take. `key`: its columns."""
+
+    octets: Mapping[str, int]
+    key: frozenset[str]
+
+    def folded(self, name: str) -> str:
+        """In small letters."""
+        return folded(name)
+
+    def limits(self, kind: "pa.DataType") -> Limits | None:
+        """What its times take, as far as they are read back."""
+        if pa.types.is_timestamp(kind):
+            return YEARS_IN_MICROSECONDS
+        return YEARS_IN_DAYS if pa.types.is_date32(kind) else None
+
+    def check_more(self, name: str, column: "pa.Array") -> None:
+        """NUL, long texts and bytes, parts of microseconds, what has no JSON, and keys that Redshift takes for equal."""
+        kind = column.type
+        if pa.types.is_time64(kind):
+            self.require_whole_microseconds(name, column)
+        if pa.types.is_nested(kind):
+            texts = self.require_json(name, partial(storage_of(kind).encode, column))
+            self._check_length(name, texts, MOST_TEXT_BYTES)
+        elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            self._check_length(name, column, MOST_BINARY_BYTES)
+        elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            self._check_text(name, column)
+
+    def _check_text(self, name: str, column: "pa.Array") -> None:
+        if pc.any(pc.match_substring(column, "\0")).as_py():
+            raise self.refusal(
+                f"NUL (U+0000) in column {name!r}, which Redshift has in no text", "Remove it, or cast the column to BINARY."
+            )
+        self._check_length(name, column, MOST_TEXT_BYTES)
+        if self.folded(name) in self.key:
+            self.require_no_blank_at_end(name, column)
+
+    def _check_length(self, name: str, column: "pa.Array", most: int) -> None:
+        most = min(most, self.octets.get(self.folded(name), most))
+        self.require_short(name, pc.max(pc.binary_length(column)).as_py(), most, unit="bytes")

@@ -1,0 +1,105 @@
+"""Whose a place is: an empty file in it names the ledger that swept it last, and an entry of that ledger.
+
+`ledger-g<generation>-<position>-<nonce>-<ledger_id>.id`: generations and batches, and so what is dead, are counted by each ledger
+for itself. An older Penstock wrote no `ledger_id`. A place without such a file is anybody's, as those are that were made before
+there were any.
+"""
+
+import re
+from collections.abc import Iterable, Sequence, Set
+
+from penstock.core.faults import FaultPoint
+from penstock.core.model import Entry, Generation, LedgerId, Nonce, Position, SinkName
+from penstock.errors import LedgerMismatch, Retryable
+from penstock.protocols import Signature
+from penstock.sink.spool.place import ID_SUFFIX, Place, Spooled
+from penstock.support.filesystem_errors import trouble_of
+
+SIGN = FaultPoint("spool.sign", "The spool of a sink is signed with an entry of the ledger.")
+
+_NAME = re.compile(r"ledger-g(\d+)-(\d+)-([0-9a-f]{16})(?:-([0-9a-f]{32}))?" + re.escape(ID_SUFFIX))
+
+
+def signatures_in(place: Place) -> Sequence[Signature]:
+    """Those that are there. Raises Retryable, and what a store raises."""
+    try:
+        names = [spooled.name for spooled in place.spooled() if spooled.upload is None]
+    except OSError as cause:
+        raise _failed(place, cause) from cause
+    return signatures_among(names, place)
+
+
+def signatures_among(names: Iterable[str], place: Place) -> Sequence[Signature]:
+    """Those of the files `names` of `place`."""
+    return [_signature(place, found) for found in map(_NAME.fullmatch, names) if found is not None]
+
+
+def is_of_another(signature: Signature, ledger_id: LedgerId | None) -> bool:
+    """Whether it names a ledger that is not `ledger_id`. That of an older Penstock names none."""
+    return signature.ledger_id not in {None, ledger_id}
+
+
+def require_own_place(place: Place, *, own: Set[str], sink: SinkName, ledger_id: LedgerId) -> None:
+    """Raise LedgerMismatch where another ledger has signed `place`, too; this run's own names there, `own`, are removed then.
+
+    Of two ledgers that sign one place for the first time in the same moment, each signs before it looks: at most one goes on.
+    Raise Retryable where `ledger_id` has not signed: another ledger would find nobody's place, and sweep it.
+    """
+    found = signatures_in(place)
+    foreign = next((one for one in found if is_of_another(one, ledger_id)), None)
+    if foreign is not None:
+        _withdraw(place, own)
+        raise LedgerMismatch(
+            f"Sink {sink!r} would stage into {place.where}, which ledger {foreign.ledger_id} signed, but this is ledger "
+            f"{ledger_id}.",
+            remedy="One would sweep what the other stages: give each a `spool:` of its own. If that ledger is gone for good, "
+            f"remove {place.where}/{foreign.name} and start again.",
+        )
+    if all(one.ledger_id != ledger_id for one in found):
+        raise Retryable(
+            f"Sink {sink!r} would stage into {place.where}, which is not signed: ledger {ledger_id} could not write its name "
+            "there when it was opened, or somebody removed it.",
+            remedy="Give the driver room and write access there, and start again: a start signs it.",
+        )
+
+
+def _withdraw(place: Place, own: Set[str]) -> None:
+    try:
+        for name in own:
+            place.remove(Spooled(name=name))
+    except OSError as cause:
+        raise _failed(place, cause) from cause
+
+
+def sign(place: Place, entry: Entry, *, instead_of: Set[str]) -> Set[str]:
+    """Sign `place`, then remove the names `instead_of`; give the names that count now. Raises as `signatures_in`."""
+    whose = "" if entry.summary.ledger_id is None else f"-{entry.summary.ledger_id}"
+    name = f"ledger-g{entry.generation}-{entry.position}-{entry.nonce}{whose}{ID_SUFFIX}"
+    try:
+        with SIGN.around(error=OSError, lost=OSError):
+            place.identify(name)
+        for former in instead_of - {name}:
+            place.remove(Spooled(name=former))
+    except OSError as cause:
+        raise _failed(place, cause) from cause
+    return frozenset({name})
+
+
+def _signature(place: Place, found: "re.Match[str]") -> Signature:
+    generation, position, nonce, ledger_id = found.groups()
+    return Signature(
+        place=place.where,
+        name=found[0],
+        generation=Generation(int(generation)),
+        position=Position(int(position)),
+        nonce=Nonce(nonce),
+        ledger_id=None if ledger_id is None else LedgerId(ledger_id),
+    )
+
+
+def _failed(place: Place, cause: OSError) -> Retryable:
+    trouble = trouble_of(cause)
+    return Retryable(
+        f"Whose the spool {place.where} is cannot be read or written: {trouble.reason}.",
+        remedy=f"{trouble.advice}, then try again.",
+    )

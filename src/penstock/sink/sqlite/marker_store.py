@@ -1,0 +1,30 @@
+"""Markers in the database file."""
+
+import sqlite3
+from contextlib import AbstractContextManager
+
+from penstock.core.faults import FaultPoint
+from penstock.sink.sqlite.database import broken_disk
+from penstock.sink.sqlite.statements import MARKER_TABLE, OF_MARKS
+from penstock.sink.sqlite.table_schema import shape_of
+from penstock.sink.table.marker import LEDGER_ID
+from penstock.sink.table.marker_store import DatabaseMarks
+
+MARK = FaultPoint("sqlite.mark", "The marker is set to the batch, in the transaction of its rows.")
+
+
+class SqliteMarks(DatabaseMarks[str]):
+    """As `DatabaseMarks`. The write lock of the file keeps others out."""
+
+    def __init__(self, cursor: sqlite3.Cursor, *, named: bool = True) -> None:
+        super().__init__(cursor.execute, OF_MARKS, locking=False, named=named)
+        cursor.row_factory = None
+
+    def _marking(self) -> AbstractContextManager[None]:
+        return MARK.around(error=broken_disk, lost=broken_disk)
+
+
+def readable_marks(cursor: sqlite3.Cursor) -> SqliteMarks | None:
+    """The markers as they are, None where there are none yet; also of an older Penstock."""
+    shape = shape_of(cursor, MARKER_TABLE)
+    return None if shape is None else SqliteMarks(cursor, named=any(column.name == LEDGER_ID for column in shape.columns))

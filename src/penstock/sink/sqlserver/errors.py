@@ -1,0 +1,90 @@
+"""What SQL Server says, said to people. Messages name the server and never the password, nor values of rows."""
+
+import re
+
+import OpenSSL.SSL
+import pytds
+
+from penstock.errors import Conflict, Failed, PenstockError, Retryable
+from penstock.sql.url import DISTRUSTED
+
+_CONFLICTS = frozenset({1205, 3960, 3961})
+"""A deadlock's victim, and conflicts of snapshots."""
+_LOCKED = frozenset({1222})
+_FULL = frozenset({1101, 1105, 9002, 40544})
+_CONSTRAINTS = frozenset({515, 547, 2601, 2627, 2628, 8114, 8115, 8152, 50000})
+FORBIDDEN = frozenset({229, 230, 262, 297, 300, 916, 1088, 2760, 4902})
+"""A right that the user lacks; a table that may not be altered is told of as one that is not there."""
+_READ_ONLY = frozenset({3906, 976, 978})
+_UNAVAILABLE = frozenset({0, 64, 233, 596, 701, 802, 845, 6005, 10053, 10054, 10060, 10928, 10929, 17142, 17830, 18401})
+_AZURE = frozenset({40143, 40197, 40501, 40540, 40613, 40627, 42108, 42109, 49918, 49919, 49920})
+"""A database that moves, or is throttled."""
+_ENTRY = {
+    4060: "Create the database, or correct the URL.",
+    18452: "Use a login of SQL Server with a password.",
+    18456: "Correct user and password in the URL.",
+    18470: "Enable the login.",
+    18486: "Unlock the login.",
+    18487: "Set a new password for the login, and correct the URL.",
+    18488: "Set a new password for the login, and correct the URL.",
+    40532: "Correct the server's name in the URL.",
+    40615: "Let the server's firewall admit this machine.",
+}
+"""What a server says that will not let us in, however often we ask."""
+_DISTRUSTED = ("certificate verify failed", "Certificate does not match")
+_VALUES = re.compile(r"(duplicate key value is|Truncated value:) (\(.*\)|'.*')", re.DOTALL)
+_STARTS = "and start again: what was decided is published then."
+
+
+def cut_off(point: str) -> pytds.Error:
+    """What the driver would raise at a fault point where the connection breaks."""
+    return pytds.InterfaceError(f"Server closed connection ({point})")
+
+
+def code_of(cause: Exception) -> int:
+    """The server's number of the error, 0 for none."""
+    return int(getattr(cause, "msg_no", 0) or 0)
+
+
+def reason_of(cause: Exception) -> str:
+    """The server's own sentence, without the values of rows that it would show."""
+    said = str(getattr(cause, "text", "") or (cause.args[0] if cause.args else type(cause).__name__))
+    if isinstance(cause, OpenSSL.SSL.Error) and cause.args and isinstance(cause.args[0], list):
+        said = "; ".join(reason for *_, reason in cause.args[0])
+    return " ".join(_VALUES.sub(r"\1 …", said).split()).rstrip(".")
+
+
+def is_conflict(cause: Exception) -> bool:
+    """Whether the server rolled back because of another transaction, and says so."""
+    return code_of(cause) in _CONFLICTS
+
+
+def trouble(cause: Exception, place: str, kind: type[Failed]) -> PenstockError | Conflict:
+    """What to tell about an error before COMMIT: nothing was written."""
+    code, said = code_of(cause), reason_of(cause)
+    if code in _CONFLICTS:
+        return Conflict(said)
+    if code in _LOCKED:
+        message = f"Another session holds a lock in {place} that is needed: {said}."
+        return Retryable(message, remedy="Look into sys.dm_tran_locks, and try again.")
+    if code in _READ_ONLY:
+        return Retryable(f"{place} cannot be written: {said}.", remedy="Name the primary replica in `url`, and try again.")
+    if not code and any(sign in said for sign in _DISTRUSTED):
+        return kind(f"{place} does not let us in: {said}.", remedy=DISTRUSTED)
+    if code in _UNAVAILABLE | _AZURE:
+        return Retryable(f"{place} does not answer: {said}.", remedy="Start the server or mend the network, and try again.")
+    message, remedy = _told(code, said, place)
+    return kind(message, remedy=remedy)
+
+
+def _told(code: int, said: str, place: str) -> tuple[str, str]:
+    """Message and remedy of an error that will come again."""
+    if code in _ENTRY:
+        return f"{place} does not let us in: {said}.", _ENTRY[code]
+    if code in _FULL:
+        return f"The disk or log of {place} is full: {said}.", f"Make room {_STARTS}"
+    if code in _CONSTRAINTS:
+        return f"The table in {place} refused a row: {said}.", f"Drop the constraint or correct the table's rows, {_STARTS}"
+    if code in FORBIDDEN:
+        return f"The user may not do that in {place}: {said}.", f"GRANT it {_STARTS}"
+    return f"{place} cannot be used: {said}.", f"Mend that {_STARTS}"

@@ -1,0 +1,87 @@
+"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.core.faults import FaultPoint
+from penstock.core.model import RowDigest, Totals
+from penstock.errors import Conflict
+from penstock.sink.sqlserver.connection import Connection
+from penstock.sink.sqlserver.errors import cut_off
+from penstock.sink.sqlserver.scan import scan
+from penstock.sink.sqlserver.storage import values_of
+from penstock.sink.sqlserver.table_schema import Shape, staged_for, statements_of
+from penstock.sink.sqlserver.table_statements import COUNT_STAGE, DROP_STAGE, TableStatements
+from penstock.sink.table.content import totals_under_key
+from penstock.sink.table.publication import Moved
+from penstock.sink.table.target import BY_KEY, Target
+
+LOAD = FaultPoint("sqlserver.load", "The rows of a decided batch are bulk loaded into a temporary staging table.")
+MOVE = FaultPoint("sqlserver.move", "The staged rows are moved into the table, in an open transaction.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns:
+    """The statements about the table, and what its columns are in Arrow."""
+
+    statements: TableStatements
+    schema: "pa.Schema"
+    row_digest: RowDigest
+
+
+def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", shape: Shape, target: Target) -> Moved:
+    """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
+
+    Raises Conflict where another session writes rows of the same keys meanwhile.
+    """
+    columns = _Columns(statements=statements_of(schema, target), schema=schema, row_digest=target.row_digest)
+    staged_as = staged_for(schema, target.key, shape)
+    connection.execute(DROP_STAGE)
+    connection.execute(columns.statements.create_stage([kind + collation for kind, collation in staged_as]))
+    with LOAD.around(error=cut_off, lost=cut_off):
+        kinds = [kind for kind, _ in staged_as]
+        connection.load([(columns.statements.number, "bigint"), *zip(schema.names, kinds, strict=True)], _rows(batches))
+        staged = int(connection.execute(COUNT_STAGE).fetchone()[0])
+    with MOVE.around(error=cut_off, lost=cut_off):
+        moved = _move(connection, columns, target.write, staged)
+    connection.execute(DROP_STAGE)
+    return moved
+
+
+def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
+    """Every row of the table. Raises NotStoredError."""
+    return scan(connection, statements_of(schema, target).read(), schema)
+
+
+def _rows(batches: Iterator["pa.RecordBatch"]) -> Iterator[tuple[Any, ...]]:
+    """The rows with their numbers, which keep their order for rows of one key."""
+    staged = 0
+    for batch in batches:
+        yield from zip(range(staged, staged + batch.num_rows), *(values_of(column) for column in batch.columns), strict=True)
+        staged += batch.num_rows
+
+
+def _move(connection: Connection, columns: _Columns, write: str, staged: int) -> Moved:
+    statements = columns.statements
+    if write == "replace":
+        connection.execute(statements.clear())
+    if write not in BY_KEY:
+        return Moved(rows=connection.execute(statements.insert()).rowcount, displaced=Totals())
+    unchosen = _totals(connection, statements.read_unchosen(last=write == "upsert"), columns)
+    chosen = staged - unchosen.rows
+    if write == "upsert":
+        there = _totals(connection, statements.lock_there(), columns)
+        expected, changed = chosen, connection.execute(statements.upsert()).rowcount
+    else:
+        there = _totals(connection, statements.lock_skipped(), columns)
+        expected, changed = chosen - there.rows, connection.execute(statements.insert_if_absent()).rowcount
+    if changed != expected:
+        raise Conflict(f"{changed} rows were written where {expected} were to be")
+    return Moved(rows=staged, displaced=there + unchosen)
+
+
+def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:
+    return totals_under_key(scan(connection, query, columns.schema), columns.row_digest, table=columns.statements.table)

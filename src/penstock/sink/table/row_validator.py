@@ -1,0 +1,126 @@
+"""What a task refuses before anything is decided: rows that the table could never take would stop the pipeline for good."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.model import SinkName
+from penstock.errors import StageFailed
+
+T = TypeVar("T")
+
+MAX_ROW_BYTES = 1_000_000_000
+"""SQLite's own limit for a row, and below PostgreSQL's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The least and the greatest value that a column takes, as integers of the column's unit; `said` names them to people."""
+
+    low: int
+    high: int
+    said: str
+
+
+_YEARS = "the years 0001 to 9999"
+YEARS_IN_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, said=_YEARS)
+YEARS_IN_DAYS = Limits(low=-719_162, high=2_932_896, said=_YEARS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableAdmission(ABC):
+    """The check of a sink's rows in the tasks; picklable. `required`: columns that hold no NULL, as `folded` says them."""
+
+    sink: SinkName
+    table: str
+    required: frozenset[str]
+    max_row_bytes: int = MAX_ROW_BYTES
+
+    def __call__(self, rows: "pa.RecordBatch") -> None:
+        """Raise StageFailed, naming the column, unless the database takes every value."""
+        try:
+            rows.validate(full=True)
+        except pa.ArrowInvalid as cause:
+            raise self.refusal(f"damaged values: {cause}", "Clean the values in the transform.") from cause
+        for field, column in zip(rows.schema, rows.columns, strict=True):
+            self._check(field.name, column)
+        if rows.nbytes > self.max_row_bytes:
+            self._check_sizes(rows)
+
+    @abstractmethod
+    def folded(self, name: str) -> str:
+        """The column's name as the database compares it."""
+
+    @abstractmethod
+    def limits(self, kind: "pa.DataType") -> Limits | None:
+        """What a column of that type takes, None for everything."""
+
+    @abstractmethod
+    def check_more(self, name: str, column: "pa.Array") -> None:
+        """Raise StageFailed for what only this kind of database does not take."""
+
+    def refusal(self, found: str, remedy: str) -> StageFailed:
+        """The error to raise."""
+        return StageFailed(f"Sink {self.sink!r} cannot store these rows in table {self.table!r}: found {found}.", remedy=remedy)
+
+    def require_within(self, name: str, column: "pa.Array", limits: Limits) -> None:
+        """Raise StageFailed for dates, times or integers outside `limits`."""
+        found = pc.min_max(_as_numbers(column)).as_py()
+        if found["min"] is not None and (found["min"] < limits.low or found["max"] > limits.high):
+            raise self.refusal(
+                f"a value in column {name!r} outside {limits.said}", "Filter such rows, or cast the column to STRING."
+            )
+
+    def require_short(self, name: str, found: int | None, most: int, *, unit: str = "characters") -> None:
+        """Raise StageFailed where the longest value is longer than the column takes."""
+        if found is not None and found > most:
+            raise self.refusal(
+                f"{found} {unit} in column {name!r}, which takes {most}", "Cut the value in the transform, or widen the column."
+            )
+
+    def require_whole_microseconds(self, name: str, column: "pa.Array") -> None:
+        """Raise StageFailed for times of day with a part of a microsecond."""
+        whole = column.cast(pa.time64("us"), safe=False).cast(column.type)
+        if pc.any(pc.not_equal(whole, column)).as_py():
+            raise self.refusal(f"a part of a microsecond in column {name!r}", "Cast the column to TIME(6).")
+
+    def require_no_blank_at_end(self, name: str, column: "pa.Array") -> None:
+        """Raise StageFailed for texts of a key that a database takes for equal to others, since it passes over such blanks."""
+        if pc.any(pc.ends_with(column, " ")).as_py():
+            raise self.refusal(
+                f"a text with a blank at its end in the key's column {name!r}, which counts as equal to the text without",
+                "Trim the column in the transform.",
+            )
+
+    def require_json(self, name: str, encode: Callable[[], T]) -> T:
+        """What `encode` makes of the values. Raises StageFailed where they have no JSON."""
+        try:
+            return encode()
+        except (ValueError, OverflowError, TypeError, pa.ArrowException) as cause:
+            found = f"a value in column {name!r} that has no JSON: {cause}"
+            raise self.refusal(found, "Change it in the transform.") from cause
+
+    def _check(self, name: str, column: "pa.Array") -> None:
+        if column.null_count and self.folded(name) in self.required:
+            raise self.refusal(f"NULL in column {name!r}, which allows none", "Filter such rows, or fill the column.")
+        self.check_more(name, column)
+        limits = self.limits(column.type)
+        if limits is not None:
+            self.require_within(name, column, limits)
+
+    def _check_sizes(self, rows: "pa.RecordBatch") -> None:
+        for index in range(rows.num_rows):
+            if rows.slice(index, 1).nbytes > self.max_row_bytes:
+                raise self.refusal(
+                    f"a row of more than {self.max_row_bytes} bytes", "Filter such rows, or store the value elsewhere."
+                )
+
+
+def _as_numbers(column: "pa.Array") -> "pa.Array":
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.int32()).cast(pa.int64())
+    return column if pa.types.is_integer(column.type) else column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())

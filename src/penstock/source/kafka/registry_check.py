@@ -1,0 +1,49 @@
+"""A look at a source's schema registry from where its records are decoded: whether it and what decodes them are there."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.core.model import Finding
+from penstock.errors import PenstockError
+from penstock.source.kafka.registry_place import place_of, subjects_of
+from penstock.spec.kafka_options import single_topic
+from penstock.spec.registry import Decode
+from penstock.spec.source import Source
+from penstock.support.secret import shown_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryLook:
+    """Picklable; needs nothing that an extra brings before it is asked."""
+
+    source: str
+    decode: Decode
+    subjects: tuple[tuple[str, int | None], ...]
+
+    def findings(self) -> Sequence[Finding]:
+        """One, about the source's registry."""
+        return [self._finding(*self._found())]
+
+    def _found(self) -> tuple[bool, str]:
+        try:
+            from penstock.registry import decoding  # noqa: F401, PLC0415 - an extra
+            from penstock.registry.client import Registry  # noqa: PLC0415
+        except ImportError as missing:
+            return False, f"the package {missing.name} is not installed: pip install 'penstock[registry]'"
+        try:
+            for subject, version in self.subjects:
+                Registry(place_of(self.decode.registry)).of_subject(subject, version)
+        except PenstockError as error:
+            return False, str(error)
+        return True, shown_text(self.decode.registry.url)
+
+    def _finding(self, ok: bool, message: str) -> Finding:  # noqa: FBT001 - of `_found` alone
+        return Finding(subject=f"schema registry of {self.source}", ok=ok, message=message)
+
+
+def registry_looks(sources: Mapping[str, Source]) -> Iterator[RegistryLook]:
+    """One for each source that decodes."""
+    for name, source in sources.items():
+        if source.decode is not None:
+            subjects = tuple(subjects_of(source.decode, single_topic(source.options)).values())
+            yield RegistryLook(source=name, decode=source.decode, subjects=subjects)

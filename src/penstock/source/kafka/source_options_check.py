@@ -1,0 +1,53 @@
+"""Whether a source's options still name what was read of it.
+
+Spark goes on without a topic that they leave out, and reads it from its first record when they name it again.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from penstock.core.kafka_offset import Positions
+from penstock.core.model import SourceName
+from penstock.errors import SourcesChanged
+from penstock.source.kafka.reader.settings import assigned_in, names_in
+from penstock.spec.source import Source
+
+
+def require_named(name: SourceName, source: Source, read: Positions) -> None:
+    """Raise SourcesChanged unless they name every partition of `read`."""
+    left = next(_left_out(source, read), None)
+    if left is not None:
+        raise SourcesChanged(
+            f"Source {name!r} has read {left}, which its options do not name any more.",
+            remedy="Name it again. To go on without it, put the checkpoint aside and begin a new one (`penstock adopt`), with "
+            "`startingOffsets` where the other topics stand.",
+        )
+
+
+def _left_out(source: Source, read: Positions) -> Iterator[str]:
+    said = {option.lower(): str(value) for option, value in source.options.items()}
+    assigned, names = assigned_in(said.get("assign")), names_in(said.get("subscribe"))
+    if assigned is not None:
+        return _partitions_left_out(assigned, read)
+    if names is not None:
+        return _told(topic for topic in read if topic not in names)
+    return _told(_unmatched(said.get("subscribepattern", ".*"), read))
+
+
+def _partitions_left_out(assigned: Mapping[str, Sequence[int]], read: Positions) -> Iterator[str]:
+    yield from _told(topic for topic in read if topic not in assigned)
+    for topic, partitions in read.items():
+        yield from (f"partition {number} of topic {topic!r}" for number in partitions if number not in assigned.get(topic, ()))
+
+
+def _unmatched(pattern: str, read: Positions) -> Iterable[str]:
+    """Topics in whose names the pattern is found nowhere, as both readers look; none for a regular expression of Java's alone."""
+    try:
+        named = re.compile(pattern)
+    except re.error:
+        return []
+    return (topic for topic in read if named.search(topic) is None)
+
+
+def _told(topics: Iterable[str]) -> Iterator[str]:
+    return (f"topic {topic!r}" for topic in topics)

@@ -1,0 +1,1 @@
+"""Spark's schemas, column names and error texts, read without pyspark."""

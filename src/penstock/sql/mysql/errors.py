@@ -1,0 +1,119 @@
+"""What MySQL and MariaDB say, said to people. Messages name the server and never the password, nor values of rows."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pymysql
+from pymysql.constants import CR
+
+from penstock.errors import Conflict, Failed, PenstockError, Retryable
+from penstock.sql.url import DISTRUSTED
+from penstock.support.tls import is_distrusted
+
+DUPLICATE = 1062
+DENIED = frozenset({1044, 1142, 1143, 1227})
+"""A right that the user lacks."""
+ABSENT_TABLE = 1146
+_NO_VIEW = DENIED | {1050, 1064}
+"""A right that the user lacks, a name that is taken by what the user must not see, a server that knows no JSON_TABLE."""
+_CONFLICTS = frozenset({1213, 1020})
+"""A deadlock, and a record that changed since a snapshot was taken."""
+_LOCKED = frozenset({1205, 3572})
+_FULL = frozenset({1021, 1028, 1041, 1114})
+CONSTRAINTS = frozenset({DUPLICATE, 1048, 1216, 1217, 1451, 1452, 1644, 3819, 4025})
+UNPARTITIONED = frozenset({1526, 1591})
+_PARTITION = "Create the partition that a row lacks, by ALTER TABLE … ADD PARTITION (PARTITION … VALUES …),"
+_FORBIDDEN = frozenset({1142, 1143, 1227, 1370})
+_UNAVAILABLE = frozenset(
+    {0, 1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
+)
+"""Sessions that ended, servers that stop, and networks."""
+_READ_ONLY = frozenset({1290, 1836})
+_ENTRY = {
+    1044: "GRANT the role its rights on the database.",
+    1045: "Correct user and password in the URL.",
+    1049: "Create it, or correct the URL.",
+    1130: "Let the server admit this user from this machine.",
+    1698: "Use a user with a password.",
+    1820: "Set a new password for the user, and correct the URL.",
+    1862: "Set a new password for the user, and correct the URL.",
+    3118: "Unlock the account of the user.",
+    3159: "Add ?ssl_mode=required to the URL.",
+}
+"""What a server says that will not let us in, however often we ask."""
+_INDEX = re.compile(r"for key '(?:.*\.)?([^']*)'\Z")
+_VALUES = re.compile(r"(entry|value:?) '.*' for", re.DOTALL)
+_PARTITIONED = re.compile(r"(partition for (?:a|the given)? ?value) .*\Z", re.DOTALL)
+_STARTS = "and start again: what was decided is published then."
+
+
+def cut_off(point: str) -> pymysql.err.Error:
+    """What PyMySQL would raise at a fault point where the connection breaks."""
+    return pymysql.err.OperationalError(CR.CR_SERVER_LOST, f"Lost connection to MySQL server during query ({point})")
+
+
+def code_of(cause: pymysql.err.Error) -> int:
+    """The error's number, 0 for none."""
+    return cause.args[0] if cause.args and isinstance(cause.args[0], int) else 0
+
+
+def reason_of(cause: pymysql.err.Error) -> str:
+    """The server's own sentence, without the values of rows that it would show."""
+    said = str(cause.args[1]) if len(cause.args) > 1 and cause.args[1] else "the connection is closed"
+    return without_values(said)
+
+
+@contextmanager
+def without_view() -> Iterator[None]:
+    """Around making a view for people: where the server or the user's rights do not allow it, there is none."""
+    try:
+        yield
+    except pymysql.err.Error as cause:
+        if code_of(cause) not in _NO_VIEW:
+            raise
+
+
+def index_of(cause: pymysql.err.Error) -> str | None:
+    """The index that a duplicate is told of; MySQL puts the table's name before it."""
+    found = _INDEX.search(reason_of(cause))
+    return found[1] if found else None
+
+
+def without_values(said: str) -> str:
+    """A message of the server without the values of rows in it."""
+    return " ".join(_PARTITIONED.sub(r"\1", _VALUES.sub(r"\1 for", said)).split()).rstrip(".")
+
+
+def trouble(cause: pymysql.err.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
+    """What to tell about an error before COMMIT: nothing was written."""
+    code, said = code_of(cause), reason_of(cause)
+    if code in _CONFLICTS:
+        return Conflict(said)
+    if code in _LOCKED:
+        message = f"Another session holds a lock in {place} that is needed: {said}."
+        return Retryable(message, remedy="Look into information_schema.innodb_trx, and try again.")
+    if code in _READ_ONLY:
+        return Retryable(f"{place} cannot be written: {said}.", remedy="Name the primary server in `url`, and try again.")
+    if code in _UNAVAILABLE and is_distrusted(said):
+        return kind(f"{place} does not let us in: {said}.", remedy=DISTRUSTED)
+    if code in _UNAVAILABLE:
+        return Retryable(f"{place} does not answer: {said}.", remedy="Start the server or mend the network, and try again.")
+    message, remedy = _told(code, said, place)
+    return kind(message, remedy=remedy)
+
+
+def _told(code: int, said: str, place: str) -> tuple[str, str]:
+    """Message and remedy of an error that will come again."""
+    if code in _ENTRY:
+        return f"{place} does not let us in: {said}.", _ENTRY[code]
+    if code in _FULL:
+        return f"The disk of {place} is full: {said}.", f"Make room {_STARTS}"
+    if code in CONSTRAINTS | UNPARTITIONED:
+        remedy = _PARTITION if code in UNPARTITIONED else "Drop the constraint or correct the table's rows,"
+        return f"The table in {place} refused a row: {said}.", f"{remedy} {_STARTS}"
+    if code in _FORBIDDEN:
+        return f"The user may not do that in {place}: {said}.", f"GRANT it {_STARTS}"
+    if code == ABSENT_TABLE:
+        return f"{place} has no such table: {said}.", f"Rename it back or restore it from a backup {_STARTS}"
+    return f"{place} cannot be used: {said}.", f"Mend that {_STARTS}"

@@ -1,0 +1,202 @@
+"""One database: a connection that commits durably, and readers of one snapshot each."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
+from psycopg.sql import Literal
+
+from penstock.errors import (
+    Conflict,
+    Failed,
+    GuaranteeTooWeak,
+    OutcomeUnknown,
+    PenstockError,
+    PublishFailed,
+    Refused,
+    Retryable,
+    Usage,
+)
+from penstock.sql.postgres import statements as sql
+from penstock.sql.postgres.errors import reason_of, trouble
+from penstock.sql.url import ESCAPES, unescaped
+from penstock.support.connection import HeldToServer
+
+LOCK_TIMEOUT_S = 30.0
+IDLE_TIMEOUT_S = 60.0
+"""A driver that stands still inside its transaction loses it, and with it its locks, after this time."""
+
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+
+_WAITS = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+"""How long a server that is gone is waited for, where the URL does not say it."""
+_NAMING = ("service", "host", "hostaddr", "port", "dbname", "user", "options")
+"""What of a URL says where it leads, as whom, and with what settings of the session."""
+
+
+class Database(HeldToServer):
+    """The database at `url`, with one connection kept open between transactions. Not thread-safe by itself."""
+
+    errors = psycopg.Error
+
+    def __init__(self, url: str, *, application: str, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
+        self._url = url
+        try:
+            parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
+        except psycopg.Error:
+            raise _no_url() from None
+        _require_plain(url, parts)
+        host, port = parts.get("host") or parts.get("hostaddr") or "localhost", parts.get("port") or "5432"
+        self.place = f"{host}:{port}/{parts.get('dbname') or parts.get('user') or ''}"
+        self.home = home_of(parts)
+        self._settings = {
+            **{name: value for name, value in _WAITS.items() if name not in parts},
+            "application_name": parts.get("application_name") or application,
+            "client_encoding": "utf8",
+        }
+        if "," in host:  # one of several servers: never read what a standby does not know yet
+            self._settings["target_session_attrs"] = parts.get("target_session_attrs") or "primary"
+        self._lock_timeout_s = lock_timeout_s
+        self._connection: Connection | None = None
+        self._durable = False
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection is open, as far as this side knows."""
+        return self._connection is not None
+
+    def another(self) -> "Database":
+        """The same with a connection of its own."""
+        return Database(self._url, application=self._settings["application_name"], lock_timeout_s=self._lock_timeout_s)
+
+    def connected(self, kind: type[Failed] = PublishFailed) -> Connection:
+        """The open connection, or a new one. Raises Retryable, `kind`."""
+        if self._connection is None:
+            with self.told(kind):
+                self._connection = self._open()
+        return self._connection
+
+    def writable(self, kind: type[Failed] = PublishFailed) -> Connection:
+        """As `connected`, to a server that keeps what it commits. Raises Retryable, `kind`, Refused."""
+        connection = self.connected(kind)
+        if not self._durable:
+            with self.told(kind):
+                require_durable(connection, self.place)
+            self._durable = True
+        return connection
+
+    def begin(self, connection: Connection) -> None:
+        """Open a transaction whose waits are bounded."""
+        lock_timeout, idle_timeout = (Literal(f"{round(each * 1000)}ms") for each in (self._lock_timeout_s, IDLE_TIMEOUT_S))
+        connection.execute(sql.BEGIN.format(lock_timeout=lock_timeout, idle_timeout=idle_timeout))
+
+    def commit(self, connection: Connection) -> None:
+        """End the transaction. Raises Retryable where it was rolled back; use it within `unknown_if_cut`."""
+        said = connection.execute(sql.COMMIT).statusmessage
+        if said != "COMMIT":
+            raise Retryable(f"{self.place} answered COMMIT with {said}.", remedy="Try again: nothing was committed.")
+
+    @contextmanager
+    def unknown_if_cut(self, what: str, *, read: str, kind: type[Failed] = PublishFailed) -> Iterator[None]:
+        """Raise what a failed COMMIT of `what` means. After OutcomeUnknown, `read` on a new connection says if it happened."""
+        try:
+            yield
+        except psycopg.IntegrityError as cause:  # a constraint that was deferred until now: the server did answer
+            raise kind(
+                f"{self.place} refused to commit {what}: {reason_of(cause)}.",
+                remedy="Correct the table's rows or its constraint and start again: what was decided is published then.",
+            ) from cause
+        except psycopg.Error as cause:
+            raise OutcomeUnknown(
+                f"The COMMIT of {what} in {self.place} gave no answer: {reason_of(cause)}.",
+                remedy=f"Try again: {read} in the database says whether it happened.",
+            ) from cause
+
+    def drop(self) -> None:
+        """Close, which rolls back what is open."""
+        if self._connection is not None:
+            connection, self._connection, self._durable = self._connection, None, False
+            with suppress(psycopg.Error):  # what is in the database decides what happened, not the answer to a close
+                connection.close()
+
+    @contextmanager
+    def reader(self) -> Iterator[Connection]:
+        """A connection of its own that cannot write and sees one snapshot."""
+        with self.told(Failed):
+            connection = self._open()
+            try:
+                connection.execute(sql.BEGIN_READ)
+                yield connection
+            finally:
+                connection.close()
+
+    def _trouble(self, cause: psycopg.Error, kind: type[Failed]) -> PenstockError | Conflict:
+        return trouble(cause, self.place, kind)
+
+    def _open(self) -> Connection:
+        # Without prepared statements: a staging table is dropped and made again under the same name.
+        return psycopg.connect(self._url, autocommit=True, prepare_threshold=None, **self._settings)  # type: ignore[arg-type]
+
+
+def _no_url() -> Usage:
+    return Usage(
+        "`url` is no URL of a PostgreSQL database.", remedy=f"Write postgresql://user:password@host:5432/database. {ESCAPES}"
+    )
+
+
+def _require_plain(url: str, parts: Mapping[str, str]) -> None:
+    """Raise Usage where libpq took a part of the password for host, port or database: to it the first `@` ends the password."""
+    before, _, path = url.partition("://")[2].partition("?")[0].partition("/")
+    if before.count("@") > 1 or "@" in path or any("@" in parts.get(name, "") for name in ("host", "hostaddr", "port")):
+        raise unescaped()
+    if not all(port.isdecimal() or not port for port in parts.get("port", "").split(",")):
+        raise unescaped()
+
+
+def home_of(parts: dict[str, str]) -> str:
+    """Names the database of a URL, and the role and settings that are met there. Equal for two URLs: one transaction serves both.
+
+    By what the URLs say, and libpq's defaults for the rest: the same server by another name is taken for another one, which costs
+    a transaction and no guarantee. A server's own identifier would not tell a promoted standby from its primary.
+    """
+    usual = {option.keyword.decode(): option.val.decode() for option in Conninfo.get_defaults() if option.val is not None}
+    return "postgres:" + " ".join(f"{name}={parts.get(name, usual.get(name, ''))!r}" for name in _NAMING)
+
+
+def require_durable(connection: Connection, place: str) -> None:
+    """Raise Refused for a server that cannot be written, or that would lose or change what it acknowledged."""
+    row = connection.execute(sql.SERVER).fetchone()
+    assert row is not None
+    standby, fsync, encoding, read_only = row
+    if standby:
+        raise Refused(f"{place} is a standby, which nothing can be written to.", remedy="Name the primary server in `url`.")
+    if read_only != "off":
+        raise Refused(
+            f"{place} is set to be read only (default_transaction_read_only), so somebody moves or mends it.",
+            remedy="Wait until that is over, or ALTER ROLE or DATABASE … SET default_transaction_read_only = off.",
+        )
+    if fsync != "on":
+        raise GuaranteeTooWeak(
+            f"{place} runs with fsync = {fsync}, so a crash could lose what it committed.",
+            remedy="Set fsync = on in postgresql.conf.",
+        )
+    if encoding != sql.ENCODING:
+        raise Refused(
+            f"The database {place} has the encoding {encoding}, which cannot hold every text, expected {sql.ENCODING}.",
+            remedy=f"Create the database with ENCODING '{sql.ENCODING}'.",
+        )
+
+
+def require_schema(connection: Connection, schema: str) -> None:
+    """Raise Refused where it is missing."""
+    if connection.execute(sql.SCHEMA_EXISTS, (schema,)).fetchone() is None:
+        raise Refused(f"There is no schema {schema!r} in the database.", remedy=f'CREATE SCHEMA "{schema}".')

@@ -1,0 +1,97 @@
+"""What PostgreSQL says, said to people. Messages name the server and never the password."""
+
+import psycopg
+
+from penstock.errors import Conflict, Failed, PenstockError, Retryable
+from penstock.sql.table_name import in_double_quotes
+
+_WRONG_ADDRESS = (
+    ("password authentication failed", "Correct user and password in the URL."),
+    ("no password supplied", "Give the password in the URL, best as ${VARIABLE}."),
+    ("authentication failed", "Correct user and credentials in the URL."),
+    ("no pg_hba.conf entry", "Let the server's pg_hba.conf admit this user from this machine."),
+    ("does not exist", "Create it, or correct the URL."),
+    ("is not permitted to log in", "Use a role with LOGIN."),
+    ("permission denied for database", "GRANT CONNECT ON DATABASE to the role."),
+    ("server does not support SSL", "Correct `sslmode` in the URL."),
+    ("certificate", "Correct the certificates that the URL names."),
+)
+"""What a server says that will not let us in, however often we ask. It gives no code before the session exists."""
+_FINDS_PARTITION = "ExecFindPartition"
+"""The server's function that raises the error. It has the code of any CHECK, and its text may be in another language."""
+_CONFLICTS = frozenset({"40001", "40P01"})
+_STARTS = "and start again: what was decided is published then."
+
+
+def trouble(cause: psycopg.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
+    """What to tell about an error before COMMIT: nothing was written."""
+    state, said = cause.sqlstate or "", reason_of(cause)
+    if state in _CONFLICTS:
+        return Conflict(said)
+    if not state and isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
+        return _unconnected(said, place, kind)
+    if cause.diag.source_function == _FINDS_PARTITION:
+        return _without_partition(cause, place, said, kind)
+    for sign, make in _TOLD:
+        if state.startswith(sign):
+            return make(place, said, kind)
+    return kind(f"{place} cannot be used: {said}.", remedy=f"Mend that {_STARTS}")
+
+
+def reason_of(cause: psycopg.Error) -> str:
+    """The server's own sentence, or libpq's first line, without the values of rows that DETAIL would show."""
+    text = cause.diag.message_primary or next((line for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
+    return " ".join(text.split()).rpartition("FATAL: ")[2].rstrip(".").strip()
+
+
+def cut_off(point: str) -> psycopg.Error:
+    """What libpq would raise at a fault point where the connection breaks: no code, whatever the server did."""
+    return psycopg.OperationalError(f"server closed the connection unexpectedly ({point})")
+
+
+def _unconnected(said: str, place: str, kind: type[Failed]) -> PenstockError:
+    for sign, remedy in _WRONG_ADDRESS:
+        if sign in said:
+            return kind(f"{place} does not let us in: {said}.", remedy=remedy)
+    return _no_answer(place, said, kind)
+
+
+def _no_answer(place: str, said: str, _: type[Failed]) -> PenstockError:
+    return Retryable(f"{place} does not answer: {said}.", remedy="Start the server or mend the network, and try again.")
+
+
+def _locked(place: str, said: str, _: type[Failed]) -> PenstockError:
+    message = f"Another session holds a lock in {place} that is needed: {said}."
+    return Retryable(message, remedy="Look into pg_locks, and try again.")
+
+
+def _full(place: str, said: str, kind: type[Failed]) -> PenstockError:
+    return kind(f"The disk of {place} is full: {said}.", remedy=f"Make room {_STARTS}")
+
+
+def _constraint(place: str, said: str, kind: type[Failed]) -> PenstockError:
+    remedy = f"Drop the constraint or correct the table's rows, {_STARTS}"
+    return kind(f"The table in {place} refused a row: {said}.", remedy=remedy)
+
+
+def _without_partition(cause: psycopg.Error, place: str, said: str, kind: type[Failed]) -> PenstockError:
+    """The table that is named is the one that lacks the partition, which may be a partition itself."""
+    table = in_double_quotes(cause.diag.schema_name or "", cause.diag.table_name or "")
+    remedy = f"Create the partition that a row lacks, by CREATE TABLE … PARTITION OF {table} FOR VALUES …, {_STARTS}"
+    return kind(f"The table in {place} refused a row: {said}.", remedy=remedy)
+
+
+def _forbidden(place: str, said: str, kind: type[Failed]) -> PenstockError:
+    remedy = _SEE_ALL if "row-level security" in said else "GRANT it"
+    return kind(f"The role may not do that in {place}: {said}.", remedy=f"{remedy} {_STARTS}")
+
+
+_SEE_ALL = "ALTER ROLE … BYPASSRLS, or ALTER TABLE … DISABLE ROW LEVEL SECURITY (and NO FORCE ROW LEVEL SECURITY),"
+_TOLD = (
+    ("55P03", _locked),
+    ("53100", _full),
+    ("23", _constraint),
+    ("42501", _forbidden),
+    *((state, _no_answer) for state in ("08", "53", "57", "25P")),
+)
+"""By code or class of codes, the first that fits."""

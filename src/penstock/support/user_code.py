@@ -1,0 +1,89 @@
+"""Code of the user's, named as `package.module:name`: how it is found, and what it raised, in one sentence."""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Callable, Set
+from pathlib import Path
+from types import ModuleType
+
+from penstock.errors import Failed, Usage
+from penstock.spark.error import read_spark_error
+
+_beside: set[str] = set()
+
+
+def load(reference: str, *, key: str, modules: Path | None, is_kind: Callable[[object], bool], kinds: str) -> object:
+    """What `reference` names; `modules` is a directory to look into besides the search path. Raises Usage, Failed.
+
+    For people: `key` of the pipeline file names it, and a module without that name is told to have others, its `kinds`, which
+    `is_kind` knows.
+    """
+    module_name, _, name = reference.partition(":")
+    module = _load_module(module_name, key, modules)
+    found = getattr(module, name, None)
+    if found is None:
+        there = [other for other, value in vars(module).items() if is_kind(value) and not other.startswith("_")]
+        raise Usage(
+            f"{key}: module {module_name} ({module.__file__}) has no {name}.",
+            remedy=f"It has {', '.join(there)}." if there else f"It has no {kinds}.",
+        )
+    return found
+
+
+def loaded_beside() -> Set[str]:
+    """The modules in use that were found in the directory of a pipeline file, which executors do not have on their path."""
+    return _beside & sys.modules.keys()
+
+
+def raised(error: BaseException) -> str:
+    """The exception in one sentence, with the innermost line of the user's own code."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__} at {error.filename} line {error.lineno}: {error.msg}."
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    place = f" at {own[-1].filename} line {own[-1].lineno}" if own else ""
+    return f"{type(error).__name__}{place}: {read_spark_error(str(error)).sentence}"
+
+
+def _load_module(name: str, key: str, modules: Path | None) -> ModuleType:
+    if modules is not None and str(modules) not in sys.path:
+        sys.path.insert(0, str(modules))
+    before = set(sys.modules)
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            beside = f"Put {name.replace('.', '/')}.py into {modules}" if modules is not None else "Put it on PYTHONPATH"
+            raise Usage(
+                f"{key}: there is no module {name}.", remedy=f"{beside}, install the package, or correct the name."
+            ) from error
+        raise _broken(name, key, error) from error
+    except Exception as error:
+        raise _broken(name, key, error) from error
+    if modules is not None:
+        _beside.update(new for new in set(sys.modules) - before | {name} if _lies_in(modules, new))
+    return module
+
+
+def _lies_in(modules: Path, name: str) -> bool:
+    file = getattr(sys.modules[name], "__file__", None)
+    return file is not None and Path(file).resolve().is_relative_to(modules.resolve()) and not _is_installed(file)
+
+
+def _is_installed(file: str) -> bool:
+    return bool({"site-packages", "dist-packages"} & set(Path(file).parts))
+
+
+def _is_users(file: str) -> bool:
+    return not (file.startswith("<") or _is_installed(file) or Path(__file__).parent in Path(file).parents or _is_pythons(file))
+
+
+def _is_pythons(file: str) -> bool:
+    return Path(traceback.__file__).parent in Path(file).parents
+
+
+def _broken(name: str, key: str, error: Exception) -> Failed:
+    return Failed(
+        f"{key}: importing {name} raised {raised(error)}",
+        remedy="Correct the module; --debug shows the whole traceback.",
+    )
