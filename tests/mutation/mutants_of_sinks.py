@@ -225,7 +225,7 @@ MUTANTS_OF_SINKS = (
         name="rows-that-are-held-are-shown-though-another-driver-removed-their-file",
         file="src/penstock/sink/spool/reader.py",
         find="""\
-    with _told(piece, place), _open(piece, place) as file:
+    with _translate_errors(piece, place), _open(piece, place) as file:
         _require_size(piece, file.seek(0, io.SEEK_END), place)
         yield from rows
 """,

@@ -20,7 +20,7 @@ from tests.servers.proxy import before
 from tests.servers.serving import serving
 from urllib3.util.retry import Retry
 
-from penstock.blob.errors import told
+from penstock.blob.errors import error_for
 from penstock.blob.gcs import GcsStore
 from penstock.blob.open import open_store
 from penstock.blob.s3 import S3Store
@@ -157,7 +157,7 @@ def test_googles_certificate_that_is_not_trusted_does_not_pass(untrusted: str) -
     with pytest.raises(requests.ConnectionError) as caught:
         requests.get(f"{untrusted}/storage", timeout=5)
     for cause in (caught.value, google.RetryError("Timeout of 120.0s exceeded", cause=caught.value)):
-        error = told(GcsStore._trouble_of(cause), act="write", where="there", changes=True)
+        error = error_for(GcsStore._failure_of(cause), act="write", where="there", changes=True)
         assert isinstance(error, Failed)
         assert error.remedy.startswith("Have this machine trust the authority")
 
@@ -170,11 +170,11 @@ def test_googles_certificate_that_is_not_trusted_does_not_pass(untrusted: str) -
     ],
 )
 def test_a_login_to_aws_that_has_run_out_is_told_as_such(cause: Exception) -> None:
-    error = told(S3Store._trouble_of(cause), act="write", where="there", changes=True)
+    error = error_for(S3Store._failure_of(cause), act="write", where="there", changes=True)
     assert isinstance(error, Failed)
     assert "credentials" in error.remedy
 
 
 def test_credentials_that_a_machine_does_not_give_now_it_may_give_in_a_moment() -> None:
     cause = CredentialRetrievalError(provider="iam-role", error_msg="no answer")
-    assert isinstance(told(S3Store._trouble_of(cause), act="write", where="there", changes=True), Retryable)
+    assert isinstance(error_for(S3Store._failure_of(cause), act="write", where="there", changes=True), Retryable)

@@ -39,7 +39,7 @@ import os, sys
 from penstock.cli.spark_log import SparkLog
 with SparkLog(sys.argv[1]) as log:
     os.system("echo of the JVM >&2")
-    print(log.told())
+    print(log.location())
 print("of Python", file=sys.stderr)
 """
     return subprocess.run([sys.executable, "-c", script, str(home)], capture_output=True, text=True, check=True)
@@ -64,4 +64,4 @@ def test_a_home_that_cannot_be_written_leaves_everything_as_it_is(tmp_path: Path
 
 def test_nothing_was_said(tmp_path: Path) -> None:
     with SparkLog(str(tmp_path)) as log:
-        assert log.told() is None
+        assert log.location() is None

@@ -55,7 +55,7 @@ class Behind:
         return coordinator
 
     def begin(self, number: int) -> None:
-        self.coordinator.begin(batch_of(number), self.bench.stage(batch_of(number)), told=self.told.append)
+        self.coordinator.begin(batch_of(number), self.bench.stage(batch_of(number)), on_delivered=self.told.append)
 
     @property
     def decided(self) -> list[int]:
@@ -87,7 +87,7 @@ def test_the_next_batch_is_staged_meanwhile_and_decided_only_then(later: Behind)
         assert later.bench.shown() == [Counter()] * 2
         return staged(generation)
 
-    later.coordinator.begin(batch_of(1), stage, told=later.told.append)
+    later.coordinator.begin(batch_of(1), stage, on_delivered=later.told.append)
     assert (later.decided, later.bench.shown()) == ([0, 1], [Counter([0])] * 2)
     later.coordinator.wait()
     assert later.bench.shown() == [Counter([0, 1])] * 2
@@ -126,7 +126,7 @@ def test_a_batch_that_cannot_be_staged_leaves_the_last_one_to_be_published(later
         raise StageFailed("No.", remedy="Mend it.")
 
     with pytest.raises(StageFailed):
-        later.coordinator.begin(batch_of(1), stage, told=later.told.append)
+        later.coordinator.begin(batch_of(1), stage, on_delivered=later.told.append)
     later.coordinator.wait()
     assert later.bench.shown() == [Counter([0])] * 2
     with pytest.raises(Failed, match="failed before"):
@@ -144,7 +144,7 @@ def test_a_batch_that_was_decided_before_is_told_when_it_is_published(later: Beh
 def test_requests_are_counted_unless_those_of_two_batches_mix(behind: TaskBehind, counted: int | None) -> None:
     both = Behind(behind)
     staged = both.bench.stage(batch_of(0))
-    both.coordinator.begin(batch_of(0), lambda generation: replace(staged(generation), requests=7), told=both.told.append)
+    both.coordinator.begin(batch_of(0), lambda generation: replace(staged(generation), requests=7), on_delivered=both.told.append)
     body = next(both.bench.ledger().newest_first()).body
     assert isinstance(body, Decided)
     assert body.decision.stage_requests == counted
@@ -163,9 +163,9 @@ def test_a_publisher_works_in_a_thread_of_its_own_while_the_next_batch_is_staged
         threads.append(current_thread().name)
         assert is_staging.wait(60)
 
-    both.coordinator.begin(batch_of(0), both.bench.stage(batch_of(0)), told=told)
+    both.coordinator.begin(batch_of(0), both.bench.stage(batch_of(0)), on_delivered=told)
     assert not publisher.is_done_within(0)
-    both.coordinator.begin(batch_of(1), stage, told=told)
+    both.coordinator.begin(batch_of(1), stage, on_delivered=told)
     both.coordinator.wait()
     assert publisher.is_done_within(0)
     assert publisher.failure() is None

@@ -6,31 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from penstock.support.filesystem_errors import reason, trouble_at, trouble_in, trouble_of, trouble_with_file
+from penstock.support.filesystem_errors import directory_problem, file_problem, path_problem, problem_of, reason
 
 
 def test_an_error_is_told_in_plain_words() -> None:
     assert reason(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) == "the disk is full"
     assert reason(FileExistsError(errno.EEXIST, "x")) == "a file is where a directory is expected"
-    assert trouble_of(OSError(errno.EMLINK, "Too many links")).reason == "Too many links"
+    assert problem_of(OSError(errno.EMLINK, "Too many links")).reason == "Too many links"
     assert reason(OSError("no number")) == "no number"
 
 
 def test_what_is_fine_is_no_trouble(tmp_path: Path) -> None:
-    assert trouble_at(tmp_path / "new") is None
-    assert trouble_at(tmp_path) is None
-    assert trouble_in(tmp_path / "a/b/c") is None
-    assert trouble_in("hdfs://host/a") is None
-    assert trouble_in(tmp_path.as_uri()) is None
+    assert path_problem(tmp_path / "new") is None
+    assert path_problem(tmp_path) is None
+    assert directory_problem(tmp_path / "a/b/c") is None
+    assert directory_problem("hdfs://host/a") is None
+    assert directory_problem(tmp_path.as_uri()) is None
 
 
 def test_what_is_seen_of_a_path(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     missing, below, directory, within = (
-        trouble_at(tmp_path / "no/db"),
-        trouble_at(tmp_path / "file/db"),
-        trouble_with_file(tmp_path),
-        trouble_in(tmp_path / "file/a/b"),
+        path_problem(tmp_path / "no/db"),
+        path_problem(tmp_path / "file/db"),
+        file_problem(tmp_path),
+        directory_problem(tmp_path / "file/a/b"),
     )
     assert missing is not None
     assert missing.reason == f"the directory {tmp_path / 'no'} does not exist"
@@ -43,6 +43,6 @@ def test_what_is_seen_of_a_path(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.access("/proc/sys", os.R_OK), reason="needs Linux")
 def test_a_file_system_that_takes_nothing_is_told() -> None:
-    found = trouble_at("/proc/penstock")
+    found = path_problem("/proc/penstock")
     assert found is not None
     assert found.reason in {"the disk is full", "permission is denied", "the file system is read-only"}

@@ -161,7 +161,7 @@ def test_which_transactions_lost_to_another(said, conflict):
 
 def test_a_disk_that_is_full_before_a_publication_is_named(target):
     database = Database(target().rig.path)
-    with pytest.raises(PublishFailed, match="the disk is full"), database.told(PublishFailed, runs_again=True):
+    with pytest.raises(PublishFailed, match="the disk is full"), database.translate_errors(PublishFailed, runs_again=True):
         raise duckdb.TransactionException("TransactionContext Error: Failed to commit: No space left on device")
 
 

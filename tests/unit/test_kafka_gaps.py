@@ -9,7 +9,7 @@ from penstock.core.kafka_offset import positions_in
 from penstock.core.model import OffsetRange, SourceName
 from penstock.core.topics import GapAccepted, GapKind, PartitionRead, TopicRead
 from penstock.errors import Retryable
-from penstock.source.kafka.gaps import gaps_of, in_words, lost, told, within
+from penstock.source.kafka.gaps import describe_gaps, gaps_of, in_words, lost, within
 from penstock.source.kafka.topic import Kept, TopicNow
 from penstock.source.kafka.watch import Watch
 from penstock.spec.source import Source
@@ -90,7 +90,7 @@ def test_a_gap_by_retention_is_shared_out_among_batches() -> None:
     ],
 )
 def test_it_is_said_in_numbers(gaps: tuple[GapAccepted, ...], now: Mapping[str, TopicNow], said: str) -> None:
-    assert said in told(gaps, now={(S, name): of for name, of in now.items()})
+    assert said in describe_gaps(gaps, now={(S, name): of for name, of in now.items()})
     assert lost(gaps) == sum(each.end - each.first for each in gaps)
     assert gaps[0].kind.value in in_words(gaps)
 
@@ -98,12 +98,12 @@ def test_it_is_said_in_numbers(gaps: tuple[GapAccepted, ...], now: Mapping[str, 
 def test_topics_of_one_name_on_two_clusters_are_told_apart() -> None:
     other = replace(gap(GapKind.RECREATED, 0, 5, 5, "old of the other"), source=SourceName("other"))
     now = {(S, "orders"): topic(topic_id="new")["orders"], (SourceName("other"), "orders"): topic(topic_id="newer")["orders"]}
-    said = told((gap(GapKind.RECREATED, 0, 5, 5), other), now=now)
+    said = describe_gaps((gap(GapKind.RECREATED, 0, 5, 5), other), now=now)
     assert said.index("its id was old, now it is new)") < said.index("its id was old of the other, now it is newer)")
 
 
 def test_many_partitions_are_not_all_listed() -> None:
-    said = told(tuple(gap(GapKind.EXPIRED, number, 0, 1) for number in range(1000)), now={})
+    said = describe_gaps(tuple(gap(GapKind.EXPIRED, number, 0, 1) for number in range(1000)), now={})
     assert "1,000 records" in said
     assert said.endswith(", 992 more partitions.")
 

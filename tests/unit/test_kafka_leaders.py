@@ -132,4 +132,4 @@ def test_a_handshake_that_a_stopping_broker_broke_off_is_no_refusal(heard, told)
     asked = Broker("orders", {})
     asked._heard(KafkaError(KafkaError._SSL, heard))
     asked._heard(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
-    assert type(asked._told(KafkaException(KafkaError(KafkaError._TIMED_OUT, "timed out")))) is told
+    assert type(asked._error_for(KafkaException(KafkaError(KafkaError._TIMED_OUT, "timed out")))) is told

@@ -247,7 +247,7 @@ def test_a_broker_that_comes_back_is_read_on(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_who_is_not_let_in_need_not_try_again(code: int, kind: type[PenstockError], remedy: str) -> None:
     given = ReaderSettings(name="s", client={"bootstrap.servers": "host:9092", "group.id": "ours"})
-    told = fetch._told(piece("t", 0, 9), given, KafkaError(code))
+    told = fetch._error_for(piece("t", 0, 9), given, KafkaError(code))
     assert type(told) is kind
     assert remedy in told.remedy
 

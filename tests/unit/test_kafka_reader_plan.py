@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.core.kafka_offset import KafkaOffset, read_offset
 from penstock.errors import Failed, Refused, Retryable, Usage
-from penstock.source.kafka.reader.opening import told_options
+from penstock.source.kafka.reader.opening import data_source_options
 from penstock.source.kafka.reader.plan import Piece, admitted, pieces
 from penstock.source.kafka.reader.settings import ReaderSettings, settings_in
 from penstock.source.kafka.reader.stream import OffsetStream
@@ -247,7 +247,7 @@ NEEDED = {"kafka.bootstrap.servers": "host:9092", "subscribe": "a, b"}
 
 def arrived(**options: object) -> ReaderSettings:
     """As options come out of Spark: their keys in small letters."""
-    told = told_options("s", Source(format="kafka", options={**NEEDED, **options}))
+    told = data_source_options("s", Source(format="kafka", options={**NEEDED, **options}))
     return settings_in({key.lower(): value for key, value in told.items()})
 
 
@@ -276,7 +276,7 @@ def test_settings_travel_as_text() -> None:
 
 def test_a_gap_that_is_accepted_does_not_stop_a_task() -> None:
     source = Source(format="kafka", options=NEEDED, on_gap="accept")
-    assert not settings_in(told_options("s", source)).fails_on_loss
+    assert not settings_in(data_source_options("s", source)).fails_on_loss
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.unit.table_target import spark_schema
 
 from penstock.errors import Failed, OutcomeUnknown, PublishFailed, Refused, Retryable, StageFailed, Usage
 from penstock.sink.kafka.acl_errors import require_rights
-from penstock.sink.kafka.errors import Overtaken, told
+from penstock.sink.kafka.errors import Overtaken, translate_errors
 from penstock.sink.kafka.records import records_of
 from penstock.sink.kafka.row_validator import TopicAdmission
 from penstock.sink.kafka.topics import Topic
@@ -324,7 +324,7 @@ SILENT = SimpleNamespace(place="Kafka at a:1", heard=lambda: None)
     ],
 )
 def test_every_error_of_the_client_is_told_by_what_it_means(code, settings, kind, said):
-    with pytest.raises(kind, match=said) as raised, told(SILENT, **settings):
+    with pytest.raises(kind, match=said) as raised, translate_errors(SILENT, **settings):
         raise KafkaException(KafkaError(code))
     assert type(raised.value) is kind
 
@@ -339,18 +339,18 @@ def test_every_error_of_the_client_is_told_by_what_it_means(code, settings, kind
 )
 def test_why_nobody_answers_is_told_by_what_was_heard_beside(heard, kind, said):
     cluster = SimpleNamespace(place="Kafka at a:1", heard=lambda: KafkaError(heard))
-    with pytest.raises(kind, match=said), told(cluster):
+    with pytest.raises(kind, match=said), translate_errors(cluster):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-    with pytest.raises(PublishFailed, match="lacks a topic"), told(cluster):
+    with pytest.raises(PublishFailed, match="lacks a topic"), translate_errors(cluster):
         raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-    with pytest.raises(OutcomeUnknown, match="did not say whether it committed"), told(cluster, in_doubt=True):
+    with pytest.raises(OutcomeUnknown, match="did not say whether it committed"), translate_errors(cluster, in_doubt=True):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 def test_a_broker_that_stops_in_a_handshake_is_one_that_does_not_answer():
     said = KafkaError(KafkaError._SSL, "SSL handshake failed: Disconnected: connecting to a PLAINTEXT broker listener?")
     cluster = SimpleNamespace(place="Kafka at a:1", heard=lambda: said)
-    with pytest.raises(Retryable, match="does not answer as it should"), told(cluster):
+    with pytest.raises(Retryable, match="does not answer as it should"), translate_errors(cluster):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 

@@ -63,7 +63,7 @@ class Told:
     def __init__(self, opened: Opened, newer: PenstockError | None = None) -> None:
         self.opened, self.failure, self._newer = opened, None, newer
 
-    def told(self, error: PenstockError) -> PenstockError:
+    def diagnose(self, error: PenstockError) -> PenstockError:
         return self._newer or error
 
     def release(self) -> None:

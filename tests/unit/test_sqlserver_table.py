@@ -19,7 +19,7 @@ from penstock.errors import Conflict, Failed, GuaranteeTooWeak, Refused, Retryab
 from penstock.sink.sqlserver.address import address_of
 from penstock.sink.sqlserver.connection import bulk_type
 from penstock.sink.sqlserver.database import Database
-from penstock.sink.sqlserver.errors import trouble
+from penstock.sink.sqlserver.errors import translate_error
 from penstock.sink.sqlserver.names import split_name
 from penstock.sink.sqlserver.storage import STORAGES, declared_as_key, restored, storage_of, values_of
 from penstock.testing.conformance import PIPELINE
@@ -228,7 +228,7 @@ def test_a_table_that_does_not_keep_what_it_takes_is_refused(target, monkeypatch
 def test_what_the_server_says_is_told_as_what_to_do(number, kind):
     cause = pytds.OperationalError("Something.")
     cause.msg_no = number
-    told = trouble(cause, "db.example.com:1433/shop", Failed)
+    told = translate_error(cause, "db.example.com:1433/shop", Failed)
     assert isinstance(told, kind)
     assert isinstance(told, Retryable) or kind is not Retryable
 
@@ -281,7 +281,7 @@ def test_a_server_that_does_not_answer_in_time_is_told_as_that():
 def test_values_of_rows_are_not_told():
     cause = pytds.IntegrityError("Cannot insert duplicate key in object 'dbo.t'. The duplicate key value is (secret).")
     cause.msg_no = 2627
-    assert "secret" not in str(trouble(cause, "here", Failed))
+    assert "secret" not in str(translate_error(cause, "here", Failed))
 
 
 @pytest.mark.parametrize(

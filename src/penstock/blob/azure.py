@@ -25,7 +25,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
 
 from penstock.blob.base_store import TAG, PlacedStore, unix_ms
-from penstock.blob.errors import Trouble
+from penstock.blob.errors import StoreFailure
 from penstock.blob.expiry import Expiry
 from penstock.blob.http import AsSigned, read_refusals
 from penstock.blob.options import require_known
@@ -64,11 +64,11 @@ class AzureStore(PlacedStore):
     parts_at_once: int = 4
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
-        with self._told("write", key, changes=True):
+        with self._translate_errors("write", key, changes=True):
             self._blob(key).upload_blob(data, overwrite=True, metadata={TAG: tag})
 
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
-        with self._told("create", key, changes=True):
+        with self._translate_errors("create", key, changes=True):
             try:
                 self._blob(key).upload_blob(data, overwrite=False, metadata={TAG: tag})
             except ResourceExistsError:
@@ -76,16 +76,16 @@ class AzureStore(PlacedStore):
         return True
 
     def get(self, key: str) -> bytes | None:
-        with self._told("read", key):
+        with self._translate_errors("read", key):
             return _unless_absent(lambda: bytes(self._blob(key).download_blob().readall()))
 
     def look(self, key: str) -> Found | None:
-        with self._told("look at", key):
+        with self._translate_errors("look at", key):
             found = _unless_absent(self._blob(key).get_blob_properties)
         return None if found is None else self._found(found, key)
 
     def delete(self, key: str) -> None:
-        with self._told("delete", key, changes=True):
+        with self._translate_errors("delete", key, changes=True):
             _unless_absent(self._blob(key).delete_blob)
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
@@ -107,7 +107,7 @@ class AzureStore(PlacedStore):
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
         """As `BlobStore.put_part`: the block's id, of the same length for all."""
         block = f"{upload}-{number:05d}"
-        with self._told("upload a part of", key, changes=True):
+        with self._translate_errors("upload a part of", key, changes=True):
             self._blob(key).stage_block(block, data, length=len(data))
         return block
 
@@ -115,7 +115,7 @@ class AzureStore(PlacedStore):
         """As `BlobStore.complete`. Without parts Azure would create an empty blob."""
         if not parts:
             raise ValueError(f"an upload of {key} without parts")
-        with self._told("complete", key, changes=True):
+        with self._translate_errors("complete", key, changes=True):
             try:
                 self._blob(key).commit_block_list([BlobBlock(part) for part in parts], metadata={TAG: tag})
             except HttpResponseError as error:
@@ -123,7 +123,7 @@ class AzureStore(PlacedStore):
                     raise
 
     def is_pending(self, key: str, upload: str) -> bool:
-        with self._told("look at an upload of", key):
+        with self._translate_errors("look at an upload of", key):
             blocks = _unless_absent(lambda: self._blob(key).get_block_list("uncommitted"))
         return blocks is not None and any(str(block.id).startswith(upload) for block in blocks[1])
 
@@ -164,15 +164,15 @@ class AzureStore(PlacedStore):
         return Found(key=key, size_bytes=blob.size, tag=tag, modified_ms=unix_ms(blob.last_modified))
 
     @staticmethod
-    def _trouble_of(cause: Exception) -> Trouble:
+    def _failure_of(cause: Exception) -> StoreFailure:
         reason = (str(cause).splitlines() or [type(cause).__name__])[0]
         if isinstance(cause, HttpResponseError):
             if isinstance(cause, ClientAuthenticationError) or cause.status_code in _FORBIDDEN:
-                return Trouble.credentials(reason)
+                return StoreFailure.credentials(reason)
             if _code_of(cause) in _MISSING:
-                return Trouble.missing(reason)
-            return Trouble.unchanged(reason) if cause.status_code in _UNCHANGED else Trouble.unknown(reason)
-        return Trouble.unchanged(reason) if isinstance(cause, ServiceRequestError) else Trouble.unknown(reason)
+                return StoreFailure.missing(reason)
+            return StoreFailure.unchanged(reason) if cause.status_code in _UNCHANGED else StoreFailure.unknown(reason)
+        return StoreFailure.unchanged(reason) if isinstance(cause, ServiceRequestError) else StoreFailure.unknown(reason)
 
 
 def azure_store(place: BlobUrl, options: Mapping[str, str]) -> AzureStore:

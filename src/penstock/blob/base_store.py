@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 
 from typing_extensions import Self
 
-from penstock.blob.errors import Trouble, told
+from penstock.blob.errors import StoreFailure, error_for
 from penstock.blob.request_counter import asking
 from penstock.blob.url import BlobUrl
 from penstock.errors import Usage
@@ -46,7 +46,7 @@ class PlacedStore(ABC):
         return replace(self, options={**self.options, "attempts": "1"})
 
     def read(self, key: str, *, start: int, length: int) -> bytes:
-        with self._told("read", key):
+        with self._translate_errors("read", key):
             data = self._range(key, start, length)
         if data is None:
             raise FileNotFoundError(f"{self.url}/{key}")
@@ -58,7 +58,7 @@ class PlacedStore(ABC):
 
     @staticmethod
     @abstractmethod
-    def _trouble_of(cause: Exception) -> Trouble:
+    def _failure_of(cause: Exception) -> StoreFailure:
         """What one of `failures` means."""
 
     @property
@@ -80,19 +80,19 @@ class PlacedStore(ABC):
             ) from cause
 
     @contextmanager
-    def _told(self, act: str, key: str, *, changes: bool = False) -> Iterator[None]:
+    def _translate_errors(self, act: str, key: str, *, changes: bool = False) -> Iterator[None]:
         """Around every use of the client; `changes`: it is to change something."""
         try:
             with asking(self.url):
                 yield
         except self.failures as cause:
-            raise told(self._trouble_of(cause), act=act, where=f"{self.url}/{key}", changes=changes) from cause
+            raise error_for(self._failure_of(cause), act=act, where=f"{self.url}/{key}", changes=changes) from cause
 
     def _each(self, act: str, key: str, lazily: Iterable[_T]) -> Iterator[_T]:
         """As `_told`, around every step of what asks on the way."""
         steps = iter(lazily)
         while True:
-            with self._told(act, key):
+            with self._translate_errors(act, key):
                 try:
                     step = next(steps)
                 except StopIteration:

@@ -28,8 +28,8 @@ def check_store(store: BlobStore, *, subject: str, folder: str) -> Finding:
     key = f"{folder}check/{new_nonce()}"
     try:
         wrong = _tried(store, key)
-    except PenstockError as trouble:
-        return Finding(subject=subject, ok=False, message=f"{trouble.message} {trouble.remedy}")
+    except PenstockError as error:
+        return Finding(subject=subject, ok=False, message=f"{error.message} {error.remedy}")
     return Finding(subject=subject, ok=wrong is None, message=wrong or "can be written, read, listed and deleted from.")
 
 

@@ -21,49 +21,49 @@ class _Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class StoreFailure:
     """A client library's exception in one of four kinds; `reason` is its own text."""
 
     kind: _Kind
     reason: str
 
     @staticmethod
-    def credentials(reason: str) -> "Trouble":
+    def credentials(reason: str) -> "StoreFailure":
         """The store does not know us, or does not let us: nothing was changed."""
-        return Trouble(_Kind.CREDENTIALS, reason)
+        return StoreFailure(_Kind.CREDENTIALS, reason)
 
     @staticmethod
-    def missing(reason: str) -> "Trouble":
+    def missing(reason: str) -> "StoreFailure":
         """There is no such bucket, container or file system."""
-        return Trouble(_Kind.MISSING, reason)
+        return StoreFailure(_Kind.MISSING, reason)
 
     @staticmethod
-    def unchanged(reason: str) -> "Trouble":
+    def unchanged(reason: str) -> "StoreFailure":
         """Not reached, or told to come back later: nothing was changed."""
-        return Trouble(_Kind.UNCHANGED, reason)
+        return StoreFailure(_Kind.UNCHANGED, reason)
 
     @staticmethod
-    def unknown(reason: str) -> "Trouble":
+    def unknown(reason: str) -> "StoreFailure":
         """Anything else: an answer that was lost or makes no sense."""
-        return Trouble(_Kind.UNKNOWN, reason)
+        return StoreFailure(_Kind.UNKNOWN, reason)
 
 
-def told(trouble: Trouble, *, act: str, where: str, changes: bool) -> PenstockError:
+def error_for(failure: StoreFailure, *, act: str, where: str, changes: bool) -> PenstockError:
     """The error for a failed attempt to `act` on `where`; `changes`: the operation was to change something."""
-    message = f"Could not {act} {where}: {scrub(_QUERY.sub('', trouble.reason)).rstrip('.')}."
-    if is_distrusted(trouble.reason):
+    message = f"Could not {act} {where}: {scrub(_QUERY.sub('', failure.reason)).rstrip('.')}."
+    if is_distrusted(failure.reason):
         return Failed(
             message,
             remedy="Have this machine trust the authority that signed the store's certificate, or correct the store's address "
             "in the options, then start again: what was decided is not lost.",
         )
-    if trouble.kind is _Kind.CREDENTIALS:
+    if failure.kind is _Kind.CREDENTIALS:
         return Failed(
             message,
             remedy="Renew or correct the account's credentials and permissions, then start again: what was decided is not lost.",
         )
-    if trouble.kind is _Kind.MISSING:
+    if failure.kind is _Kind.MISSING:
         return Failed(message, remedy="Create the bucket or container, or correct the account's URL, then start again.")
-    if trouble.kind is _Kind.UNKNOWN and changes:
+    if failure.kind is _Kind.UNKNOWN and changes:
         return OutcomeUnknown(message, remedy="Try again: the store is looked at first.")
     return Retryable(message, remedy=_AGAIN)

@@ -81,8 +81,8 @@ def expiry_finding(store: Expiring, *, kept: str, called: str, uploads: bool) ->
         rules = [rule for rule in store.deletes_by_itself(kept) if not rule.of_uploads]
         if uploads:
             rules = [*(rule for rule in store.deletes_by_itself() if rule.of_uploads), *rules]
-    except PenstockError as trouble:
-        return Finding(subject=subject, ok=True, message=_untold(trouble))
+    except PenstockError as error:
+        return Finding(subject=subject, ok=True, message=_unknown_rules(error))
     wrong = [_complaint(rule, called) for rule in rules if not rule.of_uploads or _is_short(rule)]
     if wrong:
         return Finding(subject=subject, ok=True, warns=True, message=" ".join(wrong))
@@ -96,15 +96,15 @@ def waiting_finding(store: Expiring, *, folder: str = "") -> Finding:
     subject = f"lifecycle of {store.url}"
     try:
         rules = [rule for rule in store.deletes_by_itself(folder) if not rule.of_uploads]
-    except PenstockError as trouble:
-        return Finding(subject=subject, ok=True, message=_untold(trouble))
+    except PenstockError as error:
+        return Finding(subject=subject, ok=True, message=_unknown_rules(error))
     if rules:
         return Finding(subject=subject, ok=True, warns=True, message=" ".join(_emptying(rule) for rule in rules))
     return Finding(subject=subject, ok=True, message="nothing is deleted while a batch waits to be published.")
 
 
-def _untold(trouble: PenstockError) -> str:
-    return f"it does not tell what it deletes by itself, so see to it yourself: {trouble.message}"
+def _unknown_rules(error: PenstockError) -> str:
+    return f"it does not tell what it deletes by itself, so see to it yourself: {error.message}"
 
 
 def _is_short(rule: Expiry) -> bool:

@@ -19,7 +19,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import storage
 
 from penstock.blob.base_store import STAGING, TAG, PlacedStore, unix_ms
-from penstock.blob.errors import Trouble
+from penstock.blob.errors import StoreFailure
 from penstock.blob.expiry import Expiry, expiries_of_gcs
 from penstock.blob.http import AsSigned, CountedRequests, never_sent, read_refusals, words_of
 from penstock.blob.options import require_known
@@ -45,11 +45,11 @@ class GcsStore(PlacedStore):
     parts_at_once: int = 4
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
-        with self._told("write", key, changes=True):
+        with self._translate_errors("write", key, changes=True):
             self._upload(self.place.key(key), data, tag=tag)
 
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
-        with self._told("create", key, changes=True):
+        with self._translate_errors("create", key, changes=True):
             try:
                 self._upload(self.place.key(key), data, tag=tag, if_generation_match=0)
             except google.PreconditionFailed:
@@ -57,16 +57,16 @@ class GcsStore(PlacedStore):
         return True
 
     def get(self, key: str) -> bytes | None:
-        with self._told("read", key):
+        with self._translate_errors("read", key):
             return _unless_absent(lambda: bytes(self._blob(self.place.key(key)).download_as_bytes(timeout=self._timeout_s)))
 
     def look(self, key: str) -> Found | None:
-        with self._told("look at", key):
+        with self._translate_errors("look at", key):
             found = self._bucket.get_blob(self.place.key(key), timeout=self._timeout_s)
         return None if found is None else _found(found, key)
 
     def delete(self, key: str) -> None:
-        with self._told("delete", key, changes=True):
+        with self._translate_errors("delete", key, changes=True):
             self._delete(self.place.key(key))
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
@@ -86,13 +86,13 @@ class GcsStore(PlacedStore):
         return new_nonce()
 
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
-        with self._told("upload a part of", key, changes=True):
+        with self._translate_errors("upload a part of", key, changes=True):
             self._upload(self._part(key, upload, number), data, tag=upload)
         return str(number)
 
     def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:
         names = [self._part(key, upload, int(part)) for part in parts]
-        with self._told("complete", key, changes=True):
+        with self._translate_errors("complete", key, changes=True):
             if not self._composed(names, key, upload, tag):
                 return
             for name in names if len(names) <= _COMPOSED_AT_ONCE else self._names_in(self._folder(key, upload)):
@@ -100,7 +100,7 @@ class GcsStore(PlacedStore):
 
     def is_pending(self, key: str, upload: str) -> bool:
         """As `BlobStore.is_pending`: the first part goes first."""
-        with self._told("look at an upload of", key):
+        with self._translate_errors("look at an upload of", key):
             return bool(self._blob(self._part(key, upload, 0)).exists(timeout=self._timeout_s))
 
     def pending(self, folder: str) -> Iterator[Pending]:
@@ -111,13 +111,13 @@ class GcsStore(PlacedStore):
                 yield Pending(key=key, upload=upload, size_bytes=sum(part.size for part in found))
 
     def discard(self, pending: Pending) -> None:
-        with self._told("end an upload of", pending.key, changes=True):
+        with self._translate_errors("end an upload of", pending.key, changes=True):
             for name in self._names_in(self._folder(pending.key, pending.upload)):
                 self._delete(name)
 
     def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:
         """As `BlobStore.deletes_by_itself`: the bucket's lifecycle rules. Parts of uploads are objects as any other."""
-        with self._told("read the lifecycle rules for", folder):
+        with self._translate_errors("read the lifecycle rules for", folder):
             bucket = self._bucket
             bucket.reload(timeout=self._timeout_s)
             rules = [*expiries_of_gcs(list(bucket.lifecycle_rules))]
@@ -196,16 +196,16 @@ class GcsStore(PlacedStore):
         _unless_absent(lambda: self._blob(name).delete(timeout=self._timeout_s))
 
     @staticmethod
-    def _trouble_of(cause: Exception) -> Trouble:
+    def _failure_of(cause: Exception) -> StoreFailure:
         reason = words_of(cause.cause if isinstance(cause, google.RetryError) else cause)
         if isinstance(cause, google.Forbidden | google.Unauthorized):
-            return Trouble.credentials(reason)
+            return StoreFailure.credentials(reason)
         if isinstance(cause, GoogleAuthError) and not isinstance(cause, TransportError):
-            return Trouble.credentials(reason)
+            return StoreFailure.credentials(reason)
         if isinstance(cause, google.NotFound):
-            return Trouble.missing(reason)
+            return StoreFailure.missing(reason)
         busy = isinstance(cause, google.TooManyRequests | google.ServiceUnavailable | TransportError) or never_sent(cause)
-        return Trouble.unchanged(reason) if busy else Trouble.unknown(reason)
+        return StoreFailure.unchanged(reason) if busy else StoreFailure.unknown(reason)
 
 
 def gcs_store(place: BlobUrl, options: Mapping[str, str]) -> GcsStore:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import requests
 
 from penstock.blob.base_store import STAGING, TAG, PlacedStore
-from penstock.blob.errors import Trouble
+from penstock.blob.errors import StoreFailure
 from penstock.blob.expiry import Expiry
 from penstock.blob.http import never_sent, words_of
 from penstock.blob.options import require_known
@@ -53,28 +53,28 @@ class HdfsStore(PlacedStore):
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         """As `BlobStore.put`: written aside and renamed, since a file is seen while it is written."""
         aside = self._written_aside("write", key, data, tag)
-        with self._told("write", key, changes=True):
+        with self._translate_errors("write", key, changes=True):
             self._place(aside, key, how="OVERWRITE")
 
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
         aside = self._written_aside("create", key, data, tag)
-        with self._told("create", key, changes=True):
+        with self._translate_errors("create", key, changes=True):
             if _unless(_TAKEN, lambda: self._place(aside, key, how="NONE")) is not None:
                 return True
             self._delete(aside)
             return False
 
     def get(self, key: str) -> bytes | None:
-        with self._told("read", key):
+        with self._translate_errors("read", key):
             return _unless(_ABSENT, lambda: self._hdfs.ask("GET", "OPEN", self._path(key)))
 
     def look(self, key: str) -> Found | None:
-        with self._told("look at", key):
+        with self._translate_errors("look at", key):
             status = self._file_status(self._path(key))
             return None if status is None else _found(key, status, tag=self._tag(self._path(key)))
 
     def delete(self, key: str) -> None:
-        with self._told("delete", key, changes=True):
+        with self._translate_errors("delete", key, changes=True):
             self._delete(self._path(key))
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
@@ -84,7 +84,7 @@ class HdfsStore(PlacedStore):
 
     def children(self, folder: str = "") -> Iterator[Found]:
         """As `BlobStore.children`; empty directories are among them."""
-        with self._told("list", folder):
+        with self._translate_errors("list", folder):
             statuses = self._statuses(self._path(folder.rstrip("/")))
         for status in statuses:
             key = folder + status["pathSuffix"]
@@ -100,7 +100,7 @@ class HdfsStore(PlacedStore):
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
         """As `BlobStore.put_part`. Parts come one after the other; the first makes the file."""
         path = self._staged(key, upload)
-        with self._told("upload a part of", key, changes=True):
+        with self._translate_errors("upload a part of", key, changes=True):
             if number == 0:
                 self._hdfs.ask("PUT", "CREATE", path, {"overwrite": "true"}, body=data)
             else:
@@ -109,11 +109,11 @@ class HdfsStore(PlacedStore):
 
     def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:  # noqa: ARG002 - the file has them
         path = self._staged(key, upload)
-        with self._told("complete", key, changes=True):
+        with self._translate_errors("complete", key, changes=True):
             _unless(_ABSENT | _TAKEN, lambda: self._tagged_and_placed(path, key, tag))
 
     def is_pending(self, key: str, upload: str) -> bool:
-        with self._told("look at an upload of", key):
+        with self._translate_errors("look at an upload of", key):
             return self._file_status(self._staged(key, upload)) is not None
 
     def pending(self, folder: str) -> Iterator[Pending]:
@@ -123,7 +123,7 @@ class HdfsStore(PlacedStore):
                 yield Pending(key=key, upload=upload, size_bytes=int(status["length"]))
 
     def discard(self, pending: Pending) -> None:
-        with self._told("end an upload of", pending.key, changes=True):
+        with self._translate_errors("end an upload of", pending.key, changes=True):
             self._delete(self._staged(pending.key, pending.upload))
 
     def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:  # noqa: ARG002 - one signature
@@ -168,7 +168,7 @@ class HdfsStore(PlacedStore):
     def _written_aside(self, act: str, key: str, data: bytes, tag: str) -> str:
         """A new name, so whatever becomes of it, nothing that anybody sees was changed."""
         path = self._staged(key, new_nonce())
-        with self._told(act, key):
+        with self._translate_errors(act, key):
             self._hdfs.ask("PUT", "CREATE", path, {"overwrite": "false"}, body=data)
             self._hdfs.ask("PUT", "SETXATTR", path, _tagged(tag))
         return path
@@ -212,12 +212,12 @@ class HdfsStore(PlacedStore):
                 yield path, status
 
     @staticmethod
-    def _trouble_of(cause: Exception) -> Trouble:
+    def _failure_of(cause: Exception) -> StoreFailure:
         if isinstance(cause, RefusedError):
             if cause.exception in _FORBIDDEN or (cause.status in {401, 403} and not cause.exception):
-                return Trouble.credentials(cause.reason)
-            return Trouble.unchanged(cause.reason) if cause.exception in _UNCHANGED else Trouble.unknown(cause.reason)
-        return Trouble.unchanged(words_of(cause)) if never_sent(cause) else Trouble.unknown(words_of(cause))
+                return StoreFailure.credentials(cause.reason)
+            return StoreFailure.unchanged(cause.reason) if cause.exception in _UNCHANGED else StoreFailure.unknown(cause.reason)
+        return StoreFailure.unchanged(words_of(cause)) if never_sent(cause) else StoreFailure.unknown(words_of(cause))
 
 
 def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:

@@ -28,7 +28,7 @@ from botocore.exceptions import (
 )
 
 from penstock.blob.base_store import TAG, PlacedStore, unix_ms
-from penstock.blob.errors import Trouble
+from penstock.blob.errors import StoreFailure
 from penstock.blob.expiry import Expiry, expiries_of_s3
 from penstock.blob.options import require_known
 from penstock.blob.request_counter import sent
@@ -74,21 +74,21 @@ class S3Store(PlacedStore):
     parts_at_once: int = 4
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
-        with self._told("write", key, changes=True):
+        with self._translate_errors("write", key, changes=True):
             self._client.put_object(**self._object(key), Body=data, Metadata={TAG: tag})
 
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
-        with self._told("create", key, changes=True):
+        with self._translate_errors("create", key, changes=True):
             put = partial(self._client.put_object, Body=data, Metadata={TAG: tag}, IfNoneMatch="*")
             return _unless(_TAKEN, put, **self._object(key)) is not None
 
     def get(self, key: str) -> bytes | None:
-        with self._told("read", key):
+        with self._translate_errors("read", key):
             found = _unless(_ABSENT, self._client.get_object, **self._object(key))
             return None if found is None else bytes(found["Body"].read())
 
     def look(self, key: str) -> Found | None:
-        with self._told("look at", key):
+        with self._translate_errors("look at", key):
             found = _unless(_ABSENT, self._client.head_object, **self._object(key))
         if found is None:
             return None
@@ -96,7 +96,7 @@ class S3Store(PlacedStore):
         return Found(key=key, size_bytes=found["ContentLength"], tag=found["Metadata"].get(TAG), modified_ms=written_ms)
 
     def delete(self, key: str) -> None:
-        with self._told("delete", key, changes=True):
+        with self._translate_errors("delete", key, changes=True):
             _unless(_ABSENT, self._client.delete_object, **self._object(key))
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
@@ -116,24 +116,24 @@ class S3Store(PlacedStore):
             yield from (self._found(found) for found in page.get("Contents", []) if found["Key"] != prefix)
 
     def begin(self, key: str, *, tag: str) -> str:
-        with self._told("begin an upload of", key, changes=True):
+        with self._translate_errors("begin an upload of", key, changes=True):
             return str(self._client.create_multipart_upload(**self._object(key), Metadata={TAG: tag})["UploadId"])
 
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
         """As `BlobStore.put_part`: the part's ETag."""
-        with self._told("upload a part of", key, changes=True):
+        with self._translate_errors("upload a part of", key, changes=True):
             answer = self._client.upload_part(**self._object(key), UploadId=upload, PartNumber=number + 1, Body=data)
             return str(answer["ETag"])
 
     def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:  # noqa: ARG002 - noted at `begin`
         """As `BlobStore.complete`. A consumed upload is answered with 200, 403, 404 or 500, depending on the server."""
         listed = [{"PartNumber": number, "ETag": part} for number, part in enumerate(parts, 1)]
-        with self._told("complete", key, changes=True):
+        with self._translate_errors("complete", key, changes=True):
             complete = partial(self._client.complete_multipart_upload, UploadId=upload, MultipartUpload={"Parts": listed})
             _unless(_CONSUMED, complete, **self._object(key))
 
     def is_pending(self, key: str, upload: str) -> bool:
-        with self._told("look at an upload of", key):
+        with self._translate_errors("look at an upload of", key):
             return _unless(_NO_UPLOAD, self._client.list_parts, **self._object(key), UploadId=upload, MaxParts=1) is not None
 
     def pending(self, folder: str) -> Iterator[Pending]:
@@ -144,13 +144,13 @@ class S3Store(PlacedStore):
                 yield Pending(key=self.place.name(found["Key"]), upload=found["UploadId"])
 
     def discard(self, pending: Pending) -> None:
-        with self._told("end an upload of", pending.key, changes=True):
+        with self._translate_errors("end an upload of", pending.key, changes=True):
             abort = partial(self._client.abort_multipart_upload, UploadId=pending.upload)
             _unless(_NO_UPLOAD, abort, **self._object(pending.key))
 
     def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:
         """As `BlobStore.deletes_by_itself`: the bucket's lifecycle rules."""
-        with self._told("read the lifecycle rules for", folder):
+        with self._translate_errors("read the lifecycle rules for", folder):
             asked = self._client.get_bucket_lifecycle_configuration
             found = _unless(_NO_RULES, asked, Bucket=self.place.bucket) or {"Rules": []}
         return [rule for rule in expiries_of_s3(found["Rules"]) if rule.covers(self.place.key(folder))]
@@ -175,20 +175,20 @@ class S3Store(PlacedStore):
         return {"Bucket": self.place.bucket, "Key": self.place.key(key)}
 
     @staticmethod
-    def _trouble_of(cause: Exception) -> Trouble:
+    def _failure_of(cause: Exception) -> StoreFailure:
         reason = str(cause)
         if isinstance(cause, ClientError):
             code = _code_of(cause)
             if code in _CREDENTIALS:
-                return Trouble.credentials(reason)
+                return StoreFailure.credentials(reason)
             if code in _MISSING:
-                return Trouble.missing(reason)
-            return Trouble.unchanged(reason) if code in _UNCHANGED else Trouble.unknown(reason)
+                return StoreFailure.missing(reason)
+            return StoreFailure.unchanged(reason) if code in _UNCHANGED else StoreFailure.unknown(reason)
         if isinstance(cause, _WITHOUT_CREDENTIALS):
-            return Trouble.credentials(reason)
+            return StoreFailure.credentials(reason)
         if isinstance(cause, ParamValidationError):
-            return Trouble.missing("no bucket can have this name")
-        return Trouble.unchanged(reason) if isinstance(cause, _NEVER_SENT) else Trouble.unknown(reason)
+            return StoreFailure.missing("no bucket can have this name")
+        return StoreFailure.unchanged(reason) if isinstance(cause, _NEVER_SENT) else StoreFailure.unknown(reason)
 
 
 def s3_store(place: BlobUrl, options: Mapping[str, str]) -> S3Store:

@@ -55,9 +55,9 @@ def staging() -> Iterator[None]:
         yield
     except StageFailed:
         raise
-    except PenstockError as trouble:
-        remedy = trouble.remedy if isinstance(trouble, Failed) else "Start again: nothing of the batch was decided."
-        raise StageFailed(f"Staging failed. {trouble.message}", remedy=remedy) from trouble
+    except PenstockError as error:
+        remedy = error.remedy if isinstance(error, Failed) else "Start again: nothing of the batch was decided."
+        raise StageFailed(f"Staging failed. {error.message}", remedy=remedy) from error
 
 
 @cache

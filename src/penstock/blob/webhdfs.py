@@ -19,11 +19,11 @@ class RefusedError(Exception):
     def __init__(self, answer: "requests.Response") -> None:
         self.status = answer.status_code
         try:
-            told = answer.json()["RemoteException"]
+            exception = answer.json()["RemoteException"]
         except (ValueError, KeyError, TypeError):
-            told = {}
-        self.exception = str(told.get("exception", ""))
-        self.reason = str(told.get("message") or f"HTTP {self.status} {answer.reason}").splitlines()[0]
+            exception = {}
+        self.exception = str(exception.get("exception", ""))
+        self.reason = str(exception.get("message") or f"HTTP {self.status} {answer.reason}").splitlines()[0]
         super().__init__(f"{self.exception}: {self.reason}")
 
 

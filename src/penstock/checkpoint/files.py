@@ -11,7 +11,7 @@ from penstock.blob import open_store
 from penstock.blob.url import is_blob
 from penstock.checkpoint.blob_files import BlobFiles
 from penstock.errors import Retryable, Usage
-from penstock.support.filesystem_errors import trouble_of
+from penstock.support.filesystem_errors import problem_of
 from penstock.support.secret import outlined
 
 
@@ -111,9 +111,9 @@ class LocalFiles:
         try:
             (self._root / name).unlink(missing_ok=True)
         except OSError as error:
-            trouble = trouble_of(error)
+            problem = problem_of(error)
             raise Retryable(
-                f"{self._root / name} cannot be removed: {trouble.reason}.", remedy=f"{trouble.advice}, then try again."
+                f"{self._root / name} cannot be removed: {problem.reason}.", remedy=f"{problem.advice}, then try again."
             ) from error
 
 
@@ -141,5 +141,5 @@ def _local(path: str) -> Path:
 
 
 def _unreadable(path: Path, error: OSError) -> Retryable:
-    trouble = trouble_of(error)
-    return Retryable(f"{path} cannot be read: {trouble.reason}.", remedy=f"{trouble.advice}, then try again.")
+    problem = problem_of(error)
+    return Retryable(f"{path} cannot be read: {problem.reason}.", remedy=f"{problem.advice}, then try again.")

@@ -153,16 +153,16 @@ def _costs(costs: "Costs") -> str:
     """What a batch takes, and where the trigger has an interval, a day."""
     if costs.measured_batches:
         batches = "batch" if costs.measured_batches == 1 else formatting.counted(costs.measured_batches, "batch", "batches")
-        told = f"{_rounded(costs.requests_per_batch)} a batch, measured over the last {batches}"
+        text = f"{_rounded(costs.requests_per_batch)} a batch, measured over the last {batches}"
     else:
         small, uploaded = _rounded(costs.estimated.small), _rounded(costs.estimated.uploaded)
-        told = f"about {small} a batch with one small file for each account, {uploaded} if they are uploaded (estimated)"
+        text = f"about {small} a batch with one small file for each account, {uploaded} if they are uploaded (estimated)"
     if costs.interval_ms is None or costs.requests_per_day is None:
-        return told
+        return text
     looks = costs.look_requests_per_day
     watching = f", and {formatting.count(looks)} to see whether a newer run took over" if looks else ""
     per_day = formatting.count(costs.requests_per_day)
-    return f"{told}; at a trigger of {costs.interval_ms / 1000:g} s at most {per_day} a day{watching}"
+    return f"{text}; at a trigger of {costs.interval_ms / 1000:g} s at most {per_day} a day{watching}"
 
 
 def _rounded(requests: float) -> str:

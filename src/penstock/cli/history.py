@@ -53,8 +53,8 @@ def _table(rows: "Sequence[HistoryRow]") -> "RenderableType":
     requests = [_requests(row) for row in rows]
     if not any(requests):
         return Fitting(columns, [_row(row) for row in rows], _DISPENSABLE)
-    told = [(*_row(row), asked) for row, asked in zip(rows, requests, strict=True)]
-    return Fitting((*columns, "requests"), told, _DISPENSABLE)
+    lines = [(*_row(row), asked) for row, asked in zip(rows, requests, strict=True)]
+    return Fitting((*columns, "requests"), lines, _DISPENSABLE)
 
 
 def _requests(row: "HistoryRow") -> str | None:

@@ -70,14 +70,14 @@ def _record(record: "QuarantinedRecord") -> "RenderableType":
 
     from penstock.cli.table import facts
 
-    told = facts(
+    head = facts(
         [
             ("source", record.source),
             *zip(_COLUMNS, _row(record), strict=True),
             *((f"header {name}", value) for name, value in record.headers),
         ]
     )
-    return Group(told, *_part("key", record.key), *_part("value", record.value))
+    return Group(head, *_part("key", record.key), *_part("value", record.value))
 
 
 def _part(name: str, encoded: str | None) -> Iterator[str]:

@@ -43,8 +43,8 @@ def run(
         with shown, log or nullcontext():
             _deliver(chosen, shown, batches=batches, grace_s=grace)
     except (Failed, Retryable) as error:
-        if log is not None and log.told():
-            error.remedy = f"{error.remedy} Spark's own messages are in {log.told()}."
+        if log is not None and log.location():
+            error.remedy = f"{error.remedy} Spark's own messages are in {log.location()}."
         raise
 
 

@@ -44,7 +44,7 @@ class SparkLog:
             os.close(self._terminal)
             self._terminal = None
 
-    def told(self) -> str | None:
+    def location(self) -> str | None:
         """Where Spark's messages of this run are, None if there are none."""
         try:
             return str(self.path) if self.path.stat().st_size else None

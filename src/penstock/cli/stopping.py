@@ -16,8 +16,8 @@ _SHOW_CURSOR = b"\x1b[?25h\n"
 class StopSignals:
     """Takes both signals over while it is entered; only in the main thread. `told` is called with the first one."""
 
-    def __init__(self, told: Callable[[], None]) -> None:
-        self._told = told
+    def __init__(self, on_stop: Callable[[], None]) -> None:
+        self._on_stop = on_stop
         self.wanted = False
         self._before: dict[signal.Signals, Any] = {}
 
@@ -33,7 +33,7 @@ class StopSignals:
         if self.wanted:
             _leave(128 + number)
         self.wanted = True
-        self._told()
+        self._on_stop()
 
 
 def _leave(code: int) -> None:

@@ -41,7 +41,7 @@ from penstock.core.model import (
 from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
 from penstock.protocols import ClaimsPlaces, Ledger, Sink, Within, requesting, requests_since, requests_so_far
 
-Told = Callable[[Delivered], None]
+OnDelivered = Callable[[Delivered], None]
 
 RETAINED_ENTRIES = 10_000
 PRUNE_EVERY = 1_000
@@ -121,14 +121,14 @@ class Coordinator:
     def deliver(self, batch: Batch, stage: Callable[[Generation], StagedBatch]) -> Delivered:
         """`begin` and `wait`: the batch is published everywhere when this returns. Raises what they raise."""
         delivered: list[Delivered] = []
-        self.begin(batch, stage, told=delivered.append)
+        self.begin(batch, stage, on_delivered=delivered.append)
         self.wait()
         return delivered[0]
 
-    def begin(self, batch: Batch, stage: Callable[[Generation], StagedBatch], *, told: Told) -> None:
+    def begin(self, batch: Batch, stage: Callable[[Generation], StagedBatch], *, on_delivered: OnDelivered) -> None:
         """Have `batch` delivered exactly once; `stage` is called only if it was not decided before.
 
-        It is decided when this returns, so that nothing but a lost ledger or sink can undo it; `told` hears of it once it is
+        It is decided when this returns, so that nothing but a lost ledger or sink can undo it. `on_delivered` is called once it is
         published everywhere. By then the next one may be staged already, in another thread (`behind`), but it is not decided.
         Raises Refused (what batch is this?), Fenced (a newer generation is open), and what staging raises, and publishing, this
         batch or the one before it. After any exception this coordinator is spent.
@@ -138,10 +138,10 @@ class Coordinator:
         with self._spent_if_it_fails():
             decision = recognise(batch, summary=self.summary, decision_of=self._decision_of)
             if decision is None:
-                self._decide_and_publish(batch, stage, told)
+                self._decide_and_publish(batch, stage, on_delivered)
             else:
                 self._join()
-                told(self._already(decision))
+                on_delivered(self._already(decision))
 
     def wait(self) -> None:
         """Until what was decided is published everywhere; any thread may call it. Raises what publishing raised, and is spent."""
@@ -243,7 +243,7 @@ class Coordinator:
         sinks = {sink.name: Published(totals=decision.totals_of(sink.name), already=True) for sink in self._sinks}
         return Delivered(batch=decision.batch, rows_in=decision.rows_in, already=True, sinks=sinks)
 
-    def _decide_and_publish(self, batch: Batch, stage: Callable[[Generation], StagedBatch], told: Told) -> None:
+    def _decide_and_publish(self, batch: Batch, stage: Callable[[Generation], StagedBatch], on_delivered: OnDelivered) -> None:
         self._claim_places()
         staged = stage(self._open_tail().generation)
         self._join()
@@ -271,7 +271,7 @@ class Coordinator:
             stage_ms=staged.stage_ms,
             decide_ms=decided_ms - started_ms,
         )
-        self._outstanding.take(self._behind(partial(self._roll_forward, delivered, told, decided_ms, before)))
+        self._outstanding.take(self._behind(partial(self._roll_forward, delivered, on_delivered, decided_ms, before)))
 
     def _claim_places(self) -> None:
         """Before the first batch is staged: another ledger neither publishes there from now on nor sweeps (I2, I10)."""
@@ -281,7 +281,9 @@ class Coordinator:
                 self._retrying(sink.claim, ledger_id)
         self._claimed = True
 
-    def _roll_forward(self, delivered: Delivered, told: Told, decided_ms: int, requests_before: int | None) -> None:
+    def _roll_forward(
+        self, delivered: Delivered, on_delivered: OnDelivered, decided_ms: int, requests_before: int | None
+    ) -> None:
         """What follows the newest decision. Only the next decision has to wait for it."""
         assert self._newest is not None
         published = self._publish(self._newest, [sink for sink in self._sinks if sink.name not in delivered.sinks])
@@ -290,7 +292,7 @@ class Coordinator:
         warnings = self._prune()
         self._publish_requests = requests_since(requests_before, self._requesting)
         sinks = {**delivered.sinks, **published}
-        told(replace(delivered, sinks=sinks, publish_ms=self._publish_ms, warnings=warnings))
+        on_delivered(replace(delivered, sinks=sinks, publish_ms=self._publish_ms, warnings=warnings))
 
     def _join(self) -> None:
         """At most one decision is ever outstanding: the next one is written when the last one is published everywhere."""
@@ -315,11 +317,11 @@ class Coordinator:
     def _publish_one(self, sink: Sink, publication: Publication) -> Published:
         try:
             return self._retrying(sink.publish, publication)
-        except Retryable as trouble:
+        except Retryable as error:
             raise PublishFailed(
-                f"Sink {sink.name!r} could not publish batch {publication.batch.batch_id}: {trouble.message}",
-                remedy=f"{trouble.remedy} The batch is decided; the next start publishes it.",
-            ) from trouble
+                f"Sink {sink.name!r} could not publish batch {publication.batch.batch_id}: {error.message}",
+                remedy=f"{error.remedy} The batch is decided; the next start publishes it.",
+            ) from error
 
     # --- the ledger
 

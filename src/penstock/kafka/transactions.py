@@ -141,10 +141,10 @@ def _known(admin: KafkaAdminClient) -> Mapping[int, _Known]:
     listed = [one for ones in admin.list_transactions().values() for one in ones if one.state.value not in _ENDED]
     described = admin.describe_transactions([one.transactional_id for one in listed])
     return {
-        told.producer_id: _Known(
-            transactional_id=name, began_ms=told.transaction_start_time_ms, timeout_ms=told.transaction_timeout_ms
+        description.producer_id: _Known(
+            transactional_id=name, began_ms=description.transaction_start_time_ms, timeout_ms=description.transaction_timeout_ms
         )
-        for name, told in described.items()
+        for name, description in described.items()
     }
 
 

@@ -57,7 +57,7 @@ class LedgerDatabase(Protocol[C]):
         """Never use a connection again on which something failed."""
         ...
 
-    def told(self, kind: type[Failed] = ...) -> AbstractContextManager[None]:
+    def translate_errors(self, kind: type[Failed] = ...) -> AbstractContextManager[None]:
         """Raise the client's errors as Retryable or as `kind`."""
         ...
 

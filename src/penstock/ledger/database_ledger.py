@@ -98,7 +98,7 @@ class ServedLedger(ABC, Generic[C]):
         require_pipeline(entry.pipeline, pipeline=self._pipeline, location=self.location)
         with self._lock, self._database.dropping_on_error():
             connection = self._writable()
-            with self._database.told(Failed), self._inserting():
+            with self._database.translate_errors(Failed), self._inserting():
                 self._database.begin(connection)
                 self._insert(connection, entry)
             if within is not None:
@@ -112,7 +112,7 @@ class ServedLedger(ABC, Generic[C]):
 
     def prove(self) -> None:
         """As `Ledger.prove`: a server that keeps what it commits, a table with its key, racing writers."""
-        with self._lock, self._database.dropping_on_error(), self._database.told(Failed):
+        with self._lock, self._database.dropping_on_error(), self._database.translate_errors(Failed):
             self._writable()
             tail = self.tail()
             after = 0 if tail is None else tail.position
@@ -124,7 +124,7 @@ class ServedLedger(ABC, Generic[C]):
             tail = self.tail()
             require_tail_kept(tail, below=below)
             connection = self._writable()
-            with self._database.told(Failed), self._pruning():
+            with self._database.translate_errors(Failed), self._pruning():
                 self._database.begin(connection)
                 connection.execute(self._sql.prune, (self._pipeline, below))
                 connection.execute(self._sql.prune_proofs, {"prefix": prefix_of(self._pipeline), "below": below})
@@ -152,7 +152,7 @@ class ServedLedger(ABC, Generic[C]):
         return own_entry(text.encode(), pipeline=self._pipeline, position=position, location=self.location)
 
     def _look(self, statement: Any, values: tuple[str | int, ...]) -> tuple[int, str] | None:
-        with self._database.dropping_on_error(), self._database.told(Failed):
+        with self._database.dropping_on_error(), self._database.translate_errors(Failed):
             return self._fetch(self._database.connected(Failed), statement, values)
 
     def _insert(self, connection: C, entry: Entry) -> None:
@@ -168,7 +168,7 @@ class ServedLedger(ABC, Generic[C]):
     def _writable(self) -> C:
         connection = self._database.writable(Failed)
         if self._checked is not connection:
-            with self._database.told(Failed):
+            with self._database.translate_errors(Failed):
                 self._require_table(connection)
             self._checked = connection
         return connection

@@ -14,7 +14,7 @@ from pathlib import Path
 from penstock.core.faults import FaultPoint
 from penstock.core.model import new_nonce
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable, StoreIgnoresConditions
-from penstock.support.filesystem_errors import trouble_of
+from penstock.support.filesystem_errors import problem_of
 from penstock.support.private_files import make_private_directory, open_private
 
 WRITE = FaultPoint("ledger.directory_write", "An object is written to a temporary file.", tears=True)
@@ -64,7 +64,7 @@ class DirectoryStore:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._trouble("read", key, error) from error
+            raise self._error_for("read", key, error) from error
 
     def put(self, key: str, data: bytes) -> None:
         """As `ConditionalStore.put`; not forced to the disk."""
@@ -74,13 +74,13 @@ class DirectoryStore:
         try:
             temporary.replace(path)
         except OSError as error:
-            raise self._trouble("write", key, error) from error
+            raise self._error_for("write", key, error) from error
 
     def delete(self, key: str) -> None:
         try:
             (self._root / key).unlink(missing_ok=True)
         except OSError as error:
-            raise self._trouble("delete", key, error) from error
+            raise self._error_for("delete", key, error) from error
 
     def keys(self, folder: str) -> Iterator[str]:
         for name, is_folder in self._names(folder):
@@ -114,7 +114,7 @@ class DirectoryStore:
             for new in {*missing, *inside}:  # another run may have made the inner ones and died before it forced them
                 _sync_folder(new.parent)
         except OSError as error:
-            raise self._trouble("create", str(folder), error) from error
+            raise self._error_for("create", str(folder), error) from error
         self._made.add(folder)
 
     def _write(self, data: bytes, *, durably: bool) -> Path:
@@ -130,7 +130,7 @@ class DirectoryStore:
         except FileNotFoundError as error:
             raise Failed(f"{path.parent} was removed while in use.", remedy="Restore the directory from a backup.") from error
         except OSError as error:
-            raise self._trouble("write", path.name, error) from error
+            raise self._error_for("write", path.name, error) from error
         return path
 
     def _link(self, temporary: Path, path: Path) -> bool:
@@ -143,17 +143,17 @@ class DirectoryStore:
             self._made.discard(path.parent)
             raise Retryable(f"{temporary} or the folder of {path} was swept meanwhile.", remedy="Try again.") from error
         except OSError as error:
-            raise self._link_trouble(path, error) from error
+            raise self._link_error(path, error) from error
         return True
 
-    def _link_trouble(self, path: Path, error: OSError) -> PenstockError:
+    def _link_error(self, path: Path, error: OSError) -> PenstockError:
         if error.errno in _NO_LINKS:
             return StoreIgnoresConditions(
                 f"The file system of {self._root} makes no hard links ({error.strerror}), so put-if-absent fails.",
                 remedy="Keep the ledger in an SQLite file, or on another file system.",
             )
         if error.errno in _UNCHANGED:
-            return self._trouble("create", path.name, error)
+            return self._error_for("create", path.name, error)
         return OutcomeUnknown(f"Whether {path} was created is unknown: {error.strerror}.", remedy="Start again: it is looked at.")
 
     def _sync(self, folder: Path) -> None:
@@ -173,23 +173,23 @@ class DirectoryStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise self._trouble("list", folder, error) from error
+            raise self._error_for("list", folder, error) from error
 
     def _remove_if_empty(self, folder: Path) -> None:
         try:
             folder.rmdir()
         except OSError as error:
             if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
-                raise self._trouble("delete", folder.name, error) from error
+                raise self._error_for("delete", folder.name, error) from error
         else:
             self._made.discard(folder)
 
-    def _trouble(self, act: str, what: str, error: OSError) -> PenstockError:
-        trouble = trouble_of(error)
-        message = f"The ledger {self._root} cannot be used: could not {act} {what!r}, {trouble.reason}."
+    def _error_for(self, act: str, what: str, error: OSError) -> PenstockError:
+        problem = problem_of(error)
+        message = f"The ledger {self._root} cannot be used: could not {act} {what!r}, {problem.reason}."
         if error.errno in _PASSING or isinstance(error, FileNotFoundError):
             return Retryable(message, remedy="Try again.")
-        return Failed(message, remedy=f"{trouble.advice}, then start again: nothing that was decided is lost.")
+        return Failed(message, remedy=f"{problem.advice}, then start again: nothing that was decided is lost.")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -186,11 +186,11 @@ class LogLedger:
         try:
             with FLOORS.around():
                 return self._floor()
-        except Retryable as trouble:
+        except Retryable as error:
             raise OutcomeUnknown(
-                f"The entry was written, but then the ledger at {self.location} could not be read: {trouble.message}",
-                remedy=trouble.remedy,
-            ) from trouble
+                f"The entry was written, but then the ledger at {self.location} could not be read: {error.message}",
+                remedy=error.remedy,
+            ) from error
 
     def _raise_floor(self, below: Position) -> Position:
         floors = sorted(self._floors())

@@ -18,10 +18,10 @@ from penstock.core.model import Entry, PipelineName, Position
 from penstock.errors import Failed, OutcomeUnknown, PositionTaken, StoreIgnoresConditions
 from penstock.ledger.newest_first import newest_first, require_tail_kept
 from penstock.ledger.ownership import gap, own_entry, require_pipeline
-from penstock.ledger.sqlite_errors import require_not_emptied, told, trouble
+from penstock.ledger.sqlite_errors import require_not_emptied, translate_error, translate_errors
 from penstock.ledger.sqlite_self_test import collect_proofs, prove_locks, prove_undamaged, prove_writers
 from penstock.protocols import Within
-from penstock.support.filesystem_errors import trouble_of
+from penstock.support.filesystem_errors import problem_of
 from penstock.support.private_files import create_private, make_private_directory
 
 INSERT = FaultPoint("ledger.sqlite_insert", "The entry is inserted at its position, in an open transaction.")
@@ -77,10 +77,10 @@ class SqliteLedger:
         data = encode_entry(entry).decode("ascii")
         with self._lock:
             connection = self._open_for_writing()
-            with told(self.location):
+            with translate_errors(self.location):
                 connection.execute("BEGIN IMMEDIATE")
             try:
-                with told(self.location), INSERT.around(error=_broken_disk, lost=_broken_disk):
+                with translate_errors(self.location), INSERT.around(error=_broken_disk, lost=_broken_disk):
                     self._insert(connection, entry, data)
                 if within is not None:
                     within(connection)
@@ -95,7 +95,7 @@ class SqliteLedger:
 
     def prove(self) -> None:
         """As `Ledger.prove`: write-ahead mode, locks that hold between processes, racing writers, an undamaged table."""
-        with self._lock, told(self.location):
+        with self._lock, translate_errors(self.location):
             connection = self._open_for_writing()
             prove_undamaged(connection, self._path)
             prove_locks(connection, self._path)
@@ -108,9 +108,9 @@ class SqliteLedger:
             tail = self.tail()
             require_tail_kept(tail, below=below)
             try:
-                with told(self.location), PRUNE.around(error=_broken_disk, lost=_broken_disk):
+                with translate_errors(self.location), PRUNE.around(error=_broken_disk, lost=_broken_disk):
                     connection.execute(_PRUNE, (below,))
-                with told(self.location):
+                with translate_errors(self.location):
                     collect_proofs(connection)
             except BaseException:  # the next batch goes on with this ledger: not with a connection on which something failed
                 self._drop()
@@ -128,7 +128,7 @@ class SqliteLedger:
             connection = self._open_for_reading()
             if connection is None:
                 return None
-            with told(self.location):
+            with translate_errors(self.location):
                 if not _has_table(connection):
                     return None
                 row = connection.execute(statement, values).fetchone()
@@ -154,9 +154,9 @@ class SqliteLedger:
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._drop()
-            told_of = trouble(error, self.location)
+            translated = translate_error(error, self.location)
             raise OutcomeUnknown(
-                f"Whether the newest entry was written is unknown: {told_of.message}", remedy=told_of.remedy
+                f"Whether the newest entry was written is unknown: {translated.message}", remedy=translated.remedy
             ) from error
         except BaseException:
             self._drop()
@@ -185,7 +185,7 @@ class SqliteLedger:
             if not self._path.exists():
                 create_private(self._path)
         except OSError as error:
-            found = trouble_of(error)
+            found = problem_of(error)
             raise Failed(
                 f"The folder of the ledger {self._path} could not be created: {found.reason}.",
                 remedy=f"{found.advice}, then start again.",
@@ -193,7 +193,7 @@ class SqliteLedger:
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         require_not_emptied(self._path)
-        with told(self.location):
+        with translate_errors(self.location):
             return sqlite3.connect(
                 self._uri(mode), uri=True, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False
             )
@@ -202,7 +202,7 @@ class SqliteLedger:
         return f"file:{quote(str(self._path))}?mode={mode}"
 
     def _make_writable(self, connection: sqlite3.Connection) -> None:
-        with told(self.location):
+        with translate_errors(self.location):
             (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
             connection.execute("PRAGMA synchronous=FULL")
             if not _has_table(connection):

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.errors import Failed, LedgerMismatch, PenstockError, Retryable
-from penstock.support.filesystem_errors import FULL, trouble_with_file
+from penstock.support.filesystem_errors import FULL, file_problem
 
 _KINDS: tuple[tuple[str, type[PenstockError], str], ...] = (
     ("locked", Retryable, "Another program holds the file: try again, or find out which one does."),
@@ -19,13 +19,13 @@ _THEN = ", then start again: nothing that was decided is lost."
 _OTHER = f"Mend the disk or the file{_THEN}"
 
 
-def trouble(error: sqlite3.Error, location: str) -> PenstockError:
+def translate_error(error: sqlite3.Error, location: str) -> PenstockError:
     """The error to raise for `error`, which happened before anything was committed."""
     text = str(error)
     for part, kind, remedy in _KINDS:
         if part in text:
             return kind(f"The ledger {location} cannot be used: {text}.", remedy=remedy)
-    seen = trouble_with_file(location) or (FULL if "full" in text else None)
+    seen = file_problem(location) or (FULL if "full" in text else None)
     if seen is None:
         return Failed(f"The ledger {location} cannot be used: {text}.", remedy=_OTHER)
     return Failed(f"The ledger {location} cannot be used: {seen.reason} ({text}).", remedy=f"{seen.advice}{_THEN}")
@@ -49,9 +49,9 @@ def require_not_emptied(path: Path) -> None:
 
 
 @contextmanager
-def told(location: str) -> Iterator[None]:
+def translate_errors(location: str) -> Iterator[None]:
     """Turn SQLite's errors into Penstock's; only around what commits nothing."""
     try:
         yield
     except sqlite3.Error as error:
-        raise trouble(error, location) from error
+        raise translate_error(error, location) from error

@@ -89,26 +89,26 @@ class Registry:
 
     def _get_once(self, path: str) -> Mapping[str, Any]:
         """Of the first URL that has it: another node may not know yet what was registered. Unknown is what none of them knows."""
-        trouble: PenstockError | None = None
+        failure: PenstockError | None = None
         unknown: SchemaUnknown | None = None
         for url in self._place.urls:
             try:
                 return self._answered(self._session.get(f"{url}/{path}", timeout=self._place.timeout_s, verify=self._verify))
-            except SchemaUnknown as told:
-                unknown = told
+            except SchemaUnknown as error:
+                unknown = error
             except requests.exceptions.SSLError as error:
                 raise Failed(
                     f"The schema registry {self._place.name} is not trusted: {_words(error)}.",
                     remedy="Name its authority by `ca_file`, and what it wants to see of you by `certificate_file`.",
                 ) from error
             except (requests.RequestException, Retryable) as error:
-                trouble = _no_answer(self._place, error)
+                failure = _no_answer(self._place, error)
             except OSError as error:  # by which `requests` says that a file is not there
                 raise Failed(
                     f"The schema registry {self._place.name} cannot be asked: {error}.",
                     remedy="Put the files that `registry` names on every machine: here and on the executors.",
                 ) from error
-        raise trouble or unknown or AssertionError("a registry without a URL")
+        raise failure or unknown or AssertionError("a registry without a URL")
 
     def _answered(self, answer: requests.Response) -> Mapping[str, Any]:
         body = _body(answer)
@@ -117,19 +117,19 @@ class Registry:
         code = None if body is None else body.get("error_code")
         if answer.status_code == 404 and code in {_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA}:
             raise SchemaUnknown(str((body or {}).get("message", code)))
-        told = f"HTTP {answer.status_code} {answer.reason}" + (f", {body['message']}" if body and "message" in body else "")
+        reason = f"HTTP {answer.status_code} {answer.reason}" + (f", {body['message']}" if body and "message" in body else "")
         if answer.status_code in _MAY_PASS:
-            raise Retryable(told, remedy="")
+            raise Retryable(reason, remedy="")
         if answer.status_code in {401, 403}:
             raise Failed(
-                f"The schema registry {self._place.name} does not let us look: {told}.",
+                f"The schema registry {self._place.name} does not let us look: {reason}.",
                 remedy="Correct `user` and `password`, or `token`, of `registry`.",
             )
-        raise self._is_none(f"{told}, without a schema" if answer.ok else told)
+        raise self._is_none(f"{reason}, without a schema" if answer.ok else reason)
 
-    def _is_none(self, told: str) -> Failed:
+    def _is_none(self, reason: str) -> Failed:
         return Failed(
-            f"What answers at the schema registry's URL {self._place.name} is none: {told}.",
+            f"What answers at the schema registry's URL {self._place.name} is none: {reason}.",
             remedy="Correct `url` of `registry`; that of Apicurio ends in /apis/ccompat/v7.",
         )
 
@@ -178,9 +178,9 @@ def _is_schema(body: Mapping[str, Any]) -> bool:
 
 
 def _no_answer(place: RegistryPlace, error: Exception) -> Retryable:
-    told = error.message if isinstance(error, Retryable) else _words(error)
+    reason = error.message if isinstance(error, Retryable) else _words(error)
     return Retryable(
-        f"The schema registry {place.name} does not answer: {told}.",
+        f"The schema registry {place.name} does not answer: {reason}.",
         remedy="Start again when it does: nothing was passed over.",
     )
 

@@ -42,10 +42,10 @@ def _encoded(values: list[Any], coded: Coded, reader: "Reader") -> Iterator[byte
         try:  # what a schema does not allow ends in any exception there is
             yield None if value is None else framed(coded.schema.schema_id, reader.write(value))
         except Exception as error:
-            told = (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
             raise StageFailed(
                 f"A value of column {coded.column!r} cannot be written by the schema with id {coded.schema.schema_id} of subject "
-                f"{coded.subject!r}: {told}.",
+                f"{coded.subject!r}: {reason}.",
                 remedy="Nothing of the batch was decided. Correct the value in the transform.",
             ) from error
 
@@ -82,7 +82,7 @@ def _misfit(expected: Any, found: Any, path: str) -> str | None:
     if expected["type"] == "struct":
         return _misfit_of_fields(expected["fields"], found["fields"], path)
     inner = {"array": ("elementType",), "map": ("keyType", "valueType")}[expected["type"]]
-    return next((told for key in inner if (told := _misfit(expected[key], found[key], path))), None)
+    return next((misfit for key in inner if (misfit := _misfit(expected[key], found[key], path))), None)
 
 
 def _misfit_of_fields(expected: list[Any], found: list[Any], path: str) -> str | None:
@@ -93,9 +93,9 @@ def _misfit_of_fields(expected: list[Any], found: list[Any], path: str) -> str |
     for name, kind in given.items():
         if name not in wanted:
             return f"{path} has a field {name!r} that the schema has not"
-        told = _misfit(wanted[name], kind, f"{path}.{name}")
-        if told is not None:
-            return told
+        misfit = _misfit(wanted[name], kind, f"{path}.{name}")
+        if misfit is not None:
+            return misfit
     return None
 
 

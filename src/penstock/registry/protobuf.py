@@ -135,8 +135,8 @@ def _compile(schema: Registered, directory: str) -> None:
 
 def _compiles(name: str, directory: str) -> bool:
     places = [f"-I{directory}", f"-I{_KNOWN_FILES}"]
-    told: int = protoc.main(["protoc", *places, "--include_imports", f"--descriptor_set_out={directory}/out", name])
-    return told == 0
+    code: int = protoc.main(["protoc", *places, "--include_imports", f"--descriptor_set_out={directory}/out", name])
+    return code == 0
 
 
 def _require_working(directory: str) -> None:

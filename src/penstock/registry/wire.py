@@ -18,9 +18,9 @@ class Undecodable(Exception):
     """One value that cannot be decoded, and why. `schema_id`: what it names, None if it names none."""
 
     def __init__(self, reason: str, *, schema_id: int | None = None, unknown: bool = False) -> None:
-        told = reason.encode("utf-8", "backslashreplace").decode()  # it may quote half of a character, which Arrow takes not
-        super().__init__(told)
-        self.reason = told
+        text = reason.encode("utf-8", "backslashreplace").decode()  # it may quote half of a character, which Arrow takes not
+        super().__init__(text)
+        self.reason = text
         self.schema_id = schema_id
         self.unknown = unknown
         """`unknown`: the registry has no such schema, which may change."""

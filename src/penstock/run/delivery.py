@@ -12,7 +12,7 @@ from penstock.core.model import BatchId, Guarantee, SourceName
 from penstock.errors import PenstockError
 from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.connect import frame_of, is_of_client, require_no_limit
-from penstock.run.failure import StopRequested, from_exception, start_failures_told
+from penstock.run.failure import StopRequested, from_exception, translate_start_errors
 from penstock.run.open_delivery import Observer, OpenDelivery
 from penstock.run.publisher_thread import Publisher
 from penstock.run.query import Query, start_streaming
@@ -121,16 +121,16 @@ class Delivery:
         """Of a delivery that serves this one query: the end of an older one must not be taken for its own."""
         behind = self._plan.settings.publish_behind and not is_of_client(writer)
         schema = frame_of(writer).schema.json()
-        with start_failures_told():
+        with translate_start_errors():
             opened = self.open(schema=schema, observers=observers, batches=batches, behind=behind)
         if is_of_client(writer):
             self._leave_to_server(opened)
         try:
             streaming = start_streaming(writer.foreachBatch(self), self._plan)
         except PenstockError as error:
-            told = self.told(error)
+            diagnosed = self.diagnose(error)
             self.release()
-            raise told from error
+            raise diagnosed from error
         except BaseException:
             self.release()
             raise
@@ -178,9 +178,9 @@ class Delivery:
     def failure(self, failure: BaseException | None) -> None:
         self._failure = failure
 
-    def told(self, error: PenstockError) -> PenstockError:
+    def diagnose(self, error: PenstockError) -> PenstockError:
         """What Spark ended with, or what the ledger knows better about it."""
-        return error if self._open is None else self._open.told(error)
+        return error if self._open is None else self._open.diagnose(error)
 
     def release(self) -> None:
         """Close files and connections; the next use opens again."""
@@ -198,7 +198,7 @@ class Delivery:
         with self._turn:
             failure = self._failure_in(rows, BatchId(batch_id))
         if failure is not None:
-            raise Undelivered(_told(failure)) from None
+            raise Undelivered(_one_line(failure)) from None
 
     def _failure_in(self, rows: DataFrame, batch_id: BatchId) -> BaseException | None:
         try:
@@ -243,7 +243,7 @@ class Delivery:
         self._begin(state["plan"])
 
 
-def _told(failure: BaseException) -> str:
+def _one_line(failure: BaseException) -> str:
     if isinstance(failure, StopRequested):
         return "stopped on request"
     error: PenstockError = from_exception(failure)

@@ -175,8 +175,8 @@ def _states(sink: Sink, case: _Case) -> Iterator[AccountState]:
         for account in sink.accounts:
             try:
                 yield _state(sink, account, case)
-            except PenstockError as trouble:
-                yield AccountState(sink=sink.name, account=account, state="unreachable", trouble=str(trouble))
+            except PenstockError as error:
+                yield AccountState(sink=sink.name, account=account, state="unreachable", trouble=str(error))
     finally:
         sink.close()
 

@@ -109,13 +109,13 @@ def look_around(checks: Sequence[TaskCheck]) -> "pa.RecordBatch":
 def _gathered(seen: Sequence[_Seen]) -> Iterator[Finding]:
     """One finding for each subject, that of an executor for which it is wrong before all others."""
     for subject in dict.fromkeys(one.finding.subject for one in seen):
-        told = [one for one in seen if one.finding.subject == subject]
-        executors = len({one.executor for one in told})
-        wrong = [one for one in told if not one.finding.ok]
+        findings = [one for one in seen if one.finding.subject == subject]
+        executors = len({one.executor for one in findings})
+        wrong = [one for one in findings if not one.finding.ok]
         if wrong:
             failing = len({one.executor for one in wrong})
             message = f"on {wrong[0].host} ({failing} of {executors}): {wrong[0].finding.message}"
         else:
-            hosts = ", ".join(sorted({one.host for one in told}))
-            message = f"{told[0].finding.message} ({executors} looked, on {hosts})"
+            hosts = ", ".join(sorted({one.host for one in findings}))
+            message = f"{findings[0].finding.message} ({executors} looked, on {hosts})"
         yield Finding(subject=f"{subject}, from the executors", ok=not wrong, message=message)

@@ -23,7 +23,7 @@ from penstock.errors import (
 from penstock.spark.connector import connector_remedy
 from penstock.spark.error import lacks_penstock, read_spark_failure
 from penstock.support.error_transport import carried_in
-from penstock.support.filesystem_errors import trouble_in
+from penstock.support.filesystem_errors import directory_problem
 
 _FENCING = (
     "CONCURRENT_STREAM_LOG_UPDATE",
@@ -50,7 +50,7 @@ def from_exception(cause: BaseException) -> PenstockError:
 
 
 @contextmanager
-def start_failures_told() -> Iterator[None]:
+def translate_start_errors() -> Iterator[None]:
     """Raise an exception of any kind, raised within while a run was opened and recovered, as a PenstockError with its cause."""
     try:
         yield
@@ -79,7 +79,7 @@ def from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "run") ->
     if around is not None:
         return around
     said = read_spark_failure(text)
-    seen = trouble_in(checkpoint.location)
+    seen = directory_problem(checkpoint.location)
     damage = _damage_of(checkpoint)
     if seen is not None:
         return Failed(

@@ -13,7 +13,7 @@ from penstock.core.model import Batch, BatchId, OffsetRange, SourceName, Summary
 from penstock.core.topics import GapAccepted, GapKind, TopicRead
 from penstock.errors import InputLost, PenstockError, Refused, Retryable
 from penstock.protocols import Ledger
-from penstock.source.kafka.gaps import told, within
+from penstock.source.kafka.gaps import describe_gaps, within
 from penstock.source.kafka.source_options_check import require_named
 from penstock.source.kafka.watch import Seen, Watch
 
@@ -66,13 +66,14 @@ class KafkaInput:
         noted = () if planned is None else self._noted(planned, ranges)
         seen = self._watch.look(ranges, known=(*noted, *self._known))
         if seen.gaps and is_read_for_state_only(self._checkpoint, summary):
-            raise InputLost(told(seen.gaps, now=seen.now), remedy=_FOR_STATE)
+            raise InputLost(describe_gaps(seen.gaps, now=seen.now), remedy=_FOR_STATE)
         stop = _first_unaccepted(self._watch, seen)
         if stop is None:
             return seen
         if self._watch.sources[stop.source].on_gap == "wait":
             raise Retryable(
-                told(seen.gaps, now=seen.now), remedy="Start again when Kafka has them; `on_gap: accept` goes on without."
+                describe_gaps(seen.gaps, now=seen.now),
+                remedy="Start again when Kafka has them; `on_gap: accept` goes on without.",
             )
         raise _lost(seen)
 
@@ -90,7 +91,7 @@ class KafkaInput:
             return ()
         if planned == 0 and _is_uncommitted(self._checkpoint, planned):
             raise InputLost(
-                told(gaps, now=seen.now),
+                describe_gaps(gaps, now=seen.now),
                 remedy=f"Nothing was delivered yet: remove the checkpoint {self._checkpoint.location} and start again.",
             )
         move_offsets(self._checkpoint, self._names(planned), _moves(seen, gaps))
@@ -114,7 +115,7 @@ class KafkaInput:
                 return seen
             if self._watch.sources[stop.source].on_gap != "wait":
                 raise _lost(seen)
-            _log.warning("batch %s waits: %s", batch.batch_id, told(seen.gaps, now=seen.now))
+            _log.warning("batch %s waits: %s", batch.batch_id, describe_gaps(seen.gaps, now=seen.now))
             wait(LOOK_S)
 
     def after(self, batch: Batch, seen: Seen) -> Seen:
@@ -124,7 +125,7 @@ class KafkaInput:
         before, after = (tuple(part for gap in look.gaps for part in within(gap, ends[gap.source])) for look in (seen, again))
         if before != after:
             raise Retryable(
-                f"While batch {batch.batch_id} was read, records of it went. {told(again.gaps, now=again.now)}",
+                f"While batch {batch.batch_id} was read, records of it went. {describe_gaps(again.gaps, now=again.now)}",
                 remedy="Start again: nothing of it was decided.",
             )
         self._read = again.topics
@@ -163,7 +164,7 @@ class KafkaInput:
         opened = any(end > self._behind.get(partition, -1) for partition, end in ends.items())
         if opened or any(gap.kind is not _READ_OVER for gap in seen.gaps):
             raise Retryable(
-                told(seen.gaps, now=seen.now),
+                describe_gaps(seen.gaps, now=seen.now),
                 remedy="Start again: with `on_gap: accept` the next start goes on with the first record there is.",
             )
 
@@ -245,7 +246,7 @@ def _lost(seen: Seen) -> PenstockError:
         remedy = (
             "Bring them back, or set `on_gap: accept`: the pipeline goes on behind the gap, and the ledger notes what is lost."
         )
-    return InputLost(told(seen.gaps, now=seen.now), remedy=remedy)
+    return InputLost(describe_gaps(seen.gaps, now=seen.now), remedy=remedy)
 
 
 def _moves(seen: Seen, gaps: Sequence[GapAccepted]) -> Moves:

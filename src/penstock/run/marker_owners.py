@@ -28,9 +28,9 @@ def places_of(plan: DeliveryPlan, ledger: Ledger, *, within_s: float = LOOK_S) -
         return ()
     try:
         sinks = [sink for sink in sinks_of(plan) if isinstance(sink, HasMarker)]
-    except PenstockError as trouble:  # such as a client library that is not installed where somebody looks
+    except PenstockError as error:  # such as a client library that is not installed where somebody looks
         names = map(SinkName, plan.settings.sinks)
-        return tuple(PlaceState(sink=name, account=None, state="unreachable", trouble=str(trouble)) for name in names)
+        return tuple(PlaceState(sink=name, account=None, state="unreachable", trouble=str(error)) for name in names)
     rows = published_rows(ledger, sinks)
     found = _marks(sinks, plan.pipeline, within_s=within_s)
     places = [(sink.name, account) for sink in sinks for account in sink.accounts]
@@ -58,8 +58,8 @@ def _look(sink: Sink, pipeline: PipelineName, found: _Answers) -> None:
         for account in sink.accounts:
             try:
                 found[sink.name, account] = sink.high_water_mark(account, pipeline=pipeline)
-            except PenstockError as trouble:
-                found[sink.name, account] = trouble
+            except PenstockError as error:
+                found[sink.name, account] = error
     finally:
         sink.close()
 

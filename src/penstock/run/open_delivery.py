@@ -123,7 +123,7 @@ class OpenDelivery:
                 way.reads = () if self._kafka is None else self._kafka.delivered()
                 return staged
 
-            self._coordinator.begin(batch, stage, told=lambda delivered: self._delivered(delivered, way))
+            self._coordinator.begin(batch, stage, on_delivered=lambda delivered: self._delivered(delivered, way))
             if self._limit is not None:
                 self._coordinator.wait()
             if way.before is not None:
@@ -146,7 +146,7 @@ class OpenDelivery:
     def _mirrored(self, delivered: Delivered, reads: Sequence[TopicRead]) -> Delivered:
         return replace(delivered, warnings=(*delivered.warnings, *self._mirrors.show(reads)))
 
-    def told(self, error: PenstockError) -> PenstockError:
+    def diagnose(self, error: PenstockError) -> PenstockError:
         """`error` of Spark's, or what the ledger knows better: drivers meet in the checkpoint too: the newer may lose."""
         try:
             self._coordinator.require_newest()

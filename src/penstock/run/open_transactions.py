@@ -30,8 +30,8 @@ def transactions_of(plan: DeliveryPlan, *, sinks: Sequence[Sink], ledger: Ledger
     for subject, place in _places(plan, sinks, ledger).items():
         try:
             found += place.open_transactions()
-        except PenstockError as trouble:
-            silent.append(Finding(subject=subject, ok=True, warns=True, message=str(trouble)))
+        except PenstockError as error:
+            silent.append(Finding(subject=subject, ok=True, warns=True, message=str(error)))
     unique = {(one.topic, one.partition, one.producer_id): one for one in found}.values()
     return Transactions(open=tuple(sorted(unique, key=lambda one: -one.open_ms)), findings=tuple(silent))
 

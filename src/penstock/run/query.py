@@ -170,7 +170,7 @@ class Query:
         opened = self._delivery.opened
         failure = None if opened is None else opened.failure()
         if failure is not None and self._delivery.failure is None:
-            self._delivery.failure = self._delivery.told(from_exception(failure))
+            self._delivery.failure = self._delivery.diagnose(from_exception(failure))
             self._streaming.stop()
 
     def _stop_if_fenced(self) -> None:
@@ -206,7 +206,7 @@ class Query:
         failure = self._delivery.failure
         exception = self._streaming.exception()
         if failure is None and exception is not None and "stopped on request" not in str(exception):
-            error = self._delivery.told(from_query(str(exception), checkpoint=checkpoint_of(self._delivery.plan)))
+            error = self._delivery.diagnose(from_query(str(exception), checkpoint=checkpoint_of(self._delivery.plan)))
             self._delivery.release()
             raise error
         if failure is not None and not isinstance(failure, StopRequested):

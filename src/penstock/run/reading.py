@@ -119,7 +119,7 @@ def read(
         return Reading(sink=chosen.name, as_of=None, files=(), _tables=tables, _schema=None)
     files = _added(entry, chosen.name, tables) if added else _until(entry, tables, counted=counted)
     if not added and newest is not None and entry.position < newest.position:
-        _require_told(files, as_of(entry).batch_id)
+        _require_known(files, as_of(entry).batch_id)
     return Reading(sink=chosen.name, as_of=as_of(entry), files=files, _tables=tables, _schema=_schema_in(entry, chosen))
 
 
@@ -173,7 +173,7 @@ def _added(entry: Entry, sink: SinkName, tables: Mapping[AccountName, Table]) ->
     return tuple(tables[piece.account].file_of(piece) for piece in pieces)
 
 
-def _require_told(files: tuple[TableFile, ...], batch_id: BatchId) -> None:
+def _require_known(files: tuple[TableFile, ...], batch_id: BatchId) -> None:
     rewritten = next((file for file in files if file.batch_id is None), None)
     if rewritten is not None:
         raise Refused(

@@ -20,7 +20,7 @@ from penstock.run.java import use_java
 from penstock.run.jvm import start_jvm
 from penstock.run.redaction import redactions
 from penstock.source.kafka.connector import PACKAGES, ConnectorMissing, connector_settings, not_found
-from penstock.support.filesystem_errors import trouble_of
+from penstock.support.filesystem_errors import problem_of
 from penstock.support.private_files import make_private_directory, open_private
 
 _CONTEXTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -152,10 +152,10 @@ def _opened(log: Path) -> BinaryIO:
         make_private_directory(log.parent)
         return open_private(log, "ab")
     except OSError as cause:
-        trouble = trouble_of(cause)
+        problem = problem_of(cause)
         raise Failed(
-            f"The home {log.parent} of the pipeline cannot be written: {trouble.reason}.",
-            remedy=f"{trouble.advice}, or name another `home:`; then start again.",
+            f"The home {log.parent} of the pipeline cannot be written: {problem.reason}.",
+            remedy=f"{problem.advice}, or name another `home:`; then start again.",
         ) from cause
 
 

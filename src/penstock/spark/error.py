@@ -13,7 +13,7 @@ _WAITED = "Exception thrown in awaitResult:"
 _TRACEBACK = "Traceback (most recent call last):\n"
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 _RAISED = re.compile(r"^(?! |File |Traceback)(\w[\w.]*(?:: .*)?)$", re.MULTILINE)
-_LINKS_TOLD = 3
+_LINKS_SHOWN = 3
 _LIMIT = 600
 
 
@@ -53,12 +53,12 @@ def read_spark_failure(text: str) -> SparkError:
     links = [read_spark_error(_ABORTED.sub("", said)) for said in map(_said, _LINK.finditer(text)) if said]
     if not links:
         return read_spark_error(text)
-    told: list[str] = []
+    sentences: list[str] = []
     for link in links:
         said = link.message.rstrip(" .;:")
-        if not any(said in other or other in said for other in told):
-            told.append(said)
-    causes = told if len(told) <= _LINKS_TOLD else [*told[: _LINKS_TOLD - 1], told[-1]]
+        if not any(said in other or other in said for other in sentences):
+            sentences.append(said)
+    causes = sentences if len(sentences) <= _LINKS_SHOWN else [*sentences[: _LINKS_SHOWN - 1], sentences[-1]]
     condition = next((link.condition for link in links if link.condition), None)
     return SparkError(message=": ".join(causes)[:_LIMIT], condition=condition)
 

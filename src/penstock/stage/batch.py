@@ -97,10 +97,10 @@ def _pass(projection: Projection, sinks: Sequence[Sink], *, generation: Generati
 def _run_tasks(rows: "DataFrame", projection: Projection, stage_pass: StagePass) -> list[TaskMessage]:
     try:
         with COLLECT.around():
-            told = projection.of_rows(rows).mapInArrow(stage_pass, f"{MESSAGE} string").collect()
+            messages = projection.of_rows(rows).mapInArrow(stage_pass, f"{MESSAGE} string").collect()
     except Exception as cause:
         raise from_spark(cause) from cause
-    return [decode_message(row[MESSAGE].encode()) for row in told]
+    return [decode_message(row[MESSAGE].encode()) for row in messages]
 
 
 def _fetch(rows: "DataFrame", projection: Projection, at_most: int) -> "Sequence[pa.RecordBatch] | None":

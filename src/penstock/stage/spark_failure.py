@@ -9,9 +9,9 @@ def from_spark(cause: Exception) -> PenstockError:
     """The task's own error if `cause` carries one, else StageFailed with Spark's reason."""
     if isinstance(cause, PenstockError):
         return cause
-    told = from_task(str(cause))
-    if told is not None:
-        return told
+    carried = from_task(str(cause))
+    if carried is not None:
+        return carried
     said = read_spark_failure(str(cause))
     return StageFailed(
         f"Spark could not compute the batch: {said.sentence}", remedy=f"{_advice(said)} Nothing of the batch was decided."

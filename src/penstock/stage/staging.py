@@ -169,8 +169,8 @@ def _as(schema: "pa.Schema", columns: "Sequence[pa.Array]") -> "list[pa.Array]":
 
 
 def _failed(cause: Exception) -> StageFailed:
-    told = str(cause).strip().split("\n", maxsplit=1)[0] or "no message"
+    reason = str(cause).strip().split("\n", maxsplit=1)[0] or "no message"
     return StageFailed(
-        f"Staging failed with {type(cause).__name__}: {told}",
+        f"Staging failed with {type(cause).__name__}: {reason}",
         remedy="Nothing of the batch was decided. Mend the cause and start again.",
     )

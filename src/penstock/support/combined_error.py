@@ -31,11 +31,11 @@ def merge(found: Sequence[PenstockError]) -> PenstockError:
     At most five are told; `__cause__` holds all of them on Python 3.11 and newer, the most urgent one before.
     """
     ranked = sorted(found, key=urgency)
-    told = list({str(error): error for error in ranked}.values())
-    if len(told) == 1:
-        return told[0]
-    rest = [f"{len(told) - _SHOWN} more errors like these."] if len(told) > _SHOWN else []
-    messages = " ".join([*(error.message for error in told[:_SHOWN]), *rest])
+    distinct = list({str(error): error for error in ranked}.values())
+    if len(distinct) == 1:
+        return distinct[0]
+    rest = [f"{len(distinct) - _SHOWN} more errors like these."] if len(distinct) > _SHOWN else []
+    messages = " ".join([*(error.message for error in distinct[:_SHOWN]), *rest])
     return join(ranked, message=messages)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable
 
 
-class Held(ABC):
+class ReusedConnection(ABC):
     """Holds one connection. What was written through it, read by a new one, says what happened."""
 
     @abstractmethod
@@ -25,23 +25,23 @@ class Held(ABC):
             raise
 
 
-class HeldToServer(Held):
-    """As `Held`, to the server at `place`, whose client raises `errors`."""
+class ServerConnection(ReusedConnection):
+    """As `ReusedConnection`, to the server at `place`, whose client raises `errors`."""
 
     place: str
     errors: type[Exception] | tuple[type[Exception], ...]
 
     @abstractmethod
-    def _trouble(self, cause: Any, kind: type[Failed]) -> PenstockError | Conflict:
+    def _translate_error(self, cause: Any, kind: type[Failed]) -> PenstockError | Conflict:
         """What one of these errors means before a COMMIT: nothing was written."""
 
     @contextmanager
-    def told(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
+    def translate_errors(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
         """Raise the client's errors as Retryable or as `kind`; those of a caller that runs it again at once as Conflict."""
         try:
             yield
         except self.errors as cause:
-            told = self._trouble(cause, kind)
-            if isinstance(told, Conflict) and not runs_again:
-                raise Retryable(f"{self.place} rolled back: {told}.", remedy="Try again.") from cause
-            raise told from cause
+            translated = self._translate_error(cause, kind)
+            if isinstance(translated, Conflict) and not runs_again:
+                raise Retryable(f"{self.place} rolled back: {translated}.", remedy="Try again.") from cause
+            raise translated from cause

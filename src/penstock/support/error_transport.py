@@ -36,8 +36,8 @@ def through_spark(error: PenstockError) -> str:
 
 def from_task(text: str) -> PenstockError | None:
     """The error that a task sent `through_spark` in `text`, None if there is none."""
-    told = carried_in(text)
-    return None if told is None else type(told)(_unshield(told.message), remedy=_unshield(told.remedy))
+    carried = carried_in(text)
+    return None if carried is None else type(carried)(_unshield(carried.message), remedy=_unshield(carried.remedy))
 
 
 def _shield(text: str) -> str:

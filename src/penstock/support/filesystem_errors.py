@@ -13,31 +13,31 @@ _LITTLE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class PathProblem:
     """`reason` ends a sentence of what happened, `advice` begins one of what to do; neither has a full stop."""
 
     reason: str
     advice: str
 
 
-FULL = Trouble(reason="the disk is full", advice="Make room on it (bytes and inodes)")
-_QUOTA = Trouble(reason="the quota is used up", advice="Make room or raise the quota")
-_BROKEN = Trouble(reason="the disk reports an input/output error", advice="Mend or replace the disk")
-_DENIED = Trouble(reason="permission is denied", advice="Grant this user access")
-_READ_ONLY = Trouble(reason="the file system is read-only", advice="Mount it for writing")
-_MISSING = Trouble(reason="a directory on the way is missing", advice="Create or mount the directory")
-_A_FILE = Trouble(reason="a file is where a directory is expected", advice="Move that file away")
-_A_DIRECTORY = Trouble(reason="a directory is where a file is expected", advice="Name a file, or move that directory away")
-_TOO_LONG = Trouble(reason="the name is too long for the file system", advice="Use shorter names")
-_ELSEWHERE = Trouble(reason="it is on another file system or mount", advice="Move it to the file system of the account")
-_TOO_LARGE = Trouble(reason="the file is larger than allowed", advice="Raise the limit on file sizes")
+FULL = PathProblem(reason="the disk is full", advice="Make room on it (bytes and inodes)")
+_QUOTA = PathProblem(reason="the quota is used up", advice="Make room or raise the quota")
+_BROKEN = PathProblem(reason="the disk reports an input/output error", advice="Mend or replace the disk")
+_DENIED = PathProblem(reason="permission is denied", advice="Grant this user access")
+_READ_ONLY = PathProblem(reason="the file system is read-only", advice="Mount it for writing")
+_MISSING = PathProblem(reason="a directory on the way is missing", advice="Create or mount the directory")
+_A_FILE = PathProblem(reason="a file is where a directory is expected", advice="Move that file away")
+_A_DIRECTORY = PathProblem(reason="a directory is where a file is expected", advice="Name a file, or move that directory away")
+_TOO_LONG = PathProblem(reason="the name is too long for the file system", advice="Use shorter names")
+_ELSEWHERE = PathProblem(reason="it is on another file system or mount", advice="Move it to the file system of the account")
+_TOO_LARGE = PathProblem(reason="the file is larger than allowed", advice="Raise the limit on file sizes")
 
-_TROUBLES: Mapping[int, Trouble] = {
+_PROBLEMS: Mapping[int, PathProblem] = {
     errno.ENOSPC: FULL,
     errno.EDQUOT: _QUOTA,
     errno.EIO: _BROKEN,
     errno.EACCES: _DENIED,
-    errno.EPERM: Trouble(reason="the operation is not permitted", advice=_DENIED.advice),
+    errno.EPERM: PathProblem(reason="the operation is not permitted", advice=_DENIED.advice),
     errno.EROFS: _READ_ONLY,
     errno.ENOENT: _MISSING,
     errno.ENOTDIR: _A_FILE,
@@ -45,22 +45,22 @@ _TROUBLES: Mapping[int, Trouble] = {
     errno.EISDIR: _A_DIRECTORY,
     errno.ENAMETOOLONG: _TOO_LONG,
     errno.EXDEV: _ELSEWHERE,
-    errno.ELOOP: Trouble(reason="links lead in a circle", advice="Remove one of them"),
+    errno.ELOOP: PathProblem(reason="links lead in a circle", advice="Remove one of them"),
     errno.EFBIG: _TOO_LARGE,
 }
 
 
-def trouble_of(cause: OSError) -> Trouble:
+def problem_of(cause: OSError) -> PathProblem:
     """What `cause` means."""
-    return _TROUBLES.get(cause.errno or 0, Trouble(reason=cause.strerror or str(cause), advice="Mend it"))
+    return _PROBLEMS.get(cause.errno or 0, PathProblem(reason=cause.strerror or str(cause), advice="Mend it"))
 
 
 def reason(cause: OSError) -> str:
     """Why, as the end of a sentence."""
-    return trouble_of(cause).reason
+    return problem_of(cause).reason
 
 
-def trouble_at(path: str | Path) -> Trouble | None:
+def path_problem(path: str | Path) -> PathProblem | None:
     """What keeps this process from writing `path` (a file in an existing directory, or a directory), None if nothing is seen."""
     place = Path(path)
     here = place if place.is_dir() else place.parent
@@ -73,26 +73,26 @@ def trouble_at(path: str | Path) -> Trouble | None:
     return FULL if _is_full(here) else None
 
 
-def trouble_in(directory: str | Path) -> Trouble | None:
-    """As `trouble_at`, for a directory that may still have to be created. Only local paths are looked at."""
+def directory_problem(directory: str | Path) -> PathProblem | None:
+    """As `path_problem`, for a directory that may still have to be created. Only local paths are looked at."""
     plain = str(directory).removeprefix("file:")
     if not plain.startswith("/"):
         return None
     place = Path(plain)
     nearest = next(parent for parent in (place, *place.parents) if parent.exists())
-    return trouble_at(nearest) if nearest.is_dir() else _A_FILE
+    return path_problem(nearest) if nearest.is_dir() else _A_FILE
 
 
-def trouble_with_file(path: str | Path) -> Trouble | None:
-    """As `trouble_at`, for a path that must be a file."""
-    return _A_DIRECTORY if Path(path).is_dir() else trouble_at(path)
+def file_problem(path: str | Path) -> PathProblem | None:
+    """As `path_problem`, for a path that must be a file."""
+    return _A_DIRECTORY if Path(path).is_dir() else path_problem(path)
 
 
-def _above(missing: Path) -> Trouble:
+def _above(missing: Path) -> PathProblem:
     nearest = next(parent for parent in (missing, *missing.parents) if parent.exists())
     if not nearest.is_dir():
         return _A_FILE
-    return Trouble(reason=f"the directory {missing} does not exist", advice="Create or mount it")
+    return PathProblem(reason=f"the directory {missing} does not exist", advice="Create or mount it")
 
 
 def _is_full(directory: Path) -> bool:

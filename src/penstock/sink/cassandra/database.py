@@ -15,8 +15,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_r
 
 from penstock.errors import Failed, PenstockError, PublishFailed, Retryable
 from penstock.sink.cassandra.address import CONSISTENCIES, Address, address_of
-from penstock.sink.cassandra.errors import DRIVER_ERRORS, trouble
-from penstock.support.connection import HeldToServer
+from penstock.sink.cassandra.errors import DRIVER_ERRORS, translate_error
+from penstock.support.connection import ServerConnection
 
 Row = tuple[Any, ...]
 Around = Callable[[], AbstractContextManager[None]]
@@ -108,7 +108,7 @@ class Connection:
         return self._prepared[statement]
 
 
-class Database(HeldToServer):
+class Database(ServerConnection):
     """A keyspace of a cluster; each new connection asks the cluster anew. Not thread-safe by itself."""
 
     errors = DRIVER_ERRORS
@@ -121,7 +121,7 @@ class Database(HeldToServer):
     def writable(self, kind: type[Failed] = PublishFailed) -> Connection:
         """The open connection, or a new one. Raises Retryable, `kind`."""
         if self._connection is None:
-            with self.told(kind):
+            with self.translate_errors(kind):
                 self._connection = Connection(self._address, application=self._application)
         return self._connection
 
@@ -134,15 +134,15 @@ class Database(HeldToServer):
     @contextmanager
     def reader(self) -> Iterator[Connection]:
         """A connection of its own."""
-        with self.told(Failed):
+        with self.translate_errors(Failed):
             connection = Connection(self._address, application=self._application)
             try:
                 yield connection
             finally:
                 connection.close()
 
-    def _trouble(self, cause: Exception, kind: type[Failed]) -> PenstockError:
-        return trouble(cause, self.place, kind)
+    def _translate_error(self, cause: Exception, kind: type[Failed]) -> PenstockError:
+        return translate_error(cause, self.place, kind)
 
 
 class Patience:
@@ -167,17 +167,17 @@ class Patience:
         """
         try:
             done: T = self._retrying(self._once, step)
-        except Retryable as trouble:
+        except Retryable as error:
             raise PublishFailed(
-                f"{trouble.message.rstrip('.')}, and has not for {self._wait_s:g} s.",
-                remedy=f"{trouble.remedy} The batch is decided; the next start publishes it.",
-            ) from trouble
+                f"{error.message.rstrip('.')}, and has not for {self._wait_s:g} s.",
+                remedy=f"{error.remedy} The batch is decided; the next start publishes it.",
+            ) from error
         return done
 
     def _once(self, step: Callable[[Connection], T]) -> T:
         connection = self._database.writable()
         try:
-            with self._database.told():
+            with self._database.translate_errors():
                 return step(connection)
         except Retryable:
             self._database.drop()

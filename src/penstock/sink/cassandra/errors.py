@@ -38,11 +38,11 @@ def is_too_large(error: Exception) -> bool:
     return isinstance(error, RequestValidationException) and _TOO_LARGE in str(error)
 
 
-def trouble(cause: Exception, place: str, kind: type[Failed]) -> PenstockError:
+def translate_error(cause: Exception, place: str, kind: type[Failed]) -> PenstockError:
     """What to tell about an error. A write that was not answered may have happened: it is written again."""
     final = next((error for error in _inner(cause) if isinstance(error, _FINAL) or is_distrusted(str(error))), None)
     if final is not None:
-        message, remedy = _told(final, place)
+        message, remedy = _message_and_remedy(final, place)
         return kind(message, remedy=remedy)
     if isinstance(cause, NoHostAvailable):
         return Retryable(f"{place} does not answer: {reason_of(cause)}.", remedy="Start the cluster or mend the network.")
@@ -68,7 +68,7 @@ def _inner(cause: Exception) -> Iterator[Exception]:
     return (error for error in errors if isinstance(error, Exception))
 
 
-def _told(cause: Exception, place: str) -> tuple[str, str]:
+def _message_and_remedy(cause: Exception, place: str) -> tuple[str, str]:
     """Message and remedy of an error that will come again."""
     said = reason_of(cause)
     missing = _NO_KEYSPACE.search(said)

@@ -8,11 +8,11 @@ from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retr
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import INSERT, INSERT_OR_ABORT, IS_SQLITE, QUOTES, TableStatements, is_there
-from penstock.support.connection import Held
+from penstock.support.connection import ReusedConnection
 from penstock.support.secret import scrub
 
 
-class Database(Held):
+class Database(ReusedConnection):
     """Behind one driver. Not thread-safe by itself."""
 
     def __init__(self, driver: Driver, connect: Mapping[str, Any]) -> None:
@@ -23,7 +23,7 @@ class Database(Held):
     def writable(self, kind: type[Failed] = PublishFailed) -> Session:
         """The open session, or a new one. Raises Retryable, `kind`."""
         if self._session is None:
-            with self.told(kind):
+            with self.translate_errors(kind):
                 self._session = self.driver.open(self._connect)
         return self._session
 
@@ -38,7 +38,7 @@ class Database(Held):
     @contextmanager
     def reader(self) -> Iterator[Session]:
         """A session of its own; what it did is rolled back."""
-        with self.told(Failed):
+        with self.translate_errors(Failed):
             session = self.driver.open(self._connect)
             try:
                 yield session
@@ -48,7 +48,7 @@ class Database(Held):
                 session.close()
 
     @contextmanager
-    def told(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
+    def translate_errors(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
         """Raise the driver's errors as Retryable or as `kind`; a key that came in meanwhile as Conflict where it runs again."""
         try:
             yield

@@ -61,8 +61,8 @@ class Wanted:
 
     def shape(self, declared: str) -> str:
         """What a trial depends on. `declared`: as `declared_of` gives it."""
-        told = json.dumps([self.schema, self.target.table, self.target.key, self.longest, declared])
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        shape_json = json.dumps([self.schema, self.target.table, self.target.key, self.longest, declared])
+        return hashlib.sha256(shape_json.encode()).hexdigest()[:16]
 
     def statements(self, quotes: tuple[str, str]) -> TableStatements:
         """For rows of that schema."""
@@ -103,7 +103,7 @@ def prepare_table(session: Session, wanted: Wanted) -> Admission:
 
 
 def require_admitted(session: Session, wanted: Wanted) -> None:
-    """Raise what `prepare_table` would, as far as it can be told without writing."""
+    """Raise what `prepare_table` would, as far as it can be shape_json without writing."""
     require_storable(wanted)
     quotes = quotes_of(session, wanted.target.table)
     if quotes is None:

@@ -79,14 +79,16 @@ class Trial:
                 self._require(row)
 
     def _require(self, row: Row) -> None:
-        trouble = self._attempts.trouble_with(row)
-        if trouble is None:
+        problem = self._attempts.problem_with(row)
+        if problem is None:
             return
-        guilty = () if self._attempts.trouble_with(self._ordinary()[0]) else row.items()
+        guilty = () if self._attempts.problem_with(self._ordinary()[0]) else row.items()
         name = next((name for name, value in guilty if not self._keeps(name, value)), None)
-        told = f"column {name!r} ({self._schema.field(name).type}), value {row[name]!r:.60}" if name else "a row of plain values"
+        row_text = (
+            f"column {name!r} ({self._schema.field(name).type}), value {row[name]!r:.60}" if name else "a row of plain values"
+        )
         raise Refused(
-            f"Table {self._statements.table!r} does not give back what is written into it: {told}: {trouble}.",
+            f"Table {self._statements.table!r} does not give back what is written into it: {row_text}: {problem}.",
             remedy="Declare the column with a type that keeps it (`columns:` of the sink, or your own CREATE TABLE), or cast it "
             "in the transform, to STRING say."
             if name
@@ -142,7 +144,7 @@ class Trial:
         return [fine and self._keeps(*named) for fine, named in zip(taken, values, strict=True)]
 
     def _keeps(self, name: str, value: Any) -> bool:
-        return self._attempts.trouble_with(self._with(name, value)) is None
+        return self._attempts.problem_with(self._with(name, value)) is None
 
     def _come_back(self, values: Sequence[Named]) -> bool:
         """In as few rows as there can be, a column having one value in each; of ordinary rows, so that no key comes twice."""

@@ -14,7 +14,7 @@ from penstock.sink.dbapi.statements import TableStatements
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.target import NotStoredError
 
-_TROUBLE: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError, Warning)
+_CLIENT_ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError, Warning)
 """What drivers raise besides their own errors for values that they do not take."""
 
 _LOOKS = 2
@@ -46,27 +46,27 @@ class Attempts:
         if self._content() != self._before:
             raise self._not_undone()
 
-    def trouble_with(self, *rows: Row) -> str | None:
+    def problem_with(self, *rows: Row) -> str | None:
         """What goes wrong with these rows in one transaction, None if they come back."""
         batch = self._batch(*rows)
         try:
             self._session.execute_many(self._statements.insert, rows_of(batch))
             back = self._content_now()
-        except (self._session.driver.error, NotStoredError, *_TROUBLE) as trouble:
-            return " ".join(str(trouble).split())[:200].rstrip(".") or type(trouble).__name__
+        except (self._session.driver.error, NotStoredError, *_CLIENT_ERRORS) as problem:
+            return " ".join(str(problem).split())[:200].rstrip(".") or type(problem).__name__
         finally:
             self._session.rollback()
         return None if back == self._before + _totals(iter([batch])) else "it came back changed"
 
     def come_back(self, rows: Iterable[Row]) -> bool:
         """Whether all do, in as few transactions as their keys let them."""
-        return all(self.trouble_with(*together) is None for together in self._apart(rows))
+        return all(self.problem_with(*together) is None for together in self._apart(rows))
 
     def takes(self, row: Row) -> bool:
         """Whether it can be written at all, which says nothing of how it comes back, and reads nothing."""
         try:
             self._session.execute_many(self._statements.insert, rows_of(self._batch(row)))
-        except (self._session.driver.error, *_TROUBLE):
+        except (self._session.driver.error, *_CLIENT_ERRORS):
             return False
         finally:
             self._session.rollback()

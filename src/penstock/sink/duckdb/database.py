@@ -12,8 +12,8 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from penstock.errors import Conflict, Failed, PublishFailed, Retryable, Usage
 from penstock.sink.duckdb import statements as sql
-from penstock.sink.duckdb.errors import is_conflict, is_open_elsewhere, trouble
-from penstock.support.connection import Held
+from penstock.sink.duckdb.errors import is_conflict, is_open_elsewhere, translate_error
+from penstock.support.connection import ReusedConnection
 
 BUSY_TIMEOUT_S = 10.0
 _LOOKS_EVERY_S = 0.1
@@ -28,7 +28,7 @@ def lock_of(path: str) -> RLock:  # noqa: ARG001 - what the cache goes by
     return RLock()
 
 
-class Database(Held):
+class Database(ReusedConnection):
     """The file at `path`. DuckDB commits durably, and lets one process in at a time: another is waited for `busy_timeout_s` long.
 
     Not thread-safe by itself.
@@ -57,7 +57,7 @@ class Database(Held):
     def create(self) -> None:
         """Make the file if it is missing. Raises Failed."""
         if not self.exists:
-            with self.told(Failed):
+            with self.translate_errors(Failed):
                 duckdb.connect(self.path).close()
 
     def writable(self, kind: type[Failed] = PublishFailed) -> "duckdb.DuckDBPyConnection":
@@ -68,7 +68,7 @@ class Database(Held):
                     f"The database {self.path} is gone.",
                     remedy="Put it back and start again: what was decided is published then.",
                 )
-            with self.told(kind):
+            with self.translate_errors(kind):
                 self._connection = _in_utc(self._waiting(duckdb.connect, self.path))
         return self._connection
 
@@ -82,7 +82,7 @@ class Database(Held):
     @contextmanager
     def reader(self) -> Iterator["duckdb.DuckDBPyConnection"]:
         """A connection of its own to one snapshot, which writes nothing; to an empty database where there is no file."""
-        with self.told(Failed):
+        with self.translate_errors(Failed):
             with lock_of(self.path):
                 connection = self._opened_to_read() if self.exists else duckdb.connect()
             try:
@@ -93,13 +93,13 @@ class Database(Held):
                     connection.close()
 
     @contextmanager
-    def told(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
+    def translate_errors(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
         """Raise DuckDB's errors as Retryable or as `kind`; a lost race as Conflict for a caller that runs it again at once."""
         try:
             yield
         except duckdb.Error as cause:
             if not is_conflict(cause):
-                raise trouble(cause, self.path, kind) from cause
+                raise translate_error(cause, self.path, kind) from cause
             if runs_again:
                 raise Conflict(str(cause)) from cause
             raise Retryable(f"Another transaction was in the way in {self.path}: {cause}.", remedy="Try again.") from cause

@@ -5,7 +5,7 @@ import re
 import duckdb
 
 from penstock.errors import Failed, PenstockError, Retryable
-from penstock.support.filesystem_errors import FULL, Trouble, trouble_with_file
+from penstock.support.filesystem_errors import FULL, PathProblem, file_problem
 
 _OPEN_ELSEWHERE = ("Could not set lock on file", "Unique file handle conflict")
 _CONFLICT = ("conflict", "constraint", "other transaction", "different transaction")
@@ -16,7 +16,7 @@ _VALUES = (re.compile(r'(\bkey) ".*"', re.DOTALL | re.IGNORECASE), re.compile(r"
 _DAMAGED = ("not a valid DuckDB database file", "Corrupt", "checksum")
 
 
-def trouble(cause: "duckdb.Error", path: str, kind: type[Failed]) -> PenstockError:
+def translate_error(cause: "duckdb.Error", path: str, kind: type[Failed]) -> PenstockError:
     """What to tell about an error before COMMIT: nothing was written."""
     said = _first_line(cause)
     if is_open_elsewhere(cause) or isinstance(cause, duckdb.ConnectionException):
@@ -52,13 +52,13 @@ def is_conflict(cause: BaseException) -> bool:
     return isinstance(cause, duckdb.TransactionException) and any(sign in said for sign in _CONFLICT)
 
 
-def seen_by(cause: "duckdb.Error", path: str) -> Trouble:
+def seen_by(cause: "duckdb.Error", path: str) -> PathProblem:
     """What `cause` and a look at the file say together."""
     said = _first_line(cause)
-    seen = trouble_with_file(path) or (FULL if "No space left" in said else None)
+    seen = file_problem(path) or (FULL if "No space left" in said else None)
     if seen is None:
-        return Trouble(reason=said, advice="Mend that")
-    return Trouble(reason=f"{seen.reason} ({said})", advice=seen.advice)
+        return PathProblem(reason=said, advice="Mend that")
+    return PathProblem(reason=f"{seen.reason} ({said})", advice=seen.advice)
 
 
 def broken_disk(point: str) -> "duckdb.Error":

@@ -40,7 +40,7 @@ class Clients:
         self._heard = Heard()
         self.given: Mapping[str, str] = {**options, "bootstrap.servers": bootstrap}
         self._given: Mapping[str, str | int] = {"log_level": _ERRORS, **self.given}
-        self._told: dict[str, Any] = {"logger": _log, "error_cb": self._heard}
+        self._callbacks: dict[str, Any] = {"logger": _log, "error_cb": self._heard}
         self._admin: AdminClient | None = None
 
     def heard(self) -> KafkaError | None:
@@ -54,7 +54,7 @@ class Clients:
 
         `settings`: keys of the client, dots as underscores.
         """
-        return OneByOneProducer({**self._producing(settings), **self._told})
+        return OneByOneProducer({**self._producing(settings), **self._callbacks})
 
     def transactional_producer(self, **settings: str | int) -> ColumnarProducer | OneByOneProducer:
         """As `producer`, one that takes rows as they are; that which is the fastest here."""
@@ -80,7 +80,7 @@ class Clients:
             "fetch.wait.max.ms": 10,
             "client.rack": "",  # from leaders only: a follower near by may not have the newest marker yet
         }
-        return Consumer({**self._given, **fixed, **settings, **self._told})
+        return Consumer({**self._given, **fixed, **settings, **self._callbacks})
 
     @property
     def admin(self) -> AdminClient:
@@ -90,7 +90,7 @@ class Clients:
         """
         admin = self._admin
         if admin is None:
-            admin = AdminClient({**self._given, **self._told})
+            admin = AdminClient({**self._given, **self._callbacks})
             require_let_in(admin, self._heard.recently)
             self._admin = admin
         return admin

@@ -121,12 +121,12 @@ class ColumnarProducer:
     def _serve(self, queue: int, wait_ms: int) -> None:
         while event := self._library.queue_poll(queue, wait_ms):
             try:
-                self._told(event)
+                self._on_delivery(event)
             finally:
                 self._library.event_destroy(event)
             wait_ms = 0
 
-    def _told(self, event: int) -> None:
+    def _on_delivery(self, event: int) -> None:
         library = self._library
         if library.event_type(event) == c.ERROR:
             said = library.event_error_string(event).decode(errors="replace")

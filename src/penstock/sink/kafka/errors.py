@@ -100,7 +100,7 @@ def is_forbidden(cause: Exception) -> bool:
 
 
 @contextmanager
-def told(
+def translate_errors(
     of: Cluster, kind: type[Failed] = PublishFailed, *, in_doubt: bool = False, outlived: Callable[[], bool] = bool
 ) -> Iterator[None]:
     """Raise the client's errors as Penstock's.
@@ -112,7 +112,7 @@ def told(
         yield
     except KafkaException as cause:
         why = cause if in_doubt else _cause(cause, of)  # nothing that was heard beside it says what became of a commit
-        raise trouble(why, of.place, kind, in_doubt=in_doubt, outlived=outlived()) from cause
+        raise translate_error(why, of.place, kind, in_doubt=in_doubt, outlived=outlived()) from cause
     except BufferError as cause:
         raise Retryable(
             f"{of.place} takes no more records: {cause}.", remedy="Look into the logs of its brokers, and try again."
@@ -125,7 +125,7 @@ def _cause(raised: KafkaException, of: Cluster) -> KafkaException:
     return raised if said is None or said.code() not in _SECURITY or HUNG_UP in said.str() else KafkaException(said)
 
 
-def trouble(cause: KafkaException, place: str, kind: type[Failed], *, in_doubt: bool, outlived: bool) -> PenstockError:
+def translate_error(cause: KafkaException, place: str, kind: type[Failed], *, in_doubt: bool, outlived: bool) -> PenstockError:
     """What to tell about an error."""
     code, said = code_of(cause), reason_of(cause)
     if code in _FENCED and outlived:

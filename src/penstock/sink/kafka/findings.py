@@ -9,7 +9,7 @@ from penstock.errors import Failed, PenstockError
 from penstock.kafka.event_hubs import is_event_hubs
 from penstock.sink.kafka.acl_errors import require_rights, warnings_of
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import told
+from penstock.sink.kafka.errors import translate_errors
 from penstock.sink.kafka.lane_producer import try_transactions
 from penstock.sink.kafka.marker_store import trial_id
 from penstock.sink.kafka.preparation import require_kept, require_topics
@@ -21,7 +21,7 @@ def findings_of(clients: Clients, wanted: Wanted, *, keyed: bool) -> Sequence[Fi
     """Whether the topics are there, what the user may do, and what the brokers keep of what they acknowledge."""
     subject = f"sink {wanted.sink}"
     try:
-        with told(clients, Failed):
+        with translate_errors(clients, Failed):
             topics = require_topics(clients, wanted)
             markers = described(clients.admin, [wanted.target.markers])[wanted.target.markers]
             require_rights(topics.values(), markers)
@@ -31,8 +31,8 @@ def findings_of(clients: Clients, wanted: Wanted, *, keyed: bool) -> Sequence[Fi
                 require_creatable(clients.admin, wanted.target.markers)
             if not keyed:
                 try_transactions(clients, trial_id(wanted.pipeline, wanted.sink), timeout_ms=wanted.timeout_ms)
-    except (PenstockError, KafkaException) as trouble:
-        return [Finding(subject=subject, ok=False, message=str(trouble))]
+    except (PenstockError, KafkaException) as error:
+        return [Finding(subject=subject, ok=False, message=str(error))]
     found_hubs = [_tiers(subject)] if is_event_hubs(clients.given["bootstrap.servers"]) else []
     there = "is there" if markers is not None else "will be created"
     found = [*found_hubs, Finding(subject=subject, ok=True, message=f"topic {wanted.target.markers} for the markers {there}")]

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.core.model import Publication
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import told
+from penstock.sink.kafka.errors import translate_errors
 from penstock.sink.kafka.records import Record, records_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class KeyedProducer:
         self._clients, self._timeout_s = clients, timeout_ms / 1000
         self.is_open = False
         self._failed: list[KafkaError] = []
-        with told(self._clients):
+        with translate_errors(self._clients):
             self._producer = clients.producer(message_max_bytes=max_record_bytes)
 
     def outlived(self) -> bool:
@@ -45,7 +45,7 @@ class KeyedProducer:
 
     def settle(self) -> None:
         """Return when everything was acknowledged. Raises OutcomeUnknown, PublishFailed."""
-        with told(self._clients, in_doubt=True):
+        with translate_errors(self._clients, in_doubt=True):
             left = self._producer.flush(self._timeout_s)
             if self._failed or left:
                 raise KafkaException(self._failed[0] if self._failed else KafkaError(KafkaError._TIMED_OUT))

@@ -9,7 +9,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Position, Publication, Published, SinkName, Totals
 from penstock.errors import PublishFailed, StagedDataLost
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import Overtaken, cut_off, told
+from penstock.sink.kafka.errors import Overtaken, cut_off, translate_errors
 from penstock.sink.kafka.keyed import KeyedProducer, names_of
 from penstock.sink.kafka.lane_producer import Transactions
 from penstock.sink.kafka.marker_store import LaneMark, Part, mark_row, newest_mark, require_closed, transactional_id
@@ -136,7 +136,7 @@ class Lane:
 
     def _begin(self) -> None:
         self._transactions = self._producer()
-        with told(self._clients), READ.around(error=cut_off, lost=cut_off):
+        with translate_errors(self._clients), READ.around(error=cut_off, lost=cut_off):
             self._mark = self._closed()
 
     def _producer(self) -> Transactions | KeyedProducer:
@@ -155,12 +155,12 @@ class Lane:
     def _read_back(self) -> LaneMark | None:
         """The newest marker, after another driver moved it; the producer is let go of."""
         self.drop()
-        with told(self._clients):
+        with translate_errors(self._clients):
             self._mark = self._closed()
         return self._mark
 
     def _look(self) -> LaneMark | None:
-        with told(self._clients):
+        with translate_errors(self._clients):
             return look(self._clients, self._target.markers, self.number, pipeline=self._pipeline, sink=self._sink)
 
     def _publish(self, publication: Publication, rows: Rows) -> Published:
@@ -187,7 +187,7 @@ class Lane:
     def _move(self, publication: Publication, rows: Rows) -> Moved:
         transactions = self._open_transactions()
         there = self._opened().rows_there(publication)
-        with told(self._clients, outlived=transactions.outlived), rows(publication) as batches:
+        with translate_errors(self._clients, outlived=transactions.outlived), rows(publication) as batches:
             number = there
             for chunk in _chunks(_after(batches, there), self._limits.transaction_bytes):
                 if transactions.is_open and (self._is_full(chunk) or transactions.is_due):
@@ -217,7 +217,7 @@ class Lane:
         transactions.settle()
         if self._limits.keyed:
             self._require_unmoved()
-        with told(self._clients, outlived=transactions.outlived), MARK.around(error=cut_off, lost=cut_off):
+        with translate_errors(self._clients, outlived=transactions.outlived), MARK.around(error=cut_off, lost=cut_off):
             transactions.begin()
             transactions.send(mark_row(mark, self._pipeline, self._sink, lane=self.number), topic=self._target.markers)
         self._mark = mark

@@ -31,7 +31,7 @@ from penstock.protocols import OwnRows, SinkDecisions
 from penstock.sink.concurrent import side_by_side
 from penstock.sink.kafka import verification
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import told
+from penstock.sink.kafka.errors import translate_errors
 from penstock.sink.kafka.findings import findings_of
 from penstock.sink.kafka.keyed import HEADER
 from penstock.sink.kafka.lane import Lane, Limits, look
@@ -158,7 +158,7 @@ class KafkaSink(SpooledSink):
         rows = arrow_schema(schema)
         with settings_of(self._name):
             require_columns(rows)
-        with self._lock, told(self._clients, Failed):
+        with self._lock, translate_errors(self._clients, Failed):
             self._place = place = prepare_place(self._clients, self._wanted)
             require_fit(place.topics.values(), rows)
             prepare_lanes(self._clients, self._wanted, [self._lane(at) for at in range(self._wanted.lanes)], place, schema)
@@ -166,7 +166,7 @@ class KafkaSink(SpooledSink):
 
     def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - it has one
         """Refuse rows that the topics cannot take, without creating anything."""
-        with told(self._clients, Failed):
+        with translate_errors(self._clients, Failed):
             require_admitted(self._clients, self._wanted, self._taken(schema))
 
     def stager(self) -> SpoolStager:
@@ -185,7 +185,7 @@ class KafkaSink(SpooledSink):
         """
         if not publication.staged:
             return Published(totals=publication.totals, already=True)
-        with self._lock, told(self._clients):
+        with self._lock, translate_errors(self._clients):
             try:
                 published = self._publish(publication)
             except (OutcomeUnknown, Retryable):
@@ -204,7 +204,7 @@ class KafkaSink(SpooledSink):
         Records are read where no retention and no compaction can have removed one, and where nobody else writes.
         """
         topic = self._wanted.target.topic
-        with told(self._clients, Failed):
+        with translate_errors(self._clients, Failed):
             marks, found = self._read(decisions)
         position, wanted = verification.ledger_side(marks, decisions)
         problems = [*verification.marker_problems(marks, wanted, decisions.publications(position), topic=topic)]
@@ -286,7 +286,7 @@ class KafkaSink(SpooledSink):
 
     def _marks(self) -> Sequence[LaneMark]:
         topic = self._wanted.target.markers
-        with told(self._clients, Failed):
+        with translate_errors(self._clients, Failed):
             markers = described(self._clients.admin, [topic])[topic]
             numbers = range(0 if markers is None else markers.partitions)
             await_settled(self._clients.admin, topic, numbers, wait_s=SETTLED_S)

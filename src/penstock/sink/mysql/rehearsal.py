@@ -10,7 +10,7 @@ from penstock.sink.mysql.table_statements import CREATE_CHOSEN, DROP_CHOSEN, DRO
 from penstock.sink.table.target import BY_KEY, Target, merge_fails
 from penstock.sql.mysql import statements as sql
 from penstock.sql.mysql.connection import Connection
-from penstock.sql.mysql.errors import DENIED, code_of, reason_of, trouble
+from penstock.sql.mysql.errors import DENIED, code_of, reason_of, translate_error
 from penstock.sql.mysql.server import Server
 
 
@@ -29,7 +29,7 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target, server: 
     except PublishFailed as cause:
         raise _refused(target, cause.message.rstrip("."), "Mend that, and start again.") from cause
     except pymysql.err.Error as cause:
-        if isinstance(trouble(cause, target.table, Failed), Retryable | Conflict):
+        if isinstance(translate_error(cause, target.table, Failed), Retryable | Conflict):
             raise
         right = "CREATE TEMPORARY TABLES on the database"
         remedy = f"GRANT {right} to the user." if code_of(cause) in DENIED else "Change the server, or the rows in the transform."
@@ -47,7 +47,7 @@ def rehearse_merge(connection: Connection, rows: "pa.Schema", target: Target, se
     try:
         run(connection, statements, target.merge)
     except pymysql.err.Error as cause:
-        if isinstance(trouble(cause, target.table, Failed), Retryable | Conflict):
+        if isinstance(translate_error(cause, target.table, Failed), Retryable | Conflict):
             raise
         raise merge_fails(target.table, reason_of(cause)) from cause
     connection.execute(sql.ROLLBACK)

@@ -99,15 +99,15 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         """Whether the target is there."""
         subject = f"sink {self._name}"
         try:
-            with self._told(Failed):
+            with self._translate_errors(Failed):
                 message = f"{self.where} {'is there' if self.exists() else 'will be created'}"
-        except PenstockError as trouble:
-            return [Finding(subject=subject, ok=False, message=str(trouble))]
+        except PenstockError as error:
+            return [Finding(subject=subject, ok=False, message=str(error))]
         return [Finding(subject=subject, ok=True, message=message)]
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
         """What the mark says. Raises Failed."""
-        with self._told(Failed), self._lock:
+        with self._translate_errors(Failed), self._lock:
             if account != ONLY_ACCOUNT or not self.exists():
                 return None
             with self._transaction() as transaction:
@@ -123,7 +123,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         rows = arrow_schema(schema)
         with settings_of(self._name):
             require_distinct_fields(rows)
-        with self._lock, self._told(Failed):
+        with self._lock, self._translate_errors(Failed):
             with PREPARE.around():
                 self.create(rows)
             with self._transaction() as transaction:
@@ -141,7 +141,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
 
     def publish(self, publication: Publication) -> Published:
         """In one transaction of its author's, unless the mark says that it was. Raises what `apply` does, and OutcomeUnknown."""
-        with self._fetched(publication), self._lock, self._told(OutcomeUnknown):
+        with self._fetched(publication), self._lock, self._translate_errors(OutcomeUnknown):
             if self.idempotent:
                 self._claim(publication)
             with self._transaction() as transaction:
@@ -161,7 +161,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
         """Compare the target with its mark and the mark with the ledger."""
-        with self._told(Failed), self._lock:
+        with self._translate_errors(Failed), self._lock:
             if not self.exists():
                 return without_marker(decisions, f"There is no {self.where}.")
             with self._transaction() as transaction:
@@ -241,7 +241,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
             raise
 
     @contextmanager
-    def _told(self, kind: type[PenstockError]) -> Iterator[None]:
+    def _translate_errors(self, kind: type[PenstockError]) -> Iterator[None]:
         """Raise what the author's code raises as `kind`: nothing is known then but what the mark says."""
         try:
             yield

@@ -23,7 +23,7 @@ class Seen:
 
     file: StoredFile
     content: Content | None
-    trouble: str | None
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +91,14 @@ def _look(listed: _Listed, ledger: LedgerFiles, account: AccountName, row_digest
 
 def _read(area: Area, file: StoredFile, schema: str, row_digest: RowDigest) -> Seen:
     if not is_parquet(file.name):
-        return Seen(file=file, content=None, trouble="is no Parquet file")
+        return Seen(file=file, content=None, problem="is no Parquet file")
     try:
         with area.open(file.name) as data:
             content = read_content(data, name=file.name, schema=schema, row_digest=row_digest)
-            return Seen(file=file, content=content, trouble=None)
+            return Seen(file=file, content=content, problem=None)
     except (pa.ArrowException, PenstockError, OSError, ValueError) as cause:
         reason = str(cause).split("\n", maxsplit=1)[0]
-        return Seen(file=file, content=None, trouble=f"cannot be read as rows of this sink: {reason}")
+        return Seen(file=file, content=None, problem=f"cannot be read as rows of this sink: {reason}")
 
 
 def _totals(seen: Sequence[Seen]) -> Totals:
@@ -132,15 +132,15 @@ class _Examination:
         return found or [self._sums()]
 
     def _unreadable(self, one: Seen) -> Problem | None:
-        if one.trouble is None:
+        if one.problem is None:
             return None
         decided = self._ledger.by_name.get((self._account, one.file.name))
         if decided is None:
-            return self._problem(one.file.name, f"is foreign and {one.trouble}.")
+            return self._problem(one.file.name, f"is foreign and {one.problem}.")
         size_bytes = decided.piece.totals.size_bytes
         if one.file.size_bytes < size_bytes:
             return self._problem(one.file.name, f"was truncated from {size_bytes} to {one.file.size_bytes} bytes.")
-        return self._problem(one.file.name, f"was changed: it {one.trouble}.")
+        return self._problem(one.file.name, f"was changed: it {one.problem}.")
 
     def _strange(self, one: Seen) -> Problem | None:
         if one.content is None:
@@ -150,8 +150,8 @@ class _Examination:
             return self._changed(decided, one.content)
         original = self._ledger.original_of(one.file.name, (one.content.rows, one.content.digest))
         if original is not None:
-            told = f"is a copy of {original.piece.name} of account {original.piece.account!r}, {one.content.rows} rows twice."
-            return self._problem(one.file.name, told)
+            copied = f"is a copy of {original.piece.name} of account {original.piece.account!r}, {one.content.rows} rows twice."
+            return self._problem(one.file.name, copied)
         if self._ledger.is_forgotten(one.file.name):
             return None
         return self._problem(one.file.name, f"is foreign: no batch decided its {one.content.rows} rows.")
@@ -182,7 +182,7 @@ class _Examination:
             account=self._account,
         )
 
-    def _problem(self, name: str, told: str) -> Problem:
+    def _problem(self, name: str, what: str) -> Problem:
         decided = self._ledger.by_name.get((self._account, name))
         of = decided.publication.batch if decided else attempt_of(name)
-        return Problem(message=f"{name} {told}", account=self._account, file=name, batch_id=of.batch_id if of else None)
+        return Problem(message=f"{name} {what}", account=self._account, file=name, batch_id=of.batch_id if of else None)

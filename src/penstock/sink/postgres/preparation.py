@@ -32,7 +32,7 @@ from penstock.sink.table.preparation import prepare_marker, require_not_lost, re
 from penstock.sink.table.target import Target, merge_fails, no_table
 from penstock.spark.schema import arrow_schema
 from penstock.sql.postgres.database import Connection, require_schema
-from penstock.sql.postgres.errors import reason_of, trouble
+from penstock.sql.postgres.errors import reason_of, translate_error
 from penstock.sql.postgres.names import DEFAULT_SCHEMA, split_name
 from penstock.sql.postgres.statements import ONE_AT_A_TIME
 from penstock.sql.table_name import in_double_quotes
@@ -138,7 +138,7 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
     try:
         run(connection, statements, target.merge)
     except psycopg.Error as cause:
-        if isinstance(trouble(cause, target.table, Failed), Retryable | Conflict):
+        if isinstance(translate_error(cause, target.table, Failed), Retryable | Conflict):
             raise
         raise merge_fails(target.table, reason_of(cause)) from cause
     connection.execute(TAKE_BACK)

@@ -4,7 +4,7 @@ from penstock.errors import Conflict, Failed, PenstockError
 from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift.address import address_of
 from penstock.sink.redshift.connection import ERRORS, Connection
-from penstock.sink.redshift.errors import is_conflict, reason_of, trouble
+from penstock.sink.redshift.errors import is_conflict, reason_of, translate_error
 from penstock.sink.table.session import LOCK_TIMEOUT_S, Sessions
 
 
@@ -32,8 +32,8 @@ class Database(Sessions[Connection]):
     def _require_durable(self, session: Connection) -> None:
         """Redshift answers a COMMIT when it is durable, and has no setting that says otherwise."""
 
-    def _trouble(self, cause: Exception, kind: type[Failed]) -> PenstockError | Conflict:
-        return trouble(cause, self.place, kind)
+    def _translate_error(self, cause: Exception, kind: type[Failed]) -> PenstockError | Conflict:
+        return translate_error(cause, self.place, kind)
 
     def _reason(self, cause: Exception) -> str:
         return reason_of(cause)

@@ -30,14 +30,14 @@ def cut_off(point: str) -> Error:
 
 def code_of(cause: Exception) -> str:
     """The server's code, empty where it did not say anything."""
-    told = cause.args[0] if cause.args else None
-    return str(told.get("C", "")) if isinstance(told, dict) else ""
+    fields = cause.args[0] if cause.args else None
+    return str(fields.get("C", "")) if isinstance(fields, dict) else ""
 
 
 def reason_of(cause: Exception) -> str:
     """The server's own sentence, without the values of rows that its details would show; or the client's."""
-    told = cause.args[0] if cause.args else type(cause).__name__
-    text = str(told.get("M", "")) if isinstance(told, dict) else " ".join(map(str, cause.args)) or type(cause).__name__
+    fields = cause.args[0] if cause.args else type(cause).__name__
+    text = str(fields.get("M", "")) if isinstance(fields, dict) else " ".join(map(str, cause.args)) or type(cause).__name__
     return " ".join(text.split()).rstrip(".")
 
 
@@ -46,7 +46,7 @@ def is_conflict(cause: Exception) -> bool:
     return code_of(cause) in _CONFLICTS or bool(code_of(cause) and _SERIAL.search(reason_of(cause)))
 
 
-def trouble(cause: Exception, place: str, kind: type[Failed]) -> PenstockError | Conflict:
+def translate_error(cause: Exception, place: str, kind: type[Failed]) -> PenstockError | Conflict:
     """What to tell about an error before COMMIT: nothing was written."""
     code, said = code_of(cause), reason_of(cause)
     if is_conflict(cause):

@@ -14,7 +14,7 @@ from penstock.errors import Retryable
 from penstock.sink.concurrent import side_by_side
 from penstock.sink.spool.place import Place
 from penstock.sink.spool.reader import copy_piece, size_bytes_of
-from penstock.support.filesystem_errors import trouble_of
+from penstock.support.filesystem_errors import problem_of
 
 AT_ONCE = 4
 """How many pieces are fetched side by side; each takes some megabytes of memory meanwhile."""
@@ -38,7 +38,7 @@ class Copies:
 
         def write(data: bytes) -> None:
             nonlocal at
-            with _told():
+            with _translate_errors():
                 _write_all(self.file.fileno(), data, at)
             at += len(data)
 
@@ -49,7 +49,7 @@ class Copies:
 def copied(pieces: Sequence[Staged], place: Place) -> Iterator[Copies]:
     """Copies of all `pieces`, none of which travelled inline, until the context ends. Raises as `read_piece`."""
     starts = accumulate((size_bytes_of(piece) for piece in pieces), initial=0)
-    with _told():
+    with _translate_errors():
         file = tempfile.TemporaryFile(prefix="penstock-spool-", buffering=0)  # noqa: SIM115 - closed below
     with file:
         copies = Copies(file, {piece.name: start for piece, start in zip(pieces, starts, strict=False)})
@@ -65,12 +65,12 @@ def _write_all(handle: int, data: bytes, at: int) -> None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except OSError as cause:
-        trouble = trouble_of(cause)
+        problem = problem_of(cause)
         raise Retryable(
-            f"What is to be published cannot be fetched from the spool into {tempfile.gettempdir()}: {trouble.reason}.",
-            remedy=f"{trouble.advice}, or let TMPDIR name a directory with room for the largest batch; then try again.",
+            f"What is to be published cannot be fetched from the spool into {tempfile.gettempdir()}: {problem.reason}.",
+            remedy=f"{problem.advice}, or let TMPDIR name a directory with room for the largest batch; then try again.",
         ) from cause

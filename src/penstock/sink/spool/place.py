@@ -13,7 +13,7 @@ from urllib.parse import quote
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, SinkName, new_nonce
 from penstock.errors import Failed, StageFailed
-from penstock.support.filesystem_errors import trouble_of
+from penstock.support.filesystem_errors import problem_of
 
 CLAIM = FaultPoint("spool.claim", "The driver creates the spool of a sink and its identity.")
 
@@ -127,10 +127,10 @@ def claim(place: Place) -> Claimed:
             if place.is_remote or not there:
                 place.identify(identity)
     except OSError as cause:
-        trouble = trouble_of(cause)
+        problem = problem_of(cause)
         raise Failed(
-            f"The spool directory {place.where} cannot be created or read: {trouble.reason}.",
-            remedy=f"{trouble.advice}, for the driver and the executors, or change `spool:`; then start again.",
+            f"The spool directory {place.where} cannot be created or read: {problem.reason}.",
+            remedy=f"{problem.advice}, for the driver and the executors, or change `spool:`; then start again.",
         ) from cause
     return Claimed(place=place, identity=identity)
 

@@ -14,7 +14,7 @@ from penstock.core.model import Staged
 from penstock.errors import Retryable, StagedDataLost
 from penstock.sink.spool.place import Place
 from penstock.sink.spool.writer import FORMAT, VERSION
-from penstock.support.filesystem_errors import trouble_of
+from penstock.support.filesystem_errors import problem_of
 
 READ = FaultPoint("spool.read", "The driver opens a decided spool piece.")
 
@@ -32,7 +32,7 @@ def read_piece(piece: Staged, place: Place, *, copy: BinaryIO | None = None) -> 
     Raises StagedDataLost if the piece is missing or other than staged, Retryable if it cannot be read now, FormatTooNew,
     and what a store raises.
     """
-    with _told(piece, place), _open(piece, place) if copy is None else copy as file:
+    with _translate_errors(piece, place), _open(piece, place) if copy is None else copy as file:
         if copy is None:
             for _ in _verified(piece, file, place):
                 pass
@@ -46,29 +46,29 @@ def read_held(piece: Staged, rows: "Sequence[pa.RecordBatch]", place: Place) -> 
 
     It is gone when another driver has published it: for sinks that nothing fences that is the last chance to notice.
     """
-    with _told(piece, place), _open(piece, place) as file:
+    with _translate_errors(piece, place), _open(piece, place) as file:
         _require_size(piece, file.seek(0, io.SEEK_END), place)
         yield from rows
 
 
 def copy_piece(piece: Staged, place: Place, write: Callable[[bytes], None]) -> None:
     """Hand all bytes of the piece to `write`, in their order. Raises as `read_piece`, at the end at the latest."""
-    with _told(piece, place), _open(piece, place) as file:
+    with _translate_errors(piece, place), _open(piece, place) as file:
         for chunk in _verified(piece, file, place):
             write(chunk)
 
 
 @contextmanager
-def _told(piece: Staged, place: Place) -> Iterator[None]:
+def _translate_errors(piece: Staged, place: Place) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
         raise _lost(piece, place, "it is missing") from None
     except OSError as cause:
-        trouble = trouble_of(cause)
+        problem = problem_of(cause)
         raise Retryable(
-            f"The spool piece {piece.name} in {place.where} cannot be read: {trouble.reason}.",
-            remedy=f"{trouble.advice}, then try again.",
+            f"The spool piece {piece.name} in {place.where} cannot be read: {problem.reason}.",
+            remedy=f"{problem.advice}, then try again.",
         ) from cause
 
 

@@ -13,7 +13,7 @@ from penstock.core.model import Entry, Generation, LedgerId, Nonce, Position, Si
 from penstock.errors import LedgerMismatch, Retryable
 from penstock.protocols import Signature
 from penstock.sink.spool.place import ID_SUFFIX, Place, Spooled
-from penstock.support.filesystem_errors import trouble_of
+from penstock.support.filesystem_errors import problem_of
 
 SIGN = FaultPoint("spool.sign", "The spool of a sink is signed with an entry of the ledger.")
 
@@ -98,8 +98,8 @@ def _signature(place: Place, found: "re.Match[str]") -> Signature:
 
 
 def _failed(place: Place, cause: OSError) -> Retryable:
-    trouble = trouble_of(cause)
+    problem = problem_of(cause)
     return Retryable(
-        f"Whose the spool {place.where} is cannot be read or written: {trouble.reason}.",
-        remedy=f"{trouble.advice}, then try again.",
+        f"Whose the spool {place.where} is cannot be read or written: {problem.reason}.",
+        remedy=f"{problem.advice}, then try again.",
     )

@@ -21,7 +21,7 @@ from penstock.sink.spool.root import SpoolRoot, root_at
 from penstock.sink.spool.row_cache import Held
 from penstock.sink.spool.signatures import is_of_another, require_own_place, sign, signatures_among, signatures_in
 from penstock.sink.spool.writer import INLINE_LIMIT_BYTES, RowCheck, SpoolStager
-from penstock.support.filesystem_errors import trouble_of
+from penstock.support.filesystem_errors import problem_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,9 +143,9 @@ class Spool:
         self._held.let_go(spilled)
         try:
             side_by_side(lambda piece: _discard(piece, place, is_stuck), spilled, at_once=AT_ONCE)
-        except (Retryable, Failed) as trouble:
+        except (Retryable, Failed) as error:
             if not self._is_stuck:
-                _log.warning(_LEFT, self._sink, trouble)
+                _log.warning(_LEFT, self._sink, error)
         self._is_stuck = is_stuck.is_set() or (self._is_stuck and not spilled)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
@@ -211,9 +211,9 @@ def _remove(spooled: Spooled, place: Place) -> None:
     try:
         place.remove(spooled)
     except OSError as cause:
-        trouble = trouble_of(cause)
+        problem = problem_of(cause)
         raise Retryable(
-            f"The spool file {place.where}/{spooled.name} cannot be removed: {trouble.reason}.", remedy=f"{trouble.advice}."
+            f"The spool file {place.where}/{spooled.name} cannot be removed: {problem.reason}.", remedy=f"{problem.advice}."
         ) from cause
 
 

@@ -17,7 +17,7 @@ from penstock.errors import StageFailed
 from penstock.sink.spool.place import Claimed, PieceFile
 from penstock.sink.spool.row_cache import Held
 from penstock.sink.valid_text import require_valid
-from penstock.support.filesystem_errors import trouble_of
+from penstock.support.filesystem_errors import problem_of
 
 WRITE = FaultPoint("spool.write", "A task writes bytes of a spool piece.", tears=True)
 SYNC = FaultPoint("spool.sync", "A task makes a spool piece and its name durable.")
@@ -85,7 +85,7 @@ class SpoolWriter:
         else:
             self._stager.check(rows)
         conform = self._conform(rows)
-        with self._told():
+        with self._translate_errors():
             self._open_stream().write_batch(conform)
         if self._stager.held is not None:
             self._in_memory.append(conform)
@@ -96,7 +96,7 @@ class SpoolWriter:
         """Make the piece durable and say what it is; no rows, no piece. Raises StageFailed."""
         if self._target is None:
             return []
-        with self._told():
+        with self._translate_errors():
             self._stream.close()
             inline = self._target.finish()
         if inline is None and self._stager.held is not None:
@@ -138,16 +138,16 @@ class SpoolWriter:
         return pa.RecordBatch.from_arrays(rows.columns, schema=self._schema)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             with staging():
                 yield
         except OSError as cause:
-            trouble = trouble_of(cause)
+            problem = problem_of(cause)
             raise StageFailed(
                 f"The spool piece {self._name} of sink {self._stager.sink!r} cannot be written to "
-                f"{self._stager.claimed.place.where}: {trouble.reason}.",
-                remedy=f"{trouble.advice} and start again: nothing of the batch was decided.",
+                f"{self._stager.claimed.place.where}: {problem.reason}.",
+                remedy=f"{problem.advice} and start again: nothing of the batch was decided.",
             ) from cause
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from penstock.errors import Failed, GuaranteeTooWeak, PenstockError, PublishFailed, Retryable
 from penstock.sink.sqlite import statements as sql
-from penstock.support.connection import Held
-from penstock.support.filesystem_errors import FULL, Trouble, trouble_with_file
+from penstock.support.connection import ReusedConnection
+from penstock.support.filesystem_errors import FULL, PathProblem, file_problem
 
 BUSY_TIMEOUT_S = 10.0
 _DAMAGED = ("not a database", "malformed")
 _DURABLE_JOURNALS = frozenset({"wal", "delete", "truncate", "persist"})
 
 
-class Database(Held):
+class Database(ReusedConnection):
     """The file at `path`, with one connection kept open between publications. Not thread-safe by itself."""
 
     def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
@@ -36,7 +36,7 @@ class Database(Held):
         A file that was exchanged under the connection is told as `kind`: what is committed to the old one nobody would see.
         """
         if self._connection is None:
-            with self.told(kind):
+            with self.translate_errors(kind):
                 self._connection = self._open("rwc" if create else "rw")
                 require_durable(self._connection, self.path)
             self._opened = self._file()
@@ -67,7 +67,7 @@ class Database(Held):
     @contextmanager
     def reader(self) -> Iterator[sqlite3.Cursor]:
         """A cursor on one snapshot of an existing file, through a connection of its own that cannot write."""
-        with self.told(Failed):
+        with self.translate_errors(Failed):
             connection = self._open("rw")
             try:
                 connection.execute(sql.READ_ONLY)
@@ -77,12 +77,12 @@ class Database(Held):
                 connection.close()
 
     @contextmanager
-    def told(self, kind: type[Failed] = PublishFailed) -> Iterator[None]:
+    def translate_errors(self, kind: type[Failed] = PublishFailed) -> Iterator[None]:
         """Raise SQLite's errors as Retryable or as `kind`."""
         try:
             yield
         except sqlite3.Error as cause:
-            raise trouble(cause, self.path, kind) from cause
+            raise translate_error(cause, self.path, kind) from cause
 
     def _open(self, mode: str) -> sqlite3.Connection:
         uri = f"{Path(self.path).as_uri()}?mode={mode}"
@@ -100,7 +100,7 @@ def require_durable(connection: sqlite3.Connection, path: str) -> None:
     connection.execute(sql.SYNC_EVERY_COMMIT)
 
 
-def trouble(cause: sqlite3.Error, path: str, kind: type[Failed]) -> PenstockError:
+def translate_error(cause: sqlite3.Error, path: str, kind: type[Failed]) -> PenstockError:
     """What to tell about an error of SQLite before COMMIT: nothing was written."""
     if "locked" in str(cause) or "busy" in str(cause):
         return Retryable(f"The database {path} is locked by another writer: {cause}.", remedy="Try again when it is done.")
@@ -121,12 +121,12 @@ def trouble(cause: sqlite3.Error, path: str, kind: type[Failed]) -> PenstockErro
     )
 
 
-def seen_by(cause: sqlite3.Error, path: str) -> Trouble:
+def seen_by(cause: sqlite3.Error, path: str) -> PathProblem:
     """What `cause` and a look at the file say together."""
-    seen = trouble_with_file(path) or (FULL if "full" in str(cause) else None)
+    seen = file_problem(path) or (FULL if "full" in str(cause) else None)
     if seen is None:
-        return Trouble(reason=str(cause), advice="Mend that")
-    return Trouble(reason=f"{seen.reason} ({cause})", advice=seen.advice)
+        return PathProblem(reason=str(cause), advice="Mend that")
+    return PathProblem(reason=f"{seen.reason} ({cause})", advice=seen.advice)
 
 
 def broken_disk(point: str) -> sqlite3.Error:

@@ -73,8 +73,8 @@ class SqliteSink(TableSink):
             return [Finding(subject=f"sink {self._name}", ok=usable, message=message)]
         try:
             return [self._check_file()]
-        except PenstockError as trouble:
-            return [Finding(subject=f"sink {self._name}", ok=False, message=str(trouble))]
+        except PenstockError as error:
+            return [Finding(subject=f"sink {self._name}", ok=False, message=str(error))]
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
         """What the marker of this sink in the database file says. Raises Failed, Retryable, FormatTooNew."""
@@ -92,7 +92,7 @@ class SqliteSink(TableSink):
             return
         with self._lock, self._database.dropping_on_error():
             connection = self._database.writable(create=self._create and schema is not None, kind=Failed)
-            with self._database.told(Failed), PREPARE.around(error=broken_disk, lost=broken_disk):
+            with self._database.translate_errors(Failed), PREPARE.around(error=broken_disk, lost=broken_disk):
                 self._prepare(connection, pipeline, schema)
 
     def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
@@ -109,7 +109,7 @@ class SqliteSink(TableSink):
         """
         with self._fetched(publication), self._lock, self._database.dropping_on_error():
             connection = self._database.writable()
-            with self._database.told():
+            with self._database.translate_errors():
                 with BEGIN.around(error=_locked, lost=_locked):
                     connection.execute(sql.BEGIN)
                 published = self._apply(connection, publication)
@@ -122,7 +122,7 @@ class SqliteSink(TableSink):
         """As `publish`, in the ledger's transaction on the same file; the ledger rolls back what raised."""
         if not isinstance(transaction, sqlite3.Connection):
             raise TypeError(f"expected an sqlite3.Connection, found {type(transaction).__name__}")
-        with self._lock, self._database.told():
+        with self._lock, self._database.translate_errors():
             return self._apply(transaction, publication)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:

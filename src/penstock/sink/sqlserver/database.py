@@ -6,7 +6,7 @@ from penstock.errors import Conflict, Failed, GuaranteeTooWeak, PenstockError, P
 from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.address import address_of
 from penstock.sink.sqlserver.connection import ERRORS, Connect, Connection
-from penstock.sink.sqlserver.errors import is_conflict, reason_of, trouble
+from penstock.sink.sqlserver.errors import is_conflict, reason_of, translate_error
 from penstock.sink.table.session import LOCK_TIMEOUT_S, Sessions
 
 
@@ -49,8 +49,8 @@ class Database(Sessions[Connection]):
                 remedy="ALTER DATABASE … SET DELAYED_DURABILITY = ALLOWED or DISABLED.",
             )
 
-    def _trouble(self, cause: Exception, kind: type[Failed]) -> PenstockError | Conflict:
-        return trouble(cause, self.place, kind)
+    def _translate_error(self, cause: Exception, kind: type[Failed]) -> PenstockError | Conflict:
+        return translate_error(cause, self.place, kind)
 
     def _reason(self, cause: Exception) -> str:
         return reason_of(cause)

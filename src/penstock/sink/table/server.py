@@ -58,7 +58,7 @@ class ServedDatabase(Protocol[C_co]):
         """A connection of its own that cannot write and sees one snapshot."""
         ...
 
-    def told(self, kind: type[Failed] = ..., *, runs_again: bool = False) -> AbstractContextManager[None]:
+    def translate_errors(self, kind: type[Failed] = ..., *, runs_again: bool = False) -> AbstractContextManager[None]:
         """Raise the driver's errors as Retryable or as `kind`; those of a caller that runs it again at once as Conflict."""
         ...
 
@@ -107,8 +107,8 @@ class DatabaseSink(TableSink, Generic[C]):
         try:
             with self._database.reader() as connection:
                 there = self._look(connection)
-        except PenstockError as trouble:
-            return [Finding(subject=subject, ok=False, message=str(trouble))]
+        except PenstockError as error:
+            return [Finding(subject=subject, ok=False, message=str(error))]
         if there is None:
             what = "will be created" if self._create else "is missing and `create` is false"
             return [Finding(subject=subject, ok=self._create, message=f"table {self._target.table} {what}")]
@@ -127,11 +127,11 @@ class DatabaseSink(TableSink, Generic[C]):
         self._spool.prepare(pipeline)
         with self._lock, self._database.dropping_on_error():
             connection = self._database.writable(Failed)
-            with self._database.told(Failed):
+            with self._database.translate_errors(Failed):
                 self._name_markers(connection)
             if schema is not None:
                 self._prepared_for = pipeline, schema
-                with self._database.told(Failed):
+                with self._database.translate_errors(Failed):
                     self._admission = self._prepare_table(connection, pipeline, schema)
 
     def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
@@ -232,7 +232,7 @@ class ServerSink(DatabaseSink[C]):
     def _publish_once(self, publication: Publication) -> Published:
         with self._database.dropping_on_error():
             connection = self._database.writable()
-            with self._database.told(runs_again=True):
+            with self._database.translate_errors(runs_again=True):
                 self._begin(connection)
                 published = self._apply(connection, publication)
             self._commit(connection)
@@ -243,7 +243,7 @@ class ServerSink(DatabaseSink[C]):
         """In a transaction that is not ours, and that whoever began it runs again."""
         with self._lock:
             try:
-                with self._database.told(runs_again=True):
+                with self._database.translate_errors(runs_again=True):
                     return self._apply(connection, publication)
             except Conflict as conflict:
                 self._count(conflict)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed
-from penstock.support.connection import HeldToServer
+from penstock.support.connection import ServerConnection
 
 LOCK_TIMEOUT_S = 30.0
 
@@ -22,7 +22,7 @@ class Session(Protocol):
 S = TypeVar("S", bound=Session)
 
 
-class Sessions(HeldToServer, Generic[S]):
+class Sessions(ServerConnection, Generic[S]):
     """As `ServedDatabase`. Not thread-safe by itself. `errors`: all that the driver raises; `place`: the database, for people."""
 
     def __init__(self, *, place: str, errors: tuple[type[Exception], ...], lock_timeout_s: float) -> None:
@@ -56,7 +56,7 @@ class Sessions(HeldToServer, Generic[S]):
     def writable(self, kind: type[Failed] = PublishFailed) -> S:
         """The open session, or a new one to a server that keeps what it commits. Raises Retryable, `kind`, Refused."""
         if self._session is None:
-            with self.told(kind):
+            with self.translate_errors(kind):
                 self._session = self._durable()
         return self._session
 
@@ -78,7 +78,7 @@ class Sessions(HeldToServer, Generic[S]):
     @contextmanager
     def reader(self) -> Iterator[S]:
         """A session of its own that changes nothing and sees one snapshot."""
-        with self.told(Failed):
+        with self.translate_errors(Failed):
             session = self._open()
             try:
                 self._begin_reading(session)

@@ -115,7 +115,7 @@ class Broker:
                     found.setdefault((str(message.topic()), int(message.partition() or 0)), message.timestamp()[1])
                     consumer.pause([TopicPartition(str(message.topic()), int(message.partition() or 0))])
         except KafkaException as error:
-            raise self._told(error) from error
+            raise self._error_for(error) from error
         finally:
             consumer.close()
         return found
@@ -213,7 +213,7 @@ class Broker:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise self._lacks(right, topic) from error
-            raise self._told(error) from error
+            raise self._error_for(error) from error
 
     def _lacks(self, right: str, topic: str) -> Failed:
         return Failed(
@@ -225,21 +225,21 @@ class Broker:
         try:
             return answer.result()
         except KafkaException as error:
-            raise self._told(error) from error
+            raise self._error_for(error) from error
 
     def _ask(self, question: Callable[[], _T]) -> _T:
         try:
             self._require_let_in()
             return question()
         except KafkaException as error:
-            raise self._told(error) from error
+            raise self._error_for(error) from error
 
     def _require_let_in(self) -> None:
         if not self._let_in:
             require_let_in(self._admin, self._heard.recently)
             self._let_in = True
 
-    def _told(self, raised: KafkaException) -> PenstockError:
+    def _error_for(self, raised: KafkaException) -> PenstockError:
         self._admin.poll(0)
         cause: KafkaError = raised.args[0]
         said = self._heard.recently()

@@ -110,7 +110,7 @@ def within(gap: GapAccepted, end: Positions) -> Iterator[GapAccepted]:
         yield replace(gap, end=min(gap.end, below))
 
 
-def told(gaps: tuple[GapAccepted, ...], *, now: NowOf) -> str:
+def describe_gaps(gaps: tuple[GapAccepted, ...], *, now: NowOf) -> str:
     """What is missing, topic by topic, in sentences."""
     return " ".join(_TOLD[kind](topic, list(found), now.get((source, topic))) for (source, topic, kind), found in _by_topic(gaps))
 

@@ -24,13 +24,13 @@ class Mirror:
         try:
             done = self._consumer.commit(offsets=offsets, asynchronous=False) if offsets else []
         except KafkaException as error:
-            return self._told(error.args[0].str())
+            return self._not_committed(error.args[0].str())
         wrong = [each.error for each in done or [] if each.error is not None]
-        return self._told(wrong[0].str()) if wrong else None
+        return self._not_committed(wrong[0].str()) if wrong else None
 
     def close(self) -> None:
         """Give the connection back."""
         self._consumer.close()
 
-    def _told(self, why: str) -> str:
+    def _not_committed(self, why: str) -> str:
         return f"The offsets could not be shown as those of group {self._group!r}: {why}."

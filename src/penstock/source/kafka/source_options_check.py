@@ -30,12 +30,12 @@ def _left_out(source: Source, read: Positions) -> Iterator[str]:
     if assigned is not None:
         return _partitions_left_out(assigned, read)
     if names is not None:
-        return _told(topic for topic in read if topic not in names)
-    return _told(_unmatched(said.get("subscribepattern", ".*"), read))
+        return _problems(topic for topic in read if topic not in names)
+    return _problems(_unmatched(said.get("subscribepattern", ".*"), read))
 
 
 def _partitions_left_out(assigned: Mapping[str, Sequence[int]], read: Positions) -> Iterator[str]:
-    yield from _told(topic for topic in read if topic not in assigned)
+    yield from _problems(topic for topic in read if topic not in assigned)
     for topic, partitions in read.items():
         yield from (f"partition {number} of topic {topic!r}" for number in partitions if number not in assigned.get(topic, ()))
 
@@ -49,5 +49,5 @@ def _unmatched(pattern: str, read: Positions) -> Iterable[str]:
     return (topic for topic in read if named.search(topic) is None)
 
 
-def _told(topics: Iterable[str]) -> Iterator[str]:
+def _problems(topics: Iterable[str]) -> Iterator[str]:
     return (f"topic {topic!r}" for topic in topics)

@@ -10,16 +10,16 @@ from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, Pub
 from penstock.sql.mysql import statements as sql
 from penstock.sql.mysql.address import address_of
 from penstock.sql.mysql.connection import Connection
-from penstock.sql.mysql.errors import reason_of, trouble
+from penstock.sql.mysql.errors import reason_of, translate_error
 from penstock.sql.mysql.server import Server, require_durable, server_of
-from penstock.support.connection import HeldToServer
+from penstock.support.connection import ServerConnection
 
 LOCK_TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 60
 """A driver that stands still inside its transaction loses it, and with it its locks, after this time."""
 
 
-class Database(HeldToServer):
+class Database(ServerConnection):
     """The database at `url`, with one connection kept open between transactions. Not thread-safe by itself."""
 
     errors = pymysql.err.Error
@@ -52,7 +52,7 @@ class Database(HeldToServer):
     def connected(self, kind: type[Failed] = PublishFailed) -> Connection:
         """The open connection, or a new one; each statement sees what was committed before it. Raises Retryable, `kind`."""
         if self._connection is None:
-            with self.told(kind):
+            with self.translate_errors(kind):
                 self._connection, self._variables = self._open()
                 waits = {"lock_timeout": self._lock_timeout_s, "idle_timeout": IDLE_TIMEOUT_S}
                 self._connection.execute(sql.READ_COMMITTED)
@@ -102,7 +102,7 @@ class Database(HeldToServer):
     @contextmanager
     def reader(self) -> Iterator[Connection]:
         """A connection of its own that cannot write and sees one snapshot."""
-        with self.told(Failed):
+        with self.translate_errors(Failed):
             connection, _ = self._open()
             try:
                 connection.execute(sql.REPEATABLE_READ)
@@ -112,8 +112,8 @@ class Database(HeldToServer):
             finally:
                 connection.close()
 
-    def _trouble(self, cause: pymysql.err.Error, kind: type[Failed]) -> PenstockError | Conflict:
-        return trouble(cause, self.place, kind)
+    def _translate_error(self, cause: pymysql.err.Error, kind: type[Failed]) -> PenstockError | Conflict:
+        return translate_error(cause, self.place, kind)
 
     def _open(self) -> tuple[Connection, Mapping[str, str]]:
         try:

@@ -85,7 +85,7 @@ def without_values(said: str) -> str:
     return " ".join(_PARTITIONED.sub(r"\1", _VALUES.sub(r"\1 for", said)).split()).rstrip(".")
 
 
-def trouble(cause: pymysql.err.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
+def translate_error(cause: pymysql.err.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
     """What to tell about an error before COMMIT: nothing was written."""
     code, said = code_of(cause), reason_of(cause)
     if code in _CONFLICTS:
@@ -99,11 +99,11 @@ def trouble(cause: pymysql.err.Error, place: str, kind: type[Failed]) -> Penstoc
         return kind(f"{place} does not let us in: {said}.", remedy=DISTRUSTED)
     if code in _UNAVAILABLE:
         return Retryable(f"{place} does not answer: {said}.", remedy="Start the server or mend the network, and try again.")
-    message, remedy = _told(code, said, place)
+    message, remedy = _message_and_remedy(code, said, place)
     return kind(message, remedy=remedy)
 
 
-def _told(code: int, said: str, place: str) -> tuple[str, str]:
+def _message_and_remedy(code: int, said: str, place: str) -> tuple[str, str]:
     """Message and remedy of an error that will come again."""
     if code in _ENTRY:
         return f"{place} does not let us in: {said}.", _ENTRY[code]

@@ -21,9 +21,9 @@ from penstock.errors import (
     Usage,
 )
 from penstock.sql.postgres import statements as sql
-from penstock.sql.postgres.errors import reason_of, trouble
+from penstock.sql.postgres.errors import reason_of, translate_error
 from penstock.sql.url import ESCAPES, unescaped
-from penstock.support.connection import HeldToServer
+from penstock.support.connection import ServerConnection
 
 LOCK_TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 60.0
@@ -43,7 +43,7 @@ _NAMING = ("service", "host", "hostaddr", "port", "dbname", "user", "options")
 """What of a URL says where it leads, as whom, and with what settings of the session."""
 
 
-class Database(HeldToServer):
+class Database(ServerConnection):
     """The database at `url`, with one connection kept open between transactions. Not thread-safe by itself."""
 
     errors = psycopg.Error
@@ -81,7 +81,7 @@ class Database(HeldToServer):
     def connected(self, kind: type[Failed] = PublishFailed) -> Connection:
         """The open connection, or a new one. Raises Retryable, `kind`."""
         if self._connection is None:
-            with self.told(kind):
+            with self.translate_errors(kind):
                 self._connection = self._open()
         return self._connection
 
@@ -89,7 +89,7 @@ class Database(HeldToServer):
         """As `connected`, to a server that keeps what it commits. Raises Retryable, `kind`, Refused."""
         connection = self.connected(kind)
         if not self._durable:
-            with self.told(kind):
+            with self.translate_errors(kind):
                 require_durable(connection, self.place)
             self._durable = True
         return connection
@@ -131,7 +131,7 @@ class Database(HeldToServer):
     @contextmanager
     def reader(self) -> Iterator[Connection]:
         """A connection of its own that cannot write and sees one snapshot."""
-        with self.told(Failed):
+        with self.translate_errors(Failed):
             connection = self._open()
             try:
                 connection.execute(sql.BEGIN_READ)
@@ -139,8 +139,8 @@ class Database(HeldToServer):
             finally:
                 connection.close()
 
-    def _trouble(self, cause: psycopg.Error, kind: type[Failed]) -> PenstockError | Conflict:
-        return trouble(cause, self.place, kind)
+    def _translate_error(self, cause: psycopg.Error, kind: type[Failed]) -> PenstockError | Conflict:
+        return translate_error(cause, self.place, kind)
 
     def _open(self) -> Connection:
         # Without prepared statements: a staging table is dropped and made again under the same name.

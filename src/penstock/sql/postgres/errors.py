@@ -23,7 +23,7 @@ _CONFLICTS = frozenset({"40001", "40P01"})
 _STARTS = "and start again: what was decided is published then."
 
 
-def trouble(cause: psycopg.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
+def translate_error(cause: psycopg.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
     """What to tell about an error before COMMIT: nothing was written."""
     state, said = cause.sqlstate or "", reason_of(cause)
     if state in _CONFLICTS:

@@ -1,4 +1,4 @@
-"""Sweeping: collects what can never be decided, keeps what is named, and is told by no clock."""
+"""Sweeping: collects what can never be decided, keeps what is named, and is waiting by no clock."""
 
 from penstock.core.model import Attempt, BatchId, Generation, SweepCut
 from penstock.protocols import Telling
@@ -36,17 +36,17 @@ class SweepContract(Examined):
         assert list(sink.sweep(bench.cut(generation=2), dry_run=False)) == []
 
     def test_what_a_sweep_takes_is_among_what_the_sink_tells(self, bench: Bench) -> None:
-        """By the same names, so that people find it; and each piece is told for one account."""
+        """By the same names, so that people find it; and each piece is waiting for one account."""
         sink = bench.sink()
         if not isinstance(sink, Telling):
             return
         for generation in (1, 2):
             bench.stage(sink, bench.rows(range(200)), batch_id=0, generation=generation)
-        told = [found for account in sink.accounts for found in sink.waiting(account, pipeline=PIPELINE)]
+        waiting = [found for account in sink.accounts for found in sink.waiting(account, pipeline=PIPELINE)]
         swept = sink.sweep(_cut_of(2, batch_id=-1), dry_run=False)
-        assert sorted(found.name for found in told if found.attempt is None or found.attempt.generation == 1) == sorted(swept)
+        assert sorted(found.name for found in waiting if found.attempt is None or found.attempt.generation == 1) == sorted(swept)
         kept = [found for account in sink.accounts for found in sink.waiting(account, pipeline=PIPELINE)]
-        assert sorted(found.name for found in kept) == sorted({found.name for found in told} - set(swept))
+        assert sorted(found.name for found in kept) == sorted({found.name for found in waiting} - set(swept))
 
     def test_a_batch_in_the_making_is_kept(self, bench: Bench) -> None:
         """Attempts of a batch newer than the last decided one may still be decided."""

@@ -125,7 +125,7 @@ class Driver:
             stepper=self,
         )
         for batch in query.batches():
-            self._coordinator.begin(batch, partial(self._stage, batch), told=_unheard)
+            self._coordinator.begin(batch, partial(self._stage, batch), on_delivered=_unheard)
         self._coordinator.wait()
 
     # --- the pass
@@ -147,8 +147,8 @@ class Driver:
         random = self._simulation.random
         shape = self._simulation.schedule.shape
         attempts = 2 if shape.task_twice and random.random() < shape.task_twice else 1
-        told = [self._attempt(batch, generation, partition, number, numbers) for number in range(attempts)]
-        return random.choice(told)
+        messages = [self._attempt(batch, generation, partition, number, numbers) for number in range(attempts)]
+        return random.choice(messages)
 
     def _attempt(self, batch: Batch, generation: Generation, partition: int, number: int, numbers: range) -> list[Staged]:
         salt = self._simulation.random.getrandbits(63)

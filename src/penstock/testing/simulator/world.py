@@ -69,6 +69,6 @@ class World:
 
     def _check_totals(self, target: Target, tail: Entry) -> None:
         decided = sum((totals_of(target.wrote[name]) for name in target.decided), Totals())
-        told = tail.summary.totals.get(target.sink, {})
-        if sum(told.values(), Totals()) != decided:
-            raise ViolationError(f"I4: the ledger's totals of {target.sink} are {told}, expected {decided}")
+        totals = tail.summary.totals.get(target.sink, {})
+        if sum(totals.values(), Totals()) != decided:
+            raise ViolationError(f"I4: the ledger's totals of {target.sink} are {totals}, expected {decided}")

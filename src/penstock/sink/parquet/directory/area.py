@@ -28,7 +28,7 @@ from penstock.sink.parquet.directory.rename import Move, forget, state_of
 from penstock.sink.parquet.directory.upload import PIECES, SUFFIX, DirectoryUploads, staged_name
 from penstock.sink.parquet.layout import is_hidden
 from penstock.sink.parquet.ownership import is_anothers
-from penstock.support.filesystem_errors import trouble_of
+from penstock.support.filesystem_errors import problem_of
 from penstock.support.private_files import create_private, make_private_directory
 
 PREPARE = FaultPoint("parquet.prepare", "The directories of an account and its staging are created.")
@@ -67,10 +67,10 @@ class DirectoryArea:
                 identity = min(identities, default=None) or self._create_identity()
             one_mount = is_one_mount(self.staging, self.root)
         except OSError as cause:
-            trouble = trouble_of(cause)
+            problem = problem_of(cause)
             raise Failed(
-                f"The account {self.root} with staging in {self.staging} cannot be prepared: {trouble.reason}.",
-                remedy=f"{trouble.advice}, or correct the account's URL or its option `staging`; then start again.",
+                f"The account {self.root} with staging in {self.staging} cannot be prepared: {problem.reason}.",
+                remedy=f"{problem.advice}, or correct the account's URL or its option `staging`; then start again.",
             ) from cause
         if not one_mount:
             raise Refused(
@@ -197,8 +197,8 @@ class DirectoryArea:
     def _unlisted(self, cause: OSError) -> None:
         """What cannot be listed must not count as empty; what is not there is: maintenance may have removed it meanwhile."""
         if not isinstance(cause, FileNotFoundError):
-            trouble = trouble_of(cause)
-            raise Failed(f"{cause.filename} cannot be listed: {trouble.reason}.", remedy=f"{trouble.advice}, and try again.")
+            problem = problem_of(cause)
+            raise Failed(f"{cause.filename} cannot be listed: {problem.reason}.", remedy=f"{problem.advice}, and try again.")
 
     # --- preparing
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from penstock.core.model import new_nonce
 from penstock.errors import PenstockError, PublishFailed, Retryable
-from penstock.support.filesystem_errors import trouble_of
+from penstock.support.filesystem_errors import problem_of
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
@@ -19,12 +19,12 @@ _PASSING = frozenset({errno.EAGAIN, errno.EBUSY, errno.EMFILE, errno.ENFILE, err
 
 def publishing_failed(doing: str, cause: OSError) -> PenstockError:
     """The error for a step of publishing: trying again may help, or something must be mended first."""
-    trouble = trouble_of(cause)
+    problem = problem_of(cause)
     if cause.errno in _PASSING:
-        return Retryable(f"{doing} failed: {trouble.reason}.", remedy="Try again.")
+        return Retryable(f"{doing} failed: {problem.reason}.", remedy="Try again.")
     return PublishFailed(
-        f"{doing} failed: {trouble.reason}.",
-        remedy=f"{trouble.advice} and start again: the batch is decided, and the next start publishes it.",
+        f"{doing} failed: {problem.reason}.",
+        remedy=f"{problem.advice} and start again: the batch is decided, and the next start publishes it.",
     )
 
 

@@ -13,7 +13,7 @@ from penstock.errors import StageFailed
 from penstock.sink.parquet.account import Finished
 from penstock.sink.parquet.directory.filesystem import io_error, sync_directory
 from penstock.sink.parquet.inline_budget import Allowance
-from penstock.support.filesystem_errors import trouble_of
+from penstock.support.filesystem_errors import problem_of
 
 OPEN = FaultPoint("parquet.stage.open", "A task creates a staged file.")
 WRITE = FaultPoint("parquet.stage.write", "A task writes bytes of a staged file.", tears=True)
@@ -125,8 +125,8 @@ class DirectoryUpload:
 
 
 def _failed(path: Path, cause: OSError) -> StageFailed:
-    trouble = trouble_of(cause)
+    problem = problem_of(cause)
     return StageFailed(
-        f"Staging to {path} failed: {trouble.reason}.",
-        remedy=f"{trouble.advice} and start again: nothing of the batch was decided.",
+        f"Staging to {path} failed: {problem.reason}.",
+        remedy=f"{problem.advice} and start again: nothing of the batch was decided.",
     )

@@ -53,7 +53,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins."""
-        with _told():
+        with _carry_errors():
             return self._stream.begin()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -63,12 +63,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the next batch ends."""
-        with _told():
+        with _carry_errors():
             return self._stream.advance(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Nothing that comes from now on is read."""
-        with _told():
+        with _carry_errors():
             self._stream.stop_at_now()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
@@ -77,12 +77,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """The same for the same offsets."""
-        with _told():
+        with _carry_errors():
             return [InputPartition(piece) for piece in self._stream.planned(start, end)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """In a task: the records of one piece."""
-        with _told():
+        with _carry_errors():
             try:
                 from penstock.source.kafka.reader.fetch import batches_of  # noqa: PLC0415 - not before a task needs it
             except ImportError as cause:
@@ -112,7 +112,7 @@ def _no_client(cause: ImportError) -> DependencyMissing:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _carry_errors() -> Iterator[None]:
     try:
         yield
     except PenstockError as error:

@@ -72,7 +72,7 @@ def batches_of(piece: Piece, settings: ReaderSettings) -> Iterator[pa.RecordBatc
     except BaseException as error:
         clients.consumer.close()
         if isinstance(error, KafkaException):
-            raise _told(piece, settings, error.args[0]) from error
+            raise _error_for(piece, settings, error.args[0]) from error
         raise
     _idle[which] = clients
 
@@ -170,7 +170,7 @@ def _gone(piece: Piece, why: str) -> Retryable:
     )
 
 
-def _told(piece: Piece, settings: ReaderSettings, error: KafkaError) -> PenstockError:
+def _error_for(piece: Piece, settings: ReaderSettings, error: KafkaError) -> PenstockError:
     said = (
         f"Topic {piece.topic!r} of source {settings.name!r} could not be read from "
         f"{settings.client.get('bootstrap.servers')}: {error.str()}."

@@ -35,7 +35,7 @@ def read_by_python(spark: SparkSession, name: str, source: Source) -> DataFrame:
 
     _log.info("source %s is read by Penstock's own reader", name)
     spark.dataSource.register(KafkaDataSource)
-    reader = spark.readStream.format(FORMAT).options(**told_options(name, source))
+    reader = spark.readStream.format(FORMAT).options(**data_source_options(name, source))
     try:
         frame = reader.load().alias(name)
         _ = frame.schema  # Spark Connect reports errors only when it is asked for something
@@ -49,7 +49,7 @@ def read_by_python(spark: SparkSession, name: str, source: Source) -> DataFrame:
     return frame
 
 
-def told_options(name: str, source: Source) -> Mapping[str, str]:
+def data_source_options(name: str, source: Source) -> Mapping[str, str]:
     """The options of the data source for `source`. Raises Usage for what the reader does not do."""
     complaint = next(python_complaints(source.options), None)
     if complaint is not None:
