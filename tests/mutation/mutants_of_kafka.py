@@ -86,8 +86,8 @@ MUTANTS_OF_KAFKA = (
         bug=5,
         name="a-wrong-password-is-told-as-silence",
         file=TROUBLE,
-        find="    said = of.heard() if code_of(raised) in _SILENCE else None",
-        replace="    said = of.heard() if code_of(raised) is None else None",
+        find="    reason = of.heard() if code_of(raised) in _SILENCE else None",
+        replace="    reason = of.heard() if code_of(raised) is None else None",
         tests=(f"{OF_REFUSALS}::test_why_nobody_answers_is_told_by_what_was_heard_beside",),
     ),
     Mutant(

@@ -117,18 +117,18 @@ def _advice(found: "Diagnosis", *, pending: bool) -> "Iterator[Text]":
             yield Text(f"{one.sink} {one.account}: {one.trouble}", "red")
     waiting = [f"{one.sink} {one.account}".rstrip() for one in found.accounts if one.state == "outstanding"]
     if waiting:
-        said = f"Batch {found.batch_id} is decided and not published in {', '.join(waiting)}"
-        yield Text(f"{said}: unless a driver runs, `penstock recover` publishes it, or the next start.", "yellow")
+        sentence = f"Batch {found.batch_id} is decided and not published in {', '.join(waiting)}"
+        yield Text(f"{sentence}: unless a driver runs, `penstock recover` publishes it, or the next start.", "yellow")
     gone = [f"{one.sink} {one.account}".rstrip() for one in found.accounts if one.state == "lost"]
     if gone:
-        said = f"Batch {found.batch_id} was published in {', '.join(gone)}, and the mark that says so there is not"
-        yield Text(f"{said}: mount it, or restore its newest copy, before the next start.", "red")
-    yield from (Text(said, "red") for said in _of_other_ledgers(found))
+        sentence = f"Batch {found.batch_id} was published in {', '.join(gone)}, and the mark that says so there is not"
+        yield Text(f"{sentence}: mount it, or restore its newest copy, before the next start.", "red")
+    yield from (Text(sentence, "red") for sentence in _of_other_ledgers(found))
     if any(one.dead.pieces for one in found.accounts):
         yield Text("What is dead can never be published: the next start collects it, or `penstock sweep --yes`.")
     for name in dict.fromkeys(one.name for one in found.transactions if one.hangs):
-        said = f"Transaction {name} hangs: readers of committed records wait there for ever"
-        yield Text(f"{said}. Once its writer is known to be gone, `penstock doctor --end {name}` ends it.", "red")
+        sentence = f"Transaction {name} hangs: readers of committed records wait there for ever"
+        yield Text(f"{sentence}. Once its writer is known to be gone, `penstock doctor --end {name}` ends it.", "red")
     for finding in found.findings:
         yield Text(
             f"{'warning: ' if finding.warns else ''}{finding.subject}: {finding.message}", "yellow" if finding.warns else "dim"
@@ -146,8 +146,8 @@ def _of_other_ledgers(found: "Diagnosis") -> Iterator[str]:
         filled = f"Another ledger of pipeline {found.pipeline!r} filled {foreign}"
         yield f"{filled}: put that ledger in the place of {found.ledger}; a start with this one is refused."
     if ahead:
-        said = f"{found.ledger} is an older copy: {ahead} shows batches that it does not hold"
-        yield f"{said}. Put the newest ledger in its place; a start with this one is refused."
+        sentence = f"{found.ledger} is an older copy: {ahead} shows batches that it does not hold"
+        yield f"{sentence}. Put the newest ledger in its place; a start with this one is refused."
 
 
 def add_to(app: typer.Typer) -> None:

@@ -51,11 +51,11 @@ def read_offset(value: Mapping[str, Mapping[str, int]]) -> KafkaOffset:
     positions = dict[str, dict[int, int]]()
     for key, parts in value.items():
         topic, _, note = key.partition(" ")
-        kind, _, said = note.partition(" ")
+        kind, _, text = note.partition(" ")
         if kind == _ID:
-            ids[topic] = said
+            ids[topic] = text
         elif kind == _FROM:
-            began[topic] = {int(number): int(at) for number, at in (one.split(":") for one in said.split(",") if one)}
+            began[topic] = {int(number): int(at) for number, at in (one.split(":") for one in text.split(",") if one)}
         elif key not in _OF_NO_TOPIC:
             positions[topic] = {int(number): at for number, at in parts.items()}
     return KafkaOffset(positions=positions, topic_ids=ids, began=began if _BEGAN in value else None, is_first=_FIRST in value)

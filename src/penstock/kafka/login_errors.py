@@ -51,12 +51,12 @@ def require_let_in(admin: AdminClient, heard: Callable[[], KafkaError | None]) -
     before = heard()
     answer = admin.describe_cluster(request_timeout=_ANSWER_S)
     _await(answer, admin, lambda: heard() is not before, wait_s=_ANSWER_S)
-    said = heard()
-    if answer.done() or said is None or not is_refusal(said):
+    error = heard()
+    if answer.done() or error is None or not is_refusal(error):
         return
     _await(answer, admin, bool, wait_s=_OTHERS_S)
     if not answer.done():
-        raise KafkaException(said)
+        raise KafkaException(error)
 
 
 def _await(answer: "Future[Any]", admin: AdminClient, is_over: Callable[[], bool], *, wait_s: float) -> None:

@@ -54,7 +54,7 @@ def parsed(schema: Registered, named: dict[str, Schema] | None = None) -> Schema
         return fastavro.parse_schema(json.loads(schema.text), named_schemas=names)
     except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise Usage(
-            f"The schema with id {schema.schema_id} is no schema of Avro: {_said(error)}.",
+            f"The schema with id {schema.schema_id} is no schema of Avro: {_first_line(error)}.",
             remedy="Name another `subject` or `version`, or its real `format`.",
         ) from error
 
@@ -115,10 +115,10 @@ class AvroReader:
 
     def _reason(self, error: Exception) -> str:
         if isinstance(error, fastavro.read.SchemaResolutionError):
-            return f"it cannot be read by the schema with id {self._reader.schema_id}: {_said(error)}"
+            return f"it cannot be read by the schema with id {self._reader.schema_id}: {_first_line(error)}"
         if isinstance(error, EOFError | IndexError):
-            return f"it ends too early for its schema: {_said(error)}"
-        return f"it is no value of its schema: {_said(error)}"
+            return f"it ends too early for its schema: {_first_line(error)}"
+        return f"it is no value of its schema: {_first_line(error)}"
 
 
 class _Types:
@@ -291,7 +291,7 @@ def _micros_of_day(value: time | int) -> int:
     return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
 
 

@@ -54,13 +54,13 @@ def plan_adoption(parts: Parts, summary: Summary) -> Adoption:
             remedy='Write {"id":"…"} into it with the query id that `penstock history` shows, or remove the checkpoint.',
         )
     conflict = _conflict(parts, summary, position)
-    said = _continues(summary, position) if conflict is None else None
+    stated = _continues(summary, position) if conflict is None else None
     return Adoption(
-        needed=said is None,
+        needed=stated is None,
         done=False,
         query_id=position.query_id,
         next_batch_id=position.next_batch_id,
-        consequences=(said,) if said is not None else _consequences(summary, position, conflict),
+        consequences=(stated,) if stated is not None else _consequences(summary, position, conflict),
     )
 
 
@@ -87,14 +87,14 @@ def _continues(summary: Summary, position: CheckpointPosition) -> str | None:
 
 def _consequences(summary: Summary, position: CheckpointPosition, conflict: Refused | None) -> tuple[str, ...]:
     upcoming, expected = position.next_batch_id, summary.next_batch_id
-    said = () if conflict is None else (conflict.message,)
+    stated = () if conflict is None else (conflict.message,)
     if position.query_id == summary.query_id and expected is not None and upcoming > expected:
         return (
-            *said,
+            *stated,
             f"Batches {expected} to {upcoming - 1} are taken as delivered although they were not: their records are LOST.",
         )
     return (
-        *said,
+        *stated,
         f"The pipeline goes on with query {position.query_id} from batch {upcoming}.",
         "What that checkpoint reads again gets TWICE into sinks that append (parquet, write: append); what it skips is lost.",
         "Compare its offsets (`penstock checkpoint inspect`) with the last ones delivered (`penstock history`).",
@@ -103,10 +103,10 @@ def _consequences(summary: Summary, position: CheckpointPosition, conflict: Refu
 
 def _new_checkpoint(summary: Summary) -> Adoption:
     if summary.query_id is None:
-        said: tuple[str, ...] = ("There is neither a checkpoint nor anything delivered: there is nothing to adopt.",)
+        stated: tuple[str, ...] = ("There is neither a checkpoint nor anything delivered: there is nothing to adopt.",)
     else:
-        said = (
+        stated = (
             "Spark makes a new checkpoint and reads every source from where its options say.",
             "Records delivered before that are still in the source get TWICE into sinks that append (parquet, write: append).",
         )
-    return Adoption(needed=summary.query_id is not None, done=False, query_id=None, next_batch_id=BatchId(0), consequences=said)
+    return Adoption(needed=summary.query_id is not None, done=False, query_id=None, next_batch_id=BatchId(0), consequences=stated)

@@ -114,9 +114,9 @@ def connect_session(conf: Mapping[str, str], packages: Sequence[str]) -> SparkSe
         spark = SparkSession.builder.getOrCreate()
         fixed = [key for key in conf if not _is_set(spark, key, conf[key])]
     except ImportError as missing:
-        said = str(missing).splitlines()[0].rstrip(".")
+        reason = str(missing).splitlines()[0].rstrip(".")
         raise DependencyMissing(
-            f"Spark Connect needs packages that are not installed here: {said}.", remedy="pip install 'penstock[connect]'."
+            f"Spark Connect needs packages that are not installed here: {reason}.", remedy="pip install 'penstock[connect]'."
         ) from missing
     except PySparkException as error:
         raise Failed(

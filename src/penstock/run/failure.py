@@ -78,22 +78,22 @@ def from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "run") ->
     around = _around(text, doing=doing)
     if around is not None:
         return around
-    said = read_spark_failure(text)
+    spark_error = read_spark_failure(text)
     seen = directory_problem(checkpoint.location)
     damage = _damage_of(checkpoint)
     if seen is not None:
         return Failed(
-            f"Spark cannot write the checkpoint {checkpoint.location}: {seen.reason} ({said.message}).",
+            f"Spark cannot write the checkpoint {checkpoint.location}: {seen.reason} ({spark_error.message}).",
             remedy=f"{seen.advice} and start again: nothing was lost.",
         )
     if damage is not None:
         return CheckpointDamaged(
             f"Spark could not {doing} the query, since its checkpoint {checkpoint.location} is damaged: {damage.message} "
-            f"(Spark says: {said.message})",
+            f"(Spark says: {spark_error.message})",
             remedy=f"{damage.remedy} `penstock checkpoint explain` says more.",
         )
     return Failed(
-        f"Spark could not {doing} the query: {said.sentence}", remedy="Mend the cause and start again: nothing was lost."
+        f"Spark could not {doing} the query: {spark_error.sentence}", remedy="Mend the cause and start again: nothing was lost."
     )
 
 

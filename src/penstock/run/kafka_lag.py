@@ -63,12 +63,12 @@ def _unread(settings: DeliverySettings) -> Iterator[Finding]:
         except PenstockError as error:
             yield Finding(subject="kafka", ok=False, message=scrub(str(error)))
             continue
-        said = (
+        message = (
             f"has no topic {', '.join(missing)}: create it, or correct the source {name}"
             if missing
             else "answers; nothing was read yet"
         )
-        yield Finding(subject="kafka", ok=not missing, message=said)
+        yield Finding(subject="kafka", ok=not missing, message=message)
 
 
 def topics_named(source: Source) -> list[str]:

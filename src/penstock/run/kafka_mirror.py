@@ -21,10 +21,10 @@ class Mirrors:
 
     def show(self, reads: Sequence[TopicRead]) -> tuple[str, ...]:
         """Where every partition goes on now; warnings."""
-        said = [
+        warnings = [
             self._of(name, source).show([read for read in reads if read.source == name]) for name, source in self._asked.items()
         ]
-        return tuple(warning for warning in said if warning is not None)
+        return tuple(warning for warning in warnings if warning is not None)
 
     def close(self) -> None:
         """Give connections back."""

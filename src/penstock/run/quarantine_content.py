@@ -49,9 +49,9 @@ def quarantined_record(pipeline: "Pipeline", *, offset: int, partition: int, top
     found = [one for one in every if (one.partition, one.offset) == (partition, offset) and topic in {None, one.topic}]
     if len(found) != 1:
         topics = ", ".join(dict.fromkeys(one.topic for one in found))
-        said = f"holds {len(found)} records" if found else "holds no record"
+        held = f"holds {len(found)} records" if found else "holds no record"
         raise Failed(
-            f"The quarantine {said} with offset {offset} of partition {partition}{f' (of {topics})' if found else ''}.",
+            f"The quarantine {held} with offset {offset} of partition {partition}{f' (of {topics})' if found else ''}.",
             remedy="Name one by --topic." if found else "`penstock quarantine list` lists what it holds.",
         )
     return found[0]

@@ -60,11 +60,11 @@ def _claim_of_format(subject: str, name: str, given: Mapping[str, str], confs: M
 def _claim(name: str, source: Source, confs: Mapping[str, str]) -> Claim:
     subject = f"source {name} ({source.format or f'table {source.table}'})"
     found = _claim_of_format(subject, source.format or "table", source.options, confs)
-    said = [_ACCEPTED] if source.on_gap == "accept" else []
+    warnings = [_ACCEPTED] if source.on_gap == "accept" else []
     if source.decode is not None:
         found = replace(found, breaks=(*found.breaks, _FORGETS))
-        said += [_ASIDE] if source.decode.undecodable == "quarantine" else []
-    return replace(found, warnings=(*found.warnings, *said))
+        warnings += [_ASIDE] if source.decode.undecodable == "quarantine" else []
+    return replace(found, warnings=(*found.warnings, *warnings))
 
 
 def _files(subject: str, options: Mapping[str, str], confs: Mapping[str, str]) -> Claim:

@@ -99,10 +99,10 @@ def _with_schema(reader: DataStreamReader, name: str, source: Source) -> DataStr
         raise _bad_schema(name, text, read_spark_error(str(error))) from error
 
 
-def _bad_schema(name: str, text: str, said: SparkError) -> Usage:
-    place = f" at character {said.column}" if said.column is not None else ""
+def _bad_schema(name: str, text: str, spark_error: SparkError) -> Usage:
+    place = f" at character {spark_error.column}" if spark_error.column is not None else ""
     return Usage(
-        f"sources.{name}.schema cannot be read{place}: {said.sentence} Found {text[:200]!r}.",
+        f"sources.{name}.schema cannot be read{place}: {spark_error.sentence} Found {text[:200]!r}.",
         remedy='Write it as "name TYPE, name TYPE" with types of Spark SQL, or as the JSON that df.schema.json() prints.',
     )
 
@@ -122,27 +122,27 @@ def _with_watermark(frame: DataFrame, name: str, source: Source) -> DataFrame:
     return late
 
 
-def _explained(name: str, source: Source, said: SparkError, *, version: str) -> Usage | DependencyMissing:
-    condition = said.condition or ""
+def _explained(name: str, source: Source, spark_error: SparkError, *, version: str) -> Usage | DependencyMissing:
+    condition = spark_error.condition or ""
     if condition == "PATH_NOT_FOUND":
         return Usage(
             f"sources.{name}.path {source.path} does not exist.",
             remedy="Create the directory, or correct the path in the pipeline file.",
         )
     if condition in _SCHEMA_CONDITIONS and source.schema_ddl is not None and source.table is None:
-        return _bad_schema(name, source.schema_ddl, said)
+        return _bad_schema(name, source.schema_ddl, spark_error)
     if condition.endswith("_DATA_SOURCE_NOT_ENABLED"):
         return _not_enabled(name, source, version)
     if "DATA_SOURCE_NOT_FOUND" in condition:
         return unknown_format(name, source.format or "")
-    if "does not support streamed reading" in said.message:
+    if "does not support streamed reading" in spark_error.message:
         return Usage(
             f"sources.{name}.format {source.format} cannot be read as a stream.",
             remedy="Use a streaming format; a table that only joins the stream can be named in transform.sql.",
         )
     return Usage(
-        f"sources.{name} ({source.table or source.format}) cannot be opened: {said.sentence}",
-        remedy=connector_remedy(said.message) or "Correct the source's settings.",
+        f"sources.{name} ({source.table or source.format}) cannot be opened: {spark_error.sentence}",
+        remedy=connector_remedy(spark_error.message) or "Correct the source's settings.",
     )
 
 

@@ -29,8 +29,8 @@ class SparkError:
     @property
     def sentence(self) -> str:
         """The message as one sentence, with Spark's name of the condition."""
-        said = self.message.rstrip(" .;:")
-        return f"{said} ({self.condition})." if self.condition else f"{said}."
+        message = self.message.rstrip(" .;:")
+        return f"{message} ({self.condition})." if self.condition else f"{message}."
 
 
 def read_spark_error(text: str) -> SparkError:
@@ -50,14 +50,14 @@ def read_spark_failure(text: str) -> SparkError:
     """What the exception of a failed job says: what Spark was doing and why it failed, down to the innermost cause."""
     if _TRACEBACK in text:
         return SparkError(message=_of_python(text))
-    links = [read_spark_error(_ABORTED.sub("", said)) for said in map(_said, _LINK.finditer(text)) if said]
+    links = [read_spark_error(_ABORTED.sub("", message)) for message in map(_message_in, _LINK.finditer(text)) if message]
     if not links:
         return read_spark_error(text)
     sentences: list[str] = []
     for link in links:
-        said = link.message.rstrip(" .;:")
-        if not any(said in other or other in said for other in sentences):
-            sentences.append(said)
+        message = link.message.rstrip(" .;:")
+        if not any(message in other or other in message for other in sentences):
+            sentences.append(message)
     causes = sentences if len(sentences) <= _LINKS_SHOWN else [*sentences[: _LINKS_SHOWN - 1], sentences[-1]]
     condition = next((link.condition for link in links if link.condition), None)
     return SparkError(message=": ".join(causes)[:_LIMIT], condition=condition)
@@ -68,7 +68,7 @@ def lacks_penstock(text: str) -> bool:
     return "No module named 'penstock" in text
 
 
-def _said(link: re.Match[str]) -> str:
+def _message_in(link: re.Match[str]) -> str:
     """The message of one exception of the chain, empty if it only says that another thread has failed."""
     return (link[2] or link[1]).removeprefix(_WAITED).strip()
 

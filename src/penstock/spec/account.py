@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from typing_extensions import Self
 
+from penstock.spec.complaint import wrong
 from penstock.spec.place import AccountUrl, local_path
-from penstock.spec.setting_error import wrong
 from penstock.spec.settings import ONE_KEY, Settings
 from penstock.spec.source import Option
 from penstock.spec.state_location import url_mapping
@@ -80,8 +80,8 @@ class Route(Settings):
     def _exactly_one(self) -> Self:
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if len(given) != 1:
-            said = f"has {' and '.join(given)}" if given else "is empty"
-            raise wrong(said, remedy="Give exactly one of column, hash, sql.")
+            message = f"has {' and '.join(given)}" if given else "is empty"
+            raise wrong(message, remedy="Give exactly one of column, hash, sql.")
         if self.hash is not None and not self.hash:
             raise wrong("should name at least one column", remedy="Write hash: [column].", at=("hash",))
         return self

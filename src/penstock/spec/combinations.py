@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
+from penstock.spec.complaint import Complaint, KeyPath, dotted
 from penstock.spec.kafka import Kafka
 from penstock.spec.place import is_read_from, same_or_nested
-from penstock.spec.setting_error import Complaint, KeyPath, dotted
 from penstock.spec.sink import Parquet, Sink
 from penstock.spec.table import Table
 
@@ -19,7 +19,7 @@ def mode_complaints(sinks: Mapping[str, Sink], output_mode: str) -> Iterator[Com
         reason = _mode_misfit(sink, output_mode)
         if reason is not None:
             yield Complaint(
-                said=f"does not go with output_mode: {output_mode}: {reason[0]}",
+                message=f"does not go with output_mode: {output_mode}: {reason[0]}",
                 remedy=reason[1],
                 at=("sinks", name, _mode_key(sink)),
             )
@@ -83,14 +83,14 @@ def own_output_complaints(sinks: Mapping[str, Sink], sources: Mapping[KeyPath, s
 
 def _overlap(path: KeyPath, place: str, other: str, other_place: str) -> Complaint:
     how = "is the same place as" if place == other_place else "overlaps with"
-    return Complaint(said=f"({place}) {how} {other} ({other_place})", remedy="Give each a directory of its own.", at=path)
+    return Complaint(message=f"({place}) {how} {other} ({other_place})", remedy="Give each a directory of its own.", at=path)
 
 
 def _table_complaints(sinks: Mapping[str, Sink]) -> list[Complaint]:
     tables = [(name, sink) for name, sink in sinks.items() if isinstance(sink, Table)]
     return [
         Complaint(
-            said=f"({sink.table} in {sink.where}) is also the table of sinks.{other}",
+            message=f"({sink.table} in {sink.where}) is also the table of sinks.{other}",
             remedy="Give each sink a table of its own.",
             at=("sinks", name, "table"),
         )
@@ -103,7 +103,7 @@ def _topic_complaints(sinks: Mapping[str, Sink]) -> list[Complaint]:
     filled = [(name, sink) for name, sink in sinks.items() if isinstance(sink, Kafka) and not sink.shared]
     return [
         Complaint(
-            said=f"({sink.topic} in {sink.bootstrap}) is also a topic of sinks.{other}",
+            message=f"({sink.topic} in {sink.bootstrap}) is also a topic of sinks.{other}",
             remedy="Give each sink topics of its own, or set `shared: true` in both.",
             at=("sinks", name, "topic"),
         )

@@ -7,8 +7,8 @@ from pydantic import PlainValidator, WithJsonSchema
 
 from penstock.errors import Usage
 from penstock.kafka.event_hubs import EventHubs, event_hubs_of
+from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
-from penstock.spec.setting_error import wrong
 
 
 def _as_it_is(value: str) -> str:
@@ -26,8 +26,8 @@ def hubs_of(given: Mapping[str, Any], *, instead_of: Collection[str]) -> EventHu
         raise wrong(f"is there, and `{doubled}` too", remedy="Keep one of them.", at=("connection_string",))
     text = given["connection_string"]
     if not isinstance(text, str):
-        said = f"should be a text, found {described(text)}"
-        raise wrong(said, remedy="Write it like ${EVENT_HUBS}.", at=("connection_string",))
+        message = f"should be a text, found {described(text)}"
+        raise wrong(message, remedy="Write it like ${EVENT_HUBS}.", at=("connection_string",))
     try:
         return event_hubs_of(text)
     except Usage as refused:

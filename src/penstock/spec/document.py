@@ -12,7 +12,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from penstock.errors import Usage
-from penstock.spec.setting_error import KeyPath, dotted
+from penstock.spec.complaint import KeyPath, dotted
 
 _BRACES = "Inside { } and [ ] a reference needs quotes: {url: '${VAR}'}."
 _FLATTEN = "Write fewer levels of lists and mappings inside each other."

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import Usage
+from penstock.spec.complaint import KeyPath, dotted
 from penstock.spec.document import Document
-from penstock.spec.setting_error import KeyPath, dotted
 from penstock.support.secret import Interpolated, Secret, remember, remember_given
 
 _REFERENCE = re.compile(r"\$(\$\{)|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([^}]*)(\}?))")

@@ -8,11 +8,11 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJso
 from typing_extensions import Self
 
 from penstock.spec.account import Columns, GivenColumns, as_tuple
+from penstock.spec.complaint import wrong
 from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
 from penstock.spec.quantity import Duration, Size
 from penstock.spec.registry import Encode, require_subjects
-from penstock.spec.setting_error import wrong
 from penstock.spec.settings import ONE_KEY, Settings
 from penstock.spec.source import Option
 from penstock.support.secret import outlined, remember_options

@@ -9,8 +9,8 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from penstock.spec.complaint import Complaint
 from penstock.spec.describe import described
-from penstock.spec.setting_error import Complaint
 from penstock.spec.settings import nearest, unknown_key
 
 CONSUMER = "kafka."
@@ -135,11 +135,11 @@ def python_complaints(options: Mapping[str, str]) -> Iterator[Complaint]:
     for name in options:
         if name.lower() in lacks:
             remedy = f"{lacks[name.lower()]} Or take Spark's connector (`reader: spark`)."
-            yield Complaint(said="is not done by Penstock's own reader", remedy=remedy, at=(name,))
+            yield Complaint(message="is not done by Penstock's own reader", remedy=remedy, at=(name,))
 
 
-def _missing(said: str, remedy: str) -> Complaint:
-    return Complaint(said=said, remedy=remedy)
+def _missing(message: str, remedy: str) -> Complaint:
+    return Complaint(message=message, remedy=remedy)
 
 
 def _of_topics(given: list[str]) -> Iterator[Complaint]:
@@ -154,15 +154,15 @@ def _of_one(name: str, value: str) -> Iterator[Complaint]:
     known = {option.lower(): option for option in (*OPTIONS, *_CONSUMERS)}
     lower = name.lower()
     if _OF_BATCH_QUERIES.fullmatch(name):
-        yield Complaint(said="is for queries that are no streams", remedy="Leave it out: a stream has no end.", at=(name,))
+        yield Complaint(message="is for queries that are no streams", remedy="Leave it out: a stream has no end.", at=(name,))
     elif lower in _SPARKS_OWN:
-        yield Complaint(said="is Spark's own to set", remedy=_SPARKS_OWN[lower], at=(name,))
+        yield Complaint(message="is Spark's own to set", remedy=_SPARKS_OWN[lower], at=(name,))
     elif lower not in known:
         yield from _unknown(name)
     else:
         expected = _CHECKS.get(known[lower], _not_empty)(value)
         if expected is not None:
-            yield Complaint(said=f"should be {expected}, found {described(value)}", remedy=_remedy(known[lower]), at=(name,))
+            yield Complaint(message=f"should be {expected}, found {described(value)}", remedy=_remedy(known[lower]), at=(name,))
 
 
 def _unknown(name: str) -> Iterator[Complaint]:
@@ -171,7 +171,7 @@ def _unknown(name: str) -> Iterator[Complaint]:
         return
     close = difflib.get_close_matches(name.lower(), _CONSUMERS, n=1, cutoff=_ALIKE)
     if close:
-        yield Complaint(said="is no property of Kafka's consumer", remedy=f"Did you mean {close[0]}?", at=(name,))
+        yield Complaint(message="is no property of Kafka's consumer", remedy=f"Did you mean {close[0]}?", at=(name,))
 
 
 def _remedy(option: str) -> str:

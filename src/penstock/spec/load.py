@@ -8,11 +8,11 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from penstock.errors import Usage
+from penstock.spec.complaint import Complaint, KeyPath
 from penstock.spec.document import Document, parse, scalar
 from penstock.spec.interpolation import interpolate
 from penstock.spec.overrides import overridden, override
 from penstock.spec.pipeline import PipelineSettings
-from penstock.spec.setting_error import Complaint, KeyPath
 from penstock.spec.validation import complaints, key_path, sentence
 from penstock.support.secret import Interpolated
 

@@ -7,8 +7,8 @@ from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
 from penstock.errors import Usage
+from penstock.spec.complaint import wrong
 from penstock.spec.place import FilePath
-from penstock.spec.setting_error import wrong
 from penstock.spec.settings import ONE_KEY, Settings
 
 if TYPE_CHECKING:

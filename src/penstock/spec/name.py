@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
-from penstock.spec.setting_error import wrong
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _VIEW = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.errors import Usage
+from penstock.spec.complaint import KeyPath
 from penstock.spec.document import Document, scalar
-from penstock.spec.setting_error import KeyPath
 
 _FLAT = frozenset({"options", "conf"})
 """Mappings whose keys contain dots themselves: everything after them is one key."""

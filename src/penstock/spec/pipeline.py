@@ -10,11 +10,11 @@ from typing_extensions import Self
 from penstock.core.bad_record import NAME
 from penstock.core.model import Guarantee
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
+from penstock.spec.complaint import Complaint, KeyPath, refuse
 from penstock.spec.kafka import Kafka
 from penstock.spec.name import Name, ViewName
 from penstock.spec.place import Directory
 from penstock.spec.quarantine import Quarantine, ShortQuarantine
-from penstock.spec.setting_error import Complaint, KeyPath, refuse
 from penstock.spec.settings import Settings
 from penstock.spec.sink import GivenSink, Sink
 from penstock.spec.source import Option, Source
@@ -186,8 +186,8 @@ def source_complaints(settings: PipelineSettings) -> list[Complaint]:
     """Sources that need a transform, and sources that read what a sink of the pipeline writes."""
     found = []
     if settings.transform is None and len(settings.sources) > 1:
-        said = f"is missing, but there are {len(settings.sources)} sources ({', '.join(settings.sources)})"
-        found.append(Complaint(said=said, remedy="Add transform: {sql: …} that joins or unites them.", at=("transform",)))
+        message = f"is missing, but there are {len(settings.sources)} sources ({', '.join(settings.sources)})"
+        found.append(Complaint(message=message, remedy="Add transform: {sql: …} that joins or unites them.", at=("transform",)))
     paths: dict[KeyPath, str] = {
         ("sources", name, "path"): source.path for name, source in settings.sources.items() if source.path
     }
@@ -198,12 +198,13 @@ def source_complaints(settings: PipelineSettings) -> list[Complaint]:
 def quarantine_complaints(settings: PipelineSettings) -> list[Complaint]:
     """Sources that need it, and a sink that has its name."""
     if settings.quarantine is None:
-        said = "is quarantine, and the pipeline has none"
+        message = "is quarantine, and the pipeline has none"
         remedy = "Add quarantine: ./quarantine, a directory or a URL of a store."
         return [
-            Complaint(said=said, remedy=remedy, at=("sources", name, "decode", "undecodable")) for name in quarantined(settings)
+            Complaint(message=message, remedy=remedy, at=("sources", name, "decode", "undecodable"))
+            for name in quarantined(settings)
         ]
-    taken = Complaint(said="is the name of the quarantine", remedy="Give the sink another name.", at=("sinks", NAME))
+    taken = Complaint(message="is the name of the quarantine", remedy="Give the sink another name.", at=("sinks", NAME))
     return [taken] if NAME in settings.sinks else []
 
 
@@ -212,7 +213,7 @@ def encode_complaints(sinks: Mapping[str, Any]) -> list[Complaint]:
     given = [(name, sink) for name, sink in sinks.items() if isinstance(sink, Kafka) and sink.encode is not None]
     return [
         Complaint(
-            said=f"differs from that of sinks.{given[0][0]}, and every sink gets the same rows",
+            message=f"differs from that of sinks.{given[0][0]}, and every sink gets the same rows",
             remedy="Write the same, with `subject`; or make two pipelines of them.",
             at=("sinks", name, "encode"),
         )

@@ -15,8 +15,8 @@ from pydantic_core import PydanticCustomError
 
 from penstock.blob.url import MISSPELT, is_blob, is_misspelt, parse, scheme_of
 from penstock.errors import Usage
+from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
-from penstock.spec.setting_error import wrong
 from penstock.support.secret import outlined, remember
 
 _SUPPORTED = "This version supports directories on this machine or mounted on it: a path or file:///path"
@@ -154,12 +154,12 @@ def _user_and_password(place: str) -> PydanticCustomError:
 def _unknown(place: str) -> PydanticCustomError:
     """The refusal of a place that Penstock cannot reach, and that would be a directory of this name."""
     found = scheme_of(place)
-    said = f"begins with {found}:, which is no directory and no store that Penstock knows"
+    message = f"begins with {found}:, which is no directory and no store that Penstock knows"
     rest = place[len(found) + 1 :]
     if found in _MOUNTED:
         mounted = f"/{found}/{rest.lstrip('/')}"
-        return wrong(said, remedy=f"Write {mounted}, the same place where it is mounted.")
-    return wrong(said, remedy="Write the path where it is mounted on this machine, or ./ before the name of a directory.")
+        return wrong(message, remedy=f"Write {mounted}, the same place where it is mounted.")
+    return wrong(message, remedy="Write the path where it is mounted on this machine, or ./ before the name of a directory.")
 
 
 def _own_directory(value: str, info: ValidationInfo) -> str:

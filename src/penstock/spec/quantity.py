@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
-from penstock.spec.setting_error import wrong
 
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 

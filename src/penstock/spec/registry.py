@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
+from penstock.spec.complaint import Complaint, refuse, wrong
 from penstock.spec.place import FilePath
 from penstock.spec.quantity import Duration
-from penstock.spec.setting_error import Complaint, refuse, wrong
 from penstock.spec.settings import Settings
 from penstock.support.secret import Secret, outlined, remember
 
@@ -177,7 +177,7 @@ def require_subjects(decode: ByRegistry, topic: str | None, *, at: str = "decode
 
 def _without_subject(column: str, kind: str, at: str) -> Complaint:
     return Complaint(
-        said="names no subject, and there may be several topics",
+        message="names no subject, and there may be several topics",
         remedy=f"Write {column}: {{format: {kind}, subject: NAME}}; that one's schema is for all records.",
         at=(at, column),
     )

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from penstock.core.model import Json
 from penstock.errors import Usage
-from penstock.spec.setting_error import Complaint, refuse
+from penstock.spec.complaint import Complaint, refuse
 from penstock.spec.validation import complaints, sentence
 from penstock.support.secret import shown_text
 
@@ -71,7 +71,7 @@ def unknown_key(key: str, valid: Iterable[str]) -> Complaint:
     keys = list(valid)
     guess = nearest(key, keys)
     listed = f"The keys here are: {', '.join(keys)}."
-    return Complaint(said="is not a known key", remedy=f"Did you mean {guess}? {listed}" if guess else listed, at=(key,))
+    return Complaint(message="is not a known key", remedy=f"Did you mean {guess}? {listed}" if guess else listed, at=(key,))
 
 
 def _shown(value: object, name: str) -> Json:

@@ -9,11 +9,11 @@ from typing_extensions import Self
 
 from penstock.core.model import Json
 from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
+from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 from penstock.spec.kafka import Kafka
 from penstock.spec.name import PYTHON_SCHEMA, AccountKey, python_name
 from penstock.spec.quantity import Size
-from penstock.spec.setting_error import wrong
 from penstock.spec.settings import Settings, nearest
 from penstock.spec.table import DBAPI, Cassandra, DuckDB, MySQL, PostgreSQL, Redshift, SQLite, SQLServer
 from penstock.support.secret import remember_options

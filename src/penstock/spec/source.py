@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import Self
 
+from penstock.spec.complaint import Complaint, refuse, wrong
 from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
 from penstock.spec.kafka_options import TOPICS, kafka_complaints, python_complaints, secrets_in, single_topic
 from penstock.spec.place import SourcePath
 from penstock.spec.quantity import Duration
 from penstock.spec.registry import Decode, require_subjects
-from penstock.spec.setting_error import Complaint, refuse, wrong
 from penstock.spec.settings import Settings
 from penstock.support.secret import Secret, remember, remember_options
 
@@ -168,7 +168,7 @@ class Source(Settings):
         remember_options(self.client)
         given = [key for key, value in (("schema", self.schema_ddl), ("path", self.path)) if value is not None]
         fixed = "Take it out: the columns are key, value, topic, partition, offset, timestamp, timestampType (and headers)."
-        found = [Complaint(said="does not go with format: kafka", remedy=fixed, at=(key,)) for key in given]
+        found = [Complaint(message="does not go with format: kafka", remedy=fixed, at=(key,)) for key in given]
         of_options = [*kafka_complaints(self.options), *(python_complaints(self.options) if self.reader == "python" else ())]
         return found + [complaint.below(("options",)) for complaint in of_options] + self._of_quarantine()
 
@@ -180,8 +180,8 @@ class Source(Settings):
     def _of_quarantine(self) -> list[Complaint]:
         if not self.puts_aside or self.reader != "python":
             return []
-        said = "is python, and undecodable: quarantine reads such records once more by Spark's connector"
-        return [Complaint(said=said, remedy="Take reader: spark, or undecodable: fail.", at=("reader",))]
+        message = "is python, and undecodable: quarantine reads such records once more by Spark's connector"
+        return [Complaint(message=message, remedy="Take reader: spark, or undecodable: fail.", at=("reader",))]
 
     def _only_for_kafka(self) -> list[Complaint]:
         ours = (
@@ -193,4 +193,4 @@ class Source(Settings):
             ("decode", self.decode),
         )
         given = [key for key, value in ours if value]
-        return [Complaint(said="is for format: kafka only", remedy="Take it out.", at=(key,)) for key in given]
+        return [Complaint(message="is for format: kafka only", remedy="Take it out.", at=(key,)) for key in given]

@@ -8,9 +8,9 @@ from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from penstock.blob.url import is_blob
+from penstock.spec.complaint import wrong
 from penstock.spec.describe import described
 from penstock.spec.place import CheckpointUrl, LedgerUrl, SpoolUrl, is_postgres
-from penstock.spec.setting_error import wrong
 from penstock.spec.settings import Settings
 from penstock.spec.source import Option
 from penstock.support.secret import remember_options

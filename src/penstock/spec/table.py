@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from penstock.spec.account import Columns, GivenColumns
+from penstock.spec.complaint import wrong
 from penstock.spec.merge import Merge
 from penstock.spec.name import ModuleName
 from penstock.spec.place import (
@@ -23,7 +24,6 @@ from penstock.spec.place import (
     same_or_nested,
 )
 from penstock.spec.quantity import Duration
-from penstock.spec.setting_error import wrong
 from penstock.spec.settings import Settings
 from penstock.support.secret import redact, remember_options
 

@@ -5,8 +5,8 @@ from typing import ClassVar
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
+from penstock.spec.complaint import wrong
 from penstock.spec.name import PythonName
-from penstock.spec.setting_error import wrong
 from penstock.spec.settings import ONE_KEY, Settings
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
+from penstock.spec.complaint import wrong
 from penstock.spec.quantity import Duration
-from penstock.spec.setting_error import wrong
 from penstock.spec.settings import ONE_KEY, Settings
 
 
@@ -49,8 +49,8 @@ class Trigger(Settings):
     def _exactly_one(self) -> Self:
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if len(given) != 1:
-            said = f"has {' and '.join(given)}" if given else "is empty"
-            raise wrong(said, remedy=f"Give exactly one of {', '.join(type(self).model_fields)}.")
+            message = f"has {' and '.join(given)}" if given else "is empty"
+            raise wrong(message, remedy=f"Give exactly one of {', '.join(type(self).model_fields)}.")
         return self
 
     @property

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from penstock.spec.complaint import KIND, Complaint, KeyPath, dotted
 from penstock.spec.describe import described
-from penstock.spec.setting_error import KIND, Complaint, KeyPath, dotted
 
 _EXPECTED: Final[Mapping[str, str]] = {
     "string_type": "text",
@@ -43,7 +43,7 @@ def complaints(error: ValidationError, values: object) -> list[Complaint]:
 
 def sentence(complaint: Complaint) -> str:
     """The complaint with the key it is about, without a full stop."""
-    return f"{dotted(complaint.at)} {complaint.said}" if complaint.at else complaint.said
+    return f"{dotted(complaint.at)} {complaint.message}" if complaint.at else complaint.message
 
 
 def key_path(location: Sequence[str | int], values: object, *, missing: bool = False) -> KeyPath:
@@ -69,17 +69,17 @@ def _foreign(detail: Mapping[str, Any]) -> Complaint:
     kind = detail["type"]
     found = described(detail["input"])
     if kind == "missing":
-        return Complaint(said="is missing", remedy=f"Add the key {detail['loc'][-1]}.")
+        return Complaint(message="is missing", remedy=f"Add the key {detail['loc'][-1]}.")
     if kind in {"literal_error", "enum"}:
         expected = detail["ctx"]["expected"].replace("'", "").replace("True", "true")
         remedy = f"Use one of {expected}." if " " in expected else f"Write {expected}, or leave the key out."
-        return Complaint(said=f"should be {expected}, found {found}", remedy=remedy)
+        return Complaint(message=f"should be {expected}, found {found}", remedy=remedy)
     if kind in {"too_short", "string_too_short"}:
-        return Complaint(said="is empty", remedy="Give it a value.")
+        return Complaint(message="is empty", remedy="Give it a value.")
     expected = _EXPECTED.get(kind, "")
     if expected:
         return Complaint(
-            said=f"should be {expected}, found {found}", remedy=_REMEDIES.get(expected, f"Write {expected} without quotes.")
+            message=f"should be {expected}, found {found}", remedy=_REMEDIES.get(expected, f"Write {expected} without quotes.")
         )
-    said = detail["msg"].replace("Input should", "should")
-    return Complaint(said=f"{said[0].lower()}{said[1:]}, found {found}", remedy="Correct the value.")
+    message = detail["msg"].replace("Input should", "should")
+    return Complaint(message=f"{message[0].lower()}{message[1:]}, found {found}", remedy="Correct the value.")

@@ -12,14 +12,15 @@ def from_spark(cause: Exception) -> PenstockError:
     carried = from_task(str(cause))
     if carried is not None:
         return carried
-    said = read_spark_failure(str(cause))
+    spark_error = read_spark_failure(str(cause))
     return StageFailed(
-        f"Spark could not compute the batch: {said.sentence}", remedy=f"{_advice(said)} Nothing of the batch was decided."
+        f"Spark could not compute the batch: {spark_error.sentence}",
+        remedy=f"{_advice(spark_error)} Nothing of the batch was decided.",
     )
 
 
-def _advice(said: SparkError) -> str:
-    if said.condition is not None and said.condition.startswith("FAILED_READ_FILE"):
+def _advice(spark_error: SparkError) -> str:
+    if spark_error.condition is not None and spark_error.condition.startswith("FAILED_READ_FILE"):
         return (
             "Put a good file of that name in its place, with the modification time of the bad one (touch -r BAD GOOD; "
             "mv GOOD BAD), or correct the schema or the options of the source; then start again."

@@ -26,26 +26,26 @@ def _require_query(spark: SparkSession, query: str) -> None:
     try:
         spark.sql(_ONLY_A_QUERY + query).collect()
     except PySparkException as error:
-        said = read_spark_error(str(error))
-        if said.condition is None or not said.condition.startswith("PARSE_"):
+        spark_error = read_spark_error(str(error))
+        if spark_error.condition is None or not spark_error.condition.startswith("PARSE_"):
             return
-        line = None if said.line is None else said.line - _LINES_BEFORE
-        moved = SparkError(message=said.message, condition=said.condition, line=line, column=said.column)
+        line = None if spark_error.line is None else spark_error.line - _LINES_BEFORE
+        moved = SparkError(message=spark_error.message, condition=spark_error.condition, line=line, column=spark_error.column)
         raise _wrong(moved, query) from error
 
 
-def _wrong(said: SparkError, query: str) -> Usage:
-    place = "" if said.line is None else f" line {said.line}, column {said.column}"
+def _wrong(spark_error: SparkError, query: str) -> Usage:
+    place = "" if spark_error.line is None else f" line {spark_error.line}, column {spark_error.column}"
     return Usage(
-        f"transform.sql{place}: {said.sentence}{_near(said, query)}",
+        f"transform.sql{place}: {spark_error.sentence}{_near(spark_error, query)}",
         remedy="Correct the query in the pipeline file; it must be one query that Spark SQL understands.",
     )
 
 
-def _near(said: SparkError, query: str) -> str:
+def _near(spark_error: SparkError, query: str) -> str:
     lines = query.split("\n")
-    if said.line is None or not 0 < said.line <= len(lines):
+    if spark_error.line is None or not 0 < spark_error.line <= len(lines):
         return ""
-    start = max(0, (said.column or 1) - 40)
-    near = lines[said.line - 1][start : start + 80].strip()
+    start = max(0, (spark_error.column or 1) - 40)
+    near = lines[spark_error.line - 1][start : start + 80].strip()
     return f" It is near `{near}`." if near else ""

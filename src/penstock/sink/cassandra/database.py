@@ -82,7 +82,7 @@ class Connection:
         """Write rows, each chunk by one request, many at a time; give the chunks of which nobody said that they are written."""
         requests = [(self._together(statement, chunk), None) for chunk in chunks]
         answers = execute_concurrent(self._session, requests, concurrency=_AT_ONCE, raise_on_first_error=False)
-        return [(chunk, said) for chunk, (done, said) in zip(chunks, answers, strict=True) if not done]
+        return [(chunk, error) for chunk, (done, error) in zip(chunks, answers, strict=True) if not done]
 
     def close(self) -> None:
         """End the session, and with it the driver's threads."""

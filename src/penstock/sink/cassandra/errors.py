@@ -55,10 +55,10 @@ def translate_error(cause: Exception, place: str, kind: type[Failed]) -> Penstoc
 def reason_of(cause: Exception) -> str:
     """The driver's own sentence, in one line."""
     inner = list(_inner(cause))
-    said = str(inner[0] if inner else cause)
+    reason = str(inner[0] if inner else cause)
     if isinstance(cause, ErrorMessage):
-        said = str(cause.message)
-    return " ".join(said.split()).rstrip(".") or type(cause).__name__
+        reason = str(cause.message)
+    return " ".join(reason.split()).rstrip(".") or type(cause).__name__
 
 
 def _inner(cause: Exception) -> Iterator[Exception]:
@@ -70,15 +70,15 @@ def _inner(cause: Exception) -> Iterator[Exception]:
 
 def _message_and_remedy(cause: Exception, place: str) -> tuple[str, str]:
     """Message and remedy of an error that will come again."""
-    said = reason_of(cause)
-    missing = _NO_KEYSPACE.search(said)
+    reason = reason_of(cause)
+    missing = _NO_KEYSPACE.search(reason)
     if missing:
         remedy = f"Create it: CREATE KEYSPACE {missing[1]} WITH replication = …; or correct the sink's `url`."
-        return f"{place} has no such keyspace: {said}.", remedy
-    if is_distrusted(said):
-        return f"{place} does not let us in: {said}.", DISTRUSTED
+        return f"{place} has no such keyspace: {reason}.", remedy
+    if is_distrusted(reason):
+        return f"{place} does not let us in: {reason}.", DISTRUSTED
     if isinstance(cause, AuthenticationFailed):
-        return f"{place} does not let us in: {said}.", "Correct user and password in the sink's `url`."
+        return f"{place} does not let us in: {reason}.", "Correct user and password in the sink's `url`."
     if isinstance(cause, Unauthorized):
-        return f"The user may not do that in {place}: {said}.", f"GRANT it {_STARTS}"
-    return f"{place} refuses: {said}.", f"Mend that {_STARTS}"
+        return f"The user may not do that in {place}: {reason}.", f"GRANT it {_STARTS}"
+    return f"{place} refuses: {reason}.", f"Mend that {_STARTS}"

@@ -62,10 +62,10 @@ class Writer:
             while left:
                 with WRITE.around(error=cut_off, lost=cut_off):
                     failed = connection.write(self._statements.insert, left)
-                left = [part for chunk, said in failed for part in _parts(chunk, said)]
-                for chunk, said in failed:
-                    if not (len(chunk) > 1 and is_too_large(said)):
-                        raise said
+                left = [part for chunk, error in failed for part in _parts(chunk, error)]
+                for chunk, error in failed:
+                    if not (len(chunk) > 1 and is_too_large(error)):
+                        raise error
 
         self._patience(step)
 
@@ -136,9 +136,9 @@ def _stamped(wave: "pa.RecordBatch", at_us: int) -> list[Row]:
     return [(*row, at_us) for row in zip(*columns, strict=True)]
 
 
-def _parts(chunk: Sequence[Row], said: Exception) -> list[Sequence[Row]]:
+def _parts(chunk: Sequence[Row], error: Exception) -> list[Sequence[Row]]:
     """A request that the server found too large is made of single rows the next time."""
-    return _cut(chunk, 1) if is_too_large(said) else [chunk]
+    return _cut(chunk, 1) if is_too_large(error) else [chunk]
 
 
 def _questions(keys: Iterator[Row]) -> list[Row]:

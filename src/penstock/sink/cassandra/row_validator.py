@@ -14,7 +14,7 @@ MAX_ROW_BYTES = 8_000_000
 MAX_KEY_BYTES = 65_535
 _OVERHEAD_BYTES = 32
 """What each column of a key adds to its text, at most."""
-_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, said="the years 0001 to 9999")
+_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, description="the years 0001 to 9999")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

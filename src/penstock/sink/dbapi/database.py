@@ -100,5 +100,5 @@ def inserts_of(session: Session) -> str:
 
 
 def _line(cause: Exception) -> str:
-    said = next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
-    return scrub(said).rstrip(".")
+    reason = next((line.strip() for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
+    return scrub(reason).rstrip(".")

@@ -103,7 +103,7 @@ def prepare_table(session: Session, wanted: Wanted) -> Admission:
 
 
 def require_admitted(session: Session, wanted: Wanted) -> None:
-    """Raise what `prepare_table` would, as far as it can be shape_json without writing."""
+    """Raise what `prepare_table` would, as far as it can be told without writing."""
     require_storable(wanted)
     quotes = quotes_of(session, wanted.target.table)
     if quotes is None:
@@ -165,9 +165,9 @@ def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:
     except session.driver.error as cause:
         session.rollback()
         if not has(session, there):
-            said = " ".join(str(cause).split()).rstrip(".")
+            reason = " ".join(str(cause).split()).rstrip(".")
             raise Refused(
-                f"Table {table!r} cannot be created: {said}. The statement was: {statement.plain}",
+                f"Table {table!r} cannot be created: {reason}. The statement was: {statement.plain}",
                 remedy="Give its columns the types of this database by `columns:`, or create the table yourself.",
             ) from cause
 

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from penstock.sink.table.row_validator import Limits, TableAdmission
 
 _YEARS = "the years 0001 to 9999"
-_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, said=_YEARS)
-_DAYS = Limits(low=-719_162, high=2_932_896, said=_YEARS)
+_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, description=_YEARS)
+_DAYS = Limits(low=-719_162, high=2_932_896, description=_YEARS)
 
 NAN, INFINITY, NUL = "NaN", "an infinity", "the character NUL"
 

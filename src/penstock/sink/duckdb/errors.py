@@ -18,20 +18,20 @@ _DAMAGED = ("not a valid DuckDB database file", "Corrupt", "checksum")
 
 def translate_error(cause: "duckdb.Error", path: str, kind: type[Failed]) -> PenstockError:
     """What to tell about an error before COMMIT: nothing was written."""
-    said = _first_line(cause)
+    reason = _first_line(cause)
     if is_open_elsewhere(cause) or isinstance(cause, duckdb.ConnectionException):
         return Retryable(
-            f"The database {path} is open elsewhere: {said}.",
+            f"The database {path} is open elsewhere: {reason}.",
             remedy="Close it there: DuckDB lets one process in at a time, and one way of opening in a process. Then try again.",
         )
     if isinstance(cause, duckdb.ConstraintException):
         return kind(
-            f"The table in {path} refused a row: {said}.",
+            f"The table in {path} refused a row: {reason}.",
             remedy="Drop the constraint or correct the table's rows, then start again: what was decided is published then.",
         )
-    if any(sign in said for sign in _DAMAGED):
+    if any(sign in reason for sign in _DAMAGED):
         return kind(
-            f"The file {path} cannot be used as a database: {said}.",
+            f"The file {path} cannot be used as a database: {reason}.",
             remedy="Restore it from a backup and start again: what was decided is published then.",
         )
     seen = seen_by(cause, path)
@@ -48,17 +48,17 @@ def is_open_elsewhere(cause: BaseException) -> bool:
 
 def is_conflict(cause: BaseException) -> bool:
     """Whether a transaction lost to another one. DuckDB raises the same where a COMMIT could not be written."""
-    said = _QUOTED.sub("", str(cause)).lower()
-    return isinstance(cause, duckdb.TransactionException) and any(sign in said for sign in _CONFLICT)
+    reason = _QUOTED.sub("", str(cause)).lower()
+    return isinstance(cause, duckdb.TransactionException) and any(sign in reason for sign in _CONFLICT)
 
 
 def seen_by(cause: "duckdb.Error", path: str) -> PathProblem:
     """What `cause` and a look at the file say together."""
-    said = _first_line(cause)
-    seen = file_problem(path) or (FULL if "No space left" in said else None)
+    reason = _first_line(cause)
+    seen = file_problem(path) or (FULL if "No space left" in reason else None)
     if seen is None:
-        return PathProblem(reason=said, advice="Mend that")
-    return PathProblem(reason=f"{seen.reason} ({said})", advice=seen.advice)
+        return PathProblem(reason=reason, advice="Mend that")
+    return PathProblem(reason=f"{seen.reason} ({reason})", advice=seen.advice)
 
 
 def broken_disk(point: str) -> "duckdb.Error":
@@ -67,7 +67,7 @@ def broken_disk(point: str) -> "duckdb.Error":
 
 
 def _first_line(cause: "duckdb.Error") -> str:
-    said = str(cause)
+    reason = str(cause)
     for values in _VALUES:
-        said = values.sub(r"\1", said)
-    return said.partition("\n")[0].rstrip(".")
+        reason = values.sub(r"\1", reason)
+    return reason.partition("\n")[0].rstrip(".")

@@ -9,9 +9,9 @@ import pyarrow as pa
 from penstock.sink.duckdb.storage import stored_type
 from penstock.sink.table.row_validator import Limits, TableAdmission
 
-_SAID: Final = "what DuckDB holds: its last values are infinity to it, and it cannot show what is before its first ones"
-_DAYS: Final = Limits(low=-(1 << 31) + 2, high=(1 << 31) - 2, said=_SAID)
-_MICROSECONDS: Final = Limits(low=-9_223_372_022_400_000_000, high=(1 << 63) - 2, said=_SAID)
+_RANGE: Final = "what DuckDB holds: its last values are infinity to it, and it cannot show what is before its first ones"
+_DAYS: Final = Limits(low=-(1 << 31) + 2, high=(1 << 31) - 2, description=_RANGE)
+_MICROSECONDS: Final = Limits(low=-9_223_372_022_400_000_000, high=(1 << 63) - 2, description=_RANGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

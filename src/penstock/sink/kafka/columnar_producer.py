@@ -129,8 +129,8 @@ class ColumnarProducer:
     def _on_delivery(self, event: int) -> None:
         library = self._library
         if library.event_type(event) == c.ERROR:
-            said = library.event_error_string(event).decode(errors="replace")
-            self._heard(KafkaError(library.event_error(event), said))
+            reason = library.event_error_string(event).decode(errors="replace")
+            self._heard(KafkaError(library.event_error(event), reason))
         else:
             level, sentence = library.logged(event)
             _log.log(_LEVELS[level], "%s", sentence)

@@ -121,13 +121,13 @@ def translate_errors(
 
 def _cause(raised: KafkaException, of: Cluster) -> KafkaException:
     """That we are not let in, which is told only beside a question that gets no answer; else what was raised."""
-    said = of.heard() if code_of(raised) in _SILENCE else None
-    return raised if said is None or said.code() not in _SECURITY or HUNG_UP in said.str() else KafkaException(said)
+    reason = of.heard() if code_of(raised) in _SILENCE else None
+    return raised if reason is None or reason.code() not in _SECURITY or HUNG_UP in reason.str() else KafkaException(reason)
 
 
 def translate_error(cause: KafkaException, place: str, kind: type[Failed], *, in_doubt: bool, outlived: bool) -> PenstockError:
     """What to tell about an error."""
-    code, said = code_of(cause), reason_of(cause)
+    code, reason = code_of(cause), reason_of(cause)
     if code in _FENCED and outlived:
         return Retryable(
             f"A transaction in {place} took longer than `transaction_timeout` and was ended by the broker.",
@@ -139,20 +139,22 @@ def translate_error(cause: KafkaException, place: str, kind: type[Failed], *, in
         )
     if code in _FINAL:
         what, remedy = _FINAL[code]
-        return kind(f"{place} {what}: {said}.", remedy=f"{remedy} {_STARTS}")
+        return kind(f"{place} {what}: {reason}.", remedy=f"{remedy} {_STARTS}")
     if code == KafkaError._INVALID_ARG:
-        return Usage(f"The client of Kafka refuses its settings: {said}.", remedy="Correct `options` or `bootstrap` of the sink.")
+        return Usage(
+            f"The client of Kafka refuses its settings: {reason}.", remedy="Correct `options` or `bootstrap` of the sink."
+        )
     if in_doubt:
         return OutcomeUnknown(
-            f"{place} did not say whether it committed: {said}.", remedy="Look into the logs of its brokers, and try again."
+            f"{place} did not say whether it committed: {reason}.", remedy="Look into the logs of its brokers, and try again."
         )
     return Retryable(
-        f"{place} does not answer as it should: {said}.", remedy="Start its brokers or mend the network, and try again."
+        f"{place} does not answer as it should: {reason}.", remedy="Start its brokers or mend the network, and try again."
     )
 
 
 def reason_of(cause: Exception) -> str:
     """The client's own sentence, in one line."""
     error = cause.args[0] if cause.args else cause
-    said = error.str() if isinstance(error, KafkaError) else str(error)
-    return " ".join(str(said).split()).rstrip(".") or type(cause).__name__
+    reason = error.str() if isinstance(error, KafkaError) else str(error)
+    return " ".join(str(reason).split()).rstrip(".") or type(cause).__name__

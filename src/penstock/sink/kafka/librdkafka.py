@@ -33,7 +33,7 @@ LOG, ERROR = 0x4, 0x8
 """Kinds of events: what a client tells beside all questions."""
 
 _PRODUCER: Final = 0
-_SAID_BYTES: Final = 512
+_TEXT_BYTES: Final = 512
 _OLDEST: Final = 0x020C02FF
 """Older ones free headers twice where they refuse a record (confluentinc/librdkafka#4627)."""
 _FUNCTIONS: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
@@ -90,18 +90,18 @@ class Librdkafka:
 
     def producer(self, settings: Mapping[str, str | int]) -> int:
         """A new one, which logs and tells errors as events. Raises KafkaException as the client of Python does."""
-        said = ctypes.create_string_buffer(_SAID_BYTES)
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
         conf = self.conf_new()
         self.conf_set_log_cb(conf, None)  # which prints, where a call serves events itself
         self.conf_set_events(conf, LOG | ERROR)
         refused = any(
-            self.conf_set(conf, key.encode(), _text(value).encode(), said, _SAID_BYTES)
+            self.conf_set(conf, key.encode(), _text(value).encode(), text, _TEXT_BYTES)
             for key, value in {**settings, "log.queue": True}.items()
         )
-        made = None if refused else self.new(_PRODUCER, conf, said, _SAID_BYTES)
+        made = None if refused else self.new(_PRODUCER, conf, text, _TEXT_BYTES)
         if not made:
             self.conf_destroy(conf)
-            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, said.value.decode(errors="replace")))
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, text.value.decode(errors="replace")))
         return int(made)
 
     def require(self, error: int | None) -> None:
@@ -120,9 +120,9 @@ class Librdkafka:
 
     def logged(self, event: int) -> tuple[int, str]:
         """The level, as in syslog, and the sentence of an event that is to be logged."""
-        said, about, level = c_char_p(), c_char_p(), c_int()
-        self.event_log(event, ctypes.byref(about), ctypes.byref(said), ctypes.byref(level))
-        return level.value, (said.value or b"").decode(errors="replace")
+        text, about, level = c_char_p(), c_char_p(), c_int()
+        self.event_log(event, ctypes.byref(about), ctypes.byref(text), ctypes.byref(level))
+        return level.value, (text.value or b"").decode(errors="replace")
 
     def topic(self, client: int, name: str) -> int:
         """For one call of `topic_destroy`. Raises KafkaException."""

@@ -191,9 +191,9 @@ def _warned(connection: Connection) -> PublishFailed | pymysql.err.Error:
     warnings: list[tuple[Any, ...]] = list(connection.execute(sql.WARNINGS).fetchall())
     if warnings and warnings[0][1] in CONSTRAINTS | UNPARTITIONED:
         return pymysql.err.IntegrityError(*warnings[0][1:])  # as which any other statement would have failed
-    said = without_values(str(warnings[0][2])) if warnings else "without saying why"
+    reason = without_values(str(warnings[0][2])) if warnings else "without saying why"
     return PublishFailed(
-        f"MySQL would change values of the batch, or leave rows out: {said}.",
+        f"MySQL would change values of the batch, or leave rows out: {reason}.",
         remedy="Look for a trigger or a change of the table, and start again: what was decided is published then.",
     )
 

@@ -11,7 +11,9 @@ from penstock.sink.mysql.storage import encoded
 from penstock.sink.mysql.wire import longest_insert
 from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableAdmission
 
-_SINCE_1970 = Limits(low=1_000_000, high=2_147_483_647_999_999, said="what timestamp(6) holds, 1970-01-01 00:00:01 to 2038")
+_SINCE_1970 = Limits(
+    low=1_000_000, high=2_147_483_647_999_999, description="what timestamp(6) holds, 1970-01-01 00:00:01 to 2038"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,10 @@ from penstock.sink.table.row_validator import Limits, TableAdmission
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _MAX_JSONB_TEXT = 268_435_455
 
-_MICROSECONDS = Limits(low=-210_866_803_200_000_000, high=(1 << 63) - 1, said="what PostgreSQL holds, from 4714-11-24 BC on")
-_DAYS = Limits(low=-2_440_588, high=2_145_031_948, said="what PostgreSQL holds, 4714-11-24 BC to 5874897-12-31")
+_MICROSECONDS = Limits(
+    low=-210_866_803_200_000_000, high=(1 << 63) - 1, description="what PostgreSQL holds, from 4714-11-24 BC on"
+)
+_DAYS = Limits(low=-2_440_588, high=2_145_031_948, description="what PostgreSQL holds, 4714-11-24 BC to 5874897-12-31")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

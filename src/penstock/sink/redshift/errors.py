@@ -48,40 +48,40 @@ def is_conflict(cause: Exception) -> bool:
 
 def translate_error(cause: Exception, place: str, kind: type[Failed]) -> PenstockError | Conflict:
     """What to tell about an error before COMMIT: nothing was written."""
-    code, said = code_of(cause), reason_of(cause)
+    code, reason = code_of(cause), reason_of(cause)
     if is_conflict(cause):
-        return Conflict(said)
+        return Conflict(reason)
     if not code or code in _ENTRY:
         for sign, remedy in _WRONG_ADDRESS:
-            if sign in said:
-                return kind(f"{place} does not let us in: {said}.", remedy=remedy)
+            if sign in reason:
+                return kind(f"{place} does not let us in: {reason}.", remedy=remedy)
     if not code:
-        return _no_answer(place, said, kind)
+        return _no_answer(place, reason, kind)
     for sign, make in _TOLD:
         if code.startswith(sign):
-            return make(place, said, kind)
-    return kind(f"{place} cannot be used: {said}.", remedy=f"Mend that {_STARTS}")
+            return make(place, reason, kind)
+    return kind(f"{place} cannot be used: {reason}.", remedy=f"Mend that {_STARTS}")
 
 
-def _no_answer(place: str, said: str, _: type[Failed]) -> PenstockError:
-    return Retryable(f"{place} does not answer: {said}.", remedy="Start the cluster or mend the network, and try again.")
+def _no_answer(place: str, reason: str, _: type[Failed]) -> PenstockError:
+    return Retryable(f"{place} does not answer: {reason}.", remedy="Start the cluster or mend the network, and try again.")
 
 
-def _waited(place: str, said: str, _: type[Failed]) -> PenstockError:
-    message = f"Another session holds a lock in {place} that is needed: {said}."
+def _waited(place: str, reason: str, _: type[Failed]) -> PenstockError:
+    message = f"Another session holds a lock in {place} that is needed: {reason}."
     return Retryable(message, remedy="Look into svv_transactions, and try again.")
 
 
-def _full(place: str, said: str, kind: type[Failed]) -> PenstockError:
-    return kind(f"The disk of {place} is full: {said}.", remedy=f"Make room {_STARTS}")
+def _full(place: str, reason: str, kind: type[Failed]) -> PenstockError:
+    return kind(f"The disk of {place} is full: {reason}.", remedy=f"Make room {_STARTS}")
 
 
-def _constraint(place: str, said: str, kind: type[Failed]) -> PenstockError:
-    return kind(f"The table in {place} refused a row: {said}.", remedy=f"Drop the constraint or correct the rows, {_STARTS}")
+def _constraint(place: str, reason: str, kind: type[Failed]) -> PenstockError:
+    return kind(f"The table in {place} refused a row: {reason}.", remedy=f"Drop the constraint or correct the rows, {_STARTS}")
 
 
-def _forbidden(place: str, said: str, kind: type[Failed]) -> PenstockError:
-    return kind(f"The user may not do that in {place}: {said}.", remedy=f"GRANT it {_STARTS}")
+def _forbidden(place: str, reason: str, kind: type[Failed]) -> PenstockError:
+    return kind(f"The user may not do that in {place}: {reason}.", remedy=f"GRANT it {_STARTS}")
 
 
 _TOLD = (

@@ -10,9 +10,9 @@ from penstock.sink.sqlite.storage import MAX_INTEGER, is_nested, stored
 from penstock.sink.table.row_validator import Limits, TableAdmission
 
 _YEARS = "years 0001 to 9999"
-_UNSIGNED = Limits(low=0, high=MAX_INTEGER, said="64 bits with sign")
-_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, said=_YEARS)
-_DAYS = Limits(low=-719_162, high=2_932_896, said=_YEARS)
+_UNSIGNED = Limits(low=0, high=MAX_INTEGER, description="64 bits with sign")
+_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, description=_YEARS)
+_DAYS = Limits(low=-719_162, high=2_932_896, description=_YEARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,10 +48,10 @@ def code_of(cause: Exception) -> int:
 
 def reason_of(cause: Exception) -> str:
     """The server's own sentence, without the values of rows that it would show."""
-    said = str(getattr(cause, "text", "") or (cause.args[0] if cause.args else type(cause).__name__))
+    reason = str(getattr(cause, "text", "") or (cause.args[0] if cause.args else type(cause).__name__))
     if isinstance(cause, OpenSSL.SSL.Error) and cause.args and isinstance(cause.args[0], list):
-        said = "; ".join(reason for *_, reason in cause.args[0])
-    return " ".join(_VALUES.sub(r"\1 …", said).split()).rstrip(".")
+        reason = "; ".join(reason for *_, reason in cause.args[0])
+    return " ".join(_VALUES.sub(r"\1 …", reason).split()).rstrip(".")
 
 
 def is_conflict(cause: Exception) -> bool:
@@ -61,30 +61,30 @@ def is_conflict(cause: Exception) -> bool:
 
 def translate_error(cause: Exception, place: str, kind: type[Failed]) -> PenstockError | Conflict:
     """What to tell about an error before COMMIT: nothing was written."""
-    code, said = code_of(cause), reason_of(cause)
+    code, reason = code_of(cause), reason_of(cause)
     if code in _CONFLICTS:
-        return Conflict(said)
+        return Conflict(reason)
     if code in _LOCKED:
-        message = f"Another session holds a lock in {place} that is needed: {said}."
+        message = f"Another session holds a lock in {place} that is needed: {reason}."
         return Retryable(message, remedy="Look into sys.dm_tran_locks, and try again.")
     if code in _READ_ONLY:
-        return Retryable(f"{place} cannot be written: {said}.", remedy="Name the primary replica in `url`, and try again.")
-    if not code and any(sign in said for sign in _DISTRUSTED):
-        return kind(f"{place} does not let us in: {said}.", remedy=DISTRUSTED)
+        return Retryable(f"{place} cannot be written: {reason}.", remedy="Name the primary replica in `url`, and try again.")
+    if not code and any(sign in reason for sign in _DISTRUSTED):
+        return kind(f"{place} does not let us in: {reason}.", remedy=DISTRUSTED)
     if code in _UNAVAILABLE | _AZURE:
-        return Retryable(f"{place} does not answer: {said}.", remedy="Start the server or mend the network, and try again.")
-    message, remedy = _message_and_remedy(code, said, place)
+        return Retryable(f"{place} does not answer: {reason}.", remedy="Start the server or mend the network, and try again.")
+    message, remedy = _message_and_remedy(code, reason, place)
     return kind(message, remedy=remedy)
 
 
-def _message_and_remedy(code: int, said: str, place: str) -> tuple[str, str]:
+def _message_and_remedy(code: int, reason: str, place: str) -> tuple[str, str]:
     """Message and remedy of an error that will come again."""
     if code in _ENTRY:
-        return f"{place} does not let us in: {said}.", _ENTRY[code]
+        return f"{place} does not let us in: {reason}.", _ENTRY[code]
     if code in _FULL:
-        return f"The disk or log of {place} is full: {said}.", f"Make room {_STARTS}"
+        return f"The disk or log of {place} is full: {reason}.", f"Make room {_STARTS}"
     if code in _CONSTRAINTS:
-        return f"The table in {place} refused a row: {said}.", f"Drop the constraint or correct the table's rows, {_STARTS}"
+        return f"The table in {place} refused a row: {reason}.", f"Drop the constraint or correct the table's rows, {_STARTS}"
     if code in FORBIDDEN:
-        return f"The user may not do that in {place}: {said}.", f"GRANT it {_STARTS}"
-    return f"{place} cannot be used: {said}.", f"Mend that {_STARTS}"
+        return f"The user may not do that in {place}: {reason}.", f"GRANT it {_STARTS}"
+    return f"{place} cannot be used: {reason}.", f"Mend that {_STARTS}"

@@ -23,12 +23,12 @@ class Limits:
 
     low: int
     high: int
-    said: str
+    description: str
 
 
 _YEARS = "the years 0001 to 9999"
-YEARS_IN_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, said=_YEARS)
-YEARS_IN_DAYS = Limits(low=-719_162, high=2_932_896, said=_YEARS)
+YEARS_IN_MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, description=_YEARS)
+YEARS_IN_DAYS = Limits(low=-719_162, high=2_932_896, description=_YEARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class TableAdmission(ABC):
         found = pc.min_max(_as_numbers(column)).as_py()
         if found["min"] is not None and (found["min"] < limits.low or found["max"] > limits.high):
             raise self.refusal(
-                f"a value in column {name!r} outside {limits.said}", "Filter such rows, or cast the column to STRING."
+                f"a value in column {name!r} outside {limits.description}", "Filter such rows, or cast the column to STRING."
             )
 
     def require_short(self, name: str, found: int | None, most: int, *, unit: str = "characters") -> None:

@@ -112,8 +112,8 @@ class DatabaseSink(TableSink, Generic[C]):
         if there is None:
             what = "will be created" if self._create else "is missing and `create` is false"
             return [Finding(subject=subject, ok=self._create, message=f"table {self._target.table} {what}")]
-        said, fits = there
-        return [Finding(subject=subject, ok=fits, message=f"{said} in {self._database.place}")]
+        found, fits = there
+        return [Finding(subject=subject, ok=fits, message=f"{found} in {self._database.place}")]
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
         """What the marker of this sink says. Raises Failed, Retryable, FormatTooNew."""

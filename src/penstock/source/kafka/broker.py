@@ -242,8 +242,8 @@ class Broker:
     def _error_for(self, raised: KafkaException) -> PenstockError:
         self._admin.poll(0)
         cause: KafkaError = raised.args[0]
-        said = self._heard.recently()
-        why = said if said is not None and said.code() in NOT_LET_IN and HUNG_UP not in said.str() else cause
+        heard = self._heard.recently()
+        why = heard if heard is not None and heard.code() in NOT_LET_IN and HUNG_UP not in heard.str() else cause
         where = f"of source {self._source!r} at {self._options.get('bootstrap.servers')}"
         if why.code() in NOT_LET_IN:
             return Failed(f"Kafka {where} does not let us look: {why.str()}.", remedy="Correct the credentials or the rights.")

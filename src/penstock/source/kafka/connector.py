@@ -31,8 +31,8 @@ def connector_settings(
 
     `submitted`: the arguments for spark-submit. Raises DependencyMissing where the named directory does not hold it.
     """
-    said = " ".join([submitted, *conf.values()])
-    if CONNECTOR in said or any((home / "jars").glob(f"{CONNECTOR}_*.jar")):
+    configured = " ".join([submitted, *conf.values()])
+    if CONNECTOR in configured or any((home / "jars").glob(f"{CONNECTOR}_*.jar")):
         return {}
     folder = environment.get(ENVIRONMENT)
     version = _version_of(home)

@@ -64,9 +64,9 @@ def client_options(name: str, source: Source) -> Mapping[str, str]:
 def fetch_options(name: str, source: Source) -> Mapping[str, str]:
     """Properties of librdkafka's consumer for reading the source itself. Raises Usage for one that it cannot be told."""
     java = {key[len(CONSUMER) :].lower(): value for key, value in source.options.items() if key.lower().startswith(CONSUMER)}
-    said = {"ssl", "sasl"} & {key.partition(".")[0] for key in source.client}
+    prefixes = {"ssl", "sasl"} & {key.partition(".")[0] for key in source.client}
     connection = {
-        key for key in java if key in _SAME or key.partition(".")[0] in said or key in _STORED or key.startswith("sasl.")
+        key for key in java if key in _SAME or key.partition(".")[0] in prefixes or key in _STORED or key.startswith("sasl.")
     }
     unknown = sorted(java.keys() - _TUNING.keys() - _OF_GROUPS - connection)
     if unknown:
@@ -118,13 +118,13 @@ def _login(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> dic
         return {}
     if java.get("sasl.mechanism", "GSSAPI").upper() not in _LOGGED_IN:
         return {}
-    said = {key.lower(): _unescaped(value) for key, value in _LOGIN.findall(java.get("sasl.jaas.config", ""))}
-    if said.keys() != {"username", "password"}:
+    login = {key.lower(): _unescaped(value) for key, value in _LOGIN.findall(java.get("sasl.jaas.config", ""))}
+    if login.keys() != {"username", "password"}:
         raise Usage(
             f"sources.{name}.options.kafka.sasl.jaas.config has no username and password that Penstock finds.",
             remedy='Write username="…" and password="…" in it, or say them by `client:` (sasl.username, sasl.password).',
         )
-    return {"sasl.username": said["username"], "sasl.password": said["password"]}
+    return {"sasl.username": login["username"], "sasl.password": login["password"]}
 
 
 def _unescaped(text: str) -> str:

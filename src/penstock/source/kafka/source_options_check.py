@@ -25,13 +25,13 @@ def require_named(name: SourceName, source: Source, read: Positions) -> None:
 
 
 def _left_out(source: Source, read: Positions) -> Iterator[str]:
-    said = {option.lower(): str(value) for option, value in source.options.items()}
-    assigned, names = assigned_in(said.get("assign")), names_in(said.get("subscribe"))
+    lowered = {option.lower(): str(value) for option, value in source.options.items()}
+    assigned, names = assigned_in(lowered.get("assign")), names_in(lowered.get("subscribe"))
     if assigned is not None:
         return _partitions_left_out(assigned, read)
     if names is not None:
         return _problems(topic for topic in read if topic not in names)
-    return _problems(_unmatched(said.get("subscribepattern", ".*"), read))
+    return _problems(_unmatched(lowered.get("subscribepattern", ".*"), read))
 
 
 def _partitions_left_out(assigned: Mapping[str, Sequence[int]], read: Positions) -> Iterator[str]:

@@ -60,8 +60,8 @@ def code_of(cause: pymysql.err.Error) -> int:
 
 def reason_of(cause: pymysql.err.Error) -> str:
     """The server's own sentence, without the values of rows that it would show."""
-    said = str(cause.args[1]) if len(cause.args) > 1 and cause.args[1] else "the connection is closed"
-    return without_values(said)
+    reason = str(cause.args[1]) if len(cause.args) > 1 and cause.args[1] else "the connection is closed"
+    return without_values(reason)
 
 
 @contextmanager
@@ -80,40 +80,40 @@ def index_of(cause: pymysql.err.Error) -> str | None:
     return found[1] if found else None
 
 
-def without_values(said: str) -> str:
+def without_values(reason: str) -> str:
     """A message of the server without the values of rows in it."""
-    return " ".join(_PARTITIONED.sub(r"\1", _VALUES.sub(r"\1 for", said)).split()).rstrip(".")
+    return " ".join(_PARTITIONED.sub(r"\1", _VALUES.sub(r"\1 for", reason)).split()).rstrip(".")
 
 
 def translate_error(cause: pymysql.err.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
     """What to tell about an error before COMMIT: nothing was written."""
-    code, said = code_of(cause), reason_of(cause)
+    code, reason = code_of(cause), reason_of(cause)
     if code in _CONFLICTS:
-        return Conflict(said)
+        return Conflict(reason)
     if code in _LOCKED:
-        message = f"Another session holds a lock in {place} that is needed: {said}."
+        message = f"Another session holds a lock in {place} that is needed: {reason}."
         return Retryable(message, remedy="Look into information_schema.innodb_trx, and try again.")
     if code in _READ_ONLY:
-        return Retryable(f"{place} cannot be written: {said}.", remedy="Name the primary server in `url`, and try again.")
-    if code in _UNAVAILABLE and is_distrusted(said):
-        return kind(f"{place} does not let us in: {said}.", remedy=DISTRUSTED)
+        return Retryable(f"{place} cannot be written: {reason}.", remedy="Name the primary server in `url`, and try again.")
+    if code in _UNAVAILABLE and is_distrusted(reason):
+        return kind(f"{place} does not let us in: {reason}.", remedy=DISTRUSTED)
     if code in _UNAVAILABLE:
-        return Retryable(f"{place} does not answer: {said}.", remedy="Start the server or mend the network, and try again.")
-    message, remedy = _message_and_remedy(code, said, place)
+        return Retryable(f"{place} does not answer: {reason}.", remedy="Start the server or mend the network, and try again.")
+    message, remedy = _message_and_remedy(code, reason, place)
     return kind(message, remedy=remedy)
 
 
-def _message_and_remedy(code: int, said: str, place: str) -> tuple[str, str]:
+def _message_and_remedy(code: int, reason: str, place: str) -> tuple[str, str]:
     """Message and remedy of an error that will come again."""
     if code in _ENTRY:
-        return f"{place} does not let us in: {said}.", _ENTRY[code]
+        return f"{place} does not let us in: {reason}.", _ENTRY[code]
     if code in _FULL:
-        return f"The disk of {place} is full: {said}.", f"Make room {_STARTS}"
+        return f"The disk of {place} is full: {reason}.", f"Make room {_STARTS}"
     if code in CONSTRAINTS | UNPARTITIONED:
         remedy = _PARTITION if code in UNPARTITIONED else "Drop the constraint or correct the table's rows,"
-        return f"The table in {place} refused a row: {said}.", f"{remedy} {_STARTS}"
+        return f"The table in {place} refused a row: {reason}.", f"{remedy} {_STARTS}"
     if code in _FORBIDDEN:
-        return f"The user may not do that in {place}: {said}.", f"GRANT it {_STARTS}"
+        return f"The user may not do that in {place}: {reason}.", f"GRANT it {_STARTS}"
     if code == ABSENT_TABLE:
-        return f"{place} has no such table: {said}.", f"Rename it back or restore it from a backup {_STARTS}"
-    return f"{place} cannot be used: {said}.", f"Mend that {_STARTS}"
+        return f"{place} has no such table: {reason}.", f"Rename it back or restore it from a backup {_STARTS}"
+    return f"{place} cannot be used: {reason}.", f"Mend that {_STARTS}"

@@ -101,9 +101,9 @@ class Database(ServerConnection):
 
     def commit(self, connection: Connection) -> None:
         """End the transaction. Raises Retryable where it was rolled back; use it within `unknown_if_cut`."""
-        said = connection.execute(sql.COMMIT).statusmessage
-        if said != "COMMIT":
-            raise Retryable(f"{self.place} answered COMMIT with {said}.", remedy="Try again: nothing was committed.")
+        status = connection.execute(sql.COMMIT).statusmessage
+        if status != "COMMIT":
+            raise Retryable(f"{self.place} answered COMMIT with {status}.", remedy="Try again: nothing was committed.")
 
     @contextmanager
     def unknown_if_cut(self, what: str, *, read: str, kind: type[Failed] = PublishFailed) -> Iterator[None]:

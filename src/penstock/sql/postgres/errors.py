@@ -25,17 +25,17 @@ _STARTS = "and start again: what was decided is published then."
 
 def translate_error(cause: psycopg.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
     """What to tell about an error before COMMIT: nothing was written."""
-    state, said = cause.sqlstate or "", reason_of(cause)
+    state, reason = cause.sqlstate or "", reason_of(cause)
     if state in _CONFLICTS:
-        return Conflict(said)
+        return Conflict(reason)
     if not state and isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
-        return _unconnected(said, place, kind)
+        return _unconnected(reason, place, kind)
     if cause.diag.source_function == _FINDS_PARTITION:
-        return _without_partition(cause, place, said, kind)
+        return _without_partition(cause, place, reason, kind)
     for sign, make in _TOLD:
         if state.startswith(sign):
-            return make(place, said, kind)
-    return kind(f"{place} cannot be used: {said}.", remedy=f"Mend that {_STARTS}")
+            return make(place, reason, kind)
+    return kind(f"{place} cannot be used: {reason}.", remedy=f"Mend that {_STARTS}")
 
 
 def reason_of(cause: psycopg.Error) -> str:
@@ -49,41 +49,41 @@ def cut_off(point: str) -> psycopg.Error:
     return psycopg.OperationalError(f"server closed the connection unexpectedly ({point})")
 
 
-def _unconnected(said: str, place: str, kind: type[Failed]) -> PenstockError:
+def _unconnected(reason: str, place: str, kind: type[Failed]) -> PenstockError:
     for sign, remedy in _WRONG_ADDRESS:
-        if sign in said:
-            return kind(f"{place} does not let us in: {said}.", remedy=remedy)
-    return _no_answer(place, said, kind)
+        if sign in reason:
+            return kind(f"{place} does not let us in: {reason}.", remedy=remedy)
+    return _no_answer(place, reason, kind)
 
 
-def _no_answer(place: str, said: str, _: type[Failed]) -> PenstockError:
-    return Retryable(f"{place} does not answer: {said}.", remedy="Start the server or mend the network, and try again.")
+def _no_answer(place: str, reason: str, _: type[Failed]) -> PenstockError:
+    return Retryable(f"{place} does not answer: {reason}.", remedy="Start the server or mend the network, and try again.")
 
 
-def _locked(place: str, said: str, _: type[Failed]) -> PenstockError:
-    message = f"Another session holds a lock in {place} that is needed: {said}."
+def _locked(place: str, reason: str, _: type[Failed]) -> PenstockError:
+    message = f"Another session holds a lock in {place} that is needed: {reason}."
     return Retryable(message, remedy="Look into pg_locks, and try again.")
 
 
-def _full(place: str, said: str, kind: type[Failed]) -> PenstockError:
-    return kind(f"The disk of {place} is full: {said}.", remedy=f"Make room {_STARTS}")
+def _full(place: str, reason: str, kind: type[Failed]) -> PenstockError:
+    return kind(f"The disk of {place} is full: {reason}.", remedy=f"Make room {_STARTS}")
 
 
-def _constraint(place: str, said: str, kind: type[Failed]) -> PenstockError:
+def _constraint(place: str, reason: str, kind: type[Failed]) -> PenstockError:
     remedy = f"Drop the constraint or correct the table's rows, {_STARTS}"
-    return kind(f"The table in {place} refused a row: {said}.", remedy=remedy)
+    return kind(f"The table in {place} refused a row: {reason}.", remedy=remedy)
 
 
-def _without_partition(cause: psycopg.Error, place: str, said: str, kind: type[Failed]) -> PenstockError:
+def _without_partition(cause: psycopg.Error, place: str, reason: str, kind: type[Failed]) -> PenstockError:
     """The table that is named is the one that lacks the partition, which may be a partition itself."""
     table = in_double_quotes(cause.diag.schema_name or "", cause.diag.table_name or "")
     remedy = f"Create the partition that a row lacks, by CREATE TABLE … PARTITION OF {table} FOR VALUES …, {_STARTS}"
-    return kind(f"The table in {place} refused a row: {said}.", remedy=remedy)
+    return kind(f"The table in {place} refused a row: {reason}.", remedy=remedy)
 
 
-def _forbidden(place: str, said: str, kind: type[Failed]) -> PenstockError:
-    remedy = _SEE_ALL if "row-level security" in said else "GRANT it"
-    return kind(f"The role may not do that in {place}: {said}.", remedy=f"{remedy} {_STARTS}")
+def _forbidden(place: str, reason: str, kind: type[Failed]) -> PenstockError:
+    remedy = _SEE_ALL if "row-level security" in reason else "GRANT it"
+    return kind(f"The role may not do that in {place}: {reason}.", remedy=f"{remedy} {_STARTS}")
 
 
 _SEE_ALL = "ALTER ROLE … BYPASSRLS, or ALTER TABLE … DISABLE ROW LEVEL SECURITY (and NO FORCE ROW LEVEL SECURITY),"

@@ -1,4 +1,4 @@
-"""Sweeping: collects what can never be decided, keeps what is named, and is waiting by no clock."""
+"""Sweeping: collects what can never be decided, keeps what is named, and is told by no clock."""
 
 from penstock.core.model import Attempt, BatchId, Generation, SweepCut
 from penstock.protocols import Telling
@@ -36,7 +36,7 @@ class SweepContract(Examined):
         assert list(sink.sweep(bench.cut(generation=2), dry_run=False)) == []
 
     def test_what_a_sweep_takes_is_among_what_the_sink_tells(self, bench: Bench) -> None:
-        """By the same names, so that people find it; and each piece is waiting for one account."""
+        """By the same names, so that people find it; and each piece is told for one account."""
         sink = bench.sink()
         if not isinstance(sink, Telling):
             return

@@ -171,16 +171,16 @@ def _gone(piece: Piece, why: str) -> Retryable:
 
 
 def _error_for(piece: Piece, settings: ReaderSettings, error: KafkaError) -> PenstockError:
-    said = (
+    message = (
         f"Topic {piece.topic!r} of source {settings.name!r} could not be read from "
         f"{settings.client.get('bootstrap.servers')}: {error.str()}."
     )
     if error.code() in NOT_LET_IN:
         group = settings.client.get("group.id", _DEFAULTS["group.id"])
         return Failed(
-            said, remedy=f"Correct the credentials, or give the right Read on the topic and on the consumer group {group!r}."
+            message, remedy=f"Correct the credentials, or give the right Read on the topic and on the consumer group {group!r}."
         )
     return Retryable(
-        said,
+        message,
         remedy="See whether the brokers are up and let us read, then start again.",
     )

@@ -53,8 +53,8 @@ def data_source_options(name: str, source: Source) -> Mapping[str, str]:
     """The options of the data source for `source`. Raises Usage for what the reader does not do."""
     complaint = next(python_complaints(source.options), None)
     if complaint is not None:
-        raise Usage(f"sources.{name}.options.{'.'.join(map(str, complaint.at))} {complaint.said}.", remedy=complaint.remedy)
-    said = {key: value for key, value in reader_options(source).items() if not key.lower().startswith(CONSUMER)}
-    prefix = next((value for key, value in said.items() if key.lower() == "groupidprefix"), None)
+        raise Usage(f"sources.{name}.options.{'.'.join(map(str, complaint.at))} {complaint.message}.", remedy=complaint.remedy)
+    texts = {key: value for key, value in reader_options(source).items() if not key.lower().startswith(CONSUMER)}
+    prefix = next((value for key, value in texts.items() if key.lower() == "groupidprefix"), None)
     client = {**({} if prefix is None else {"group.id": prefix}), **fetch_options(name, source)}
-    return {**said, NAME: name, **{f"{CLIENT}{key}": value for key, value in client.items()}}
+    return {**texts, NAME: name, **{f"{CLIENT}{key}": value for key, value in client.items()}}

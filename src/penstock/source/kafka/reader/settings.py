@@ -43,23 +43,23 @@ class ReaderSettings:
 
 def settings_in(options: Mapping[str, str]) -> ReaderSettings:
     """What `told_options` (of the module beside it) said, whatever became of the case of its keys."""
-    said = {key.lower(): value for key, value in options.items()}
-    by_time = said.get("startingoffsetsbytimestamp")
+    lowered = {key.lower(): value for key, value in options.items()}
+    by_time = lowered.get("startingoffsetsbytimestamp")
     return ReaderSettings(
-        name=said.get(NAME, "kafka"),
-        client={key[len(CLIENT) :]: value for key, value in said.items() if key.startswith(CLIENT)},
-        subscribe=names_in(said.get("subscribe")),
-        pattern=said.get("subscribepattern"),
-        assign=assigned_in(said.get("assign")),
-        starting=_starting(said.get("startingoffsets", "latest")),
-        starting_ms=_count(said.get("startingtimestamp")) or (None if by_time is None else _by_partition(by_time)),
-        is_late_start_latest=said.get("startingoffsetsbytimestampstrategy", "error").lower() == "latest",
-        max_offsets=_count(said.get("maxoffsetspertrigger")),
-        min_partitions=_count(said.get("minpartitions")),
-        max_records=_count(said.get("maxrecordsperpartition")),
-        has_headers=said.get("includeheaders", "false").lower() == "true",
-        fails_on_loss=said.get("failondataloss", "true").lower() == "true",
-        patience_s=(_count(said.get("kafkaconsumer.polltimeoutms")) or _PATIENCE_MS) / 1000,
+        name=lowered.get(NAME, "kafka"),
+        client={key[len(CLIENT) :]: value for key, value in lowered.items() if key.startswith(CLIENT)},
+        subscribe=names_in(lowered.get("subscribe")),
+        pattern=lowered.get("subscribepattern"),
+        assign=assigned_in(lowered.get("assign")),
+        starting=_starting(lowered.get("startingoffsets", "latest")),
+        starting_ms=_count(lowered.get("startingtimestamp")) or (None if by_time is None else _by_partition(by_time)),
+        is_late_start_latest=lowered.get("startingoffsetsbytimestampstrategy", "error").lower() == "latest",
+        max_offsets=_count(lowered.get("maxoffsetspertrigger")),
+        min_partitions=_count(lowered.get("minpartitions")),
+        max_records=_count(lowered.get("maxrecordsperpartition")),
+        has_headers=lowered.get("includeheaders", "false").lower() == "true",
+        fails_on_loss=lowered.get("failondataloss", "true").lower() == "true",
+        patience_s=(_count(lowered.get("kafkaconsumer.polltimeoutms")) or _PATIENCE_MS) / 1000,
     )
 
 

@@ -38,19 +38,19 @@ def _each(now: Mapping[str, TopicNow], which: Callable[[Kept], int]) -> Position
     return {topic: {number: which(kept) for number, kept in of.partitions.items()} for topic, of in now.items()}
 
 
-def _resolved(said: int, kept: Kept) -> int:
-    return {_LATEST: kept.high, _EARLIEST: kept.low}.get(said, said)
+def _resolved(start: int, kept: Kept) -> int:
+    return {_LATEST: kept.high, _EARLIEST: kept.low}.get(start, start)
 
 
 def _by_time(
-    settings: ReaderSettings, said: int | Positions, now: Mapping[str, TopicNow], brokers: Dated
+    settings: ReaderSettings, start: int | Positions, now: Mapping[str, TopicNow], brokers: Dated
 ) -> Mapping[str, Mapping[int, int]]:
     partitions = [(topic, number) for topic, of in now.items() for number in of.partitions]
-    if isinstance(said, int):
-        wanted = dict.fromkeys(partitions, said)
+    if isinstance(start, int):
+        wanted = dict.fromkeys(partitions, start)
     else:
-        _require_all(settings, said, now, "startingOffsetsByTimestamp")
-        wanted = {(topic, number): said[topic][number] for topic, number in partitions}
+        _require_all(settings, start, now, "startingOffsetsByTimestamp")
+        wanted = {(topic, number): start[topic][number] for topic, number in partitions}
     found = brokers.since(wanted)
     late = next((at for at in partitions if found[at] is None), None)
     if late is not None and not settings.is_late_start_latest:
@@ -68,8 +68,8 @@ def _or_end(found: int | None, kept: Kept) -> int:
     return kept.high if found is None else found
 
 
-def _require_all(settings: ReaderSettings, said: Positions, now: Mapping[str, TopicNow], option: str) -> None:
-    given = {(topic, number) for topic, parts in said.items() for number in parts}
+def _require_all(settings: ReaderSettings, start: Positions, now: Mapping[str, TopicNow], option: str) -> None:
+    given = {(topic, number) for topic, parts in start.items() for number in parts}
     there = {(topic, number) for topic, of in now.items() for number in of.partitions}
     odd = sorted(given ^ there)
     if odd:

@@ -15,23 +15,23 @@ KIND = "penstock"
 class Complaint:
     """One mistake. `at` leads from where the validator stands to the value; `said` completes "<key> …"."""
 
-    said: str
+    message: str
     remedy: str
     at: KeyPath = ()
 
     def below(self, path: KeyPath) -> "Complaint":
         """The same complaint as seen from `path` levels further up."""
-        return Complaint(said=self.said, remedy=self.remedy, at=path + self.at)
+        return Complaint(message=self.message, remedy=self.remedy, at=path + self.at)
 
 
 def refuse(complaints: Sequence[Complaint]) -> PydanticCustomError:
     """The exception that carries `complaints` (at least one) through pydantic."""
-    return PydanticCustomError(KIND, "{said}", {"said": complaints[0].said, "complaints": tuple(complaints)})
+    return PydanticCustomError(KIND, "{message}", {"message": complaints[0].message, "complaints": tuple(complaints)})
 
 
-def wrong(said: str, *, remedy: str, at: KeyPath = ()) -> PydanticCustomError:
+def wrong(message: str, *, remedy: str, at: KeyPath = ()) -> PydanticCustomError:
     """The exception for a single complaint."""
-    return refuse([Complaint(said=said, remedy=remedy, at=at)])
+    return refuse([Complaint(message=message, remedy=remedy, at=at)])
 
 
 def dotted(path: KeyPath) -> str:
