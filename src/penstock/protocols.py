@@ -79,7 +79,7 @@ class Ledger(Protocol):
 
     @property
     def home(self) -> str | None:
-        """The database whose transaction `append` is, if sinks may ride in it; equal to `Rider.home` of such a sink."""
+        """The database whose transaction `append` is, if sinks may publish in it; equal to `home` of such a sink."""
         ...
 
     def newest_first(self) -> Iterator[Entry]:
@@ -235,7 +235,7 @@ class OwnRows:
 
 
 @runtime_checkable
-class Projecting(Protocol):
+class ProjectsRows(Protocol):
     """A sink that may take rows of its own, made of the pipeline's."""
 
     def own_rows(self, schema: str) -> OwnRows | None:
@@ -244,7 +244,7 @@ class Projecting(Protocol):
 
 
 @runtime_checkable
-class Rider(Protocol):
+class PublishesInLedger(Protocol):
     """A transactional sink that can commit inside the ledger's own transaction where both live in one database."""
 
     @property
@@ -252,7 +252,7 @@ class Rider(Protocol):
         """Names the database; the coordinator compares it with `Ledger.home`."""
         ...
 
-    def riding(self, publication: Publication) -> AbstractContextManager[None]:
+    def ledger_transaction(self, publication: Publication) -> AbstractContextManager[None]:
         """Around the append in which `publish_within` may be called, again where the append is repeated.
 
         Entered before the ledger's transaction begins: fetch here what `publish_within` reads. Left by an exception, nothing is
@@ -315,7 +315,7 @@ class Signature:
 
 
 @runtime_checkable
-class Signing(Protocol):
+class SignsStaging(Protocol):
     """A sink whose staging says for which ledger it is: what another ledger staged looks dead to this one's sweep."""
 
     def signatures(self, *, pipeline: PipelineName) -> Sequence[Signature]:
@@ -338,7 +338,7 @@ class TaskCheck(Protocol):
 
 
 @runtime_checkable
-class TaskChecked(Protocol):
+class ChecksFromTasks(Protocol):
     """A sink whose places can be looked at from the executors: tasks of the staging pass write there themselves."""
 
     def task_checks(self) -> AbstractContextManager[Sequence[TaskCheck]]:
@@ -347,7 +347,7 @@ class TaskChecked(Protocol):
 
 
 @runtime_checkable
-class Telling(Protocol):
+class ReportsStaging(Protocol):
     """A sink that tells what waits in it, and what could happen to that. Only looks."""
 
     def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:
@@ -360,7 +360,7 @@ class Telling(Protocol):
 
 
 @runtime_checkable
-class Lingering(Protocol):
+class ListsOpenTransactions(Protocol):
     """A place whose readers wait for transactions that somebody left open."""
 
     def open_transactions(self) -> Sequence[OpenTransaction]:
@@ -373,16 +373,16 @@ class Lingering(Protocol):
 
 
 @runtime_checkable
-class Admitting(Protocol):
+class ChecksSchema(Protocol):
     """A sink that can tell before the start whether it will take such rows."""
 
-    def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
+    def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
         """Raise the Usage or Refused that `prepare` would raise for rows of Spark's `schema`. Changes nothing."""
         ...
 
 
 @runtime_checkable
-class Requesting(Protocol):
+class CountsRequests(Protocol):
     """A sink, a stager or a ledger that counts what it asks of places that bill each request."""
 
     def requests_sent(self) -> Mapping[str, int]:
@@ -394,7 +394,7 @@ class Requesting(Protocol):
 
 
 @runtime_checkable
-class Estimating(Protocol):
+class EstimatesRequests(Protocol):
     """A sink or a ledger that can tell before the start about how many requests a batch will take."""
 
     def estimated_requests(self) -> Mapping[str, RequestEstimate]:
@@ -402,12 +402,12 @@ class Estimating(Protocol):
         ...
 
 
-def requesting(parts: Iterable[object]) -> tuple[Requesting, ...]:
+def requesting(parts: Iterable[object]) -> tuple[CountsRequests, ...]:
     """Those that count: to be asked once, since telling takes longer than counting."""
-    return tuple(part for part in parts if isinstance(part, Requesting))
+    return tuple(part for part in parts if isinstance(part, CountsRequests))
 
 
-def requests_so_far(parts: Iterable[Requesting]) -> int | None:
+def requests_so_far(parts: Iterable[CountsRequests]) -> int | None:
     """How many requests this process has sent to the places of `parts`, each place once; None if none of them bills requests."""
     sent: dict[str, int] = {}
     for part in parts:
@@ -415,6 +415,6 @@ def requests_so_far(parts: Iterable[Requesting]) -> int | None:
     return sum(sent.values()) if sent else None
 
 
-def requests_since(before: int | None, parts: Iterable[Requesting]) -> int | None:
+def requests_since(before: int | None, parts: Iterable[CountsRequests]) -> int | None:
     """How many since `requests_so_far` of the same `parts` gave `before`."""
     return None if before is None else (requests_so_far(parts) or 0) - before

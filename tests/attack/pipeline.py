@@ -31,7 +31,7 @@ from penstock.core.model import (
 from penstock.core.row_hash import row_hashes
 from penstock.errors import Failed, PenstockError
 from penstock.ledger.open import open_ledger
-from penstock.run.runtime import Parts, opened_by_this_process, prepare
+from penstock.run.runtime import Runtime, opened_by_this_process, prepare
 from penstock.spark.schema import arrow_schema
 from penstock.testing.conformance import PIPELINE
 from penstock.testing.conformance.bench import accounts_of, travelled
@@ -101,7 +101,7 @@ class Pipeline:
     @contextmanager
     def _started(self, *, schema: str | None):
         sink, ledger = self.sink(), self.ledger()
-        parts = Parts(
+        parts = Runtime(
             pipeline=PIPELINE,
             ledger=ledger,
             sinks=(sink,),

@@ -58,7 +58,7 @@ class BlobContract:
         assert spent(lambda: store.put_if_absent("f/b", b"x", tag="t")) == each.put
         assert spent(lambda: store.get("f/a")) == each.get
         assert spent(lambda: store.get("f/absent")) == 1
-        assert spent(lambda: store.look("f/a")) == each.look
+        assert spent(lambda: store.head("f/a")) == each.look
         assert spent(lambda: list(store.list("f/"))) == each.list
         assert spent(lambda: list(store.list("f/", limit=1))) == each.list
         upload = store.begin("f/c", tag="t")
@@ -72,12 +72,12 @@ class BlobContract:
     def test_what_was_put_is_there_whole_with_its_tag(self, store: BlobStore) -> None:
         store.put("a/b", b"one", tag="first")
         assert store.get("a/b") == b"one"
-        found = store.look("a/b")
+        found = store.head("a/b")
         assert found is not None
         assert (found.key, found.size_bytes, found.tag) == ("a/b", 3, "first")
         store.put("a/b", b"three", tag="second")
         assert store.get("a/b") == b"three"
-        found = store.look("a/b")
+        found = store.head("a/b")
         assert found is not None
         assert (found.size_bytes, found.tag) == (5, "second")
 
@@ -97,7 +97,7 @@ class BlobContract:
 
     def test_what_is_not_there_is_none_and_deleting_it_is_fine(self, store: BlobStore) -> None:
         assert store.get("nowhere") is None
-        assert store.look("nowhere") is None
+        assert store.head("nowhere") is None
         store.delete("nowhere")
         with pytest.raises(FileNotFoundError):
             store.read("nowhere", start=0, length=1)
@@ -114,7 +114,7 @@ class BlobContract:
     def test_deleted_is_gone(self, store: BlobStore) -> None:
         store.put("a", b"1", tag="t")
         store.delete("a")
-        assert store.look("a") is None
+        assert store.head("a") is None
         assert names(store) == []
 
     def test_keys_are_taken_literally(self, store: BlobStore) -> None:
@@ -160,7 +160,7 @@ class BlobContract:
 
     def test_when_an_object_was_written_is_told_alike_by_all(self, store: BlobStore) -> None:
         store.put("a/b", b"x", tag="t")
-        found = store.look("a/b")
+        found = store.head("a/b")
         assert found is not None
         assert found.modified_ms is not None
         assert abs(found.modified_ms - time.time_ns() // 1_000_000) < 60_000
@@ -183,7 +183,7 @@ class BlobContract:
         assert store.put_if_absent("once", b"first", tag="1")
         assert not store.put_if_absent("once", b"second", tag="2")
         assert store.get("once") == b"first"
-        found = store.look("once")
+        found = store.head("once")
         assert found is not None
         assert found.tag == "1"
 
@@ -203,11 +203,11 @@ class BlobContract:
         parts = [b"a" * store.part_bytes, b"b" * 1000]
         upload, told = uploaded(store, "t/file", *parts, tag="mine")
         assert names(store) == []
-        assert store.look("t/file") is None
+        assert store.head("t/file") is None
         assert store.get("t/file") is None
         assert store.is_pending("t/file", upload)
         store.complete("t/file", upload, told, tag="mine")
-        found = store.look("t/file")
+        found = store.head("t/file")
         assert found is not None
         assert (found.size_bytes, found.tag) == (store.part_bytes + 1000, "mine")
         assert store.get("t/file") == b"".join(parts)
@@ -232,7 +232,7 @@ class BlobContract:
         store.complete("t/file", upload, told, tag="tag")
         store.delete("t/file")
         store.complete("t/file", upload, told, tag="tag")
-        assert store.look("t/file") is None
+        assert store.head("t/file") is None
         assert names(store) == []
         assert not store.is_pending("t/file", upload)
 
@@ -263,7 +263,7 @@ class BlobContract:
         store.complete("t/file", upload, told, tag="tag")
         store.complete("t/never", upload, told, tag="tag")
         assert not store.is_pending("t/never", upload)
-        assert store.look("t/never") is None
+        assert store.head("t/never") is None
 
     def test_an_upload_can_be_found_and_ended(self, store: BlobStore) -> None:
         upload, told = uploaded(store, "t/dead", b"data")
@@ -277,7 +277,7 @@ class BlobContract:
             store.discard(found["t/dead"])
             assert not store.is_pending("t/dead", upload)
             store.complete("t/dead", upload, told, tag="tag")
-            assert store.look("t/dead") is None
+            assert store.head("t/dead") is None
         store.discard(Pending(key="t/done", upload=done))
         store.complete("t/kept", kept, keeps, tag="tag")
         assert names(store) == ["t/done", "t/kept"]

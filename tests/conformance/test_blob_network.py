@@ -104,7 +104,7 @@ def test_parts_that_were_not_put_together_are_kept() -> None:
         proxy.arm(NOT_FOUND, STEPS["gs"]["completion"], times=1)
         store.complete("f", upload, parts, tag="t")
         assert proxy.hits == 1
-        assert store.look("f") is None
+        assert store.head("f") is None
         assert store.is_pending("f", upload)
         store.complete("f", upload, parts, tag="t")
         assert store.get("f") == b"onetwo"

@@ -31,7 +31,7 @@ class LookingStore(S3Store):
     """Looks first and puts then, so that several racing writers win."""
 
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
-        if self.look(key) is not None:
+        if self.head(key) is not None:
             return False
         self.put(key, data, tag=tag)
         return True

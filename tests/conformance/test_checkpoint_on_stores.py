@@ -13,7 +13,7 @@ from penstock.blob.request_counter import requests_to
 from penstock.checkpoint.explanation import explain
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.input_check import require_unchanged
-from penstock.checkpoint.input_listing import InputLook
+from penstock.checkpoint.input_listing import InputListing
 from penstock.checkpoint.inspection import inspect_checkpoint, inspect_files
 from penstock.checkpoint.source_log import InputFile
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint, entry_ids
@@ -185,7 +185,7 @@ def test_input_files_beside_the_checkpoint_are_looked_at(account: tuple[Place, O
     place, store = account
     for name in ("in/plain.csv", "in/with space.csv", "in/%20x.csv"):
         store.put(name, b"12345")
-    look = InputLook(f"{place.url}/checkpoint", options=place.options)
+    look = InputListing(f"{place.url}/checkpoint", options=place.options)
     files = [InputFile(f"{place.url}/in/{name}", 1) for name in ("plain.csv", "with%20space.csv", "%2520x.csv", "none.csv")]
     seen = [one for one in look.at(files) if one is not None]
     assert [one.size_bytes for one in seen] == [5, 5, 5, None]
@@ -204,6 +204,6 @@ def test_input_files_that_cannot_be_seen_are_passed_over(account: tuple[Place, O
     store.put("in/a.csv", b"1")
     file = InputFile(f"{place.url}/in/a.csv", 1)
     for checkpoint in ("/data/checkpoint", "s3://elsewhere/c", "hdfs://elsewhere:1/c", "az://else@where/c", "gs://elsewhere/c"):
-        assert InputLook(checkpoint, options={}).at([file]) == [None]
+        assert InputListing(checkpoint, options={}).at([file]) == [None]
     odd = [InputFile(f"{place.url}//a.csv", 1), InputFile("dbfs:/a", 1)]
-    assert InputLook(place.url, options=place.options).at(odd) == [None] * 2
+    assert InputListing(place.url, options=place.options).at(odd) == [None] * 2

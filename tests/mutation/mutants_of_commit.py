@@ -25,7 +25,7 @@ MUTANTS_OF_COMMIT = (
         bug=24,
         name="what-a-kill-left-of-sparks-first-offsets-ends-every-start",
         file=OPEN_DELIVERY,
-        find="            remove_unwritten_start(self._parts.checkpoint)\n",
+        find="            remove_unwritten_start(self._runtime.checkpoint)\n",
         replace="            pass\n",
         tests=(f"{OF_DELIVERY}::test_a_start_removes_what_a_kill_left_of_sparks_first_offsets",),
     ),
@@ -283,7 +283,7 @@ MUTANTS_OF_COMMIT = (
         bug=11,
         name="a-start-does-not-prove-its-ledger",
         file=PARTS,
-        find="    parts.ledger.prove()\n",
+        find="    runtime.ledger.prove()\n",
         replace="",
         tests=(f"{OF_DELIVERY}::test_a_start_on_a_ledger_that_ignores_conditions_is_refused",),
     ),
@@ -291,7 +291,7 @@ MUTANTS_OF_COMMIT = (
         bug=1,
         name="a-ledger-behind-its-sinks-goes-on",
         file=PARTS,
-        find="    require_decided(parts.ledger, parts.sinks, pipeline=parts.pipeline, markers=markers)\n",
+        find="    require_decided(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline, markers=markers)\n",
         replace="",
         tests=("tests/unit/test_presence.py",),
     ),
@@ -325,7 +325,7 @@ MUTANTS_OF_COMMIT = (
         bug=12,
         name="a-sweep-by-hand-deletes-what-is-decided",
         file="src/penstock/run/operations.py",
-        find="cut = dead_staging(tail, newest_decision(parts.ledger, tail))",
+        find="cut = dead_staging(tail, newest_decision(runtime.ledger, tail))",
         replace="cut = dead_staging(tail, None)",
         tests=("tests/unit/test_run_operations.py::test_sweeping_beside_a_decision_that_is_not_published_takes_nothing_of_it",),
     ),
@@ -372,10 +372,10 @@ MUTANTS_OF_COMMIT = (
         bug=19,
         name="a-batch-is-shown-before-it-is-decided",
         file=COORDINATOR,
-        find="            self._append(entry, within=riding.within)\n",
+        find="            self._append(entry, within=ledger_transaction.within)\n",
         replace="""\
             self._publish(entry, self._sinks)
-            self._append(entry, within=riding.within)
+            self._append(entry, within=ledger_transaction.within)
 """,
     ),
     Mutant(
@@ -398,8 +398,8 @@ MUTANTS_OF_COMMIT = (
         bug=28,
         name="a-replayed-batch-does-not-run-for-its-state",
         file=OPEN_DELIVERY,
-        find="        if self._parts.checkpoint.has_state():\n            aside = delivered",
-        replace="        if not self._parts.checkpoint.has_state():\n            aside = delivered",
+        find="        if self._runtime.checkpoint.has_state():\n            aside = delivered",
+        replace="        if not self._runtime.checkpoint.has_state():\n            aside = delivered",
         tests=("tests/spark/test_delivery_stateful.py::test_deduplication_survives_a_replay_whose_state_was_lost",),
     ),
     Mutant(

@@ -133,8 +133,8 @@ MUTANTS_OF_DUCKDB = (
         bug=35,
         name="a-table-of-sqlite-is-not-looked-at-before-a-decided-batch",
         file="src/penstock/sink/sqlite/sink.py",
-        find="move(cursor, decided_rows(cursor, rows, publication.schema, target), target)",
-        replace="move(cursor, rows, target)",
+        find="load(cursor, decided_rows(cursor, rows, publication.schema, target), target)",
+        replace="load(cursor, rows, target)",
         tests=(f"{OF_DECIDED}::test_a_table_that_would_hold_other_values_is_not_filled_by_recover[sqlite]",),
     ),
     Mutant(

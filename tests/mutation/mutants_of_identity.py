@@ -59,8 +59,8 @@ MUTANTS_OF_IDENTITY = (
         bug=31,
         name="a-spool-whose-sweep-fails-is-not-signed",
         file="src/penstock/commit/sweeping.py",
-        find="        if isinstance(sink, Signing) and not dry_run:",
-        replace="        if isinstance(sink, Signing) and not dry_run and not warnings:",
+        find="        if isinstance(sink, SignsStaging) and not dry_run:",
+        replace="        if isinstance(sink, SignsStaging) and not dry_run and not warnings:",
         tests=(f"{OF_SIGNATURES}::test_a_spool_is_signed_where_its_sweep_fails[directory]",),
     ),
     Mutant(
@@ -189,8 +189,8 @@ MUTANTS_OF_IDENTITY = (
             tests=(f"{OF_KINDS}[{kind}-any-driver-first]",),
         )
         for kind, find in (
-            ("sqlite", "if marker is None and shape_of(cursor, DBAPI_MARKER_TABLE) is not None"),
-            ("mysql", "if marker is None and shape_of(connection, DBAPI_MARKER_TABLE) is not None"),
+            ("sqlite", "if marker is None and table_schema_of(cursor, DBAPI_MARKER_TABLE) is not None"),
+            ("mysql", "if marker is None and table_schema_of(connection, DBAPI_MARKER_TABLE) is not None"),
             ("postgres", "if marker is None:\n        _require_unfilled_by_dbapi"),
         )
     ),

@@ -102,8 +102,8 @@ MUTANTS_OF_KAFKA = (
         bug=15,
         name="rows-are-committed-before-their-marker",
         file=LANE,
-        find="        return Moved(rows=number, displaced=Totals())",
-        replace="        self._commit()\n        return Moved(rows=number, displaced=Totals())",
+        find="        return Loaded(rows=number, displaced=Totals())",
+        replace="        self._commit()\n        return Loaded(rows=number, displaced=Totals())",
         tests=(f"{OF_PUBLISHING}::test_rows_become_visible_with_their_marker",),
     ),
     Mutant(

@@ -62,9 +62,9 @@ MUTANTS_OF_POSTGRES = (
         bug=17,
         name="nobody-counts-the-rows-that-postgres-took",
         file=MOVE,
-        find="        return Moved(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())\n",
+        find="        return Loaded(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())\n",
         replace="        connection.execute(statements.insert(columns.casts))\n"
-        "        return Moved(rows=staged, displaced=Totals())\n",
+        "        return Loaded(rows=staged, displaced=Totals())\n",
         tests=(f"{OF_PUBLISHING}::test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown[numeric]",),
     ),
     Mutant(

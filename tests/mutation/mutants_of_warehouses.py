@@ -77,8 +77,8 @@ MUTANTS_OF_WAREHOUSES = (
         bug=17,
         name="the-number-of-rows-is-not-compared-in-sql-server",
         file=f"{SQLSERVER}/load.py",
-        find="        return Moved(rows=connection.execute(statements.insert()).rowcount, displaced=Totals())\n",
-        replace="        connection.execute(statements.insert())\n        return Moved(rows=staged, displaced=Totals())\n",
+        find="        return Loaded(rows=connection.execute(statements.insert()).rowcount, displaced=Totals())\n",
+        replace="        connection.execute(statements.insert())\n        return Loaded(rows=staged, displaced=Totals())\n",
         tests=(f"{OF_SQLSERVER}::test_rows_that_a_trigger_drops_are_noticed",),
     ),
 )

@@ -22,7 +22,7 @@ import penstock
 from penstock.core.model import SourceName
 from penstock.errors import Fenced, GuaranteeTooWeak, PenstockError, Usage
 from penstock.source.open import open_sources
-from penstock.support.error_transport import carried_in
+from penstock.support.error_transport import decode_error
 from tests.servers.serving import serving
 from tests.spark.streams import numbers, put
 from tests.spark.target import Target
@@ -196,7 +196,7 @@ def by_foreach_batch(world: World) -> None:
     query = world.writer().foreachBatch(delivery).option("checkpointLocation", delivery.checkpoint).start()
     with pytest.raises(StreamingQueryException) as ended:
         assert query.awaitTermination(40), "it was not refused, and runs on"
-    error = carried_in(str(ended.value))
+    error = decode_error(str(ended.value))
     assert error is not None, ended.value
     raise error
 

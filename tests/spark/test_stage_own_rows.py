@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Generation, PipelineName, SinkName
 from penstock.core.row_hash import digest, row_hashes
 from penstock.protocols import OwnRows
-from penstock.sink.kafka.record_columns import Shape
+from penstock.sink.kafka.record_columns import RecordColumns
 from penstock.sink.memory import MemorySink
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, StagePath
@@ -22,7 +22,7 @@ PIPELINE = PipelineName("shaped")
 class ShapedSink(MemorySink):
     """Takes records, and keeps them as a sink of Kafka stages them."""
 
-    def __init__(self, name: str, spool: str, shape: Shape | None) -> None:
+    def __init__(self, name: str, spool: str, shape: RecordColumns | None) -> None:
         super().__init__(name=SinkName(name), spool=spool)
         self.shape = shape
         self.prepare(pipeline=PIPELINE, schema=None)
@@ -31,7 +31,12 @@ class ShapedSink(MemorySink):
         return None if self.shape is None else self.shape.own_rows(schema, sink=self.name)
 
 
-SHAPES = {"plain": None, "all": Shape(json=(), key="id"), "some": Shape(json=("when", "id")), "again": Shape(json=(), key="when")}
+SHAPES = {
+    "plain": None,
+    "all": RecordColumns(json=(), key="id"),
+    "some": RecordColumns(json=("when", "id")),
+    "again": RecordColumns(json=(), key="when"),
+}
 ROW = (
     "struct(id, timestamp_micros(id + 1700000000000001) AS when, CAST(id AS STRING) AS name, IF(id = 1, NULL, id / 4) AS amount)"
 )

@@ -15,7 +15,7 @@ from penstock.core.model import Attempt, Batch, BatchId, Generation, OffsetRange
 from penstock.core.row_hash import row_hashes
 from penstock.protocols import SCHEMA_KEY
 from penstock.run.operations import acting
-from penstock.run.runtime import Parts, coordinator_of, opened_by_this_process, prepare
+from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 
 FILE = """\
 pipeline: shop
@@ -57,35 +57,35 @@ class Lake:
 
     def run(self, numbers: Sequence[int], *, query: str = QUERY, first: int = 0, schema: str = SCHEMA) -> list[Delivered]:
         """A driver that opens the pipeline and delivers the batches `numbers` of the query whose batch 0 holds batch `first`."""
-        with acting(self.pipeline.plan) as parts:
-            prepare(parts, schema=schema)
-            coordinator = coordinator_of(parts)
-            coordinator.open(opened_by_this_process(parts))
-            return [self.deliver(parts, coordinator, number, query=query, first=first, schema=schema) for number in numbers]
+        with acting(self.pipeline.plan) as runtime:
+            prepare(runtime, schema=schema)
+            coordinator = coordinator_of(runtime)
+            coordinator.open(opened_by_this_process(runtime))
+            return [self.deliver(runtime, coordinator, number, query=query, first=first, schema=schema) for number in numbers]
 
     def deliver(
-        self, parts: Parts, coordinator: Coordinator, number: int, *, query: str, first: int = 0, schema: str = SCHEMA
+        self, runtime: Runtime, coordinator: Coordinator, number: int, *, query: str, first: int = 0, schema: str = SCHEMA
     ) -> Delivered:
         batch_id = BatchId(number - first)
         offsets = OffsetRange(source=SourceName("orders"), start=str(number) if batch_id else None, end=str(number + 1))
         batch = Batch(query_id=QueryId(query), batch_id=batch_id, offsets=(offsets,))
-        return coordinator.deliver(batch, lambda generation: self._stage(parts, generation, batch_id, number, schema))
+        return coordinator.deliver(batch, lambda generation: self._stage(runtime, generation, batch_id, number, schema))
 
-    def _stage(self, parts: Parts, generation: Generation, batch_id: BatchId, number: int, schema: str) -> StagedBatch:
+    def _stage(self, runtime: Runtime, generation: Generation, batch_id: BatchId, number: int, schema: str) -> StagedBatch:
         ids = range(number * ROWS, (number + 1) * ROWS)
         rows = pa.RecordBatch.from_pylist(
             [{"id": row, "place": f"{number:03d}/x y", "day": None} for row in ids],
             schema=ARROW.with_metadata({SCHEMA_KEY: schema.encode()}),
         )
         attempt = Attempt(generation=generation, batch_id=batch_id, partition=0, task_attempt=0, nonce=new_nonce())
-        writer = parts.sinks[0].stager().open(attempt, rows.schema)
+        writer = runtime.sinks[0].stager().open(attempt, rows.schema)
         writer.write(
-            rows, hashes=row_hashes(rows, self._row_digest(parts)), accounts=pa.array([ACCOUNTS[row % 2] for row in ids])
+            rows, hashes=row_hashes(rows, self._row_digest(runtime)), accounts=pa.array([ACCOUNTS[row % 2] for row in ids])
         )
         return StagedBatch(pieces=tuple(writer.finish()), rows_in=len(rows), schema=schema)
 
-    def _row_digest(self, parts: Parts) -> RowDigest:
-        tail = parts.ledger.tail()
+    def _row_digest(self, runtime: Runtime) -> RowDigest:
+        tail = runtime.ledger.tail()
         assert tail is not None
         return tail.summary.row_digest
 

@@ -84,7 +84,7 @@ def test_google_is_shown_the_token_whatever_a_netrc_has(tmp_path: Path, monkeypa
     have_netrc(tmp_path, monkeypatch)
     with google_like() as (url, shown):
         store = open_store("gs://bucket/table", options={"endpoint": url, "credentials_file": key_file(tmp_path, url)})
-        assert store.look("name") is None
+        assert store.head("name") is None
     assert shown == [("POST", None), ("GET", "Bearer abc")]
 
 

@@ -24,7 +24,7 @@ from penstock.sink.cassandra import database, load
 from penstock.sink.cassandra import sink as module
 from penstock.sink.cassandra.database import Patience
 from penstock.sink.cassandra.duplicate_keys import repeated_in, without
-from penstock.sink.cassandra.marker_store import CassandraMarks
+from penstock.sink.cassandra.marker_store import CassandraMarkerStore
 from penstock.sink.cassandra.target import target_of
 from penstock.spark.schema import arrow_schema
 
@@ -126,7 +126,7 @@ def test_another_driver_goes_on_with_the_stamp_that_a_dead_one_took(target, monk
     table.put(sink, [(1, "old"), (2, "stays")], batch_id=0)
     publication = table.decided_but_not_published(sink, [(1, "new"), (3, "more")], batch_id=1)
     with monkeypatch.context() as dead:
-        dead.setattr(CassandraMarks, "advance", dies)
+        dead.setattr(CassandraMarkerStore, "advance", dies)
         with pytest.raises(KeyboardInterrupt):
             sink.publish(publication)
     [(at_us,)] = table.sql("SELECT writetime(name) FROM {} WHERE id = 3")

@@ -13,7 +13,7 @@ from tests.unit.table_target import spark_schema
 from penstock.errors import Failed, PublishFailed, Refused, Retryable, StageFailed, Usage
 from penstock.sink.cassandra.address import address_of
 from penstock.sink.cassandra.database import Database
-from penstock.sink.cassandra.row_validator import Admission
+from penstock.sink.cassandra.row_validator import RowValidator
 from penstock.sink.cassandra.target import target_of
 from penstock.spec import Cassandra
 from penstock.testing.conformance import PIPELINE
@@ -48,7 +48,7 @@ def test_a_table_that_repeated_writes_would_change_is_refused_by_check_and_start
     schema = spark_schema(id="long", at="integer", name="string") if options.get("key") == ["id", "at"] else None
     table = target(created=created, schema=schema, **options)
     with pytest.raises(Refused, match=said):
-        table.rig.make().require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+        table.rig.make().require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
     with pytest.raises(Refused, match=said):
         table.sink()
 
@@ -133,7 +133,7 @@ def test_columns_that_are_no_key(target, kind, said):
 # --- values, in the task
 
 
-ADMISSION = Admission(sink="s", table="t", required=frozenset({"id", "place"}), key=("id", "place"), lone="id")
+ADMISSION = RowValidator(sink="s", table="t", required=frozenset({"id", "place"}), key=("id", "place"), lone="id")
 
 
 @pytest.mark.parametrize(
@@ -223,9 +223,9 @@ def test_rights_are_looked_for_before_the_start(target):
         session.execute(f"GRANT SELECT ON penstock_marker TO guest_{table.rig.table}")
         for right, on in (("SELECT", table.rig.table), ("MODIFY", table.rig.table)):
             with pytest.raises(Refused, match=f"The user lacks {right} on {on}"):
-                guest.require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+                guest.require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
             session.execute(f"GRANT {right} ON {on} TO guest_{table.rig.table}")
-        guest.require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+        guest.require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
 
 
 def test_what_does_not_let_us_in_is_told(target):

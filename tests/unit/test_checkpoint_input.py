@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.input_check import require_unchanged
-from penstock.checkpoint.input_listing import InputLook, Seen
+from penstock.checkpoint.input_listing import InputListing, Seen
 from penstock.checkpoint.source_log import InputFile
 from penstock.core.model import BatchId, SourceName
 from penstock.errors import InputChanged
@@ -73,7 +73,7 @@ def test_a_file_that_was_cut_short_is_delivered_again_once_the_remedy_is_carried
 
 
 def test_the_remedy_for_a_file_on_hdfs_names_its_time() -> None:
-    look = InputLook()
+    look = InputListing()
     look.at = lambda files: [Seen(size_bytes=1, modified_ms=7)] * len(files)  # type: ignore[method-assign]
     with pytest.raises(InputChanged) as raised:
         require_unchanged(BatchId(3), {S: [InputFile("hdfs://name:8020/in/a.csv", 1_700_000_000_123)]}, look=look)

@@ -10,7 +10,7 @@ from penstock.checkpoint.anomaly import Severity
 from penstock.checkpoint.checksum import matches
 from penstock.checkpoint.explanation import Explanation, explain
 from penstock.checkpoint.inspection import Inspection, inspect_checkpoint
-from penstock.checkpoint.next_start import Next, Outlook, outlook
+from penstock.checkpoint.next_start import Next, NextStart, next_start
 from penstock.checkpoint.offset_kind import kind_of
 from penstock.core.model import BatchId
 
@@ -126,7 +126,7 @@ def test_state(case: str, name: str, provider: str, stores: list[str]) -> None:
 def test_an_empty_directory(tmp_path: Path) -> None:
     found = inspect_checkpoint(str(tmp_path))
 
-    assert found.outlook == Outlook(next=Next.FRESH, batch_id=BatchId(0))
+    assert found.outlook == NextStart(next=Next.FRESH, batch_id=BatchId(0))
     assert (found.offsets, found.commits, found.sources, found.anomalies) == (None, None, (), ())
 
 
@@ -269,20 +269,20 @@ def test_explaining_an_aggregation_says_watermark_and_state() -> None:
 @pytest.mark.parametrize(
     ("planned", "committed", "expected"),
     [
-        ([], [], Outlook(next=Next.FRESH, batch_id=BatchId(0))),
-        ([0], [], Outlook(next=Next.REPLAY, batch_id=BatchId(0))),
-        ([0], [0], Outlook(next=Next.NEW, batch_id=BatchId(1))),
-        ([0, 1], [], Outlook(next=Next.SKIP, batch_id=BatchId(1), skipped=(BatchId(0),))),
-        ([0, 1], [0], Outlook(next=Next.REPLAY, batch_id=BatchId(1))),
-        ([1], [0], Outlook(next=Next.FAIL, batch_id=None)),
-        ([], [3], Outlook(next=Next.REPEAT, batch_id=BatchId(0))),
+        ([], [], NextStart(next=Next.FRESH, batch_id=BatchId(0))),
+        ([0], [], NextStart(next=Next.REPLAY, batch_id=BatchId(0))),
+        ([0], [0], NextStart(next=Next.NEW, batch_id=BatchId(1))),
+        ([0, 1], [], NextStart(next=Next.SKIP, batch_id=BatchId(1), skipped=(BatchId(0),))),
+        ([0, 1], [0], NextStart(next=Next.REPLAY, batch_id=BatchId(1))),
+        ([1], [0], NextStart(next=Next.FAIL, batch_id=None)),
+        ([], [3], NextStart(next=Next.REPEAT, batch_id=BatchId(0))),
     ],
 )
-def test_outlook(planned: list[int], committed: list[int], expected: Outlook) -> None:
+def test_outlook(planned: list[int], committed: list[int], expected: NextStart) -> None:
     ids = (frozenset(map(BatchId, planned)), frozenset(map(BatchId, committed)))
 
-    assert outlook(planned=ids[0], committed=ids[1]) == expected
-    assert outlook(planned=ids[0], committed=ids[1], starts=False).next is Next.FAIL
+    assert next_start(planned=ids[0], committed=ids[1]) == expected
+    assert next_start(planned=ids[0], committed=ids[1], starts=False).next is Next.FAIL
 
 
 @pytest.mark.parametrize(

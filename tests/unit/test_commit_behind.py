@@ -9,8 +9,7 @@ import pytest
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
 
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import Behind as TaskBehind
-from penstock.commit.executor import Outstanding, Task, at_once
+from penstock.commit.executor import DeferredPublish, Outstanding, Task, at_once
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.model import Decided, Generation
 from penstock.errors import Failed, PenstockError, PublishFailed, StageFailed
@@ -38,18 +37,18 @@ class Later:
 class Behind:
     """A pipeline whose batches are published as late as can be, and what was told of them."""
 
-    def __init__(self, behind: TaskBehind) -> None:
+    def __init__(self, behind: DeferredPublish) -> None:
         self.bench, self.told = Bench(), list[Delivered]()
         self.coordinator = self.opened(behind)
 
-    def opened(self, behind: TaskBehind) -> Coordinator:
+    def opened(self, behind: DeferredPublish) -> Coordinator:
         coordinator = Coordinator(
             pipeline=PIPELINE,
             ledger=self.bench.ledger(),
             sinks=self.bench.sinks(),
             now_ms=lambda: 0,
             sleep=self.bench.slept.append,
-            behind=behind,
+            deferred=behind,
         )
         coordinator.open(OPENED)
         return coordinator
@@ -141,7 +140,7 @@ def test_a_batch_that_was_decided_before_is_told_when_it_is_published(later: Beh
 
 
 @pytest.mark.parametrize(("behind", "counted"), [(at_once, 7), (Later(), None)])
-def test_requests_are_counted_unless_those_of_two_batches_mix(behind: TaskBehind, counted: int | None) -> None:
+def test_requests_are_counted_unless_those_of_two_batches_mix(behind: DeferredPublish, counted: int | None) -> None:
     both = Behind(behind)
     staged = both.bench.stage(batch_of(0))
     both.coordinator.begin(batch_of(0), lambda generation: replace(staged(generation), requests=7), on_delivered=both.told.append)

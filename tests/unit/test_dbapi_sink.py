@@ -242,7 +242,7 @@ def test_columns_that_do_not_fit(targets):
     target = targets()
     target.sql("CREATE TABLE t (id BIGINT, nam TEXT)")
     with pytest.raises(Refused, match=r"\(missing in the table: name"):
-        target.rig.make().require_admitted(pipeline=PIPELINE, schema=target.rig.schema)
+        target.rig.make().require_schema_accepted(pipeline=PIPELINE, schema=target.rig.schema)
     with pytest.raises(Refused, match=r"\(missing in the table: name"):
         target.sink()
     with pytest.raises(Usage, match="`columns` names 'other', but the rows have id, name"):

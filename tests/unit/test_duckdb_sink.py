@@ -18,7 +18,7 @@ from penstock.core.row_hash import row_hashes
 from penstock.errors import OutcomeUnknown, PublishFailed, Refused, Retryable, StageFailed, Usage
 from penstock.sink.duckdb.database import Database
 from penstock.sink.duckdb.errors import is_conflict
-from penstock.sink.duckdb.row_validator import Admission
+from penstock.sink.duckdb.row_validator import RowValidator
 from penstock.sink.duckdb.storage import restored, stored
 from penstock.testing.conformance import PIPELINE
 
@@ -306,7 +306,7 @@ def test_a_path_that_duckdb_cuts_at_a_question_mark_is_refused(tmp_path):
 )
 def test_the_ends_of_the_calendar_are_refused_at_any_depth(made, moment):
     """To DuckDB they are infinity, or it cannot show them."""
-    admission = Admission(sink=SINK, table="t", required=frozenset())
+    admission = RowValidator(sink=SINK, table="t", required=frozenset())
     with pytest.raises(StageFailed, match="outside what DuckDB holds"):
         admission(pa.record_batch({"x": made(pa.array([moment]).view(pa.timestamp("us")))}))
     admission(pa.record_batch({"x": made(pa.array([MOST - 1]).view(pa.timestamp("us")))}))

@@ -9,8 +9,8 @@ from penstock.core.kafka_offset import positions_in
 from penstock.core.model import OffsetRange, SourceName
 from penstock.core.topics import GapAccepted, GapKind, PartitionRead, TopicRead
 from penstock.errors import Retryable
-from penstock.source.kafka.gaps import describe_gaps, gaps_of, in_words, lost, within
-from penstock.source.kafka.topic import Kept, TopicNow
+from penstock.source.kafka.gaps import describe_gaps, gap_descriptions, gaps_of, lost, within
+from penstock.source.kafka.topic import RetainedOffsets, TopicNow
 from penstock.source.kafka.watch import Watch
 from penstock.spec.source import Source
 
@@ -26,7 +26,9 @@ READ = TopicRead(
 
 
 def topic(*kept: tuple[int, int], topic_id: str = "old") -> Mapping[str, TopicNow]:
-    return {"orders": TopicNow(topic_id=topic_id, partitions={number: Kept(*each) for number, each in enumerate(kept)})}
+    return {
+        "orders": TopicNow(topic_id=topic_id, partitions={number: RetainedOffsets(*each) for number, each in enumerate(kept)})
+    }
 
 
 def gap(kind: GapKind, partition: int, first: int, end: int, topic_id: str = "old") -> GapAccepted:
@@ -92,7 +94,7 @@ def test_a_gap_by_retention_is_shared_out_among_batches() -> None:
 def test_it_is_said_in_numbers(gaps: tuple[GapAccepted, ...], now: Mapping[str, TopicNow], said: str) -> None:
     assert said in describe_gaps(gaps, now={(S, name): of for name, of in now.items()})
     assert lost(gaps) == sum(each.end - each.first for each in gaps)
-    assert gaps[0].kind.value in in_words(gaps)
+    assert gaps[0].kind.value in gap_descriptions(gaps)
 
 
 def test_topics_of_one_name_on_two_clusters_are_told_apart() -> None:

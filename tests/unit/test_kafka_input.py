@@ -13,7 +13,7 @@ from penstock.core.model import BatchId, Decided, Decision, Position, SourceName
 from penstock.core.topics import GapAccepted, GapKind
 from penstock.errors import InputLost, Refused, Retryable, SourcesChanged
 from penstock.run.kafka_input import KafkaInput
-from penstock.source.kafka.topic import Kept, TopicNow
+from penstock.source.kafka.topic import RetainedOffsets, TopicNow
 from penstock.source.kafka.watch import Watch
 from penstock.spec.source import Source
 
@@ -34,7 +34,7 @@ class Brokers:
 
 
 def topic(*kept: tuple[int, int], topic_id: str = "id") -> TopicNow:
-    return TopicNow(topic_id=topic_id, partitions={number: Kept(*each) for number, each in enumerate(kept)})
+    return TopicNow(topic_id=topic_id, partitions={number: RetainedOffsets(*each) for number, each in enumerate(kept)})
 
 
 class World:
@@ -71,7 +71,7 @@ class World:
         """A new run, and what it goes on without."""
         self.input = KafkaInput(self.watch, ledger=self.ledger(), checkpoint=self.checkpoint, names=lambda _: list(self.brokers))
         summary = Summary(decided_at=Position(1), next_batch_id=BatchId(self.decided.batch.batch_id + 1))
-        return self.input.go_on_behind(summary)
+        return self.input.skip_gaps(summary)
 
     def ledger(self) -> Any:
         """That holds the newest decision."""
@@ -219,7 +219,7 @@ def test_nothing_of_a_topic_that_was_created_again_is_passed_over(tmp_path: Path
     """Nothing was ever decided: the first batch was planned, committed as it was empty, and the topic replaced."""
     world = World(tmp_path, on_gap="accept", s=Brokers(t=topic((0, 90), topic_id="new")))
     world.plan(0, {"t": {"0": 7}, "t id old": {}, "t from 0:7": {}, "(began)": {}}, committed=True)
-    assert [gap.kind for gap in world.input.go_on_behind(Summary())] == [GapKind.RECREATED]
+    assert [gap.kind for gap in world.input.skip_gaps(Summary())] == [GapKind.RECREATED]
     world.plan(1, {"t": {"0": 90}, "t id new": {}})
     [read] = world.before(1).topics
     assert (read.partitions[0].start, read.partitions[0].end) == (0, 90)

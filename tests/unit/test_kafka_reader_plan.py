@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from penstock.core.kafka_offset import KafkaOffset, read_offset
 from penstock.errors import Failed, Refused, Retryable, Usage
 from penstock.source.kafka.reader.opening import data_source_options
-from penstock.source.kafka.reader.plan import Piece, admitted, pieces
+from penstock.source.kafka.reader.plan import Piece, batch_end, pieces
 from penstock.source.kafka.reader.settings import ReaderSettings, settings_in
 from penstock.source.kafka.reader.stream import OffsetStream
-from penstock.source.kafka.topic import Kept, TopicNow
+from penstock.source.kafka.topic import RetainedOffsets, TopicNow
 from penstock.spec.source import Source
 
 SETTINGS = ReaderSettings(name="s", client={}, subscribe=("t",), starting="earliest")
 
 
 def topic(*kept: tuple[int, int], topic_id: str = "id") -> TopicNow:
-    return TopicNow(topic_id=topic_id, partitions={number: Kept(*each) for number, each in enumerate(kept)})
+    return TopicNow(topic_id=topic_id, partitions={number: RetainedOffsets(*each) for number, each in enumerate(kept)})
 
 
 class Brokers:
@@ -62,7 +62,7 @@ def stream(brokers: Brokers, **settings: Any) -> OffsetStream:
 def test_each_partition_gets_its_share(
     limit: int | None, start: dict[int, int], kept: list[tuple[int, int]], ends: dict[int, int]
 ) -> None:
-    assert admitted({"t": start}, {"t": topic(*kept)}, limit=limit) == {"t": ends}
+    assert batch_end({"t": start}, {"t": topic(*kept)}, limit=limit) == {"t": ends}
 
 
 _SIZES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 400)), min_size=1, max_size=5)
@@ -178,7 +178,7 @@ def test_nothing_that_comes_later_is_read_once_it_is_to_stop() -> None:
         ({}, "is not there any more"),
         ({"t": topic((0, 3))}, "ends at 3, before what was read of it: 10"),
         (
-            {"t": TopicNow(topic_id="id", partitions={1: Kept(0, 9)})},
+            {"t": TopicNow(topic_id="id", partitions={1: RetainedOffsets(0, 9)})},
             "Partition 0 of topic 't' was read, and is not there any more",
         ),
     ],

@@ -15,7 +15,7 @@ from penstock.errors import Failed, OutcomeUnknown, PublishFailed, Refused, Retr
 from penstock.sink.kafka.acl_errors import require_rights
 from penstock.sink.kafka.errors import Overtaken, translate_errors
 from penstock.sink.kafka.records import records_of
-from penstock.sink.kafka.row_validator import TopicAdmission
+from penstock.sink.kafka.row_validator import TopicRowValidator
 from penstock.sink.kafka.topics import Topic
 from penstock.source.kafka.broker import Broker
 from penstock.spec import Kafka
@@ -75,7 +75,7 @@ def test_secrets_are_not_shown():
 def test_rows_that_are_no_records_are_refused_by_check_and_start(topic, columns, said):
     place = topic(schema=spark_schema(**columns))
     with pytest.raises(Usage, match=said):
-        place.rig.make().require_admitted(pipeline=PIPELINE, schema=place.rig.schema)
+        place.rig.make().require_schema_accepted(pipeline=PIPELINE, schema=place.rig.schema)
     with pytest.raises(Usage, match=said):
         place.sink()
 
@@ -101,7 +101,7 @@ HEADER = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     ],
 )
 def test_tasks_refuse_what_a_broker_would_refuse_later(columns, said):
-    admission = TopicAdmission(
+    admission = TopicRowValidator(
         sink="s", topic="t", partitions={"t": 2, "other": 3}, max_record_bytes=2000, compacted=frozenset({"other"})
     )
     with pytest.raises(StageFailed, match=said):
@@ -109,7 +109,7 @@ def test_tasks_refuse_what_a_broker_would_refuse_later(columns, said):
 
 
 def test_tasks_take_many_rows_that_are_small_each():
-    admission = TopicAdmission(sink="s", topic="t", partitions={"t": 1}, max_record_bytes=2000)
+    admission = TopicRowValidator(sink="s", topic="t", partitions={"t": 1}, max_record_bytes=2000)
     admission(pa.RecordBatch.from_pydict({"value": ["a" * 1700] * 10, "key": pa.array([None] * 10, pa.string())}))
     admission(pa.RecordBatch.from_pydict({"value": pa.array([], pa.string()), "partition": pa.array([], pa.int32())}))
 

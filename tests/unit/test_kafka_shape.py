@@ -6,7 +6,7 @@ import pytest
 from tests.unit.table_target import spark_schema
 
 from penstock.errors import Usage
-from penstock.sink.kafka.record_columns import Shape
+from penstock.sink.kafka.record_columns import RecordColumns
 from penstock.sink.kafka.target import require_columns
 from penstock.spark.schema import arrow_schema
 from penstock.spec import Kafka
@@ -51,7 +51,7 @@ def test_what_cannot_be_said_is_refused(settings, said):
 
 
 def test_columns_become_a_record_in_the_order_of_records():
-    own = Shape(partition="place", json=("id", "a`b"), key="raw").own_rows(ROWS, sink="out")
+    own = RecordColumns(partition="place", json=("id", "a`b"), key="raw").own_rows(ROWS, sink="out")
     assert list(own.columns) == ["key", "value", "partition"]
     assert own.columns["key"] == "`raw`"
     assert own.columns["value"].startswith("to_json(struct(`id`, `a``b`), map('timeZone', 'UTC', ")
@@ -59,7 +59,7 @@ def test_columns_become_a_record_in_the_order_of_records():
 
 
 def test_all_columns_are_those_of_the_rows_and_plain_values_become_text():
-    own = Shape(json=(), key="id").own_rows(ROWS, sink="out")
+    own = RecordColumns(json=(), key="id").own_rows(ROWS, sink="out")
     assert "struct(`id`, `a``b`, `raw`, `place`)" in own.columns["value"]
     assert own.columns["key"] == "CAST(`id` AS STRING)"
 
@@ -67,9 +67,13 @@ def test_all_columns_are_those_of_the_rows_and_plain_values_become_text():
 @pytest.mark.parametrize(
     ("shape", "rows", "said"),
     [
-        (Shape(json=(), key="name"), ROWS, "takes a column 'name' for its records, and the rows have id, a`b, raw, place"),
-        (Shape(json=("id", "no")), ROWS, "takes a column 'no'"),
-        (Shape(value="tags"), NESTED, "takes column 'tags' as it is, and its values are nested"),
+        (
+            RecordColumns(json=(), key="name"),
+            ROWS,
+            "takes a column 'name' for its records, and the rows have id, a`b, raw, place",
+        ),
+        (RecordColumns(json=("id", "no")), ROWS, "takes a column 'no'"),
+        (RecordColumns(value="tags"), NESTED, "takes column 'tags' as it is, and its values are nested"),
     ],
 )
 def test_columns_that_make_no_record_are_told(shape, rows, said):

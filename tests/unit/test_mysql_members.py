@@ -38,7 +38,7 @@ def test_what_no_transaction_covers_is_refused_before_the_start(target, ddl, mes
     table.sql("ALTER DATABASE CHARACTER SET utf8mb4", *ddl)
     sink = table.rig.make()
     with pytest.raises(Refused, match=message):
-        sink.require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+        sink.require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
     with pytest.raises(Refused, match=message):
         sink.prepare(pipeline=PIPELINE, schema=table.rig.schema)
 

@@ -234,7 +234,7 @@ def test_staging_that_was_tried_leaves_nothing_behind(target):
     for write in ("append", "upsert"):
         table = target(schema=spark_schema(id="long", flags=FLAGS, day="date", name="string"), write=write, key=["id"])
         sink = table.sink()
-        table.rig.make().require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+        table.rig.make().require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
         assert table.sql("SELECT COUNT(*) FROM t") == [(0,)]
         connection = sink._database.writable()
         assert not connection.in_transaction
@@ -278,7 +278,7 @@ def test_the_rights_that_the_page_names_are_enough_and_each_is_needed(target, wr
 def _is_refused(table, said):
     sink = table.rig.make()
     with pytest.raises(Refused, match=said):
-        sink.require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+        sink.require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
     with pytest.raises(Refused, match=said):
         sink.prepare(pipeline=PIPELINE, schema=table.rig.schema)
     sink.close()

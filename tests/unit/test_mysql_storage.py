@@ -22,11 +22,11 @@ from tests.unit.test_sqlite_storage import COLUMNS as SHARED
 from penstock.core.model import RowDigest, SinkName
 from penstock.core.row_hash import row_hashes
 from penstock.errors import PublishFailed, StageFailed
-from penstock.sink.mysql.load import move
-from penstock.sink.mysql.row_validator import Admission
+from penstock.sink.mysql.load import load
+from penstock.sink.mysql.row_validator import RowValidator
 from penstock.sink.mysql.scan import scan
 from penstock.sink.mysql.storage import restored, storage_of
-from penstock.sink.mysql.table_schema import shape_of, statements_of
+from penstock.sink.mysql.table_schema import statements_of, table_schema_of
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sql.mysql.database import Database
 
@@ -118,14 +118,14 @@ def through_mysql(served, column, declared=None):
     schema = pa.schema([pa.field("c", column.type)])
     connection.execute("DROP TABLE IF EXISTS t")
     connection.execute(f"CREATE TABLE t (c {declared or storage_of(column.type).declared(column.type)}) CHARACTER SET utf8mb4")
-    shape = shape_of(connection, "t")
+    shape = table_schema_of(connection, "t")
     [there] = shape.columns
     assert storage_of(column.type).takes(there.declared, column.type)
     cut = max(1, len(column) // 3)
     parts = [part for part in (column.slice(0, cut), column.slice(cut, cut), column.slice(2 * cut)) if len(part)]
     connection.execute("BEGIN")
     batches = iter([pa.RecordBatch.from_arrays([part], schema=schema) for part in parts])
-    assert move(connection, batches, schema, shape=shape, target=TARGET, server=mariadb).rows == len(column)
+    assert load(connection, batches, schema, shape=shape, target=TARGET, server=mariadb).rows == len(column)
     assert connection.in_transaction
     query = statements_of(schema, TARGET).read([storage_of(column.type).read])
     found = pa.Table.from_batches(scan(connection, query, schema), schema).combine_chunks()["c"]
@@ -274,7 +274,7 @@ def test_mysql_itself_changes_no_value_however_lenient_the_server_is(lenient, se
     batches = iter([pa.RecordBatch.from_arrays([column], schema=schema)])
     connection.execute("BEGIN")
     with pytest.raises((PublishFailed, pymysql.err.Error)):
-        move(connection, batches, schema, shape=shape_of(connection, "t"), target=TARGET, server=mariadb)
+        load(connection, batches, schema, shape=table_schema_of(connection, "t"), target=TARGET, server=mariadb)
     connection.execute("ROLLBACK")
     assert connection.execute("SELECT COUNT(*) FROM t").fetchone() == (0,)
 
@@ -282,7 +282,7 @@ def test_mysql_itself_changes_no_value_however_lenient_the_server_is(lenient, se
 def admission(**changed):
     none = {"required": frozenset(), "characters": {}, "octets": {}, "since_1970": frozenset()}
     settings = {**none, "max_value_bytes": 1000, "max_insert_bytes": None, **changed}
-    return pickle.loads(pickle.dumps(Admission(sink=SinkName("db"), table="t", **settings)))
+    return pickle.loads(pickle.dumps(RowValidator(sink=SinkName("db"), table="t", **settings)))
 
 
 def batch(column):

@@ -102,7 +102,7 @@ def test_what_will_not_do_is_refused_before_the_start_and_nothing_is_created(tar
     before = table.sql("SHOW TABLES")
     sink = table.rig.make()
     with pytest.raises(error, match=said):
-        sink.require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+        sink.require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
     with pytest.raises(error, match=said):
         table.sink()
     assert [name for name in table.sql("SHOW TABLES") if not name[0].startswith("penstock_")] == before

@@ -114,7 +114,7 @@ def test_it_is_read_as_it_is(target, kind):
     assert table.verify(looking).ok
     found = mark(looking)
     assert (found.position, found.ledger_id, found.batch_id, found.generation) == (2, None, 0, 1)
-    looking.require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+    looking.require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
     assert all(finding.ok for finding in looking.check())
     looking.close()
     assert not has_column(table, kind)

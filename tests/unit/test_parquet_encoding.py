@@ -184,7 +184,7 @@ def test_wrong_encodings_are_refused_before_anything_is_staged(
 ) -> None:
     target = Target(tmp_path, column_encoding=given, partition_by=["day"])
     with pytest.raises(Usage, match=rf"Sink 'lake': .*{message}") as refused:
-        target.sink(schema=None).require_admitted(pipeline=PIPELINE, schema=SCHEMA)
+        target.sink(schema=None).require_schema_accepted(pipeline=PIPELINE, schema=SCHEMA)
     assert refused.value.remedy is not None
     assert refused.value.remedy.startswith(remedy)
 

@@ -21,7 +21,7 @@ from penstock.core.high_water_mark import AccountOwner
 from penstock.core.model import AccountName, LedgerId, PipelineName, SinkName
 from penstock.errors import LedgerMismatch, PenstockError, Refused
 from penstock.run.operations import acting, recover, sweep, verify
-from penstock.run.runtime import Parts, coordinator_of, opened_by_this_process, prepare
+from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.sink.parquet.directory import directory_account, owner
 
 A, B = "sqlite:///a.db", "sqlite:///b.db"
@@ -37,7 +37,7 @@ def places(request: pytest.FixtureRequest) -> "dict[str, Place] | None":
 
 
 @contextmanager
-def opened(lake: Lake) -> Iterator[tuple[Parts, Coordinator]]:
+def opened(lake: Lake) -> Iterator[tuple[Runtime, Coordinator]]:
     """A driver that has nothing to deliver yet."""
     with acting(lake.pipeline.plan) as parts:
         prepare(parts, schema=SCHEMA)

@@ -73,7 +73,7 @@ def test_what_a_member_does_not_keep_is_refused_before_the_start(target, write, 
     _as_administrator(table, ddl)
     sink = table.rig.make()
     with pytest.raises(error, match=message):
-        sink.require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+        sink.require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
     with pytest.raises(error, match=message):
         sink.prepare(pipeline=PIPELINE, schema=table.rig.schema)
     assert table.sql("SELECT 1 FROM pg_class WHERE relname = 'penstock_marker'") == []
@@ -194,7 +194,7 @@ def test_a_partition_that_is_attached_while_rows_are_written_is_looked_at_too(ta
     table.sql(PARTITIONED, HIGH)
     sink = table.sink()
     publication = table.decided_but_not_published(sink, ROWS, batch_id=0)
-    moving = postgres_sink.move
+    moving = postgres_sink.load
 
     def attaches_first(*args, **kwargs):
         table.sql("CREATE UNLOGGED TABLE low (id bigint, name text)")
@@ -202,7 +202,7 @@ def test_a_partition_that_is_attached_while_rows_are_written_is_looked_at_too(ta
         return moving(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(postgres_sink, "move", attaches_first)
+        patch.setattr(postgres_sink, "load", attaches_first)
         with pytest.raises(GuaranteeTooWeak, match="Partition 'low' of table 't' is unlogged"):
             sink.publish(publication)
     assert content(table) == {}
@@ -234,7 +234,7 @@ def test_tables_of_our_own_are_logged_too(target, own):
     with pytest.raises(GuaranteeTooWeak, match=f"Table '{own}' is unlogged"):
         table.sink()
     with pytest.raises(GuaranteeTooWeak, match=f"Table '{own}' is unlogged"):
-        table.rig.make().require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+        table.rig.make().require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
     table.sql(f"ALTER TABLE {own} SET LOGGED")
     table.put(table.sink(), [(2, "c")], batch_id=1)
 

@@ -14,11 +14,11 @@ from tests.unit.test_sqlite_storage import COLUMNS as SHARED
 from penstock.core.model import RowDigest, SinkName
 from penstock.core.row_hash import row_hashes
 from penstock.errors import StageFailed
-from penstock.sink.postgres.load import move
-from penstock.sink.postgres.row_validator import Admission
+from penstock.sink.postgres.load import load
+from penstock.sink.postgres.row_validator import RowValidator
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.storage import read_as, restored, storage_of
-from penstock.sink.postgres.table_schema import shape_of, statements_of
+from penstock.sink.postgres.table_schema import statements_of, table_schema_of
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sql.postgres.database import Database
 
@@ -72,12 +72,12 @@ def through_postgres(connection, column, declared=None):
     schema = pa.schema([pa.field("c", column.type)])
     connection.execute("DROP TABLE IF EXISTS t")
     connection.execute(f"CREATE TABLE t (c {declared or storage_of(column.type).declared(column.type)})")
-    shape = shape_of(connection, "public", "t")
+    shape = table_schema_of(connection, "public", "t")
     cut = len(column) // 3
     parts = [column.slice(0, cut), column.slice(cut, cut), column.slice(2 * cut)]
     connection.execute("BEGIN")
     batches = iter([pa.RecordBatch.from_arrays([part], schema=schema) for part in parts])
-    assert move(connection, batches, schema, shape, TARGET).rows == len(column)
+    assert load(connection, batches, schema, shape, TARGET).rows == len(column)
     query = statements_of(schema, TARGET).read([read_as(column.type)])
     found = pa.Table.from_batches(scan(connection, query, schema), schema).combine_chunks()["c"]
     connection.execute("COMMIT")
@@ -181,7 +181,7 @@ def test_what_penstock_cannot_have_written_is_told(connection, kind, declared, v
 
 def admission(**changed):
     settings = {"required": frozenset(), "longest": {}, "jsonb": frozenset(), **changed}
-    return pickle.loads(pickle.dumps(Admission(sink=SinkName("db"), table="t", **settings)))
+    return pickle.loads(pickle.dumps(RowValidator(sink=SinkName("db"), table="t", **settings)))
 
 
 def batch(column):
@@ -227,7 +227,7 @@ def test_tasks_need_no_client_of_postgresql():
         "import pickle; check = pickle.loads(sys.stdin.buffer.read())\n"
         "import pyarrow as pa; check(pa.record_batch({'c': [1]}))\n"
     )
-    data = pickle.dumps(Admission(sink=SinkName("db"), table="t", required=frozenset(), longest={}, jsonb=frozenset()))
+    data = pickle.dumps(RowValidator(sink=SinkName("db"), table="t", required=frozenset(), longest={}, jsonb=frozenset()))
     assert subprocess.run([sys.executable, "-c", program], input=data, check=False).returncode == 0
 
 

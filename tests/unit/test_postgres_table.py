@@ -107,7 +107,7 @@ def test_what_will_not_do_is_refused_before_the_start_and_nothing_is_created(tar
     before = table.sql("SELECT relname FROM pg_class WHERE relkind IN ('r', 'v', 'i') ORDER BY 1")
     sink = table.rig.make()
     with pytest.raises(error, match=said):
-        sink.require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+        sink.require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
     with pytest.raises(error, match=said):
         table.sink()
     assert table.sql("SELECT relname FROM pg_class WHERE relkind IN ('r', 'v', 'i') ORDER BY 1") == before

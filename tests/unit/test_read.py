@@ -178,11 +178,11 @@ def test_a_batch_of_a_checkpoint_that_is_adopted_meanwhile_is_not_taken_for_the_
 
 def test_adopting_is_refused_between_two_batches_of_a_run(lake: Lake) -> None:
     """Else a later batch would have a lower number in the same generation, for readers and for the sweep."""
-    with acting(lake.pipeline.plan) as parts:
-        prepare(parts, schema=SCHEMA)
-        coordinator = coordinator_of(parts)
-        coordinator.open(opened_by_this_process(parts))
-        lake.deliver(parts, coordinator, 0, query=QUERY)
+    with acting(lake.pipeline.plan) as runtime:
+        prepare(runtime, schema=SCHEMA)
+        coordinator = coordinator_of(runtime)
+        coordinator.open(opened_by_this_process(runtime))
+        lake.deliver(runtime, coordinator, 0, query=QUERY)
         with pytest.raises(Failed, match="Open the pipeline again"):
             coordinator.adopt(Adopted(query_id=None, next_batch_id=BatchId(0), reason="a test", operator="a test"))
 
@@ -216,8 +216,8 @@ def test_columns_come_and_go(lake: Lake) -> None:
     lake.run([0])
     fields = json.loads(SCHEMA)["fields"]
     later = json.dumps({"type": "struct", "fields": [fields[1], fields[0], {**fields[2], "name": "when"}]})
-    with acting(lake.pipeline.plan) as parts:
-        found = parts.sinks[0].tables()["a"]  # type: ignore[attr-defined]
+    with acting(lake.pipeline.plan) as runtime:
+        found = runtime.sinks[0].tables()["a"]  # type: ignore[attr-defined]
         rows = found.read(lake.pipeline.read(accounts=["a"]).files[0], schema=later)
     assert rows.schema.types == [pa.string(), pa.int64(), pa.date32()]
     assert rows.to_pylist() == [{"place": "000/x y", "id": row, "when": None} for row in (0, 2)]

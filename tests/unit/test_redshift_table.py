@@ -17,7 +17,7 @@ from penstock.core.row_hash import row_hashes
 from penstock.errors import Refused, Retryable, StageFailed, Usage
 from penstock.sink.redshift.database import Database
 from penstock.sink.redshift.load import content as rows_of
-from penstock.sink.redshift.load import move
+from penstock.sink.redshift.load import load
 from penstock.sink.redshift.names import split_name
 from penstock.sink.redshift.storage import storage_of
 from penstock.sink.table.target import Target
@@ -75,7 +75,7 @@ def through_redshift(connection, column, declared=None):
     parts = [column.slice(0, cut), column.slice(cut, cut), column.slice(2 * cut)]
     connection.execute("BEGIN")
     batches = iter([pa.RecordBatch.from_arrays([part], schema=schema) for part in parts])
-    assert move(connection, batches, schema, TARGET).rows == len(column)
+    assert load(connection, batches, schema, TARGET).rows == len(column)
     found = pa.Table.from_batches(list(rows_of(connection, schema, TARGET)), schema=schema)
     connection.execute("COMMIT")
     return found.combine_chunks().to_batches()[0]
@@ -150,7 +150,7 @@ def test_what_will_not_do_is_refused_before_the_start_and_nothing_is_created(tar
     before = table.sql(TABLES)
     sink = table.rig.make()
     with pytest.raises(error, match=said):
-        sink.require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+        sink.require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
     with pytest.raises(error, match=said):
         table.sink()
     after = table.sql(TABLES)

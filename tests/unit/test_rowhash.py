@@ -11,7 +11,7 @@ import pytest
 from tests.seed import SEED
 
 from penstock.core.model import RowDigest
-from penstock.core.row_hash import CHUNK_ROWS, digest, presence_words, row_hashes
+from penstock.core.row_hash import CHUNK_ROWS, digest, presence_masks, row_hashes
 
 UTC = dt.timezone.utc
 EARLY = dt.datetime.fromisoformat("1900-01-01")
@@ -225,7 +225,7 @@ def test_names_count_but_not_their_case() -> None:
     assert covered(numbers, names="n") == covered(numbers, names="N")
     assert covered(numbers, names="n")[0] != covered(numbers, names="m")[0]
     assert covered(numbers, names="n")[1] == covered(numbers, names="m")[1]
-    assert len(set(presence_words(("a", "A", "b", "a ")))) == 4
+    assert len(set(presence_masks(("a", "A", "b", "a ")))) == 4
 
 
 def test_hashes_that_cover_nulls_are_these_for_ever() -> None:
@@ -238,7 +238,7 @@ def test_hashes_that_cover_nulls_are_these_for_ever() -> None:
         pa.array([[("k", None)], [], None], ENTRIES),
     )
     assert covered(*columns) == GOLDEN
-    assert presence_words(("id", "Id", "naïve")) == WORDS
+    assert presence_masks(("id", "Id", "naïve")) == WORDS
 
 
 def test_covering_nulls_is_the_same_in_slices_chunks_and_other_layouts() -> None:

@@ -16,8 +16,8 @@ from penstock.run.assembly import assemble
 from penstock.run.delivery import Delivery, Undelivered
 from penstock.run.failure import StopRequested, from_query
 from penstock.run.open_delivery import OpenDelivery
-from penstock.run.runtime import Parts
-from penstock.support.error_transport import carried_in
+from penstock.run.runtime import Runtime
+from penstock.support.error_transport import decode_error
 
 
 class Rows:
@@ -40,7 +40,7 @@ def delivery(tmp_path: Path) -> Delivery:
 def told(delivery: Delivery, raised: BaseException, batch_id: int = 0) -> PenstockError | None:
     with pytest.raises(Undelivered) as caught:
         delivery(Rows(raised), batch_id)  # type: ignore[arg-type]
-    return carried_in(str(caught.value))
+    return decode_error(str(caught.value))
 
 
 @pytest.mark.parametrize("raised", [SystemExit(7), KeyboardInterrupt(), GeneratorExit(), MemoryError(), ZeroDivisionError("x")])
@@ -77,7 +77,7 @@ def test_a_delivery_that_failed_goes_on_failing(delivery: Delivery) -> None:
     rows = Rows(SystemExit(0))
     with pytest.raises(Undelivered) as caught:
         delivery(rows, 1)  # type: ignore[arg-type]
-    error = carried_in(str(caught.value))
+    error = decode_error(str(caught.value))
     assert error is not None
     assert "the first" in error.message
     assert delivery.failure is first
@@ -128,7 +128,7 @@ def test_a_batch_that_its_query_left_running_is_not_cut_off_by_the_next_query(
 def open_on(store: MemoryStore, checkpoint: Path) -> OpenDelivery:
     pipeline = PipelineName("flights")
     opened = OpenDelivery(
-        Parts(
+        Runtime(
             pipeline=pipeline,
             ledger=LogLedger(store, pipeline=pipeline),
             sinks=(),
@@ -184,7 +184,7 @@ def test_a_start_on_a_ledger_that_ignores_conditions_is_refused(tmp_path: Path) 
 def test_a_sink_that_is_only_called_quarantine_gets_every_row(tmp_path: Path) -> None:
     """The quarantine is told by the setting, not by its name: a sink of that name may be older than it."""
     lake = {name: penstock.Parquet(accounts={"only": tmp_path / name}) for name in ("lake", "quarantine")}
-    parts = assemble(Delivery("flights", home=tmp_path / "home", sinks=lake).plan)
-    parts.ledger.close()
-    assert [sink.name for sink in parts.row_sinks] == ["lake", "quarantine"]
-    assert parts.quarantine == ()
+    runtime = assemble(Delivery("flights", home=tmp_path / "home", sinks=lake).plan)
+    runtime.ledger.close()
+    assert [sink.name for sink in runtime.row_sinks] == ["lake", "quarantine"]
+    assert runtime.quarantine == ()

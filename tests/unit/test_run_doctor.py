@@ -51,12 +51,12 @@ def batch(number: int) -> Batch:
 
 def run(*, last_fails: bool, leaves: int = 0) -> None:
     """A generation that delivers batch 0, then decides batch 1, of whose attempts it `leaves` some; batch 2 is in the making."""
-    with acting(Pipeline.from_file("flights.yaml").plan) as parts:
-        (sink,) = parts.sinks
+    with acting(Pipeline.from_file("flights.yaml").plan) as runtime:
+        (sink,) = runtime.sinks
         assert isinstance(sink, ParquetSink)
-        coordinator = coordinator_of(parts)
-        sink.prepare(pipeline=parts.pipeline, schema=SCHEMA)
-        coordinator.open(opened_by_this_process(parts))
+        coordinator = coordinator_of(runtime)
+        sink.prepare(pipeline=runtime.pipeline, schema=SCHEMA)
+        coordinator.open(opened_by_this_process(runtime))
         told: list[tuple[Staged, ...]] = []
         for number in (0, 1):
             told += [stage(sink, rows(number), batch_id=number) for _ in range(1 + leaves * number)]
@@ -132,8 +132,8 @@ def test_what_a_running_driver_publishes_while_it_is_looked_at_wants_no_hand(
 def test_an_account_that_another_ledger_filled_is_not_published(capsys: pytest.CaptureFixture[str]) -> None:
     run(last_fails=False)
     Path("flights.yaml").write_text(f"{FILE}ledger: ./another\n")
-    with acting(Pipeline.from_file("flights.yaml").plan) as parts:
-        coordinator_of(parts).open(opened_by_this_process(parts))
+    with acting(Pipeline.from_file("flights.yaml").plan) as runtime:
+        coordinator_of(runtime).open(opened_by_this_process(runtime))
     assert doctor(capsys, code=1)["accounts"][0]["state"] == "foreign"
     told = " ".join(said(capsys, code=1).split())
     assert "Another ledger of pipeline 'flights' filled lake only: put that ledger in the place of" in told
@@ -152,11 +152,11 @@ def test_an_account_that_is_not_mounted_any_more_is_no_published_one(capsys: pyt
 
 def test_spool_files_of_a_database_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     Path("flights.yaml").write_text(FILE.partition("  lake")[0] + WAREHOUSE)
-    with acting(Pipeline.from_file("flights.yaml").plan) as parts:
-        (sink,) = parts.sinks
+    with acting(Pipeline.from_file("flights.yaml").plan) as runtime:
+        (sink,) = runtime.sinks
         assert isinstance(sink, SqliteSink)
-        sink.prepare(pipeline=parts.pipeline, schema=SCHEMA)
-        coordinator_of(parts).open(opened_by_this_process(parts))
+        sink.prepare(pipeline=runtime.pipeline, schema=SCHEMA)
+        coordinator_of(runtime).open(opened_by_this_process(runtime))
         many = rows(*range(100_000))
         schema = many.schema.with_metadata({SCHEMA_KEY: SCHEMA.encode()})
         for generation in (0, 1):

@@ -37,12 +37,12 @@ def plan_of(target: Target) -> DeliveryPlan:
 
 def decide_and_fail_to_publish(plan: DeliveryPlan, *, garbage: int) -> None:
     """Of `garbage` + 1 attempts the last one is decided."""
-    with acting(plan) as parts:
-        (sink,) = parts.sinks
+    with acting(plan) as runtime:
+        (sink,) = runtime.sinks
         assert isinstance(sink, ParquetSink)
-        coordinator = coordinator_of(parts)
+        coordinator = coordinator_of(runtime)
         sink.prepare(pipeline=plan.pipeline, schema=SCHEMA)
-        coordinator.open(opened_by_this_process(parts))
+        coordinator.open(opened_by_this_process(runtime))
         told: list[tuple[Staged, ...]] = [stage(sink, rows(1, 2, 3)) for _ in range(garbage + 1)]
         arm("rename.move=error")
         with pytest.raises(PublishFailed):

@@ -61,15 +61,15 @@ def plan_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 def deliver(plan: DeliveryPlan, *, batches: int) -> None:
     """A generation that delivers so many batches of a row."""
     rows = pa.record_batch({"id": pa.array([1], pa.int64())})
-    with acting(plan) as parts:
-        prepare(parts, schema=SCHEMA)
-        coordinator = coordinator_of(parts)
-        coordinator.open(opened_by_this_process(parts))
+    with acting(plan) as runtime:
+        prepare(runtime, schema=SCHEMA)
+        coordinator = coordinator_of(runtime)
+        coordinator.open(opened_by_this_process(runtime))
         for number in range(batches):
 
             def stage(generation: Generation, number: int = number) -> StagedBatch:
                 pieces = []
-                for sink in parts.sinks:
+                for sink in runtime.sinks:
                     attempt = Attempt(
                         generation=generation, batch_id=BatchId(number), partition=0, task_attempt=0, nonce=new_nonce()
                     )
@@ -175,8 +175,8 @@ def test_a_store_that_fails_or_hangs_holds_nothing_up(
 
     monkeypatch.setattr(SqliteSink, "high_water_mark", fails)
     monkeypatch.setattr(ParquetSink, "high_water_mark", lambda *_, **__: until.wait())
-    with acting(plan) as parts:
-        found = marker_owners.places_of(plan, parts.ledger, within_s=0.05)
+    with acting(plan) as runtime:
+        found = marker_owners.places_of(plan, runtime.ledger, within_s=0.05)
     until.set()
     assert [(one.sink, one.state) for one in found] == [("db", "unreachable"), ("lake", "unreachable")]
     assert [one.trouble for one in found] == ["The store is silent. Wait.", "No answer within 0.05 seconds."]

@@ -41,7 +41,7 @@ from penstock.ledger.memory import MemoryStore
 from penstock.protocols import Signature
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.operations import acting, recover, sweep, verify
-from penstock.run.runtime import Parts, coordinator_of, opened_by_this_process, prepare
+from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.run.signatures import require_own_staging
 from penstock.sink.spool import Spool
 from penstock.sink.spool.place import Place
@@ -77,15 +77,15 @@ def plan_at(shared: Any, tmp_path: Path) -> Callable[..., DeliveryPlan]:
 
 
 def decide_and_fail_to_publish(plan: DeliveryPlan) -> None:
-    with acting(plan) as parts:
-        prepare(parts, schema=SCHEMA)
-        coordinator = coordinator_of(parts)
-        coordinator.open(opened_by_this_process(parts))
+    with acting(plan) as runtime:
+        prepare(runtime, schema=SCHEMA)
+        coordinator = coordinator_of(runtime)
+        coordinator.open(opened_by_this_process(runtime))
 
         def stage(generation: Generation) -> StagedBatch:
-            return StagedBatch(pieces=stage_in(parts, generation), rows_in=2, schema=SCHEMA)
+            return StagedBatch(pieces=stage_in(runtime, generation), rows_in=2, schema=SCHEMA)
 
-        parts.sinks[0].publish = fail  # type: ignore[method-assign]
+        runtime.sinks[0].publish = fail  # type: ignore[method-assign]
         with pytest.raises(PublishFailed):
             coordinator.deliver(BATCH, stage)
 
@@ -115,8 +115,8 @@ def test_another_ledger_is_refused_whatever_it_has_at_that_position(plan_at: Cal
     for act in (recover, lambda plan: sweep(plan, dry_run=False)):
         with pytest.raises(LedgerMismatch, match=r"but the ledger at .* is \w{32}"):
             act(second)
-    with acting(second) as parts:
-        parts.ledger.prune(below=Position(5))
+    with acting(second) as runtime:
+        runtime.ledger.prune(below=Position(5))
     for act in (recover, lambda plan: sweep(plan, dry_run=False)):
         with pytest.raises(LedgerMismatch, match=r"but the ledger at .* is \w{32}"):
             act(second)
@@ -142,11 +142,11 @@ def test_of_two_ledgers_that_begin_at_once_neither_sweeps_what_the_other_one_sta
     """Both have prepared before one has signed. Who claims the spool last sees both names, and takes its own away."""
     with acting(plan_at("one")) as one, acting(plan_at("two")) as two:
         coordinators = []
-        for parts in (one, two):
-            prepare(parts, schema=SCHEMA)
-            coordinators.append(coordinator_of(parts))
-        for parts, coordinator in zip((one, two), coordinators, strict=True):
-            coordinator.open(opened_by_this_process(parts))
+        for runtime in (one, two):
+            prepare(runtime, schema=SCHEMA)
+            coordinators.append(coordinator_of(runtime))
+        for runtime, coordinator in zip((one, two), coordinators, strict=True):
+            coordinator.open(opened_by_this_process(runtime))
         [piece] = stage_in(one, coordinators[0].generation)
         assert [*two.sinks[0].sweep(every_attempt(two), dry_run=False)] == []
         with pytest.raises(LedgerMismatch, match=r"which ledger \w{32} signed, but this is ledger \w{32}"):
@@ -160,10 +160,10 @@ def test_a_spool_that_could_not_be_signed_takes_no_batch(plan_at: Callable[..., 
     first, second = plan_at("one"), plan_at("two")
     faults.arm("spool.sign=error")
     try:
-        with acting(first) as parts:
-            prepare(parts, schema=SCHEMA)
-            coordinator = coordinator_of(parts)
-            assert "cannot be read or written" in str(coordinator.open(opened_by_this_process(parts)).warnings)
+        with acting(first) as runtime:
+            prepare(runtime, schema=SCHEMA)
+            coordinator = coordinator_of(runtime)
+            assert "cannot be read or written" in str(coordinator.open(opened_by_this_process(runtime)).warnings)
             faults.arm("")
             with pytest.raises(Retryable, match="is not signed"):
                 coordinator.deliver(BATCH, lambda _: pytest.fail("it staged"))
@@ -177,9 +177,9 @@ def test_a_spool_that_could_not_be_signed_takes_no_batch(plan_at: Callable[..., 
 
 def test_a_spool_is_signed_where_its_sweep_fails(plan_at: Callable[..., DeliveryPlan]) -> None:
     first, second = plan_at("one"), plan_at("two")
-    with acting(first) as parts:
-        prepare(parts, schema=SCHEMA)
-        stage_in(parts, Generation(0))
+    with acting(first) as runtime:
+        prepare(runtime, schema=SCHEMA)
+        stage_in(runtime, Generation(0))
     faults.arm("spool.sweep=error")
     try:
         decide_and_fail_to_publish(first)
@@ -196,8 +196,8 @@ def test_the_spool_of_an_older_penstock_is_taken_over_once(plan_at: Callable[...
     recover(first)
     [signature] = signatures_of(first)
     older = signature.name.replace(f"-{signature.ledger_id}", "")
-    with acting(first) as parts:
-        place_of(parts).identify(older)
+    with acting(first) as runtime:
+        place_of(runtime).identify(older)
     forget(first, signature.name)
     assert [one.ledger_id for one in signatures_of(first)] == [None]
     with pytest.raises(LedgerMismatch, match=r"in use by a ledger with entry \w{16} at position \d+, but"):
@@ -230,37 +230,37 @@ def test_whose_ledger_is_gone_goes_on_as_the_remedy_says(plan_at: Callable[..., 
 
 
 def signatures_of(plan: DeliveryPlan) -> Sequence[Signature]:
-    with acting(plan) as parts:
-        return parts.sinks[0].signatures(pipeline=plan.pipeline)  # type: ignore[attr-defined, no-any-return]
+    with acting(plan) as runtime:
+        return runtime.sinks[0].signatures(pipeline=plan.pipeline)  # type: ignore[attr-defined, no-any-return]
 
 
-def place_of(parts: Parts) -> Place:
-    spool: Spool = parts.sinks[0]._spool  # type: ignore[attr-defined]
-    return spool.root.place_of(parts.pipeline, parts.sinks[0].name)
+def place_of(runtime: Runtime) -> Place:
+    spool: Spool = runtime.sinks[0]._spool  # type: ignore[attr-defined]
+    return spool.root.place_of(runtime.pipeline, runtime.sinks[0].name)
 
 
-def stage_in(parts: Parts, generation: Generation) -> tuple[Staged, ...]:
+def stage_in(runtime: Runtime, generation: Generation) -> tuple[Staged, ...]:
     """Rows that are too many to travel in the decision."""
     noise = [random.Random(number).randbytes(100_000).hex() for number in range(2)]
     rows = pa.record_batch({"id": [1, 2], "noise": noise})
     attempt = Attempt(generation=generation, batch_id=BatchId(0), partition=0, task_attempt=0, nonce=new_nonce())
-    writer = parts.sinks[0].stager().open(attempt, rows.schema)
+    writer = runtime.sinks[0].stager().open(attempt, rows.schema)
     writer.write(rows, hashes=row_hashes(rows, NEWEST_ROW_DIGEST), accounts=None)
     pieces = tuple(writer.finish())
     assert pieces[0].inline is None
     return pieces
 
 
-def every_attempt(parts: Parts) -> SweepCut:
+def every_attempt(runtime: Runtime) -> SweepCut:
     """Of a ledger whose generations are greater than those of all others."""
-    tail = parts.ledger.tail()
+    tail = runtime.ledger.tail()
     assert tail is not None
     return replace(dead_staging(tail, None), generation=Generation(99))
 
 
 def forget(plan: DeliveryPlan, name: str) -> None:
-    with acting(plan) as parts:
-        place = place_of(parts)
+    with acting(plan) as runtime:
+        place = place_of(runtime)
         [found] = [spooled for spooled in place.spooled() if spooled.name == name]
         place.remove(found)
 

@@ -164,7 +164,7 @@ def test_several_statements_and_a_table_with_other_columns(merging):
 def test_sql_that_the_server_refuses_is_refused_before_the_start_and_nothing_is_done(merging, sql, said):
     table = merging(sql=sql)
     table.sql("CREATE TABLE t (id bigint)", "INSERT INTO t VALUES (1)")
-    for act in ("prepare", "require_admitted"):
+    for act in ("prepare", "require_schema_accepted"):
         sink = table.rig.make()
         with pytest.raises(Refused, match=f"The SQL of `merge` for table 't' fails over no rows: .*{said}"):
             getattr(sink, act)(pipeline=PIPELINE, schema=table.rig.schema)
@@ -175,14 +175,14 @@ def test_sql_that_the_server_refuses_is_refused_before_the_start_and_nothing_is_
 def test_what_was_tried_is_taken_back(merging):
     table = merging(sql="DELETE FROM {table}; INSERT INTO {table} SELECT id, name FROM {staged}")
     table.sql("CREATE TABLE t (id bigint, name varchar(9))", "INSERT INTO t VALUES (1, 'theirs')")
-    table.rig.make().require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+    table.rig.make().require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
     table.sink()
     assert content(table) == Counter([(1, "theirs")])
 
 
 def test_a_missing_table_is_made_of_the_rows_with_its_key(merging):
     table = merging()
-    table.rig.make().require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+    table.rig.make().require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
     table.put(table.sink(), [(1, "a")], batch_id=0)
     with pytest.raises(Exception, match=r"(?i)duplicate"):
         table.sql("INSERT INTO t VALUES (1, 'theirs')")

@@ -137,10 +137,10 @@ def test_the_files_of_a_ride_go_when_its_ledger_has_committed(riding):
     one = riding(inline_limit_bytes=0)
     publication, append = one.decide([(1, "a")], batch_id=0)
     piece = publication.staged[0].name
-    with pytest.raises(ZeroDivisionError), one.sink.riding(publication):
+    with pytest.raises(ZeroDivisionError), one.sink.ledger_transaction(publication):
         raise ZeroDivisionError
     assert one.spooled() == [piece]
-    with one.sink.riding(publication):
+    with one.sink.ledger_transaction(publication):
         append()
         assert one.spooled() == [piece]
     assert one.spooled() == []

@@ -9,7 +9,7 @@ from tests.unit.test_spool import PIPELINE, SCHEMA, attempt, files, read, row_ha
 
 from penstock.core import faults
 from penstock.errors import Retryable, StagedDataLost, StageFailed
-from penstock.sink.spool.row_cache import Held
+from penstock.sink.spool.row_cache import RowCache
 from penstock.testing.conformance.bench import travelled
 
 
@@ -64,7 +64,7 @@ def test_what_a_task_staged_is_read_from_its_file(tmp_path):
 
 def test_a_task_has_nowhere_to_hold_rows(tmp_path):
     stager = spool_in(tmp_path).stager()
-    assert isinstance(stager.held, Held)
+    assert isinstance(stager.held, RowCache)
     assert travelled(stager).held is None
 
 

@@ -53,10 +53,10 @@ def test_the_files_of_a_ride_go_when_its_ledger_has_committed(target):
     publication = table.decided_but_not_published(sink, [(1, "a")], batch_id=0)
     connection = sqlite3.connect(table.rig.path, isolation_level=None)
     [spooled] = Path(table.rig.directory).glob("spool/*/*/*.arrow")
-    with pytest.raises(ZeroDivisionError), sink.riding(publication):
+    with pytest.raises(ZeroDivisionError), sink.ledger_transaction(publication):
         raise ZeroDivisionError
     assert spooled.exists()
-    with sink.riding(publication):
+    with sink.ledger_transaction(publication):
         connection.execute("BEGIN IMMEDIATE")
         sink.publish_within(connection, publication)
         connection.execute("COMMIT")

@@ -35,7 +35,7 @@ def test_the_dialogue_is_the_recorded_one(target, way, monkeypatch):
     rows = [(1, "a", 0.5, True)[: len(table.columns)]]
     acts = {
         "getting ready": lambda: made.append(table.sink()),
-        "checking": lambda: made[0].require_admitted(pipeline=PIPELINE, schema=table.rig.schema),
+        "checking": lambda: made[0].require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema),
         "looking": lambda: _look(made[0]),
         "publishing": lambda: shown.append(table.put(made[0], rows, batch_id=0)),
         "publishing the same again": lambda: made[0].publish(shown[0].publication),

@@ -127,7 +127,7 @@ def test_what_will_not_do_is_refused_before_the_start(target, ddl, options, erro
     table = target(**options)
     table.rig.define(*([ddl] if ddl else []))
     with pytest.raises(error, match=said):
-        table.rig.make().require_admitted(pipeline=PIPELINE, schema=table.rig.schema)
+        table.rig.make().require_schema_accepted(pipeline=PIPELINE, schema=table.rig.schema)
     with pytest.raises(error, match=said):
         table.sink()
 

@@ -45,8 +45,8 @@ from penstock.core.model import (
 from penstock.core.topics import GapAccepted, GapKind, PartitionRead, TopicRead
 from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
-from penstock.sink.dbapi.trial import Kept
-from penstock.sink.dbapi.trial_record import decode_kept, encode_kept
+from penstock.sink.dbapi.trial import TrialResult
+from penstock.sink.dbapi.trial_record import decode_trial, encode_trial
 from penstock.sink.kafka.marker_store import Beginning, LaneMark, Part
 from penstock.sink.kafka.marker_store import decode_mark as decode_lane_mark
 from penstock.sink.kafka.marker_store import encode_mark as encode_lane_mark
@@ -265,11 +265,11 @@ def test_a_marker_in_kafka_of_version_1_is_read_and_written_as_ever() -> None:
 
 
 def test_a_trial_of_version_1_is_read_and_written_as_ever() -> None:
-    kept = Kept(required=("id",), lacking={"delay": ("NaN", "an infinity")}, longest={"origin": 100})
+    kept = TrialResult(required=("id",), lacking={"delay": ("NaN", "an infinity")}, longest={"origin": 100})
     text = golden("dbapi-trial-1").decode()
-    assert decode_kept(text, shape="9f86d081884c7d65") == kept
-    assert decode_kept(text, shape="another") is None
-    assert encode_kept(kept, shape="9f86d081884c7d65") == text
+    assert decode_trial(text, shape="9f86d081884c7d65") == kept
+    assert decode_trial(text, shape="another") is None
+    assert encode_trial(kept, shape="9f86d081884c7d65") == text
 
 
 @pytest.mark.parametrize(

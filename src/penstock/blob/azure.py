@@ -79,7 +79,7 @@ class AzureStore(PlacedStore):
         with self._translate_errors("read", key):
             return _unless_absent(lambda: bytes(self._blob(key).download_blob().readall()))
 
-    def look(self, key: str) -> Found | None:
+    def head(self, key: str) -> Found | None:
         with self._translate_errors("look at", key):
             found = _unless_absent(self._blob(key).get_blob_properties)
         return None if found is None else self._found(found, key)

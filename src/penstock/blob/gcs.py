@@ -21,7 +21,7 @@ from google.cloud import storage
 from penstock.blob.base_store import STAGING, TAG, PlacedStore, unix_ms
 from penstock.blob.errors import StoreFailure
 from penstock.blob.expiry import Expiry, expiries_of_gcs
-from penstock.blob.http import AsSigned, CountedRequests, never_sent, read_refusals, words_of
+from penstock.blob.http import AsSigned, CountedRequests, first_line_of, never_sent, read_refusals
 from penstock.blob.options import require_known
 from penstock.blob.store import Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
@@ -60,7 +60,7 @@ class GcsStore(PlacedStore):
         with self._translate_errors("read", key):
             return _unless_absent(lambda: bytes(self._blob(self.place.key(key)).download_as_bytes(timeout=self._timeout_s)))
 
-    def look(self, key: str) -> Found | None:
+    def head(self, key: str) -> Found | None:
         with self._translate_errors("look at", key):
             found = self._bucket.get_blob(self.place.key(key), timeout=self._timeout_s)
         return None if found is None else _found(found, key)
@@ -197,7 +197,7 @@ class GcsStore(PlacedStore):
 
     @staticmethod
     def _failure_of(cause: Exception) -> StoreFailure:
-        reason = words_of(cause.cause if isinstance(cause, google.RetryError) else cause)
+        reason = first_line_of(cause.cause if isinstance(cause, google.RetryError) else cause)
         if isinstance(cause, google.Forbidden | google.Unauthorized):
             return StoreFailure.credentials(reason)
         if isinstance(cause, GoogleAuthError) and not isinstance(cause, TransportError):

@@ -20,7 +20,7 @@ import requests
 from penstock.blob.base_store import STAGING, TAG, PlacedStore
 from penstock.blob.errors import StoreFailure
 from penstock.blob.expiry import Expiry
-from penstock.blob.http import never_sent, words_of
+from penstock.blob.http import first_line_of, never_sent
 from penstock.blob.options import require_known
 from penstock.blob.store import Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
@@ -68,7 +68,7 @@ class HdfsStore(PlacedStore):
         with self._translate_errors("read", key):
             return _unless(_ABSENT, lambda: self._hdfs.ask("GET", "OPEN", self._path(key)))
 
-    def look(self, key: str) -> Found | None:
+    def head(self, key: str) -> Found | None:
         with self._translate_errors("look at", key):
             status = self._file_status(self._path(key))
             return None if status is None else _found(key, status, tag=self._tag(self._path(key)))
@@ -217,7 +217,7 @@ class HdfsStore(PlacedStore):
             if cause.exception in _FORBIDDEN or (cause.status in {401, 403} and not cause.exception):
                 return StoreFailure.credentials(cause.reason)
             return StoreFailure.unchanged(cause.reason) if cause.exception in _UNCHANGED else StoreFailure.unknown(cause.reason)
-        return StoreFailure.unchanged(words_of(cause)) if never_sent(cause) else StoreFailure.unknown(words_of(cause))
+        return StoreFailure.unchanged(first_line_of(cause)) if never_sent(cause) else StoreFailure.unknown(first_line_of(cause))
 
 
 def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:

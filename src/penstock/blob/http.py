@@ -50,7 +50,7 @@ def never_sent(failure: BaseException) -> bool:
     return isinstance(_reason(failure), NewConnectionError | ConnectTimeoutError)
 
 
-def words_of(failure: BaseException) -> str:
+def first_line_of(failure: BaseException) -> str:
     """The first line of what went wrong, with the server's name in front; `requests` wraps it in what its pool did about it."""
     found = _reason(failure) if isinstance(failure, RequestException) else failure
     first = (str(found).splitlines() or [type(found).__name__])[0]

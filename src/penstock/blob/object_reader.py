@@ -14,7 +14,7 @@ _AHEAD_BYTES = 1 << 20
 
 def open_object(store: BlobStore, key: str) -> BinaryIO:
     """The object as it is now, for reading; used by one thread. Raises FileNotFoundError."""
-    found = store.look(key)
+    found = store.head(key)
     if found is None:
         raise FileNotFoundError(f"{store.url}/{key}")
     return open_ranged(lambda start, length: store.read(key, start=start, length=length), found.size_bytes)

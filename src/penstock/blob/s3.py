@@ -87,7 +87,7 @@ class S3Store(PlacedStore):
             found = _unless(_ABSENT, self._client.get_object, **self._object(key))
             return None if found is None else bytes(found["Body"].read())
 
-    def look(self, key: str) -> Found | None:
+    def head(self, key: str) -> Found | None:
         with self._translate_errors("look at", key):
             found = _unless(_ABSENT, self._client.head_object, **self._object(key))
         if found is None:

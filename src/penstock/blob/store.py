@@ -106,7 +106,7 @@ class BlobStore(Protocol):
         """A part of an object, shorter where it ends. Raises FileNotFoundError."""
         ...
 
-    def look(self, key: str) -> Found | None:
+    def head(self, key: str) -> Found | None:
         """An object with its tag, None if there is none."""
         ...
 

@@ -30,12 +30,12 @@ class BlobFiles:
 
     def size_bytes(self, name: str) -> int | None:
         """One look."""
-        found = self._store.look(name)
+        found = self._store.head(name)
         return None if found is None else found.size_bytes
 
     def modified_ms(self, name: str) -> int | None:
         """One look."""
-        found = self._store.look(name)
+        found = self._store.head(name)
         return None if found is None else found.modified_ms
 
     def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from urllib.parse import unquote, urlsplit
 
-from penstock.checkpoint.input_listing import InputLook, Seen
+from penstock.checkpoint.input_listing import InputListing, Seen
 from penstock.checkpoint.source_log import InputFile
 from penstock.core.model import BatchId, SourceName
 from penstock.errors import InputChanged
@@ -31,7 +31,7 @@ def require_unchanged(
     batch_id: BatchId,
     inputs: Mapping[SourceName, Sequence[InputFile]],
     *,
-    look: InputLook | None = None,
+    look: InputListing | None = None,
     delivered: bool = False,
 ) -> None:
     """Raise InputChanged if an input file is gone, or has another modification time than Spark planned it with.
@@ -42,7 +42,7 @@ def require_unchanged(
     in local or mounted directories.
     """
     for name, files in inputs.items():
-        looks = zip(files, (look or InputLook()).at(files), strict=True)
+        looks = zip(files, (look or InputListing()).at(files), strict=True)
         wrong = [(file, change) for file, seen in looks if (change := _change(file, seen)) is not None]
         if wrong:
             more = f" and {len(wrong) - _SOME} more" if len(wrong) > _SOME else ""

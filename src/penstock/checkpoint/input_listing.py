@@ -31,7 +31,7 @@ class Seen:
         return self.size_bytes is None
 
 
-class InputLook:
+class InputListing:
     """Looks at input files; in a store, at those in the bucket, container or HDFS of the `checkpoint`, with its `options`."""
 
     def __init__(self, checkpoint: str = "", *, options: Mapping[str, Any] | None = None) -> None:
@@ -60,7 +60,7 @@ class InputLook:
             if _root(place) != _root(self._store):
                 return None
             folder, _, name = str(place).rpartition("/")
-            return _seen(place, open_store(folder, options=self._options).look(name))
+            return _seen(place, open_store(folder, options=self._options).head(name))
         except (Usage, Failed):  # a name that is no key; or Penstock may not read what Spark may
             return None
 

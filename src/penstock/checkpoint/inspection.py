@@ -7,11 +7,11 @@ from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
 from penstock.checkpoint.entries import OffsetsEntry, Unreadable
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.log_reading import Logs, read_logs
-from penstock.checkpoint.next_start import Outlook, outlook
+from penstock.checkpoint.next_start import NextStart, next_start
 from penstock.checkpoint.offset_kind import kind_of
 from penstock.checkpoint.source_log import InputFile, SourceLog, log_offset
 from penstock.checkpoint.state import StateOperator, state_operators
-from penstock.checkpoint.state_check import states_behind
+from penstock.checkpoint.state_check import missing_state_versions
 from penstock.checkpoint.torn_sources import torn_sources
 from penstock.core.kafka_offset import without_notes
 from penstock.core.model import BatchId
@@ -45,7 +45,7 @@ class Inspection:
     query_id: str | None
     offsets: tuple[BatchId, BatchId] | None
     commits: tuple[BatchId, BatchId] | None
-    outlook: Outlook
+    outlook: NextStart
     sources: tuple[SourcePosition, ...]
     offsets_version: int | None
     commits_version: int | None
@@ -75,7 +75,7 @@ def inspect_files(files: Files) -> Inspection:
     newest = max(logs.planned, default=None)
     sources, source_anomalies = _sources(files, logs, newest)
     operators, state_anomalies = _operators(files)
-    behind = states_behind(operators, needed_version=_needed_version(logs))
+    behind = missing_state_versions(operators, needed_version=_needed_version(logs))
     entry = logs.offsets.get(newest) if newest is not None else None
     torn = torn_sources(files, {} if entry is None else entry.offsets)
     anomalies = [*logs.anomalies, *source_anomalies, *torn, *state_anomalies, *behind]
@@ -86,7 +86,7 @@ def inspect_files(files: Files) -> Inspection:
         query_id=logs.query_id,
         offsets=_extent(logs.planned),
         commits=_extent(logs.committed),
-        outlook=outlook(planned=logs.planned, committed=logs.committed, starts=starts),
+        outlook=next_start(planned=logs.planned, committed=logs.committed, starts=starts),
         sources=sources,
         offsets_version=None if entry is None else entry.version,
         commits_version=None if commit is None else commit.version,
@@ -145,5 +145,5 @@ def _operators(files: Files) -> tuple[tuple[StateOperator, ...], list[Anomaly]]:
 
 def _needed_version(logs: Logs) -> int:
     """The state version that the next start reads: a new batch N + 1 needs what batch N left, a replay what N - 1 left."""
-    ahead = outlook(planned=logs.planned, committed=logs.committed)
+    ahead = next_start(planned=logs.planned, committed=logs.committed)
     return 0 if ahead.batch_id is None else ahead.batch_id

@@ -37,12 +37,12 @@ def odd_sequence(planned: frozenset[BatchId], committed: frozenset[BatchId]) -> 
 
 def _against_each_other(newest: BatchId | None, newest_commit: BatchId | None) -> Iterator[Anomaly]:
     if newest_commit is not None and (newest is None or newest_commit > newest):
-        newest_text = "there is no offsets entry at all" if newest is None else f"the newest offsets entry is {newest}"
+        entry = "there is no offsets entry at all" if newest is None else f"the newest offsets entry is {newest}"
         first = 0 if newest is None else newest
         yield Anomaly(
             place=f"commits/{newest_commit}",
             severity=Severity.LOSES,
-            message=f"commits/{newest_commit} is there, but {newest_text}: Spark delivers batch {first} once more and then fails.",
+            message=f"commits/{newest_commit} is there, but {entry}: Spark delivers batch {first} once more and then fails.",
             remedy="Restore the missing offsets entries from a copy before you start it.",
         )
     if newest is not None and (-1 if newest_commit is None else newest_commit) < newest - 1:

@@ -24,7 +24,7 @@ class Next(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class NextStart:
     """The batch that the next start runs first; None when it will not start. `skipped` are batches that nobody runs again."""
 
     next: Next
@@ -37,17 +37,17 @@ class Outlook:
         return self.next in {Next.REPLAY, Next.SKIP, Next.REPEAT}
 
 
-def outlook(*, planned: frozenset[BatchId], committed: frozenset[BatchId], starts: bool = True) -> Outlook:
+def next_start(*, planned: frozenset[BatchId], committed: frozenset[BatchId], starts: bool = True) -> NextStart:
     """The outlook for the entries of the two logs; `starts` is False if something else is known to keep Spark from starting."""
     newest = max(planned, default=None)
     newest_commit = max(committed, default=BatchId(-1))
     if not starts or (newest is not None and newest > 0 and newest - 1 not in planned):
-        return Outlook(next=Next.FAIL, batch_id=None)
+        return NextStart(next=Next.FAIL, batch_id=None)
     if newest is None:
-        return Outlook(next=Next.FRESH if not committed else Next.REPEAT, batch_id=BatchId(0))
+        return NextStart(next=Next.FRESH if not committed else Next.REPEAT, batch_id=BatchId(0))
     if newest_commit == newest:
-        return Outlook(next=Next.NEW, batch_id=BatchId(newest + 1))
+        return NextStart(next=Next.NEW, batch_id=BatchId(newest + 1))
     if newest_commit > newest:
-        return Outlook(next=Next.REPEAT, batch_id=newest)
+        return NextStart(next=Next.REPEAT, batch_id=newest)
     skipped = tuple(BatchId(batch_id) for batch_id in range(newest_commit + 1, newest))
-    return Outlook(next=Next.SKIP if skipped else Next.REPLAY, batch_id=newest, skipped=skipped)
+    return NextStart(next=Next.SKIP if skipped else Next.REPLAY, batch_id=newest, skipped=skipped)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.blob.url import is_blob
-from penstock.checkpoint.input_listing import InputLook
+from penstock.checkpoint.input_listing import InputListing
 from penstock.checkpoint.offset_kind import kind_of
 from penstock.checkpoint.source_log import InputFile
 from penstock.core.model import Batch, OffsetRange, SourceName
@@ -27,7 +27,7 @@ class PlannedInput:
 
 
 def planned_input(
-    batch: Batch, files: Mapping[SourceName, Sequence[InputFile]], *, look: InputLook | None = None
+    batch: Batch, files: Mapping[SourceName, Sequence[InputFile]], *, look: InputListing | None = None
 ) -> PlannedInput | None:
     """The input of all sources of `batch`; `files` are those of its file sources. None if any source does not say.
 
@@ -35,14 +35,14 @@ def planned_input(
     """
     total = PlannedInput()
     for offsets in batch.offsets:
-        found = _of_files(files[offsets.source], look or InputLook()) if offsets.source in files else _of_records(offsets)
+        found = _of_files(files[offsets.source], look or InputListing()) if offsets.source in files else _of_records(offsets)
         if found is None:
             return None
         total += found
     return total
 
 
-def _of_files(files: Sequence[InputFile], look: InputLook) -> PlannedInput | None:
+def _of_files(files: Sequence[InputFile], look: InputListing) -> PlannedInput | None:
     if len(files) > _LOOKED_AT and any(is_blob(file.path) for file in files):
         return None
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock.checkpoint.anomaly import restore_or_plan_anew
 from penstock.checkpoint.entries import ENTRY_ID, OffsetsEntry, Unreadable, parse_offsets, parse_query_id
 from penstock.checkpoint.files import Files, open_files
-from penstock.checkpoint.input_listing import InputLook
+from penstock.checkpoint.input_listing import InputListing
 from penstock.checkpoint.source_log import InputFile, SourceLog, fingerprint, log_offset
 from penstock.core.kafka_offset import beginning_in, without_notes
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
@@ -40,7 +40,7 @@ class SparkCheckpoint:
 
     def __init__(self, path: str | Path, *, options: Mapping[str, str] | None = None) -> None:
         self._files = open_files(path, options=options)
-        self.look = InputLook(str(path), options=options)
+        self.inputs = InputListing(str(path), options=options)
         """What can be seen of the input files that it names."""
 
     @property

@@ -6,7 +6,7 @@ from penstock.checkpoint.anomaly import RESTORE, Anomaly, Severity
 from penstock.checkpoint.state import StateOperator, StateStore
 
 
-def states_behind(operators: Sequence[StateOperator], *, needed_version: int) -> Iterator[Anomaly]:
+def missing_state_versions(operators: Sequence[StateOperator], *, needed_version: int) -> Iterator[Anomaly]:
     """One anomaly for each store that lacks `needed_version` in some partition; version 0 is the empty state."""
     if needed_version == 0:
         return

@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.commit.append import Sleep, Taken, append_once, fenced_by, patiently
-from penstock.commit.executor import Behind, Outstanding, Together, at_once, one_by_one
+from penstock.commit.executor import DeferredPublish, Executor, Outstanding, at_once, one_by_one
 from penstock.commit.identity import recognise
-from penstock.commit.ledger_transaction import Riding
+from penstock.commit.ledger_transaction import LedgerTransaction
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.commit.publication import decision_in, decision_of, publication_of
 from penstock.commit.publication_errors import all_published
@@ -50,9 +50,9 @@ PRUNE_EVERY = 1_000
 class Coordinator:
     """The one writer of a pipeline's ledger in this process. Not thread-safe. One that raised is spent: open a new one.
 
-    `together` runs publications side by side, `behind` what follows a decision: at once, or beside the next batch. `sleep` waits
-    between tries of an append or a publication (seconds; not in tests); `now_ms` is a clock for people and durations, never for
-    decisions.
+    `executor` runs publications side by side; `deferred` runs what follows a decision, at once or beside the next batch. `sleep`
+    waits between tries of an append or a publication (seconds; not in tests); `now_ms` is a clock for people and durations, never
+    for decisions.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class Coordinator:
         sinks: Sequence[Sink],
         now_ms: Callable[[], int],
         sleep: Sleep,
-        together: Together = one_by_one,
-        behind: Behind = at_once,
+        executor: Executor = one_by_one,
+        deferred: DeferredPublish = at_once,
         tries: int = 5,
         retained: int = RETAINED_ENTRIES,
         prune_every: int = PRUNE_EVERY,
@@ -73,10 +73,10 @@ class Coordinator:
         self._ledger = ledger
         self._sinks = tuple(sinks)
         self._requesting = requesting((ledger, *sinks))
-        self._counts = behind is at_once  # else those of two batches mix
+        self._counts = deferred is at_once  # else those of two batches mix
         self._now_ms = now_ms
-        self._together = together
-        self._behind = behind
+        self._executor = executor
+        self._deferred = deferred
         self._tries = tries
         self._retained = retained
         self._prune_every = prune_every
@@ -128,8 +128,8 @@ class Coordinator:
     def begin(self, batch: Batch, stage: Callable[[Generation], StagedBatch], *, on_delivered: OnDelivered) -> None:
         """Have `batch` delivered exactly once; `stage` is called only if it was not decided before.
 
-        It is decided when this returns, so that nothing but a lost ledger or sink can undo it. `on_delivered` is called once it is
-        published everywhere. By then the next one may be staged already, in another thread (`behind`), but it is not decided.
+        It is decided when this returns, so that nothing but a lost ledger or sink can undo it. `on_delivered` is called once it
+        is published everywhere. By then the next one may be staged already, in another thread (`deferred`), but it is not decided.
         Raises Refused (what batch is this?), Fenced (a newer generation is open), and what staging raises, and publishing, this
         batch or the one before it. After any exception this coordinator is spent.
         """
@@ -271,7 +271,7 @@ class Coordinator:
             stage_ms=staged.stage_ms,
             decide_ms=decided_ms - started_ms,
         )
-        self._outstanding.take(self._behind(partial(self._roll_forward, delivered, on_delivered, decided_ms, before)))
+        self._outstanding.take(self._deferred(partial(self._roll_forward, delivered, on_delivered, decided_ms, before)))
 
     def _claim_places(self) -> None:
         """Before the first batch is staged: another ledger neither publishes there from now on nor sweeps (I2, I10)."""
@@ -303,15 +303,15 @@ class Coordinator:
         tail = self._open_tail()
         summary = after_decision(tail.summary, decision, position=Position(tail.position + 1))
         entry = self._entry(Decided(decision=decision), summary=summary, after=tail)
-        riding = Riding(self._sinks, entry, home=self._ledger.home)
-        with riding.aboard(self._retrying):
-            self._append(entry, within=riding.within)
+        ledger_transaction = LedgerTransaction(self._sinks, entry, home=self._ledger.home)
+        with ledger_transaction.entered(self._retrying):
+            self._append(entry, within=ledger_transaction.within)
             self._newest = entry
-        return riding.published
+        return ledger_transaction.published
 
     def _publish(self, entry: Entry, sinks: Sequence[Sink]) -> dict[SinkName, Published]:
         tasks = [partial(self._publish_one, sink, self._publication(entry, sink)) for sink in sinks]
-        answers = dict(zip((sink.name for sink in sinks), self._together(tasks), strict=True))
+        answers = dict(zip((sink.name for sink in sinks), self._executor(tasks), strict=True))
         return all_published(decision_in(entry).batch.batch_id, answers)
 
     def _publish_one(self, sink: Sink, publication: Publication) -> Published:

@@ -7,8 +7,8 @@ from penstock.core.model import Published
 from penstock.errors import PenstockError
 
 Task = Callable[[], None]
-Together = Callable[[Sequence[Callable[[], Published]]], Sequence["Published | PenstockError"]]
-Behind = Callable[[Task], Task]
+Executor = Callable[[Sequence[Callable[[], Published]]], Sequence["Published | PenstockError"]]
+DeferredPublish = Callable[[Task], Task]
 """Starts a task, and gives what waits for its end and raises what it raised, as often as it is called. One task at a time."""
 
 

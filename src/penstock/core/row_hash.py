@@ -6,7 +6,7 @@ as one. A map is hashed as `map_entries(map)`, the array of its key-value struct
 
 `RowDigest.XXHASH64_NULLS` folds in words besides that say where nulls are, so that a value never counts alike in two places:
 
-- after the columns, and after the fields of a struct that is not null: the exclusive or of `presence_words` of those that are not
+- after the columns, and after the fields of a struct that is not null: the exclusive or of `presence_masks` of those that are not
   null. The words depend on names only: a column that is null everywhere does not count, wherever it is added.
 - after the elements of an array, or the entries of a map: `NULL_ELEMENT` + the index of each element, or value, that is null,
   then the number of elements, as an integer of 32 bits.
@@ -50,7 +50,7 @@ def digest(hashes: "pa.UInt64Array | pa.ChunkedArray | Words") -> int:
 
 
 @lru_cache(maxsize=256)
-def presence_words(names: tuple[str, ...]) -> tuple[int, ...]:
+def presence_masks(names: tuple[str, ...]) -> tuple[int, ...]:
     """A word of 63 bits for each of the names of columns, or of the fields of a struct: what stands for "it is not null".
 
     Names that differ in case only are one name, of which the second, third and so on have words of their own.
@@ -82,7 +82,7 @@ def _fold_all(columns: "Sequence[pa.Array]", names: tuple[str, ...], seeds: Word
             seeds = _fold(column, seeds, kind)[0]
         return seeds
     everywhere, somewhere = 0, None
-    for column, word in zip(columns, presence_words(names), strict=True):
+    for column, word in zip(columns, presence_masks(names), strict=True):
         seeds, valid = _fold(column, seeds, kind)
         if valid is None:
             everywhere ^= word

@@ -68,7 +68,7 @@ class Status:
     """Why it is not known of a source how far the pipeline is behind it."""
     places: tuple[PlaceState, ...] = ()
 
-    def beside(self, places: tuple[PlaceState, ...]) -> "Status":
+    def with_places(self, places: tuple[PlaceState, ...]) -> "Status":
         """With what the sinks' places say. One that is not this ledger's is a conflict: a start would be refused."""
         wrong = next((place for place in places if place.state in {"foreign", "behind", "lost"}), None)
         if wrong is None:

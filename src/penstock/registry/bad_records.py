@@ -37,10 +37,10 @@ class QuarantinePass:
             decoded = decoder.decoded(batch)
             if decoded.bad and left >= 0:
                 left -= len(decoded.bad)
-                yield _packed(_kept(self.decode.source, batch, decoded))
+                yield _packed(_bad_rows(self.decode.source, batch, decoded))
 
 
-def _kept(source: str, batch: "pa.RecordBatch", decoded: Decoded) -> "pa.RecordBatch":
+def _bad_rows(source: str, batch: "pa.RecordBatch", decoded: Decoded) -> "pa.RecordBatch":
     """The bad rows of `batch`, with what is wrong with them."""
     rows = pa.array(decoded.bad.keys(), pa.int64())
     schema = arrow_schema(SCHEMA_CHECKED)

@@ -98,7 +98,7 @@ class Registry:
                 unknown = error
             except requests.exceptions.SSLError as error:
                 raise Failed(
-                    f"The schema registry {self._place.name} is not trusted: {_words(error)}.",
+                    f"The schema registry {self._place.name} is not trusted: {_innermost_reason(error)}.",
                     remedy="Name its authority by `ca_file`, and what it wants to see of you by `certificate_file`.",
                 ) from error
             except (requests.RequestException, Retryable) as error:
@@ -178,14 +178,14 @@ def _is_schema(body: Mapping[str, Any]) -> bool:
 
 
 def _no_answer(place: RegistryPlace, error: Exception) -> Retryable:
-    reason = error.message if isinstance(error, Retryable) else _words(error)
+    reason = error.message if isinstance(error, Retryable) else _innermost_reason(error)
     return Retryable(
         f"The schema registry {place.name} does not answer: {reason}.",
         remedy="Start again when it does: nothing was passed over.",
     )
 
 
-def _words(error: Exception) -> str:
+def _innermost_reason(error: Exception) -> str:
     """The innermost reason, in one line; `requests` wraps it in what its pool did about it."""
     wrapped = error.args[0] if error.args else None
     reason = getattr(wrapped, "reason", None) or error

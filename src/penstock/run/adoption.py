@@ -11,7 +11,7 @@ from penstock.observe.status import CheckpointPosition
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.operations import acting
 from penstock.run.preflight import position_of
-from penstock.run.runtime import Parts, coordinator_of, opened_by_this_process, prepare
+from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,29 +31,29 @@ class Adoption:
 
 def adopt(plan: DeliveryPlan, *, reason: str, yes: bool) -> Adoption:
     """Say what adopting means; with `yes` fence, publish what is decided, and record it. Raises CheckpointDamaged."""
-    with acting(plan) as parts:
-        tail = parts.ledger.tail()
-        adoption = plan_adoption(parts, Summary() if tail is None else tail.summary)
+    with acting(plan) as runtime:
+        tail = runtime.ledger.tail()
+        adoption = plan_adoption(runtime, Summary() if tail is None else tail.summary)
         if not yes or not adoption.needed:
             return adoption
-        coordinator = coordinator_of(parts)
-        prepare(parts, schema=None)
-        coordinator.open(opened_by_this_process(parts))
+        coordinator = coordinator_of(runtime)
+        prepare(runtime, schema=None)
+        coordinator.open(opened_by_this_process(runtime))
         coordinator.adopt(adoption.recorded(reason=reason, operator=getpass.getuser()))
         return replace(adoption, done=True)
 
 
-def plan_adoption(parts: Parts, summary: Summary) -> Adoption:
+def plan_adoption(runtime: Runtime, summary: Summary) -> Adoption:
     """What it would mean to go on with this checkpoint: a judgement of both sides that changes nothing."""
-    position = position_of(parts.checkpoint)
+    position = position_of(runtime.checkpoint)
     if position is None:
         return _new_checkpoint(summary)
     if position.query_id is None:
         raise CheckpointDamaged(
-            f"The checkpoint {parts.checkpoint.location} has lost its metadata file, so Spark would not start on it.",
+            f"The checkpoint {runtime.checkpoint.location} has lost its metadata file, so Spark would not start on it.",
             remedy='Write {"id":"…"} into it with the query id that `penstock history` shows, or remove the checkpoint.',
         )
-    conflict = _conflict(parts, summary, position)
+    conflict = _conflict(runtime, summary, position)
     stated = _continues(summary, position) if conflict is None else None
     return Adoption(
         needed=stated is None,
@@ -64,13 +64,13 @@ def plan_adoption(parts: Parts, summary: Summary) -> Adoption:
     )
 
 
-def _conflict(parts: Parts, summary: Summary, position: CheckpointPosition) -> Refused | None:
+def _conflict(runtime: Runtime, summary: Summary, position: CheckpointPosition) -> Refused | None:
     """Why the newest batch that Spark planned would be refused, None if it would not. Raises what no adoption can resolve."""
     if position.planned is None:
         return None
     try:
-        batch = parts.checkpoint.batch(position.planned, parts.source_names(position.planned))
-        recognise(batch, summary=summary, decision_of=lambda batch_id: decision_of(parts.ledger, batch_id))
+        batch = runtime.checkpoint.batch(position.planned, runtime.source_names(position.planned))
+        recognise(batch, summary=summary, decision_of=lambda batch_id: decision_of(runtime.ledger, batch_id))
     except (CheckpointReplaced, OffsetsConflict, BatchGap, BatchForgotten) as refusal:
         return refusal
     return None

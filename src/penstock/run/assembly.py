@@ -19,7 +19,7 @@ from penstock.protocols import Ledger, Sink
 from penstock.run.fault_points import require_known
 from penstock.run.kafka_watch import watch_of
 from penstock.run.quarantine_rows import quarantining_of
-from penstock.run.runtime import Parts
+from penstock.run.runtime import Runtime
 from penstock.run.user_sink import user_written
 from penstock.spark.column_name import quoted
 from penstock.spec.account import FAIL, Route, ShortAccount
@@ -28,7 +28,7 @@ from penstock.spec.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
-    from penstock.sink.kafka.record_columns import Shape
+    from penstock.sink.kafka.record_columns import RecordColumns
     from penstock.sink.parquet import ParquetSink
     from penstock.sink.parquet.account import Account
     from penstock.sink.quarantine import QuarantineSink
@@ -41,7 +41,7 @@ class DeliveryPlan:
     """All a delivery is configured by: picklable, no handles. `sources` are in the order of the query's plan; empty: unnamed.
 
     `modules`: where modules of the user's are looked for besides the search path; the directory of a pipeline file. `decoding`:
-    how the query decodes its sources; the quarantine must do it by the same schemas. `left`: what `Parts` say of it.
+    how the query decodes its sources; the quarantine must do it by the same schemas. `left`: what `Runtime` say of it.
     `output_mode`: of the query, None before it is known.
     """
 
@@ -69,7 +69,7 @@ class DeliveryPlan:
         return hashlib.sha256(shown.encode()).hexdigest()[:16]
 
 
-def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Parts:
+def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Runtime:
     """Everything a delivery needs, opened. If `demanded`, raises GuaranteeTooWeak for a sink that gives less than that.
 
     Raises Usage for an armed fault that could never fire.
@@ -78,7 +78,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Parts:
     require_known()
     if demanded:
         require_guarantee(plan, sinks)
-    return Parts(
+    return Runtime(
         pipeline=plan.pipeline,
         ledger=ledger_of(plan),
         sinks=sinks,
@@ -267,14 +267,14 @@ def _kafka(name: SinkName, settings: settings_of.Kafka, plan: DeliveryPlan) -> S
     )
 
 
-def _shape(settings: settings_of.Kafka) -> "Shape | None":
-    from penstock.sink.kafka.record_columns import Shape
+def _shape(settings: settings_of.Kafka) -> "RecordColumns | None":
+    from penstock.sink.kafka.record_columns import RecordColumns
 
     value = settings.value
     if value is None:
         return None
     columns = {"key": settings.key, "headers": settings.headers, "partition": settings.partition}
-    return Shape(value=value.column, json=value.json_of, **columns)
+    return RecordColumns(value=value.column, json=value.json_of, **columns)
 
 
 def _filling(name: SinkName, settings: settings_of.Table, plan: DeliveryPlan) -> "Filling":

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from penstock.core.guarantee import Claim, too_weak
 from penstock.core.model import Finding, Guarantee, Summary
 from penstock.errors import PenstockError, Usage
-from penstock.protocols import Admitting
+from penstock.protocols import ChecksSchema
 from penstock.run.assembly import spool_of
 from penstock.run.doctor import ledger_lifecycle
 from penstock.run.executors import executor_findings
@@ -23,7 +23,7 @@ from penstock.run.quarantine_rows import require_read_once
 from penstock.run.query_facts import facts_of_pipeline
 from penstock.run.request_costs import Costs, costs_of
 from penstock.run.required_guarantees import claims_of
-from penstock.run.runtime import Parts, now_ms
+from penstock.run.runtime import Runtime, now_ms
 from penstock.source.kafka.reader.client_check import ClientCheck
 from penstock.spec.pipeline import quarantined, without_ledger
 from penstock.transform.plan import plan_of, source_order
@@ -77,27 +77,27 @@ def check(pipeline: "Pipeline", spark: SparkSession | None) -> CheckReport:
 
 
 def _findings(pipeline: "Pipeline", schema: str) -> Iterator[Finding]:
-    with acting(pipeline.plan, demanded=False) as parts:
-        for sink in parts.sinks:
+    with acting(pipeline.plan, demanded=False) as runtime:
+        for sink in runtime.sinks:
             yield from sink.check()
-            if isinstance(sink, Admitting):
-                admitted = partial(sink.require_admitted, pipeline=parts.pipeline, schema=schema)
+            if isinstance(sink, ChecksSchema):
+                admitted = partial(sink.require_schema_accepted, pipeline=runtime.pipeline, schema=schema)
                 yield _finding(f"rows for {sink.name}", "fit, by name and type", admitted)
-        yield _finding("ledger", parts.ledger.location, parts.ledger.prove)
+        yield _finding("ledger", runtime.ledger.location, runtime.ledger.prove)
         yield from ledger_lifecycle(pipeline.plan)
         yield from spool_of(pipeline.plan).check()
-        yield from input_findings(pipeline.settings, parts.ledger, now_ms=now_ms)
-        yield _finding("places", "hold what was delivered into them", lambda: _require_together(parts))
-        tail = parts.ledger.tail()
+        yield from input_findings(pipeline.settings, runtime.ledger, now_ms=now_ms)
+        yield _finding("places", "hold what was delivered into them", lambda: _require_together(runtime))
+        tail = runtime.ledger.tail()
         summary = Summary() if tail is None else tail.summary
         continues = "continues what the ledger holds" if summary.query_id else "nothing was delivered yet"
         if without_ledger(pipeline.settings) is None:
-            yield _finding("checkpoint", continues, lambda: require_continuation(summary, parts.checkpoint))
+            yield _finding("checkpoint", continues, lambda: require_continuation(summary, runtime.checkpoint))
 
 
-def _require_together(parts: Parts) -> None:
-    markers = require_present(parts.ledger, parts.sinks, pipeline=parts.pipeline)
-    require_decided(parts.ledger, parts.sinks, pipeline=parts.pipeline, markers=markers)
+def _require_together(runtime: Runtime) -> None:
+    markers = require_present(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)
+    require_decided(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline, markers=markers)
 
 
 def _finding(subject: str, fine: str, prove: Callable[[], None]) -> Finding:

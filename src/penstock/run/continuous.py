@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.errors import Usage
-from penstock.protocols import Projecting
+from penstock.protocols import ProjectsRows
 from penstock.run.assembly import sinks_of
 from penstock.run.delivery import Delivery
 from penstock.run.query import Query, start_streaming
@@ -57,7 +57,7 @@ def _require_real_time(settings: PipelineSettings, sink: Console | Kafka | Memor
 
 
 def _into_topic(name: str, sink: Kafka, frame: DataFrame, delivery: Delivery) -> DataStreamWriter:
-    own = [each.own_rows(frame.schema.json()) for each in sinks_of(delivery.plan) if isinstance(each, Projecting)]
+    own = [each.own_rows(frame.schema.json()) for each in sinks_of(delivery.plan) if isinstance(each, ProjectsRows)]
     for made in (rows for rows in own if rows is not None):
         frame = frame.selectExpr(*(f"{sql} AS {quoted(column)}" for column, sql in made.columns.items()))
     unknown = sorted(sink.options.keys() - _OF_BOTH_CLIENTS)

@@ -19,7 +19,7 @@ from penstock.run.query import Query, start_streaming
 from penstock.run.query_facts import facts_of_batch, facts_of_writer, run_of_batch
 from penstock.run.required_guarantees import require_batches, require_demanded
 from penstock.spec.pipeline import DeliverySettings
-from penstock.support.error_transport import carried
+from penstock.support.error_transport import encode_error
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -247,4 +247,4 @@ def _one_line(failure: BaseException) -> str:
     if isinstance(failure, StopRequested):
         return "stopped on request"
     error: PenstockError = from_exception(failure)
-    return carried(error)
+    return encode_error(error)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import penstock
 from penstock.core.model import Finding
-from penstock.protocols import TaskCheck, TaskChecked
+from penstock.protocols import ChecksFromTasks, TaskCheck
 from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
 from penstock.run.user_sink import import_checks
-from penstock.source.kafka.registry_check import registry_looks
+from penstock.source.kafka.registry_check import registry_checks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,9 +43,9 @@ def executor_findings(plan: DeliveryPlan, spark: "SparkSession", *, also: Sequen
         return
     with ExitStack() as stack:
         sinks = sinks_of(plan)
-        checked = [sink for sink in sinks if isinstance(sink, TaskChecked)]
+        checked = [sink for sink in sinks if isinstance(sink, ChecksFromTasks)]
         checks = [check for sink in checked for check in stack.enter_context(sink.task_checks())]
-        checks += [*also, *registry_looks(getattr(plan.settings, "sources", {}))]
+        checks += [*also, *registry_checks(getattr(plan.settings, "sources", {}))]
         checks += [
             *spool_of(plan).task_checks(),
             *import_checks({sink.name: sink for sink in sinks if sink.name in plan.settings.sinks}, plan.settings.sinks),

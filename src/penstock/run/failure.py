@@ -22,7 +22,7 @@ from penstock.errors import (
 )
 from penstock.spark.connector import connector_remedy
 from penstock.spark.error import lacks_penstock, read_spark_failure
-from penstock.support.error_transport import carried_in
+from penstock.support.error_transport import decode_error
 from penstock.support.filesystem_errors import directory_problem
 
 _FENCING = (
@@ -133,7 +133,7 @@ def _damage_of(checkpoint: SparkCheckpoint) -> Anomaly | None:
 
 def from_text(text: str) -> PenstockError | None:
     """The error whose class or Spark condition stands in `text`, None if there is none."""
-    known = carried_in(text)
+    known = decode_error(text)
     if known is not None:
         return known
     if any(condition in text for condition in _FENCING):

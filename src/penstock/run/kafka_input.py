@@ -77,7 +77,7 @@ class KafkaInput:
             )
         raise _lost(seen)
 
-    def go_on_behind(self, summary: Summary) -> tuple[GapAccepted, ...]:
+    def skip_gaps(self, summary: Summary) -> tuple[GapAccepted, ...]:
         """Put Spark's checkpoint behind accepted gaps that it does not read over; what they are, for the ledger.
 
         Only for a run that has fenced all others. What a batch was decided with is left as it is: that is moved by a later start.

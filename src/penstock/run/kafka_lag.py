@@ -9,7 +9,7 @@ from penstock.errors import PenstockError
 from penstock.protocols import Ledger
 from penstock.run.kafka_input import known_topics
 from penstock.run.kafka_watch import brokers_of, kafka_sources
-from penstock.source.kafka.formatting import lag_in_words
+from penstock.source.kafka.formatting import describe_lag
 from penstock.source.kafka.lag import TopicLag, lag_of
 from penstock.spec.pipeline import DeliverySettings
 from penstock.spec.source import Source
@@ -49,7 +49,7 @@ def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callab
     for lag in found.topics:
         subject = DELIVERED if lag.gaps else f"records of {lag.source}"
         fine = lag.source in accepting if lag.gaps else not lag.is_near_loss
-        yield Finding(subject=subject, ok=fine, message=lag_in_words(lag), warns=lag.gaps > 0)
+        yield Finding(subject=subject, ok=fine, message=describe_lag(lag), warns=lag.gaps > 0)
     if not found.troubles and not found.topics:
         yield from _unread(settings)
 

@@ -116,7 +116,7 @@ def identity_of(tail: Entry | None) -> LedgerId | None:
     return None if tail is None else tail.summary.ledger_id
 
 
-def identity_in_words(tail: Entry | None) -> str:
+def describe_identity(tail: Entry | None) -> str:
     """What is found where another identity is expected, as the end of a sentence that begins with the ledger."""
     if tail is None:
         return "is empty"
@@ -135,7 +135,7 @@ def _require_same_ledger(mark: HighWaterMark, tail: Entry | None, location: str,
         return
     raise LedgerMismatch(
         f"{place} shows what ledger {mark.ledger_id} decided, up to its position {mark.position}, but the ledger at {location} "
-        f"{identity_in_words(tail)}: another ledger, or an older copy, is in its place.",
+        f"{describe_identity(tail)}: another ledger, or an older copy, is in its place.",
         remedy=_REMEDY,
     )
 

@@ -27,8 +27,8 @@ from penstock.run.preflight import require_continuation, require_sources, with_w
 from penstock.run.publisher_thread import Publisher
 from penstock.run.quarantine_rows import BadRecords, PutAside, Quarantining, put_aside
 from penstock.run.running_query import running_query
-from penstock.run.runtime import Parts, coordinator_of, now_ms, opened_by_this_process, prepare
-from penstock.source.kafka.gaps import in_words as gaps_in_words
+from penstock.run.runtime import Runtime, coordinator_of, now_ms, opened_by_this_process, prepare
+from penstock.source.kafka.gaps import gap_descriptions
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, is_small
 from penstock.transform.noop import execute_as_noop
@@ -56,25 +56,30 @@ class OpenDelivery:
     """
 
     def __init__(
-        self, parts: Parts, *, observers: Sequence[Observer] = (), batches: int | None = None, publisher: Publisher | None = None
+        self,
+        runtime: Runtime,
+        *,
+        observers: Sequence[Observer] = (),
+        batches: int | None = None,
+        publisher: Publisher | None = None,
     ) -> None:
-        self._parts = parts
+        self._runtime = runtime
         self._observers = tuple(observers)
         self._publisher = publisher
-        self._coordinator = coordinator_of(parts, behind=at_once if publisher is None else publisher)
+        self._coordinator = coordinator_of(runtime, deferred=at_once if publisher is None else publisher)
         self._kafka = (
             None
-            if parts.watch is None
-            else KafkaInput(parts.watch, ledger=parts.ledger, checkpoint=parts.checkpoint, names=parts.source_names)
+            if runtime.watch is None
+            else KafkaInput(runtime.watch, ledger=runtime.ledger, checkpoint=runtime.checkpoint, names=runtime.source_names)
         )
-        self._mirrors = Mirrors({} if parts.watch is None else parts.watch.sources)
+        self._mirrors = Mirrors({} if runtime.watch is None else runtime.watch.sources)
         self._previous: BatchSize | None = None
         self._planned_before: BatchId | None = None
         self._idle, self._drain = threading.Event(), threading.Event()
         self._idle.set()
         self._limit = batches
         self.limit_reached = threading.Event()
-        self.tally = RunTally(tuple(sink.name for sink in parts.sinks))
+        self.tally = RunTally(tuple(sink.name for sink in runtime.sinks))
         self.recovered: Recovered | None = None
 
     @property
@@ -84,27 +89,27 @@ class OpenDelivery:
 
     def newest_entry(self) -> Nonce | None:
         """Of the ledger, once this is open: what it wrote itself, or somebody newer."""
-        tail = self._parts.ledger.tail()
+        tail = self._runtime.ledger.tail()
         return None if tail is None else tail.nonce
 
     def open(self, *, schema: str | None) -> Recovered:
         """Refuse a wrong checkpoint, prove the ledger, prepare the sinks, fence, and publish what was decided."""
-        require_left(self._parts.ledger, self._parts.left)
-        tail = self._parts.ledger.tail()
+        require_left(self._runtime.ledger, self._runtime.left)
+        tail = self._runtime.ledger.tail()
         summary = Summary() if tail is None else tail.summary
         adoption = self._require_continuation(summary)
         if self._kafka is not None:
             self._kafka.require(summary)
-        self._planned_before = self._parts.checkpoint.latest_offsets_id()
-        prepare(self._parts, schema=schema)
-        self.recovered = self._coordinator.open(opened_by_this_process(self._parts))
+        self._planned_before = self._runtime.checkpoint.latest_offsets_id()
+        prepare(self._runtime, schema=schema)
+        self.recovered = self._coordinator.open(opened_by_this_process(self._runtime))
         if self._planned_before is None:
-            remove_unwritten_start(self._parts.checkpoint)
+            remove_unwritten_start(self._runtime.checkpoint)
         if adoption is not None:
             reason = "the pipeline demands at_least_once only"
             self._coordinator.adopt(adoption.recorded(reason=reason, operator="penstock"))
         if self._kafka is not None:
-            self._go_on_behind_gaps(self._kafka)
+            self._skip_accepted_gaps(self._kafka)
         self._previous = _size_of(self.recovered)
         self._tell_recovered(self.recovered)
         return self.recovered
@@ -115,7 +120,7 @@ class OpenDelivery:
             raise StopRequested
         with self._busy():
             self._require_own_checkpoint(rows, batch_id)
-            batch = self._parts.checkpoint.batch(batch_id, self._parts.source_names(batch_id))
+            batch = self._runtime.checkpoint.batch(batch_id, self._runtime.source_names(batch_id))
             way = _Way()
 
             def stage(generation: Generation) -> StagedBatch:
@@ -138,7 +143,7 @@ class OpenDelivery:
 
     def _again(self, rows: DataFrame, delivered: Delivered) -> None:
         """Spark runs a batch that was decided before: its state is computed, and nothing is written."""
-        if self._parts.checkpoint.has_state():
+        if self._runtime.checkpoint.has_state():
             aside = delivered.sinks.get(NAME)
             self._compute_state(rows, delivered.batch, 0 if aside is None else aside.totals.rows)
         self._tell(self._mirrored(delivered, () if self._kafka is None else self._kafka.delivered()), "none")
@@ -158,9 +163,9 @@ class OpenDelivery:
         if lost is not None:
             return lost
         if not isinstance(error, Fenced):
-            return with_way_out(error, self._coordinator.summary, self._parts.checkpoint)
+            return with_way_out(error, self._coordinator.summary, self._runtime.checkpoint)
         return Retryable(
-            f"An older run wrote to the checkpoint {self._parts.checkpoint.location} at the same time; now it is fenced.",
+            f"An older run wrote to the checkpoint {self._runtime.checkpoint.location} at the same time; now it is fenced.",
             remedy="Start again: nothing was lost.",
         )
 
@@ -199,16 +204,16 @@ class OpenDelivery:
         if self._publisher is not None:
             self._publisher.close()
         self._mirrors.close()
-        for sink in self._parts.sinks:
+        for sink in self._runtime.sinks:
             sink.close()
-        self._parts.ledger.close()
+        self._runtime.ledger.close()
 
-    def _go_on_behind_gaps(self, kafka: KafkaInput) -> None:
+    def _skip_accepted_gaps(self, kafka: KafkaInput) -> None:
         """After the fence: only the newest run may change the checkpoint. The ledger follows it, and says what was left out."""
         summary = self._coordinator.summary
-        gaps = kafka.go_on_behind(summary)
+        gaps = kafka.skip_gaps(summary)
         if gaps and summary.next_batch_id is not None:
-            reason = f"on_gap: accept: {gaps_in_words(gaps)}"
+            reason = f"on_gap: accept: {gap_descriptions(gaps)}"
             self._coordinator.adopt(
                 Adopted(
                     query_id=summary.query_id, next_batch_id=summary.next_batch_id, reason=reason, operator="penstock", gaps=gaps
@@ -238,13 +243,13 @@ class OpenDelivery:
         Where Spark does not say which query runs, its batch must at least be the one that is planned here and not committed.
         """
         running = running_query(rows)
-        checkpoint = self._parts.checkpoint
+        checkpoint = self._runtime.checkpoint
         if running is None:
             committed = checkpoint.latest_commit_id()
             is_own = checkpoint.latest_offsets_id() == batch_id and (committed is None or committed < batch_id)
         else:
             is_own = running == checkpoint.query_id()
-        if is_own or self._parts.demanded is not Guarantee.EXACTLY_ONCE:
+        if is_own or self._runtime.demanded is not Guarantee.EXACTLY_ONCE:
             return
         raise CheckpointReplaced(
             f"Spark runs batch {batch_id} of a query that does not use the checkpoint {checkpoint.location}: "
@@ -255,18 +260,18 @@ class OpenDelivery:
     def _require_continuation(self, summary: Summary) -> Adoption | None:
         """Where no more than at-least-once is demanded, another checkpoint is adopted, on record, and not refused."""
         try:
-            require_continuation(summary, self._parts.checkpoint)
-            require_sources(self._parts.ledger, self._parts.checkpoint, self._parts.sources)
+            require_continuation(summary, self._runtime.checkpoint)
+            require_sources(self._runtime.ledger, self._runtime.checkpoint, self._runtime.sources)
         except Refused:
-            if self._parts.demanded is Guarantee.EXACTLY_ONCE:
+            if self._runtime.demanded is Guarantee.EXACTLY_ONCE:
                 raise
-            return plan_adoption(self._parts, summary)
+            return plan_adoption(self._runtime, summary)
         return None
 
     def _stage(self, rows: DataFrame, batch: Batch, generation: Generation) -> tuple[StagedBatch, str]:
         started_ms = now_ms()
         inputs = self._inputs(batch.batch_id)
-        look = self._parts.checkpoint.look
+        look = self._runtime.checkpoint.inputs
         if batch.batch_id == self._planned_before:
             self._require_planned_input(batch.batch_id, inputs)
         planned = planned_input(batch, inputs, look=look)
@@ -274,11 +279,11 @@ class OpenDelivery:
         aside = self._put_aside(rows, batch, generation)
         staged = stage_batch(
             rows,
-            sinks=self._parts.row_sinks,
+            sinks=self._runtime.row_sinks,
             generation=generation,
             batch_id=batch.batch_id,
             row_digest=self._coordinator.summary.row_digest,
-            previous=None if self._parts.checkpoint.has_state() else self._previous,
+            previous=None if self._runtime.checkpoint.has_state() else self._previous,
             small_input=planned is not None and is_small(input_records=planned.records, input_bytes=planned.size_bytes),
         )
         self._require_planned_input(batch.batch_id, inputs)
@@ -299,14 +304,14 @@ class OpenDelivery:
 
     def _put_aside(self, rows: DataFrame, batch: Batch, generation: Generation) -> PutAside:
         """What of the batch is for the quarantine: found before its rows are computed (why: `penstock.run.quarantine_rows`)."""
-        quarantining = self._parts.quarantining
+        quarantining = self._runtime.quarantining
         if quarantining is None:
             return PutAside()
         bad = self._bad_records(quarantining, rows, batch)
         return put_aside(
             bad,
             quarantining,
-            sinks=self._parts.quarantine,
+            sinks=self._runtime.quarantine,
             generation=generation,
             batch_id=batch.batch_id,
             row_digest=self._coordinator.summary.row_digest,
@@ -325,7 +330,7 @@ class OpenDelivery:
         """What was put aside, and is staged no more. Raises InputChanged if records can be decoded by now that could not be then:
         they would enter the state.
         """
-        quarantining = self._parts.quarantining
+        quarantining = self._runtime.quarantining
         if quarantining is None:
             return PutAside()
         bad = self._bad_records(quarantining, rows, batch, decided=then)
@@ -341,18 +346,18 @@ class OpenDelivery:
     def _bad_records(
         self, quarantining: Quarantining, rows: DataFrame, batch: Batch, *, decided: int | None = None
     ) -> BadRecords:
-        ranges = with_beginnings(self._parts.checkpoint, batch, self._parts.source_names(batch.batch_id))
+        ranges = with_beginnings(self._runtime.checkpoint, batch, self._runtime.source_names(batch.batch_id))
         return quarantining.found(rows.sparkSession, ranges, decided=decided)
 
     def _require_planned_input(
         self, batch_id: BatchId, inputs: "Mapping[SourceName, tuple[InputFile, ...]]", *, delivered: bool = False
     ) -> None:
         """The time that passed since Spark planned the batch can be that of an outage: files are compared with its plan (I4)."""
-        if self._parts.demanded is Guarantee.EXACTLY_ONCE:
-            require_unchanged(batch_id, inputs, look=self._parts.checkpoint.look, delivered=delivered)
+        if self._runtime.demanded is Guarantee.EXACTLY_ONCE:
+            require_unchanged(batch_id, inputs, look=self._runtime.checkpoint.inputs, delivered=delivered)
 
     def _inputs(self, batch_id: BatchId) -> "Mapping[SourceName, tuple[InputFile, ...]]":
-        return self._parts.checkpoint.input_files(batch_id, self._parts.source_names(batch_id))
+        return self._runtime.checkpoint.input_files(batch_id, self._runtime.source_names(batch_id))
 
     @contextmanager
     def _busy(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from penstock.core.model import Finding, SourceName
 from penstock.core.open_transaction import OpenTransaction
 from penstock.errors import PenstockError, Usage
-from penstock.protocols import Ledger, Lingering, Sink
+from penstock.protocols import Ledger, ListsOpenTransactions, Sink
 from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.kafka_input import known_topics
 from penstock.run.kafka_lag import topics_named
@@ -51,12 +51,12 @@ def end_transaction(plan: DeliveryPlan, name: str) -> Sequence[OpenTransaction]:
     raise Usage(f"No transaction {name!r} is open on the topics of {plan.pipeline!r}.", remedy="`penstock doctor` lists them.")
 
 
-def _places(plan: DeliveryPlan, sinks: Sequence[Sink], ledger: Ledger) -> Mapping[str, Lingering]:
-    written = {f"sink {sink.name}": sink for sink in sinks if isinstance(sink, Lingering)}
+def _places(plan: DeliveryPlan, sinks: Sequence[Sink], ledger: Ledger) -> Mapping[str, ListsOpenTransactions]:
+    written = {f"sink {sink.name}": sink for sink in sinks if isinstance(sink, ListsOpenTransactions)}
     return {**written, **dict(_sources(plan, ledger))}
 
 
-def _sources(plan: DeliveryPlan, ledger: Ledger) -> Iterator[tuple[str, Lingering]]:
+def _sources(plan: DeliveryPlan, ledger: Ledger) -> Iterator[tuple[str, ListsOpenTransactions]]:
     sources = dict(kafka_sources(plan.settings))
     tail = ledger.tail() if sources else None
     read = () if tail is None else known_topics(ledger, tail.summary)

@@ -18,7 +18,7 @@ from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_
 from penstock.run.kafka_lag import input_lag
 from penstock.run.marker_owners import places_of
 from penstock.run.preflight import position_of
-from penstock.run.runtime import Parts, coordinator_of, now_ms, opened_by_this_process, prepare, use_row_digest
+from penstock.run.runtime import Runtime, coordinator_of, now_ms, opened_by_this_process, prepare, use_row_digest
 from penstock.run.signatures import require_own_staging
 from penstock.spec.pipeline import without_ledger
 
@@ -55,15 +55,15 @@ def reading(plan: DeliveryPlan) -> Iterator[Ledger]:
 
 
 @contextmanager
-def acting(plan: DeliveryPlan, *, demanded: bool = True) -> Iterator[Parts]:
+def acting(plan: DeliveryPlan, *, demanded: bool = True) -> Iterator[Runtime]:
     """Ledger, sinks and checkpoint for an operator's act; unless `demanded`, whatever guarantee the sinks give."""
-    parts = assemble(plan, demanded=demanded)
+    runtime = assemble(plan, demanded=demanded)
     try:
-        yield parts
+        yield runtime
     finally:
-        for sink in parts.sinks:
+        for sink in runtime.sinks:
             sink.close()
-        parts.ledger.close()
+        runtime.ledger.close()
 
 
 def status_of(plan: DeliveryPlan, *, known: tuple[PlaceState, ...] | None = None) -> Status:
@@ -79,7 +79,7 @@ def status_of(plan: DeliveryPlan, *, known: tuple[PlaceState, ...] | None = None
             return replace(found, health="ok", text=text)
         lag = input_lag(plan.settings, ledger, now_ms=now_ms)
         places = places_of(plan, ledger) if known is None else known
-        return replace(found, lag=lag.topics, lag_unknown=lag.troubles).beside(places)
+        return replace(found, lag=lag.topics, lag_unknown=lag.troubles).with_places(places)
 
 
 def history_of(plan: DeliveryPlan, *, batch_id: BatchId | None = None, limit: int | None = None) -> Sequence[HistoryRow]:
@@ -161,10 +161,10 @@ def _chosen(sinks: Sequence[Sink], name: SinkName | None) -> Sequence[Sink]:
 
 def recover(plan: DeliveryPlan) -> Recovered:
     """Fence whoever runs, publish the newest decision everywhere, sweep, and record that all is published."""
-    with acting(plan) as parts:
-        coordinator = coordinator_of(parts)
-        prepare(parts, schema=None)
-        opened = opened_by_this_process(parts)
+    with acting(plan) as runtime:
+        coordinator = coordinator_of(runtime)
+        prepare(runtime, schema=None)
+        opened = opened_by_this_process(runtime)
         recovered = coordinator.open(opened)
         coordinator.settle(opened)
         return recovered
@@ -172,13 +172,13 @@ def recover(plan: DeliveryPlan) -> Recovered:
 
 def sweep(plan: DeliveryPlan, *, dry_run: bool) -> Sequence[str]:
     """Collect (or only name) staging that can never be decided any more; harmless beside a running pipeline."""
-    with acting(plan) as parts:
-        tail = parts.ledger.tail()
+    with acting(plan) as runtime:
+        tail = runtime.ledger.tail()
         if tail is None:
             return []
-        require_own_staging(parts.ledger, parts.sinks, pipeline=parts.pipeline)
-        cut = dead_staging(tail, newest_decision(parts.ledger, tail))
-        return [name for sink in parts.sinks for name in sink.sweep(cut, dry_run=dry_run)]
+        require_own_staging(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)
+        cut = dead_staging(tail, newest_decision(runtime.ledger, tail))
+        return [name for sink in runtime.sinks for name in sink.sweep(cut, dry_run=dry_run)]
 
 
 def newest_decision(ledger: Ledger, tail: Entry) -> Entry | None:

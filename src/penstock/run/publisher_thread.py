@@ -6,7 +6,7 @@ from penstock.commit.executor import Task
 
 
 class Publisher:
-    """`Behind` for a coordinator: one task at a time, in a thread of its own."""
+    """`DeferredPublish` for a coordinator: one task at a time, in a thread of its own."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-behind")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.core.model import RequestEstimate
 from penstock.errors import PenstockError
 from penstock.observe.history import history
-from penstock.protocols import Estimating, Ledger
+from penstock.protocols import EstimatesRequests, Ledger
 from penstock.run.assembly import sinks_of
 from penstock.run.operations import reading
 from penstock.run.query import FENCE_LOOK_S
@@ -76,7 +76,7 @@ def costs_of(pipeline: "Pipeline") -> Costs | None:
 
 
 def _estimated(parts: tuple[object, ...]) -> RequestEstimate | None:
-    each = [part.estimated_requests().items() for part in parts if isinstance(part, Estimating)]
+    each = [part.estimated_requests().items() for part in parts if isinstance(part, EstimatesRequests)]
     known = [estimate for places in each for _, estimate in places]
     return sum(known, RequestEstimate()) if known else None
 

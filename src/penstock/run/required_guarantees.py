@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from penstock.core.guarantee import Claim, too_weak
 from penstock.core.model import Guarantee, SinkKind
 from penstock.errors import GuaranteeTooWeak, Usage
-from penstock.protocols import Projecting, Sink
+from penstock.protocols import ProjectsRows, Sink
 from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.query_facts import QueryFacts
 from penstock.spark.error import read_spark_error
@@ -119,7 +119,7 @@ def _require_routable(frame: DataFrame, sink: Sink) -> None:
 
 def _require_projectable(frame: DataFrame, sink: Sink) -> None:
     """Raise Usage if the rows that `sink` takes cannot be made of those of the pipeline."""
-    own = sink.own_rows(frame.schema.json()) if isinstance(sink, Projecting) else None
+    own = sink.own_rows(frame.schema.json()) if isinstance(sink, ProjectsRows) else None
     if own is None:
         return
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import Behind, at_once, outcome_of
+from penstock.commit.executor import DeferredPublish, at_once, outcome_of
 from penstock.core.bad_record import NAME
 from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, Published, SourceName
 from penstock.errors import PenstockError
@@ -23,7 +23,7 @@ from penstock.source.kafka.watch import Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Runtime:
     """What a running delivery is put together from."""
 
     pipeline: PipelineName
@@ -84,36 +84,36 @@ def use_row_digest(sinks: Sequence[Sink], tail: Entry | None) -> None:
             sink.use_row_digest(row_digest)
 
 
-def prepare(parts: Parts, *, schema: str | None) -> None:
+def prepare(runtime: Runtime, *, schema: str | None) -> None:
     """Prove ledger and places, then prepare every sink: what comes before any fence. Raises Refused, Usage, Failed, Retryable."""
-    parts.ledger.prove()
-    use_row_digest(parts.sinks, parts.ledger.tail())
-    markers = require_present(parts.ledger, parts.sinks, pipeline=parts.pipeline)
-    require_own_staging(parts.ledger, parts.sinks, pipeline=parts.pipeline)
-    for sink in parts.sinks:
-        sink.prepare(pipeline=parts.pipeline, schema=schema)
-    require_decided(parts.ledger, parts.sinks, pipeline=parts.pipeline, markers=markers)
+    runtime.ledger.prove()
+    use_row_digest(runtime.sinks, runtime.ledger.tail())
+    markers = require_present(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)
+    require_own_staging(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline)
+    for sink in runtime.sinks:
+        sink.prepare(pipeline=runtime.pipeline, schema=schema)
+    require_decided(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline, markers=markers)
 
 
-def coordinator_of(parts: Parts, *, behind: Behind = at_once) -> Coordinator:
+def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish = at_once) -> Coordinator:
     """The coordinator over real ledger and sinks, not opened yet."""
     return Coordinator(
-        pipeline=parts.pipeline,
-        ledger=parts.ledger,
-        sinks=parts.sinks,
+        pipeline=runtime.pipeline,
+        ledger=runtime.ledger,
+        sinks=runtime.sinks,
         now_ms=now_ms,
         sleep=time.sleep,
-        together=side_by_side,
-        behind=behind,
+        executor=side_by_side,
+        deferred=deferred,
     )
 
 
-def opened_by_this_process(parts: Parts) -> Opened:
+def opened_by_this_process(runtime: Runtime) -> Opened:
     """The fence entry's body: who opens, for people."""
     return Opened(
         owner=f"{socket.gethostname()} process {os.getpid()}",
-        checkpoint=parts.checkpoint.location,
-        pipeline_digest=parts.digest,
-        sinks=tuple(sink.name for sink in parts.sinks),
+        checkpoint=runtime.checkpoint.location,
+        pipeline_digest=runtime.digest,
+        sinks=tuple(sink.name for sink in runtime.sinks),
         versions={"penstock": penstock.__version__, "python": platform.python_version()},
     )

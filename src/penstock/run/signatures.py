@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 from penstock.core.model import Entry, PipelineName
 from penstock.errors import LedgerMismatch
-from penstock.protocols import Ledger, Signature, Signing, Sink
-from penstock.run.ledger_match import identity_in_words, identity_of
+from penstock.protocols import Ledger, Signature, SignsStaging, Sink
+from penstock.run.ledger_match import describe_identity, identity_of
 
 
 def require_own_staging(ledger: Ledger, sinks: Iterable[Sink], *, pipeline: PipelineName) -> None:
     """Raise LedgerMismatch where a sink stages for another ledger. Costs a read of the ledger for each sink that signs."""
     for sink in sinks:
-        for signature in sink.signatures(pipeline=pipeline) if isinstance(sink, Signing) else ():
+        for signature in sink.signatures(pipeline=pipeline) if isinstance(sink, SignsStaging) else ():
             _require_own(ledger, signature, sink)
 
 
@@ -38,7 +38,7 @@ def _require_same_ledger(ledger: Ledger, tail: Entry | None, signature: Signatur
         return
     raise LedgerMismatch(
         f"Sink {sink.name!r} would stage into {signature.place}, which is in use by ledger {signature.ledger_id}, but the ledger "
-        f"at {ledger.location} {identity_in_words(tail)}: another ledger, or an older copy, is in its place.",
+        f"at {ledger.location} {describe_identity(tail)}: another ledger, or an older copy, is in its place.",
         remedy=_remedy(signature),
     )
 

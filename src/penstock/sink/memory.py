@@ -42,7 +42,7 @@ _Key: TypeAlias = tuple[str, PipelineName, SinkName]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _Content:
     """What one sink of one pipeline shows; replaced as a whole, so that readers see whole batches."""
 
     schema: pa.Schema
@@ -52,7 +52,7 @@ class _Kept:
 
 
 _lock = Lock()
-_kept: dict[_Key, _Kept] = {}
+_kept: dict[_Key, _Content] = {}
 _newest: dict[str, _Key] = {}
 
 
@@ -119,7 +119,7 @@ class MemorySink(SpooledSink):
         self._key = (self._spool.root.url, pipeline, self._name)
         rows = pa.schema([]) if schema is None else arrow_schema(schema)
         with _lock:
-            found = _kept.setdefault(self._key, _Kept(schema=rows))
+            found = _kept.setdefault(self._key, _Content(schema=rows))
             if not found.batches and schema is not None:
                 _kept[self._key] = replace(found, schema=rows)
             _newest[self._name] = self._key
@@ -164,7 +164,7 @@ class MemorySink(SpooledSink):
 
     # --- steps
 
-    def _found(self, decisions: SinkDecisions) -> _Kept | None:
+    def _found(self, decisions: SinkDecisions) -> _Content | None:
         """The rows of this process, also where another object published them."""
         newest = next(decisions.publications(), None)
         if self._key is not None or newest is None:
@@ -200,7 +200,7 @@ class MemorySink(SpooledSink):
                 raise _other_ledger(publication)
             return Published(totals=publication.totals, already=True)
         fresh = self._write == "replace"
-        _kept[key] = _Kept(
+        _kept[key] = _Content(
             schema=batches[0].schema if batches else kept.schema,
             batches=batches if fresh else kept.batches + batches,
             position=position,

@@ -18,6 +18,6 @@ class QuarantineSink(ParquetSink):
         """As ParquetSink; `schema` only says whether rows are to follow."""
         super().prepare(pipeline=pipeline, schema=None if schema is None else SCHEMA)
 
-    def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - of the other sinks' rows
+    def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - of the other sinks' rows
         """As ParquetSink, for the quarantine's own columns."""
-        super().require_admitted(pipeline=pipeline, schema=SCHEMA)
+        super().require_schema_accepted(pipeline=pipeline, schema=SCHEMA)

@@ -16,7 +16,7 @@ from penstock.spec.source import Option
 from penstock.support.secret import remember_options
 
 
-class Kept(Settings):
+class StateLocation(Settings):
     """A place with the options of its store."""
 
     url: str = Field(description="Where it is.")
@@ -42,7 +42,7 @@ def _require_schema_alone(options: Mapping[str, str]) -> None:
         )
 
 
-class Checkpoint(Kept):
+class Checkpoint(StateLocation):
     """Spark's checkpoint. Spark itself writes it with its own settings; `options` are what Penstock reads it with."""
 
     url: CheckpointUrl = Field(
@@ -50,7 +50,7 @@ class Checkpoint(Kept):
     )
 
 
-class LedgerPlace(Kept):
+class LedgerPlace(StateLocation):
     """The ledger."""
 
     url: LedgerUrl = Field(
@@ -60,7 +60,7 @@ class LedgerPlace(Kept):
     )
 
 
-class SpoolPlace(Kept):
+class SpoolPlace(StateLocation):
     """The spool: where batches wait for sinks that cannot hold data invisibly."""
 
     url: SpoolUrl = Field(

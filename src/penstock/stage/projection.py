@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructType
 from penstock.core.model import RowDigest
 from penstock.core.row_hash import row_hashes
 from penstock.errors import Usage
-from penstock.protocols import OwnRows, Projecting, Sink
+from penstock.protocols import OwnRows, ProjectsRows, Sink
 from penstock.spark.column_name import quoted
 from penstock.stage.row_hash_sql import rowhash_sql
 from penstock.stage.staging import RowForm
@@ -45,7 +45,7 @@ class Projection:
     def of(schema: StructType, sinks: Sequence[Sink], row_digest: RowDigest) -> "Projection":
         """The projection that `sinks` need. Raises Usage for columns that cannot be staged."""
         _require_unique(schema.names)
-        wanted = [sink.own_rows(schema.json()) if isinstance(sink, Projecting) else None for sink in sinks]
+        wanted = [sink.own_rows(schema.json()) if isinstance(sink, ProjectsRows) else None for sink in sinks]
         keys = [_AS_THEY_ARE if own is None else tuple(own.columns.items()) for own in wanted]
         distinct = sorted(dict(zip(keys, wanted, strict=True)).items(), key=lambda item: item[1] is not None)
         forms = _forms(schema, [own for _, own in distinct])

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from penstock.core.model import RowDigest
-from penstock.core.row_hash import NULL_ELEMENT, presence_words
+from penstock.core.row_hash import NULL_ELEMENT, presence_masks
 from penstock.errors import Usage
 from penstock.spark.column_name import quoted
 
@@ -103,7 +103,7 @@ def _one(parts: Sequence[str]) -> str:
 
 
 def _presence(values: Sequence[str], names: Sequence[str]) -> str:
-    words = zip(values, presence_words(tuple(names)), strict=True)
+    words = zip(values, presence_masks(tuple(names)), strict=True)
     return _either([f"if({sql} IS NULL, 0L, {word}L)" for sql, word in words] or ["0L"])
 
 

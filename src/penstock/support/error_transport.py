@@ -14,12 +14,12 @@ _RESERVED = re.compile(r"[%|\[\]]")
 _SHIELDED = re.compile(r"%(25|7C|5B|5D)")
 
 
-def carried(error: PenstockError) -> str:
+def encode_error(error: PenstockError) -> str:
     """The text that takes `error` through Spark; short, for Spark matches long ones with a regular expression that overflows."""
     return f"[penstock {type(error).__name__}] {error.message[:_TEXT_LIMIT]} | {error.remedy[:_TEXT_LIMIT]} [/penstock]"
 
 
-def carried_in(text: str) -> PenstockError | None:
+def decode_error(text: str) -> PenstockError | None:
     """The error that `text` carries, None if there is none."""
     found = _CARRIED.search(text)
     if found is None:
@@ -31,12 +31,12 @@ def carried_in(text: str) -> PenstockError | None:
 
 def through_spark(error: PenstockError) -> str:
     """The text of a task's exception that brings `error` to `from_task` with its class, message and remedy."""
-    return carried(type(error)(_shield(error.message), remedy=_shield(error.remedy)))
+    return encode_error(type(error)(_shield(error.message), remedy=_shield(error.remedy)))
 
 
 def from_task(text: str) -> PenstockError | None:
     """The error that a task sent `through_spark` in `text`, None if there is none."""
-    carried = carried_in(text)
+    carried = decode_error(text)
     return None if carried is None else type(carried)(_unshield(carried.message), remedy=_unshield(carried.remedy))
 
 

@@ -80,7 +80,7 @@ class Connection:
 
     def write(self, statement: str, chunks: Sequence[Sequence[Row]]) -> list[tuple[Sequence[Row], Exception]]:
         """Write rows, each chunk by one request, many at a time; give the chunks of which nobody said that they are written."""
-        requests = [(self._together(statement, chunk), None) for chunk in chunks]
+        requests = [(self._concurrently(statement, chunk), None) for chunk in chunks]
         answers = execute_concurrent(self._session, requests, concurrency=_AT_ONCE, raise_on_first_error=False)
         return [(chunk, error) for chunk, (done, error) in zip(chunks, answers, strict=True) if not done]
 
@@ -92,7 +92,7 @@ class Connection:
         bound: BoundStatement = self._prepare(statement).bind(values)
         return bound
 
-    def _together(self, statement: str, chunk: Sequence[Row]) -> Any:
+    def _concurrently(self, statement: str, chunk: Sequence[Row]) -> Any:
         prepared = self._prepare(statement)
         if len(chunk) == 1:
             return prepared.bind(chunk[0])

@@ -71,8 +71,8 @@ class Replaced:
         return Replaced(totals=self.totals + other.totals, newest_us=max(self.newest_us, other.newest_us))
 
 
-class CassandraMarks:
-    """As `Marks`, for one publication: it changes the marker only as long as it is what was read last.
+class CassandraMarkerStore:
+    """As `MarkerStore`, for one publication: it changes the marker only as long as it is what was read last.
 
     `named`: the markers' table has the column `ledger_id`; one that an older Penstock made gets it when the sink is prepared.
     """

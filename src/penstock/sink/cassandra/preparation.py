@@ -16,10 +16,10 @@ from penstock.sink.cassandra import statements as sql
 from penstock.sink.cassandra.database import Connection
 from penstock.sink.cassandra.errors import reason_of
 from penstock.sink.cassandra.load import content_of
-from penstock.sink.cassandra.marker_store import CassandraMarks
-from penstock.sink.cassandra.row_validator import MAX_ROW_BYTES, Admission
+from penstock.sink.cassandra.marker_store import CassandraMarkerStore
+from penstock.sink.cassandra.row_validator import MAX_ROW_BYTES, RowValidator
 from penstock.sink.cassandra.storage import storage_of
-from penstock.sink.cassandra.table_schema import Shape, require_fit, shape_of
+from penstock.sink.cassandra.table_schema import TableSchema, require_fit, table_schema_of
 from penstock.sink.cassandra.target import CassandraTarget, require_storable
 from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, settings_of
@@ -29,18 +29,18 @@ from penstock.spark.schema import arrow_schema
 
 def prepare_table(
     connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: CassandraTarget, create: bool
-) -> Admission:
+) -> RowValidator:
     """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
     rows = arrow_schema(schema)
     with settings_of(sink):
         require_storable(rows, target)
     for table, statement in ((sql.MARKER_TABLE, sql.CREATE_MARKER), (sql.BATCH_TABLE, sql.CREATE_BATCH)):
-        if shape_of(connection, table) is None:
+        if table_schema_of(connection, table) is None:
             _create(connection, statement)
-    if not _is_named(shape_of(connection, sql.MARKER_TABLE)):
+    if not _is_named(table_schema_of(connection, sql.MARKER_TABLE)):
         _name_markers(connection)
-    marks = CassandraMarks(connection.execute)
-    shape = shape_of(connection, target.table)
+    marks = CassandraMarkerStore(connection.execute)
+    shape = table_schema_of(connection, target.table)
     require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     shape = shape or _created(connection, rows, target, create=create)
     require_fit(shape, rows, target)
@@ -50,18 +50,18 @@ def prepare_table(
         prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
     except Conflict as conflict:
         raise Retryable("Another run made the marker at the same time.", remedy="Try again.") from conflict
-    return admission_of(sink, target)
+    return row_validator_of(sink, target)
 
 
-def require_admitted(
+def require_schema_accepted(
     connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: CassandraTarget, create: bool
 ) -> None:
     """Raise what `prepare_table` would, changing nothing."""
     rows = arrow_schema(schema)
-    shape = shape_of(connection, target.table)
+    shape = table_schema_of(connection, target.table)
     with settings_of(sink):
         require_storable(rows, target)
-    marks = readable_marks(connection)
+    marks = readable_marker_store(connection)
     if marks is not None:
         require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     if shape is not None:
@@ -71,13 +71,13 @@ def require_admitted(
         raise no_table(target.table)
 
 
-def readable_marks(connection: Connection) -> CassandraMarks | None:
+def readable_marker_store(connection: Connection) -> CassandraMarkerStore | None:
     """The markers as they are, None where there are none yet; also of an older Penstock."""
-    shape = shape_of(connection, sql.MARKER_TABLE)
-    return None if shape is None else CassandraMarks(connection.execute, named=_is_named(shape))
+    shape = table_schema_of(connection, sql.MARKER_TABLE)
+    return None if shape is None else CassandraMarkerStore(connection.execute, named=_is_named(shape))
 
 
-def _is_named(shape: Shape | None) -> bool:
+def _is_named(shape: TableSchema | None) -> bool:
     return shape is not None and any(column.name == LEDGER_ID for column in shape.columns)
 
 
@@ -87,13 +87,13 @@ def _name_markers(connection: Connection) -> None:
         with _granted("ALTER", sql.MARKER_TABLE):
             connection.define(sql.NAME_MARKERS)
     except InvalidRequest:
-        if not _is_named(shape_of(connection, sql.MARKER_TABLE)):
+        if not _is_named(table_schema_of(connection, sql.MARKER_TABLE)):
             raise
 
 
-def admission_of(sink: SinkName, target: CassandraTarget) -> Admission:
+def row_validator_of(sink: SinkName, target: CassandraTarget) -> RowValidator:
     """The check of the rows in the tasks."""
-    return Admission(
+    return RowValidator(
         sink=sink,
         table=target.table,
         required=frozenset(target.key),
@@ -126,12 +126,12 @@ def _granted(right: str, table: str) -> Iterator[None]:
         ) from cause
 
 
-def _created(connection: Connection, rows: "pa.Schema", target: CassandraTarget, *, create: bool) -> Shape:
+def _created(connection: Connection, rows: "pa.Schema", target: CassandraTarget, *, create: bool) -> TableSchema:
     if not create:
         raise no_table(target.table)
     declared = [storage_of(field.type).declared(field.type) for field in rows]
     _create(connection, target.statements(rows).create(declared, target.partition))
-    shape = shape_of(connection, target.table)
+    shape = table_schema_of(connection, target.table)
     assert shape is not None
     return shape
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sink.table.nested import to_json
-from penstock.sink.table.row_validator import Limits, TableAdmission
+from penstock.sink.table.row_validator import Limits, TableRowValidator
 
 MAX_ROW_BYTES = 8_000_000
 """Half of what a server takes unless it was told otherwise."""
@@ -18,15 +18,15 @@ _MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admission(TableAdmission):
-    """As `TableAdmission`. `key`: all columns of the primary key; `lone`: the partition key, where it is one column."""
+class RowValidator(TableRowValidator):
+    """As `TableRowValidator`. `key`: all columns of the primary key; `lone`: the partition key, where it is one column."""
 
     key: tuple[str, ...]
     lone: str | None
 
     def __call__(self, rows: "pa.RecordBatch") -> None:
-        """As `TableAdmission`, and for keys that are too long."""
-        super(Admission, self).__call__(rows)
+        """As `TableRowValidator`, and for keys that are too long."""
+        super(RowValidator, self).__call__(rows)
         self._check_key(rows)
 
     def folded(self, name: str) -> str:

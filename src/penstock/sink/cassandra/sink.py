@@ -12,12 +12,12 @@ from penstock.sink.cassandra.database import Around, Connection, Database, Patie
 from penstock.sink.cassandra.duplicate_keys import repeated_in, require_unique, without
 from penstock.sink.cassandra.errors import cut_off
 from penstock.sink.cassandra.load import Writer, content_of
-from penstock.sink.cassandra.marker_store import CassandraMarks, Replaced
-from penstock.sink.cassandra.preparation import prepare_table, readable_marks, require_admitted
-from penstock.sink.cassandra.row_validator import Admission
-from penstock.sink.cassandra.table_schema import few_copies, misfit, require_fit, shape_of
+from penstock.sink.cassandra.marker_store import CassandraMarkerStore, Replaced
+from penstock.sink.cassandra.preparation import prepare_table, readable_marker_store, require_schema_accepted
+from penstock.sink.cassandra.row_validator import RowValidator
+from penstock.sink.cassandra.table_schema import few_copies, misfit, require_fit, table_schema_of
 from penstock.sink.cassandra.target import CassandraTarget, target_of
-from penstock.sink.table.publication import Moved, apply, decided_target
+from penstock.sink.table.publication import Loaded, apply, decided_target
 from penstock.sink.table.server import DatabaseSink
 from penstock.sink.table.sink import Filling
 from penstock.spark.schema import arrow_schema
@@ -82,23 +82,25 @@ class CassandraSink(DatabaseSink[Connection]):
         )
 
     def _look(self, connection: Connection) -> tuple[str, bool] | None:
-        shape = shape_of(connection, self._target.table)
+        shape = table_schema_of(connection, self._target.table)
         if shape is None:
             return None
         unfit = misfit(shape, self._target.table)
         return (f"table {self._target.table} with {len(shape.columns)} columns", True) if unfit is None else (str(unfit), False)
 
-    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> Admission:
+    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowValidator:
         with PREPARE.around(error=cut_off, lost=cut_off):
             return prepare_table(
                 connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._keyed, create=self._create
             )
 
-    def _require_admitted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
-        require_admitted(connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._keyed, create=self._create)
+    def _require_schema_accepted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
+        require_schema_accepted(
+            connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._keyed, create=self._create
+        )
 
-    def _readable_marks(self, connection: Connection) -> CassandraMarks | None:
-        return readable_marks(connection)
+    def _readable_marker_store(self, connection: Connection) -> CassandraMarkerStore | None:
+        return readable_marker_store(connection)
 
     def _content(self, connection: Connection, schema: str) -> Totals:
         return content_of(connection, arrow_schema(schema), self._keyed)
@@ -122,14 +124,14 @@ class CassandraSink(DatabaseSink[Connection]):
         ) -> list[tuple[Any, ...]]:
             return patience(lambda connection: connection.execute(statement, values, serial=serial, around=around))
 
-        marks = CassandraMarks(execute)
+        marks = CassandraMarkerStore(execute)
         target = self._decided(publication)
 
-        def move() -> Moved:
-            return self._move_by(patience, marks, publication, target)
+        def load() -> Loaded:
+            return self._load_by(patience, marks, publication, target)
 
         try:
-            published = self._note_applied(apply(marks, publication, target, since=self._committed, move=move))
+            published = self._note_applied(apply(marks, publication, target, since=self._committed, load=load))
         except StagedDataLost as lost:  # or published meanwhile by another driver, which then removes it
             if not self._shows(publication):
                 raise
@@ -145,7 +147,9 @@ class CassandraSink(DatabaseSink[Connection]):
         decided = decided_target(publication, self._keyed)
         return replace(decided, write="upsert") if self._keyed.write == "upsert" else decided
 
-    def _move_by(self, patience: Patience, marks: CassandraMarks, publication: Publication, target: CassandraTarget) -> Moved:
+    def _load_by(
+        self, patience: Patience, marks: CassandraMarkerStore, publication: Publication, target: CassandraTarget
+    ) -> Loaded:
         """The table is looked at once more: what was altered since the start would change what is kept."""
         schema = arrow_schema(publication.schema)
         patience(lambda connection: self._require_fit(connection, schema, target))
@@ -158,10 +162,10 @@ class CassandraSink(DatabaseSink[Connection]):
 
         stamp = marks.stamped(publication, displaced=displaced)
         writer.write(without(self._rows(publication), repeated), at_us=stamp.at_us)
-        return Moved(rows=repeated.rows, displaced=stamp.displaced + repeated.totals)
+        return Loaded(rows=repeated.rows, displaced=stamp.displaced + repeated.totals)
 
     def _require_fit(self, connection: Connection, schema: "pa.Schema", target: CassandraTarget) -> None:
-        shape = shape_of(connection, self._target.table)
+        shape = table_schema_of(connection, self._target.table)
         if shape is None:
             raise PublishFailed(
                 f"Table {self._target.table!r} is gone.",

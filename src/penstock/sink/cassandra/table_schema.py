@@ -18,7 +18,7 @@ _TTL_REMEDY = "ALTER TABLE {table} WITH default_time_to_live = 0, or use another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class TableSchema:
     """A table, or a view. `partition` and `clustering` are its primary key, `static` the columns of a whole partition."""
 
     is_view: bool
@@ -32,12 +32,12 @@ class Shape:
     """The keyspace, if it keeps no commit log."""
 
 
-def shape_of(connection: Connection, table: str) -> Shape | None:
+def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
     """What is there under that name, None if nothing is."""
     where = (connection.keyspace, table)
     found = connection.execute(sql.TABLE, where)
     if not found:
-        return Shape(is_view=True) if connection.execute(sql.VIEW, where) else None
+        return TableSchema(is_view=True) if connection.execute(sql.VIEW, where) else None
     columns = connection.execute(sql.COLUMNS, where)
     in_order = sorted(columns, key=lambda column: column[2])  # the place in the key
     parts = {
@@ -47,7 +47,7 @@ def shape_of(connection: Connection, table: str) -> Shape | None:
     key = parts["partition_key"] + parts["clustering"]
     [(lives_s, flags)] = found
     [(durable,)] = connection.execute(sql.DURABLE, (connection.keyspace,))
-    return Shape(
+    return TableSchema(
         is_view=False,
         columns=tuple(_column(name, declared, in_key=name in key) for name, _, _, declared in columns),
         partition=parts["partition_key"],
@@ -76,7 +76,7 @@ def _column(name: str, declared: str, *, in_key: bool) -> TableColumn:
     return TableColumn(name=name, declared=declared, not_null=in_key, generated=False, fills_itself=not in_key)
 
 
-def misfit(shape: Shape, table: str) -> Refused | None:
+def misfit(shape: TableSchema, table: str) -> Refused | None:
     """Why nothing can be written exactly once into such a table, whatever the rows; None if it can."""
     if shape.is_view:
         return not_a_table(table, "a view")
@@ -100,7 +100,7 @@ def misfit(shape: Shape, table: str) -> Refused | None:
     return None
 
 
-def require_fit(shape: Shape, rows: "pa.Schema", target: CassandraTarget, *, decided: bool = False) -> None:
+def require_fit(shape: TableSchema, rows: "pa.Schema", target: CassandraTarget, *, decided: bool = False) -> None:
     """Raise Refused unless the table takes the rows, identifies them by the key and gives back the same.
 
     `decided`: as `Columns` has it.
@@ -119,7 +119,7 @@ def require_fit(shape: Shape, rows: "pa.Schema", target: CassandraTarget, *, dec
     require_columns(shape.columns, rows, of=of, storage_of=storage_of, folded=str)
 
 
-def _require_whole_key(shape: Shape, target: CassandraTarget) -> None:
+def _require_whole_key(shape: TableSchema, target: CassandraTarget) -> None:
     """A part of the key would write to, or hide, rows that are not of this pipeline."""
     if shape.partition == target.partition and shape.partition + shape.clustering == target.key:
         return

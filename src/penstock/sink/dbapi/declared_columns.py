@@ -10,7 +10,7 @@ from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.sql import Sql, statement
 from penstock.sink.dbapi.statements import IS_SQLITE
 from penstock.sink.table.marker import minus
-from penstock.sink.table.publication import Moved
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import NotStoredError, Target
 
 _OF_SQLITE = statement("SELECT sql FROM sqlite_master WHERE type = 'table' AND lower(name) = :folded")
@@ -37,7 +37,7 @@ def declared_of(session: Session, catalog: Sql | None, table: str) -> str:
     return hashlib.sha256(repr(sorted(map(repr, found))).encode()).hexdigest()[:16]
 
 
-def read_back(move: Callable[[], Moved], content: Callable[[], Totals], publication: Publication, target: Target) -> Moved:
+def read_back(load: Callable[[], Loaded], content: Callable[[], Totals], publication: Publication, target: Target) -> Loaded:
     """Move the rows into a table that is not known to keep them, and compare what it gives back, in the open transaction.
 
     Raises Refused.
@@ -45,13 +45,13 @@ def read_back(move: Callable[[], Moved], content: Callable[[], Totals], publicat
     batch = Totals(rows=publication.totals.rows, digest=publication.totals.digest)
     try:
         before = Totals() if target.write == "replace" else content()
-        moved = move()
-        kept = moved.rows != batch.rows or content() == minus(before + batch, moved.displaced)  # the number is told elsewhere
+        loaded = load()
+        kept = loaded.rows != batch.rows or content() == minus(before + batch, loaded.displaced)  # the number is told elsewhere
     except NotStoredError as cause:
         raise _refused(target.table, f": {cause}") from cause
     if not kept:
         raise _refused(target.table, " as they are")
-    return moved
+    return loaded
 
 
 def _refused(table: str, what: str) -> Refused:

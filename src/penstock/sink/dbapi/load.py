@@ -14,7 +14,7 @@ from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import TableStatements
 from penstock.sink.dbapi.storage import STORAGES, values_of
 from penstock.sink.table.content import totals_of
-from penstock.sink.table.publication import Moved
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.storage import batch_of
 from penstock.sink.table.target import Target
 
@@ -23,9 +23,9 @@ MOVE = FaultPoint("dbapi.move", "Rows of a decided batch are written into the ta
 _ROWS_AT_ONCE = 1_000
 
 
-def move(
+def load(
     session: Session, batches: Iterable["pa.RecordBatch"], statements: TableStatements, target: Target, *, by_count: bool
-) -> Moved:
+) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `insert_if_absent` keeps the first.
 
     How many were written the driver says, or `by_count` of the table's rows before and afterwards the database.
@@ -37,7 +37,7 @@ def move(
         written, skipped = _write(session, batches, statements, target)
         if by_count:
             written = count(session, statements) - before
-    return Moved(rows=written + skipped.rows, displaced=skipped)
+    return Loaded(rows=written + skipped.rows, displaced=skipped)
 
 
 def count(session: Session, statements: TableStatements) -> int:

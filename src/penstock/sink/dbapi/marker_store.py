@@ -11,7 +11,7 @@ from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import INSERT_MARKER, LOCK_MARKER, OF_MARKS
 from penstock.sink.table.marker import TableMarker, marker_values
-from penstock.sink.table.marker_store import DatabaseMarks
+from penstock.sink.table.marker_store import DatabaseMarkerStore
 
 FENCE = FaultPoint("dbapi.fence", "The row of the marker is locked by writing to it.")
 MARK = FaultPoint("dbapi.mark", "The marker is set to the batch, in the transaction of its rows.")
@@ -22,8 +22,8 @@ def _folded(name: str) -> tuple[str, str]:
     return "", name.lower()
 
 
-class DbapiMarks(DatabaseMarks[Sql]):
-    """As `DatabaseMarks`; reading comes behind the lock, so that it sees what was committed last."""
+class DbapiMarkerStore(DatabaseMarkerStore[Sql]):
+    """As `DatabaseMarkerStore`; reading comes behind the lock, so that it sees what was committed last."""
 
     def __init__(self, session: Session, *, locking: bool, named: bool = True) -> None:
         def execute(statement: Sql, values: Mapping[str, Any]) -> Session:
@@ -33,7 +33,7 @@ class DbapiMarks(DatabaseMarks[Sql]):
         self._session, self._locks, self._exists = session, locking, False
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-        """As `Marks.read`."""
+        """As `MarkerStore.read`."""
         if self._locks:
             with FENCE.around(error=cut_off, lost=cut_off):
                 self._session.execute(LOCK_MARKER, {"pipeline": pipeline, "sink": sink})
@@ -42,7 +42,7 @@ class DbapiMarks(DatabaseMarks[Sql]):
         return marker
 
     def write(self, marker: TableMarker) -> None:
-        """As `Marks.write`, after `read`."""
+        """As `MarkerStore.write`, after `read`."""
         if self._exists:
             super().write(marker)
         else:

@@ -17,13 +17,13 @@ from penstock.sink.dbapi.database import has, inserts_of, quotes_of
 from penstock.sink.dbapi.declared_columns import catalog_of, declared_of
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.load import scan
-from penstock.sink.dbapi.marker_store import DbapiMarks
-from penstock.sink.dbapi.row_validator import Admission
+from penstock.sink.dbapi.marker_store import DbapiMarkerStore
+from penstock.sink.dbapi.row_validator import RowValidator
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, TableStatements
 from penstock.sink.dbapi.storage import STORAGES
-from penstock.sink.dbapi.trial import Kept, Trial
-from penstock.sink.dbapi.trial_record import decode_kept, encode_kept
+from penstock.sink.dbapi.trial import Trial, TrialResult
+from penstock.sink.dbapi.trial_record import decode_trial, encode_trial
 from penstock.sink.table.columns import Alter, Columns
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
@@ -69,7 +69,7 @@ class Wanted:
         return TableStatements(self.target.table, tuple(self.rows.names), self.target.key, quotes)
 
 
-def prepare_table(session: Session, wanted: Wanted) -> Admission:
+def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
     """Make or look at the table, try it, make its marker; give the check for the tasks. Raises Usage, Refused."""
     require_storable(wanted)
     quotes = own_tables(session)
@@ -77,7 +77,7 @@ def prepare_table(session: Session, wanted: Wanted) -> Admission:
     statements = replace(wanted.statements(quotes), inserts=inserts_of(session))
     owner = {"pipeline": wanted.pipeline, "sink": wanted.sink}
     exists = has(session, sql.is_there(statements.name))
-    marks = DbapiMarks(session, locking=True)
+    marks = DbapiMarkerStore(session, locking=True)
     marker = marks.read(wanted.pipeline, wanted.sink)
     session.rollback()
     require_not_lost(marker, wanted.target, exists=exists)
@@ -90,19 +90,21 @@ def prepare_table(session: Session, wanted: Wanted) -> Admission:
     session.rollback()
     shape = wanted.shape(declared_of(session, catalog_of(session), wanted.target.table))
     session.rollback()
-    kept = _kept(session, wanted, statements, shape)
+    result = _trial_result(session, wanted, statements, shape)
 
     def content() -> Totals:
         return totals_of(scan(session, statements.read, wanted.rows), wanted.target.row_digest)
 
     prepare_marker(marks, pipeline=wanted.pipeline, sink=wanted.sink, schema=wanted.schema, target=wanted.target, content=content)
-    session.execute(sql.WRITE_TRIAL, {**owner, "trial": encode_kept(kept, shape=shape)})
+    session.execute(sql.WRITE_TRIAL, {**owner, "trial": encode_trial(result, shape=shape)})
     session.commit()
-    required = frozenset((*kept.required, *wanted.target.key))
-    return Admission(sink=wanted.sink, table=wanted.target.table, required=required, lacking=kept.lacking, longest=kept.longest)
+    required = frozenset((*result.required, *wanted.target.key))
+    return RowValidator(
+        sink=wanted.sink, table=wanted.target.table, required=required, lacking=result.lacking, longest=result.longest
+    )
 
 
-def require_admitted(session: Session, wanted: Wanted) -> None:
+def require_schema_accepted(session: Session, wanted: Wanted) -> None:
     """Raise what `prepare_table` would, as far as it can be told without writing."""
     require_storable(wanted)
     quotes = quotes_of(session, wanted.target.table)
@@ -222,7 +224,7 @@ def _columns(statements: TableStatements, *, decided: bool) -> Columns:
     return Columns(table=statements.table, named=statements.name, alter=alter, decided=decided)
 
 
-def _kept(session: Session, wanted: Wanted, statements: TableStatements, shape: str) -> Kept:
+def _trial_result(session: Session, wanted: Wanted, statements: TableStatements, shape: str) -> TrialResult:
     known = known_to_keep(session, wanted.pipeline, wanted.sink, shape)
     session.rollback()
     trial = Trial(session, statements, wanted.rows, longest=wanted.longest)
@@ -232,10 +234,10 @@ def _kept(session: Session, wanted: Wanted, statements: TableStatements, shape: 
     return known
 
 
-def known_to_keep(session: Session, pipeline: PipelineName, sink: SinkName, shape: str) -> Kept | None:
+def known_to_keep(session: Session, pipeline: PipelineName, sink: SinkName, shape: str) -> TrialResult | None:
     """What the trial of such a table found, None if the newest one was of another. Raises LedgerMismatch, FormatTooNew."""
     row = session.execute(sql.READ_TRIAL, {"pipeline": pipeline, "sink": sink}).fetchone()
-    return None if row is None or row[0] is None else decode_kept(row[0], shape=shape)
+    return None if row is None or row[0] is None else decode_trial(row[0], shape=shape)
 
 
 def _require_undone(session: Session, wanted: Wanted) -> None:
@@ -243,7 +245,7 @@ def _require_undone(session: Session, wanted: Wanted) -> None:
     pipeline, sink = PipelineName(f"={new_nonce()}"), wanted.sink
     place = {"pipeline": pipeline, "sink": sink, "position": 0}
     nothing = {"generation": 0, "query_id": "-", "batch_id": 0, "offsets": "-", "rows": 0, "digest": "-"}
-    marks = DbapiMarks(session, locking=False)
+    marks = DbapiMarkerStore(session, locking=False)
     marks.write(TableMarker(pipeline=pipeline, sink=sink, table_name="=", write="="))
     session.execute(sql.WRITE_BATCH, {**place, **nothing})
     session.rollback()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sink.table.row_validator import Limits, TableAdmission
+from penstock.sink.table.row_validator import Limits, TableRowValidator
 
 _YEARS = "the years 0001 to 9999"
 _MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999, description=_YEARS)
@@ -16,8 +16,8 @@ NAN, INFINITY, NUL = "NaN", "an infinity", "the character NUL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admission(TableAdmission):
-    """As `TableAdmission`. `lacking`: which of NAN, INFINITY and NUL columns do not keep. `longest`: characters or bytes."""
+class RowValidator(TableRowValidator):
+    """As `TableRowValidator`. `lacking`: which of NAN, INFINITY and NUL columns do not keep. `longest`: characters or bytes."""
 
     lacking: Mapping[str, tuple[str, ...]]
     longest: Mapping[str, int]

@@ -12,23 +12,23 @@ from penstock.protocols import SinkDecisions
 from penstock.sink.dbapi.database import Database, cut_off, has, inserts_of, quotes_of
 from penstock.sink.dbapi.declared_columns import catalog_of, declared_of, read_back
 from penstock.sink.dbapi.driver import Driver, Session
-from penstock.sink.dbapi.load import move, scan
-from penstock.sink.dbapi.marker_store import DbapiMarks
+from penstock.sink.dbapi.load import load, scan
+from penstock.sink.dbapi.marker_store import DbapiMarkerStore
 from penstock.sink.dbapi.preparation import (
     Wanted,
     generated_columns_refused,
     known_to_keep,
     own_tables,
     prepare_table,
-    require_admitted,
     require_columns,
+    require_schema_accepted,
 )
-from penstock.sink.dbapi.row_validator import Admission
+from penstock.sink.dbapi.row_validator import RowValidator
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, TableStatements, is_there
 from penstock.sink.dbapi.trial import UNCONSTRAINED
 from penstock.sink.table.content import totals_of
-from penstock.sink.table.publication import Moved
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
 from penstock.sink.table.target import NotStoredError, Target
@@ -83,10 +83,10 @@ class DbapiSink(ServerSink[Session]):
         """Compare the table with its marker and the marker with the ledger; publishers wait meanwhile."""
         with self._database.reader() as session:
             self._quotes = quotes_of(session, self._target.table)
-            readable = self._readable_marks(session)
+            readable = self._readable_marker_store(session)
             owners = [] if readable is None else readable.owners(self._target.table)
             return compare(
-                _marks_as_they_are(session, locking=True).read(*owners[0]) if owners else None,
+                _unlocked_marker_store(session, locking=True).read(*owners[0]) if owners else None,
                 sink=self._name,
                 table=self._target.table,
                 decisions=decisions,
@@ -111,12 +111,12 @@ class DbapiSink(ServerSink[Session]):
             return None
         return f"table {self._target.table}", True
 
-    def _prepare_table(self, connection: Session, pipeline: PipelineName, schema: str) -> Admission:
+    def _prepare_table(self, connection: Session, pipeline: PipelineName, schema: str) -> RowValidator:
         with PREPARE.around(error=cut_off, lost=cut_off):
             return prepare_table(connection, self._wanted(pipeline, schema))
 
-    def _require_admitted(self, connection: Session, pipeline: PipelineName, schema: str) -> None:
-        require_admitted(connection, self._wanted(pipeline, schema))
+    def _require_schema_accepted(self, connection: Session, pipeline: PipelineName, schema: str) -> None:
+        require_schema_accepted(connection, self._wanted(pipeline, schema))
 
     def _wanted(self, pipeline: PipelineName, schema: str) -> Wanted:
         return Wanted(
@@ -129,11 +129,11 @@ class DbapiSink(ServerSink[Session]):
             longest=self._longest,
         )
 
-    def _marks(self, connection: Session) -> DbapiMarks:
-        return DbapiMarks(connection, locking=True)
+    def _marker_store(self, connection: Session) -> DbapiMarkerStore:
+        return DbapiMarkerStore(connection, locking=True)
 
-    def _readable_marks(self, connection: Session) -> DbapiMarks | None:
-        return _marks_as_they_are(connection, locking=False) if has(connection, is_there(MARKER_TABLE)) else None
+    def _readable_marker_store(self, connection: Session) -> DbapiMarkerStore | None:
+        return _unlocked_marker_store(connection, locking=False) if has(connection, is_there(MARKER_TABLE)) else None
 
     def _begin(self, connection: Session) -> None:
         """The driver itself begins with the first statement; what an earlier one looked at is let go of."""
@@ -144,7 +144,7 @@ class DbapiSink(ServerSink[Session]):
         if self._inserts is None:
             self._inserts, self._catalog = inserts_of(connection), catalog_of(connection)
 
-    def _move(self, connection: Session, publication: Publication, target: Target) -> Moved:
+    def _load(self, connection: Session, publication: Publication, target: Target) -> Loaded:
         assert self._inserts is not None, "a transaction is open"
         statements = replace(self._statements(publication.schema), key=target.key, inserts=self._inserts)
         require_columns(connection, statements, arrow_schema(publication.schema), columns=self._columns, decided=True)
@@ -152,27 +152,27 @@ class DbapiSink(ServerSink[Session]):
             closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows,
             generated_columns_refused(connection, statements),
         ):
-            moved = self._moved(connection, publication, statements, target, rows)
-        if moved.rows != publication.totals.rows and not self._counts:
+            loaded = self._loaded(connection, publication, statements, target, rows)
+        if loaded.rows != publication.totals.rows and not self._counts:
             self._counts = True
-            raise Conflict(f"the driver says that {moved.rows} rows were written, expected {publication.totals.rows}")
-        return moved
+            raise Conflict(f"the driver says that {loaded.rows} rows were written, expected {publication.totals.rows}")
+        return loaded
 
-    def _moved(
+    def _loaded(
         self,
         connection: Session,
         publication: Publication,
         statements: TableStatements,
         target: Target,
         rows: "Iterator[pa.RecordBatch]",
-    ) -> Moved:
-        def moved() -> Moved:
-            return move(connection, rows, statements, target, by_count=self._counts)
+    ) -> Loaded:
+        def load_rows() -> Loaded:
+            return load(connection, rows, statements, target, by_count=self._counts)
 
         if self._is_tried(connection, publication, target):
-            return moved()
+            return load_rows()
         self._is_recovered = True  # so that it is tried before the next batch is staged
-        return read_back(moved, lambda: self._content(connection, publication.schema), publication, target)
+        return read_back(load_rows, lambda: self._content(connection, publication.schema), publication, target)
 
     def _is_tried(self, connection: Session, publication: Publication, target: Target) -> bool:
         """Whether the table is declared as it was when it was tried with such rows. It cannot be altered any more, being read."""
@@ -203,6 +203,6 @@ class DbapiSink(ServerSink[Session]):
         return TableStatements(self._target.table, tuple(arrow_schema(schema).names), self._target.key, self._quotes)
 
 
-def _marks_as_they_are(session: Session, *, locking: bool) -> DbapiMarks:
+def _unlocked_marker_store(session: Session, *, locking: bool) -> DbapiMarkerStore:
     """Also of an older Penstock."""
-    return DbapiMarks(session, locking=locking, named=has(session, HAS_LEDGER_ID))
+    return DbapiMarkerStore(session, locking=locking, named=has(session, HAS_LEDGER_ID))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.sink.dbapi.sql import Sql, Value, joined, statement
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, MarkStatements
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, MarkerStatements
 
 MARKER_TABLE, BATCH_TABLE = DBAPI_MARKER_TABLE, "penstock_dbapi_batch"
 NATIVE_MARKER_TABLE = "penstock_marker"
@@ -79,7 +79,7 @@ READ_BATCH = statement(
 DELETE_BATCH = statement(f"DELETE FROM penstock_dbapi_batch {_OWN} AND at_position = :position")
 DELETE_MARKER = statement(f"DELETE FROM penstock_dbapi_marker {_OWN}")
 
-OF_MARKS = MarkStatements(
+OF_MARKS = MarkerStatements(
     read_marker=_READ_MARKER,
     read_unnamed=_READ_UNNAMED,
     lock_marker=_READ_MARKER,

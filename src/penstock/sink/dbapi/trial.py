@@ -31,8 +31,8 @@ Named: TypeAlias = tuple[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """What a table keeps. `required`: columns that hold no NULL; the others as `Admission` has them."""
+class TrialResult:
+    """What a table keeps. `required`: columns that hold no NULL; the others as `RowValidator` has them."""
 
     required: tuple[str, ...] = ()
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -50,12 +50,12 @@ class Trial:
         self._statements, self._schema, self._longest = statements, schema, longest
         self._values: Mapping[str, Sequence[Any]] = {column.name: edges_of(column.type) for column in schema}
 
-    def run(self) -> Kept:
+    def run(self) -> TrialResult:
         """Raise Refused for a table that does not keep ordinary values, or does not undo what is rolled back."""
         self.require_undone()
         self._attempts.begin()
         self._require_ordinary()
-        kept = Kept(required=self._required(), lacking=self._lacking(), longest=self._longest_of_columns())
+        kept = TrialResult(required=self._required(), lacking=self._lacking(), longest=self._longest_of_columns())
         self._attempts.end()
         return kept
 

@@ -6,35 +6,35 @@ from typing import Any
 from penstock.core.codec.document import decode, encode_document
 from penstock.core.codec.fields import integer, items, mapping, require_fields, text
 from penstock.core.model import Json
-from penstock.sink.dbapi.trial import Kept
+from penstock.sink.dbapi.trial import TrialResult
 
 FORMAT, VERSION = "penstock.dbapi-trial", 1
 
 _FIELDS = frozenset({"shape", "required", "lacking", "longest"})
 
 
-def encode_kept(kept: Kept, *, shape: str) -> str:
+def encode_trial(result: TrialResult, *, shape: str) -> str:
     """The document. `shape` says what was tried: anything else is to be tried anew."""
     fields: dict[str, Json] = {
         "shape": shape,
-        "required": list(kept.required),
-        "lacking": {name: list(whats) for name, whats in kept.lacking.items()},
-        "longest": dict(kept.longest),
+        "required": list(result.required),
+        "lacking": {name: list(whats) for name, whats in result.lacking.items()},
+        "longest": dict(result.longest),
     }
     return encode_document(FORMAT, VERSION, fields).decode("ascii")
 
 
-def decode_kept(document: str, *, shape: str) -> Kept | None:
+def decode_trial(document: str, *, shape: str) -> TrialResult | None:
     """What was found, None if something else than `shape` was tried. Raises LedgerMismatch, FormatTooNew."""
 
-    def read(fields: dict[str, Any]) -> Kept | None:
+    def read(fields: dict[str, Any]) -> TrialResult | None:
         require_fields(fields, _FIELDS)
-        kept = Kept(
+        result = TrialResult(
             required=tuple(text(name) for name in items(fields["required"])),
             lacking={name: tuple(text(what) for what in items(whats)) for name, whats in _named(fields["lacking"])},
             longest={name: integer(most) for name, most in _named(fields["longest"])},
         )
-        return kept if text(fields["shape"]) == shape else None
+        return result if text(fields["shape"]) == shape else None
 
     data = document.encode("ascii", "replace")
     return decode(data, kind=FORMAT, where="What is known of a table's columns", readers={VERSION: read})

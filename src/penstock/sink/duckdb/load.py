@@ -13,26 +13,26 @@ from penstock.sink.duckdb.errors import broken_disk
 from penstock.sink.duckdb.statements import TableStatements
 from penstock.sink.duckdb.storage import restored, stored, stored_schema
 from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Moved
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import BY_KEY, NotStoredError, Target
 
 STAGE = FaultPoint("duckdb.stage", "The rows of a decided batch are copied into a temporary staging table.")
-MOVE = FaultPoint("duckdb.move", "The staged rows are moved into the table, in an open transaction.")
+MOVE = FaultPoint("duckdb.move", "The staged rows are loaded into the table, in an open transaction.")
 
 _FETCHED_ROWS = 20_000
 
 
-def move(
+def load(
     connection: "duckdb.DuckDBPyConnection", batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", target: Target
-) -> Moved:
+) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first."""
     statements = TableStatements(target.table, tuple(schema.names), target.key)
     with STAGE.around(error=broken_disk, lost=broken_disk):
         _stage(connection, statements, batches, schema)
     with MOVE.around(error=broken_disk, lost=broken_disk):
-        moved = _move(connection, statements, schema, target)
+        loaded = _load(connection, statements, schema, target)
         connection.execute(sql.DROP_STAGE)
-    return moved
+    return loaded
 
 
 def _stage(
@@ -68,7 +68,7 @@ def _numbered(
         raise
 
 
-def _move(connection: "duckdb.DuckDBPyConnection", statements: TableStatements, schema: "pa.Schema", target: Target) -> Moved:
+def _load(connection: "duckdb.DuckDBPyConnection", statements: TableStatements, schema: "pa.Schema", target: Target) -> Loaded:
     write = target.write
 
     def displaced(query: str) -> Totals:
@@ -77,15 +77,15 @@ def _move(connection: "duckdb.DuckDBPyConnection", statements: TableStatements, 
     if write == "replace":
         connection.execute(statements.clear)
     if write not in BY_KEY:
-        return Moved(rows=_count(connection, statements.insert), displaced=Totals())
+        return Loaded(rows=_count(connection, statements.insert), displaced=Totals())
     if write == "insert_if_absent":
         skipped = displaced(statements.read_skipped)
-        return Moved(rows=_count(connection, statements.insert_if_absent) + skipped.rows, displaced=skipped)
+        return Loaded(rows=_count(connection, statements.insert_if_absent) + skipped.rows, displaced=skipped)
     replaced = displaced(statements.read_replaced)
     superseded = displaced(statements.read_superseded)
     upserted = _count(connection, statements.upsert)
     left = 0 if statements.others else replaced.rows  # where the key is all of a row, it replaces itself
-    return Moved(rows=upserted + left + superseded.rows, displaced=replaced + superseded)
+    return Loaded(rows=upserted + left + superseded.rows, displaced=replaced + superseded)
 
 
 def _count(connection: "duckdb.DuckDBPyConnection", statement: str) -> int:

@@ -9,13 +9,13 @@ import duckdb
 from penstock.core.faults import FaultPoint
 from penstock.sink.duckdb.errors import broken_disk
 from penstock.sink.duckdb.statements import OF_MARKS
-from penstock.sink.table.marker_store import DatabaseMarks
+from penstock.sink.table.marker_store import DatabaseMarkerStore
 
 MARK = FaultPoint("duckdb.mark", "The marker is set to the batch, in the transaction of its rows.")
 
 
-class DuckdbMarks(DatabaseMarks[str]):
-    """As `DatabaseMarks`. The lock of the file keeps other processes out, `database.lock_of` the other threads."""
+class DuckdbMarkerStore(DatabaseMarkerStore[str]):
+    """As `DatabaseMarkerStore`. The lock of the file keeps other processes out, `database.lock_of` the other threads."""
 
     def __init__(self, connection: "duckdb.DuckDBPyConnection", *, named: bool = True) -> None:
         def execute(statement: str, values: Mapping[str, Any]) -> "duckdb.DuckDBPyConnection":

@@ -11,9 +11,9 @@ import pyarrow as pa
 from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.errors import Refused, Usage
 from penstock.sink.duckdb import statements as sql
-from penstock.sink.duckdb.load import move, scan
-from penstock.sink.duckdb.marker_store import DuckdbMarks
-from penstock.sink.duckdb.row_validator import Admission
+from penstock.sink.duckdb.load import load, scan
+from penstock.sink.duckdb.marker_store import DuckdbMarkerStore
+from penstock.sink.duckdb.row_validator import RowValidator
 from penstock.sink.duckdb.statements import TableStatements
 from penstock.sink.duckdb.storage import stored_schema
 from penstock.sink.table.columns import Alter, Columns
@@ -27,7 +27,7 @@ _ALTER = Alter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class TableSchema:
     """What the catalog says about an existing table or view: its columns' declared types, and which hold no NULL.
 
     `empty`: those of them that nothing fills if the rows do not have them. `filled`: columns with a default, or generated.
@@ -40,13 +40,13 @@ class Shape:
     filled: frozenset[str]
 
 
-def shape_of(connection: "duckdb.DuckDBPyConnection", table: str) -> Shape | None:
+def table_schema_of(connection: "duckdb.DuckDBPyConnection", table: str) -> TableSchema | None:
     """The table as it is, None if there is none."""
     found = connection.execute(sql.TABLE_KIND, {"name": table}).fetchone()
     if found is None:
         return None
     columns = connection.execute(sql.TABLE_COLUMNS, {"name": table}).fetchall()
-    return Shape(
+    return TableSchema(
         kind=found[0],
         columns={name: declared for name, declared, _, _ in columns},
         required=frozenset(name.lower() for name, _, required, _ in columns if required),
@@ -57,14 +57,14 @@ def shape_of(connection: "duckdb.DuckDBPyConnection", table: str) -> Shape | Non
 
 def prepare_table(
     connection: "duckdb.DuckDBPyConnection", *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
-) -> Admission:
+) -> RowValidator:
     """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
     rows = arrow_schema(schema)
     with settings_of(sink):
         declared = require_storable(connection, rows, target)
     for statement in sql.CREATE_OWN:
         connection.execute(statement)
-    marks, shape = DuckdbMarks(connection), shape_of(connection, target.table)
+    marks, shape = DuckdbMarkerStore(connection), table_schema_of(connection, target.table)
     require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     shape = shape or _created(connection, rows, target, declared, create=create)
     require_fit(shape, rows, target, declared)
@@ -73,30 +73,30 @@ def prepare_table(
     content = partial(content_of, connection, rows, target)
     prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
     required = shape.required | {name.lower() for name in target.key}
-    return Admission(sink=sink, table=target.table, required=required)
+    return RowValidator(sink=sink, table=target.table, required=required)
 
 
 def name_markers(connection: "duckdb.DuckDBPyConnection") -> None:
     """Add the column that the markers lack if an older Penstock made their table."""
-    shape = shape_of(connection, sql.MARKER_TABLE)
+    shape = table_schema_of(connection, sql.MARKER_TABLE)
     if shape is not None and LEDGER_ID not in shape.columns:
         connection.execute(sql.ADD_LEDGER_ID)
 
 
-def readable_marks(connection: "duckdb.DuckDBPyConnection") -> DuckdbMarks | None:
+def readable_marker_store(connection: "duckdb.DuckDBPyConnection") -> DuckdbMarkerStore | None:
     """The markers as they are, None where there are none yet; also of an older Penstock."""
-    shape = shape_of(connection, sql.MARKER_TABLE)
-    return None if shape is None else DuckdbMarks(connection, named=LEDGER_ID in shape.columns)
+    shape = table_schema_of(connection, sql.MARKER_TABLE)
+    return None if shape is None else DuckdbMarkerStore(connection, named=LEDGER_ID in shape.columns)
 
 
-def require_admitted(
+def require_schema_accepted(
     connection: "duckdb.DuckDBPyConnection", *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> None:
     """Raise what `prepare_table` would, as far as the catalog tells it, changing nothing."""
-    rows, shape = arrow_schema(schema), shape_of(connection, target.table)
+    rows, shape = arrow_schema(schema), table_schema_of(connection, target.table)
     with settings_of(sink):
         declared = require_storable(connection, rows, target)
-    marks = readable_marks(connection)
+    marks = readable_marker_store(connection)
     if marks is not None:
         require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     if shape is not None:
@@ -140,7 +140,7 @@ def _declared(connection: "duckdb.DuckDBPyConnection", field: "pa.Field") -> str
     return str(row[1])
 
 
-def require_fit(shape: Shape, rows: "pa.Schema", target: Target, declared: Sequence[str], *, decided: bool = False) -> None:
+def require_fit(shape: TableSchema, rows: "pa.Schema", target: Target, declared: Sequence[str], *, decided: bool = False) -> None:
     """Raise Refused unless an existing table has the rows' columns, of the very types. `decided`: as `Columns` has it."""
     if shape.kind != "table":
         raise not_a_table(target.table, f"a {shape.kind}")
@@ -188,7 +188,7 @@ def require_told_apart(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema
         )
 
 
-def require_written(connection: "duckdb.DuckDBPyConnection", shape: Shape, rows: "pa.Schema", target: Target) -> None:
+def require_written(connection: "duckdb.DuckDBPyConnection", shape: TableSchema, rows: "pa.Schema", target: Target) -> None:
     """Raise Refused for a column of the decided rows that the database makes itself. The catalog shows that as a default."""
     statements = TableStatements(target.table, tuple(rows.names))
     for name in rows.names:
@@ -210,12 +210,12 @@ def _columns(target: Target, *, decided: bool) -> Columns:
 
 def _created(
     connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target, declared: list[str], *, create: bool
-) -> Shape:
+) -> TableSchema:
     if not create:
         raise no_table(target.table)
     with _refused(target):
         connection.execute(TableStatements(target.table, tuple(rows.names), target.key).create(declared))
-    shape = shape_of(connection, target.table)
+    shape = table_schema_of(connection, target.table)
     assert shape is not None
     return shape
 
@@ -224,7 +224,7 @@ def _rehearse(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target
     """The statements of a publication without rows: a key that is not unique, say, is told before anything is decided."""
     tried = Target(table=target.table, write="append" if target.write == "replace" else target.write, key=target.key)
     with _refused(target):
-        move(connection, iter(()), rows, tried)
+        load(connection, iter(()), rows, tried)
 
 
 @contextmanager

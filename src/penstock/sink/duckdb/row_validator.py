@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.sink.duckdb.storage import stored_type
-from penstock.sink.table.row_validator import Limits, TableAdmission
+from penstock.sink.table.row_validator import Limits, TableRowValidator
 
 _RANGE: Final = "what DuckDB holds: its last values are infinity to it, and it cannot show what is before its first ones"
 _DAYS: Final = Limits(low=-(1 << 31) + 2, high=(1 << 31) - 2, description=_RANGE)
@@ -15,8 +15,8 @@ _MICROSECONDS: Final = Limits(low=-9_223_372_022_400_000_000, high=(1 << 63) - 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admission(TableAdmission):
-    """As `TableAdmission`. DuckDB keeps every value of the types that it has, but for the ends of its calendar."""
+class RowValidator(TableRowValidator):
+    """As `TableRowValidator`. DuckDB keeps every value of the types that it has, but for the ends of its calendar."""
 
     def folded(self, name: str) -> str:
         """In lower case."""

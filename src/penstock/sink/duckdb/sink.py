@@ -14,23 +14,23 @@ from penstock.errors import Conflict, OutcomeUnknown, Usage
 from penstock.sink.duckdb import statements as sql
 from penstock.sink.duckdb.database import BUSY_TIMEOUT_S, Database, lock_of
 from penstock.sink.duckdb.errors import broken_disk, is_conflict, seen_by
-from penstock.sink.duckdb.load import move
-from penstock.sink.duckdb.marker_store import DuckdbMarks
+from penstock.sink.duckdb.load import load
+from penstock.sink.duckdb.marker_store import DuckdbMarkerStore
 from penstock.sink.duckdb.preparation import (
     content_of,
     name_markers,
     prepare_table,
-    readable_marks,
-    require_admitted,
+    readable_marker_store,
     require_exact_key,
     require_fit,
+    require_schema_accepted,
     require_storable,
     require_told_apart,
     require_written,
-    shape_of,
+    table_schema_of,
 )
-from penstock.sink.duckdb.row_validator import Admission
-from penstock.sink.table.publication import Moved
+from penstock.sink.duckdb.row_validator import RowValidator
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
 from penstock.sink.table.target import Target, table_gone
@@ -88,12 +88,12 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
         return f"one transaction: Arrow into a temporary table, {rows} {table}; the file is closed in between"
 
     def _look(self, connection: "duckdb.DuckDBPyConnection") -> tuple[str, bool] | None:
-        shape = shape_of(connection, self._target.table)
+        shape = table_schema_of(connection, self._target.table)
         if shape is None:
             return None
         return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns", shape.kind == "table"
 
-    def _prepare_table(self, connection: "duckdb.DuckDBPyConnection", pipeline: PipelineName, schema: str) -> Admission:
+    def _prepare_table(self, connection: "duckdb.DuckDBPyConnection", pipeline: PipelineName, schema: str) -> RowValidator:
         with PREPARE.around(error=broken_disk, lost=broken_disk):
             connection.execute(sql.BEGIN)
             admission = prepare_table(
@@ -102,14 +102,16 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
             connection.execute(sql.COMMIT)
         return admission
 
-    def _require_admitted(self, connection: "duckdb.DuckDBPyConnection", pipeline: PipelineName, schema: str) -> None:
-        require_admitted(connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create)
+    def _require_schema_accepted(self, connection: "duckdb.DuckDBPyConnection", pipeline: PipelineName, schema: str) -> None:
+        require_schema_accepted(
+            connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
+        )
 
-    def _marks(self, connection: "duckdb.DuckDBPyConnection") -> DuckdbMarks:
-        return DuckdbMarks(connection)
+    def _marker_store(self, connection: "duckdb.DuckDBPyConnection") -> DuckdbMarkerStore:
+        return DuckdbMarkerStore(connection)
 
-    def _readable_marks(self, connection: "duckdb.DuckDBPyConnection") -> DuckdbMarks | None:
-        return readable_marks(connection)
+    def _readable_marker_store(self, connection: "duckdb.DuckDBPyConnection") -> DuckdbMarkerStore | None:
+        return readable_marker_store(connection)
 
     def _name_markers(self, connection: "duckdb.DuckDBPyConnection") -> None:
         name_markers(connection)
@@ -118,9 +120,9 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
         with BEGIN.around(error=broken_disk, lost=broken_disk):
             connection.execute(sql.BEGIN)
 
-    def _move(self, connection: "duckdb.DuckDBPyConnection", publication: Publication, target: Target) -> Moved:
+    def _load(self, connection: "duckdb.DuckDBPyConnection", publication: Publication, target: Target) -> Loaded:
         """The table is looked at once more: DuckDB would cast the rows to whatever its columns are by now."""
-        schema, shape = arrow_schema(publication.schema), shape_of(connection, target.table)
+        schema, shape = arrow_schema(publication.schema), table_schema_of(connection, target.table)
         if shape is None:
             raise table_gone(target.table)
         require_fit(shape, schema, target, require_storable(connection, schema, target), decided=True)
@@ -128,7 +130,7 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
         require_told_apart(connection, schema, target)
         require_written(connection, shape, schema, target)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return move(connection, rows, schema, target)
+            return load(connection, rows, schema, target)
 
     def _commit(self, connection: "duckdb.DuckDBPyConnection") -> None:
         try:

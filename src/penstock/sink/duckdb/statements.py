@@ -10,7 +10,7 @@ read with the user's own SQL. Every user-given name goes through `quoted`. DuckD
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.sink.table.marker_store import MarkStatements
+from penstock.sink.table.marker_store import MarkerStatements
 
 MARKER_TABLE = "penstock_marker"
 STAGE, INCOMING = "penstock_stage", "penstock_incoming"
@@ -87,7 +87,7 @@ INSERT INTO penstock_batch (pipeline, sink, position, generation, query_id, batc
 VALUES ($pipeline, $sink, $position, $generation, $query_id, $batch_id, $offsets, $rows, $digest)
 """
 _FORGET_BATCHES = "DELETE FROM penstock_batch WHERE pipeline = $pipeline AND sink = $sink AND position <= $position"
-OF_MARKS = MarkStatements(
+OF_MARKS = MarkerStatements(
     read_marker=_READ_MARKER,
     read_unnamed=_READ_MARKER.replace(", ledger_id\n", ", NULL\n"),
     lock_marker=_READ_MARKER,

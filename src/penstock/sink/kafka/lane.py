@@ -15,7 +15,7 @@ from penstock.sink.kafka.lane_producer import Transactions
 from penstock.sink.kafka.marker_store import LaneMark, Part, mark_row, newest_mark, require_closed, transactional_id
 from penstock.sink.kafka.target import Wanted
 from penstock.sink.table.marker import NOTHING_YET, TableMarker
-from penstock.sink.table.publication import Moved, apply, require_same_ledger
+from penstock.sink.table.publication import Loaded, apply, require_same_ledger
 from penstock.sink.table.target import Target
 
 if TYPE_CHECKING:
@@ -170,21 +170,21 @@ class Lane:
                 remedy="Restore it: without it nobody can tell what was published. Or give the sink another name and topic.",
             )
         try:
-            published = self._apply(publication, move=lambda: self._move(publication, rows))
+            published = self._apply(publication, load=lambda: self._load(publication, rows))
             if not published.already:
                 self._commit()
         except (StagedDataLost, Overtaken):  # or published meanwhile by another driver, which then removes what was staged
             mark = self._read_back()
             if mark is None or mark.marker.position < publication.position:
                 raise
-            return self._apply(publication, move=_never)
+            return self._apply(publication, load=_never)
         self._committed = max(self._committed, Position(self._opened().marker.position))
         return published
 
-    def _apply(self, publication: Publication, *, move: Callable[[], Moved]) -> Published:
-        return apply(self, publication, self._table, since=self._committed, move=move)
+    def _apply(self, publication: Publication, *, load: Callable[[], Loaded]) -> Published:
+        return apply(self, publication, self._table, since=self._committed, load=load)
 
-    def _move(self, publication: Publication, rows: Rows) -> Moved:
+    def _load(self, publication: Publication, rows: Rows) -> Loaded:
         transactions = self._open_transactions()
         there = self._opened().rows_there(publication)
         with translate_errors(self._clients, outlived=transactions.outlived), rows(publication) as batches:
@@ -196,7 +196,7 @@ class Lane:
                 self._send(chunk, publication, number)
                 number += chunk.num_rows
             transactions.begin()
-        return Moved(rows=number, displaced=Totals())
+        return Loaded(rows=number, displaced=Totals())
 
     def _is_full(self, chunk: "pa.RecordBatch") -> bool:
         return bool(self._sent_bytes + chunk.nbytes > self._limits.transaction_bytes)
@@ -273,7 +273,7 @@ def look(
         consumer.close()
 
 
-def _never() -> Moved:
+def _never() -> Loaded:
     raise AssertionError("the marker shows the batch")
 
 

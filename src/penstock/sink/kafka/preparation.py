@@ -14,7 +14,7 @@ from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import cut_off
 from penstock.sink.kafka.lane import Lane
 from penstock.sink.kafka.marker_store import Beginning, LaneMark
-from penstock.sink.kafka.row_validator import TopicAdmission
+from penstock.sink.kafka.row_validator import TopicRowValidator
 from penstock.sink.kafka.target import KEY, Wanted, require_columns, require_continued
 from penstock.sink.kafka.topics import Topic, add_lanes, broker_setting, create_markers, described, written
 from penstock.sink.table.document_marker import Mark
@@ -65,7 +65,7 @@ def prepare_lanes(clients: Clients, wanted: Wanted, lanes: Sequence[Lane], place
     side_by_side(lambda lane: _prepare_lane(lane, wanted, begun, schema), lanes)
 
 
-def require_admitted(clients: Clients, wanted: Wanted, schema: str) -> None:
+def require_schema_accepted(clients: Clients, wanted: Wanted, schema: str) -> None:
     """Raise what preparing would for such rows and topics, changing nothing."""
     rows = arrow_schema(schema)
     with settings_of(wanted.sink):
@@ -131,9 +131,9 @@ def require_kept(markers: Topic) -> None:
         )
 
 
-def admission_of(wanted: Wanted, place: Place) -> TopicAdmission:
+def row_validator_of(wanted: Wanted, place: Place) -> TopicRowValidator:
     """The check of the rows in the tasks."""
-    return TopicAdmission(
+    return TopicRowValidator(
         sink=wanted.sink,
         topic=wanted.target.topic,
         partitions={name: topic.partitions for name, topic in place.topics.items()},

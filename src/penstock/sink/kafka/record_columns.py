@@ -25,7 +25,7 @@ _OPTIONS: Final = "map(" + ", ".join(f"'{name}', {value}" for name, value in _JS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class RecordColumns:
     """Names of columns. `json`: those of the JSON object that is the value, all of them if empty; None: `value` is a column."""
 
     value: str | None = None

@@ -17,7 +17,7 @@ _HEADER_BYTES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicAdmission:
+class TopicRowValidator:
     """The check of a sink's rows in the tasks; picklable. `partitions`: how many each topic has that rows may go to.
 
     `compacted`: those of them whose brokers take no record without a key.

@@ -39,17 +39,17 @@ from penstock.sink.kafka.marker_store import LaneMark
 from penstock.sink.kafka.preparation import (
     MAX_RECORD_BYTES,
     Place,
-    admission_of,
     max_record_bytes,
     prepare_lanes,
     prepare_place,
-    require_admitted,
     require_fit,
+    require_schema_accepted,
     require_there,
+    row_validator_of,
 )
-from penstock.sink.kafka.record_columns import Shape
+from penstock.sink.kafka.record_columns import RecordColumns
 from penstock.sink.kafka.records import HeadersHashed
-from penstock.sink.kafka.row_validator import TopicAdmission
+from penstock.sink.kafka.row_validator import TopicRowValidator
 from penstock.sink.kafka.target import TopicTarget, Wanted, require_columns
 from penstock.sink.kafka.topics import SETTLED_S, await_settled, described
 from penstock.sink.kafka.verification import LANES
@@ -92,7 +92,7 @@ class KafkaSink(SpooledSink):
         transaction_bytes: int = TRANSACTION_BYTES,
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         keyed: bool = False,
-        shape: Shape | None = None,
+        shape: RecordColumns | None = None,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
@@ -104,7 +104,7 @@ class KafkaSink(SpooledSink):
         self._lanes: dict[int, Lane] = {}
         self._place: Place | None = None
         self._schema: str | None = None
-        self._admission: TopicAdmission | None = None
+        self._row_validator: TopicRowValidator | None = None
         self._lock = RLock()
         self._row_digest: RowDigest = NEWEST_ROW_DIGEST
 
@@ -162,21 +162,21 @@ class KafkaSink(SpooledSink):
             self._place = place = prepare_place(self._clients, self._wanted)
             require_fit(place.topics.values(), rows)
             prepare_lanes(self._clients, self._wanted, [self._lane(at) for at in range(self._wanted.lanes)], place, schema)
-            self._admission = admission_of(self._wanted, place)
+            self._row_validator = row_validator_of(self._wanted, place)
 
-    def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - it has one
+    def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - it has one
         """Refuse rows that the topics cannot take, without creating anything."""
         with translate_errors(self._clients, Failed):
-            require_admitted(self._clients, self._wanted, self._taken(schema))
+            require_schema_accepted(self._clients, self._wanted, self._taken(schema))
 
     def stager(self) -> SpoolStager:
         """The recipe for the tasks: the spool, the check that the topics can take the rows, and what is frozen."""
-        if self._admission is None or self._place is None:
+        if self._row_validator is None or self._place is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
         note: dict[str, Json] = {LANES: self._wanted.lanes, MARKERS: self._place.markers.identity}
         if self._shape is not None:
             note[SCHEMA] = self._schema
-        return replace(self._spool.stager(self._admission), note=note, hashed=HeadersHashed(self._row_digest))
+        return replace(self._spool.stager(self._row_validator), note=note, hashed=HeadersHashed(self._row_digest))
 
     def publish(self, publication: Publication) -> Published:
         """One transaction for each lane, unless its marker says that it was.
@@ -225,7 +225,7 @@ class KafkaSink(SpooledSink):
         return open_transactions(self._clients.given, (*self._wanted.target.every, self._wanted.target.markers))
 
     def end_transaction(self, one: OpenTransaction) -> None:
-        """As `Lingering`. One of this sink's own is ended by its next start, too."""
+        """As `ListsOpenTransactions`. One of this sink's own is ended by its next start, too."""
         end_transaction(self._clients.given, one)
 
     # --- steps

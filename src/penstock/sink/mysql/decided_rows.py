@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sink.mysql.storage import most_characters
-from penstock.sink.mysql.table_schema import ALTER, Column, Shape
+from penstock.sink.mysql.table_schema import ALTER, Column, TableSchema
 from penstock.sink.table.columns import Alter, Columns
 from penstock.sink.table.lengths import Lengths, lengths_of
 from penstock.sink.table.target import Target
@@ -25,7 +25,7 @@ _ALTER_KEY = replace(ALTER, nullable=f"{ALTER.nullable}, DROP PRIMARY KEY")
 
 
 def required(
-    batches: Iterator["pa.RecordBatch"], shape: Shape, schema: "pa.Schema", target: Target, server: Server
+    batches: Iterator["pa.RecordBatch"], shape: TableSchema, schema: "pa.Schema", target: Target, server: Server
 ) -> Iterator["pa.RecordBatch"]:
     """The batches themselves. Raises Refused at the first one with a value that its column does not take as it is.
 
@@ -38,7 +38,7 @@ def required(
     return _without_nulls(batches, shape, target)
 
 
-def _lengths(shape: Shape, schema: "pa.Schema", target: Target, server: Server) -> Iterator[Lengths]:
+def _lengths(shape: TableSchema, schema: "pa.Schema", target: Target, server: Server) -> Iterator[Lengths]:
     most = lengths_of(schema, lambda name: most_characters(_column(shape, name).declared))
     in_key = {name.lower() for name in target.key}
     for is_key, declared in ((True, f"varchar({_LONGEST_KEY}) COLLATE {server.exact_collation}"), (False, "longtext")):
@@ -46,7 +46,7 @@ def _lengths(shape: Shape, schema: "pa.Schema", target: Target, server: Server) 
         yield Lengths(of=_columns(target), most=some, measure=pc.utf8_length, unit="characters", declared=declared)
 
 
-def _without_nulls(batches: Iterator["pa.RecordBatch"], shape: Shape, target: Target) -> Iterator["pa.RecordBatch"]:
+def _without_nulls(batches: Iterator["pa.RecordBatch"], shape: TableSchema, target: Target) -> Iterator["pa.RecordBatch"]:
     for batch in batches:
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
             column = _column(shape, name)
@@ -61,7 +61,7 @@ def _columns(target: Target, alter: Alter = ALTER) -> Columns:
     return Columns(table=target.table, named=quoted(target.table), alter=alter, decided=True)
 
 
-def _column(shape: Shape, name: str) -> Column:
+def _column(shape: TableSchema, name: str) -> Column:
     column = shape.column(name)
     assert column is not None, "the table was compared with the rows"
     return column

@@ -15,14 +15,14 @@ from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql import table_statements as stage
 from penstock.sink.mysql.scan import scan
 from penstock.sink.mysql.storage import storage_of
-from penstock.sink.mysql.table_schema import Shape, statements_of
+from penstock.sink.mysql.table_schema import TableSchema, statements_of
 from penstock.sink.mysql.table_statements import TableStatements
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, numbered_lines, rows_of_insert
 from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Moved
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.script import Script
 from penstock.sink.table.target import BY_KEY, Target
-from penstock.sql.mysql.connection import Connection, Loaded
+from penstock.sql.mysql.connection import Connection, LoadAnswer
 from penstock.sql.mysql.errors import CONSTRAINTS, DUPLICATE, UNPARTITIONED, code_of, cut_off, index_of, reason_of, without_values
 from penstock.sql.mysql.server import Server
 
@@ -44,15 +44,15 @@ class _Columns:
     key_indexes: frozenset[str]
 
 
-def move(
+def load(
     connection: Connection,
     batches: Iterator["pa.RecordBatch"],
     schema: "pa.Schema",
     *,
-    shape: Shape,
+    shape: TableSchema,
     target: Target,
     server: Server,
-) -> Moved:
+) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
 
     Raises Conflict where another session writes rows of the same keys meanwhile.
@@ -73,23 +73,23 @@ def move(
             return _load_in(connection, columns.statements, batches, target.write, server)
         if target.merge is not None:
             run(connection, columns.statements, target.merge)
-            return Moved(rows=staged, displaced=Totals())  # what the SQL makes of them only the user knows
-        return _move(connection, columns, target.write, staged)
+            return Loaded(rows=staged, displaced=Totals())  # what the SQL makes of them only the user knows
+        return _load(connection, columns, target.write, staged)
 
 
-def _goes_directly(shape: Shape, target: Target) -> bool:
+def _goes_directly(shape: TableSchema, target: Target) -> bool:
     """Whether no key has to be looked up, and no text converted: LOAD takes bytes as they are."""
     return target.merge is None and target.write not in BY_KEY and all(column.takes_bytes_as_sent for column in shape.columns)
 
 
 def _load_in(
     connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], write: str, server: Server
-) -> Moved:
+) -> Loaded:
     """The rows are written once and not twice."""
     if write == "replace":
         connection.execute(statements.clear())
     statement = statements.load_in(LOAD_OPTIONS)
-    return Moved(rows=_sent(lambda: _load(connection, statement, map(lines, batches), server)), displaced=Totals())
+    return Loaded(rows=_sent(lambda: _load_data(connection, statement, map(lines, batches), server)), displaced=Totals())
 
 
 def _sent(load: Callable[[], int]) -> int:
@@ -113,7 +113,7 @@ def create_stage(connection: Connection, statements: TableStatements, schema: "p
 def fill_stage(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], server: Server) -> int:
     """Fill the staging table and give the number of rows."""
     if server.loads:
-        return _load(connection, statements.load(LOAD_OPTIONS), _numbered(batches), server)
+        return _load_data(connection, statements.load(LOAD_OPTIONS), _numbered(batches), server)
     staged = 0
     for batch in batches:
         inserts = rows_of_insert(batch, staged, min(_INSERT_BYTES, server.max_packet // 2))
@@ -128,11 +128,11 @@ def _numbered(batches: Iterator["pa.RecordBatch"]) -> Iterator[memoryview]:
         start += batch.num_rows
 
 
-def _move(connection: Connection, columns: _Columns, write: str, staged: int) -> Moved:
+def _load(connection: Connection, columns: _Columns, write: str, staged: int) -> Loaded:
     if write == "replace":
         connection.execute(columns.statements.clear())
     if write not in BY_KEY:
-        return Moved(rows=_changed_nothing(connection, columns.statements.insert()), displaced=Totals())
+        return Loaded(rows=_changed_nothing(connection, columns.statements.insert()), displaced=Totals())
     connection.execute(stage.DROP_CHOSEN)
     connection.execute(stage.CREATE_CHOSEN)
     connection.execute(columns.statements.choose(last=write == "upsert"))
@@ -141,7 +141,7 @@ def _move(connection: Connection, columns: _Columns, write: str, staged: int) ->
     inserted = _insert_chosen(connection, columns)
     if inserted + there.rows + unchosen.rows != staged:
         raise Conflict(f"{inserted} rows were inserted where {staged - there.rows - unchosen.rows} had a key that was not there")
-    return Moved(rows=staged, displaced=there + unchosen)
+    return Loaded(rows=staged, displaced=there + unchosen)
 
 
 def _upsert(connection: Connection, columns: _Columns) -> Totals:
@@ -176,12 +176,12 @@ def _changed_nothing(connection: Connection, statement: "str | bytes") -> int:
     return _unwarned(connection, connection.execute(statement))
 
 
-def _load(connection: Connection, statement: str, chunks: Iterable[memoryview], server: Server) -> int:
+def _load_data(connection: Connection, statement: str, chunks: Iterable[memoryview], server: Server) -> int:
     """As `_changed_nothing`: LOAD DATA LOCAL only warns where any other statement would fail, however strict the session is."""
     return _unwarned(connection, connection.load(statement, chunks, max_packet=server.max_packet))
 
 
-def _unwarned(connection: Connection, written: "Cursor | Loaded") -> int:
+def _unwarned(connection: Connection, written: "Cursor | LoadAnswer") -> int:
     if written.warning_count:
         raise _warned(connection)
     return int(written.rowcount)

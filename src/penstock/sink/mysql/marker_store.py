@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager
 
 from penstock.core.faults import FaultPoint
 from penstock.sink.mysql import statements as sql
-from penstock.sink.table.marker_store import DatabaseMarks
+from penstock.sink.table.marker_store import DatabaseMarkerStore
 from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.errors import cut_off
 
@@ -12,11 +12,11 @@ FENCE = FaultPoint("mysql.fence", "The marker's row is locked and read: nobody e
 MARK = FaultPoint("mysql.mark", "The marker is set to the batch, in the transaction of its rows.")
 
 
-class MysqlMarks(DatabaseMarks[str]):
-    """As `DatabaseMarks`."""
+class MysqlMarkerStore(DatabaseMarkerStore[str]):
+    """As `DatabaseMarkerStore`."""
 
     def __init__(self, connection: Connection, *, locking: bool, named: bool = True) -> None:
-        super().__init__(connection.execute, sql.of_marks(), locking=locking, named=named)
+        super().__init__(connection.execute, sql.marker_statements(), locking=locking, named=named)
 
     def _fencing(self) -> AbstractContextManager[None]:
         return FENCE.around(error=cut_off, lost=cut_off)

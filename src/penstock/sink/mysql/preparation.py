@@ -13,18 +13,18 @@ import pymysql
 from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.errors import Refused
 from penstock.sink.mysql import statements as sql
-from penstock.sink.mysql.marker_store import MysqlMarks
+from penstock.sink.mysql.marker_store import MysqlMarkerStore
 from penstock.sink.mysql.rehearsal import rehearse, rehearse_merge
-from penstock.sink.mysql.row_validator import Admission
+from penstock.sink.mysql.row_validator import RowValidator
 from penstock.sink.mysql.scan import scan
 from penstock.sink.mysql.storage import most_bytes, most_characters, storage_of
 from penstock.sink.mysql.table_schema import (
-    Shape,
+    TableSchema,
     declared_for,
     require_fit,
     require_storable,
-    shape_of,
     statements_of,
+    table_schema_of,
 )
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
@@ -49,7 +49,7 @@ def prepare_table(
     schema: str,
     target: Target,
     create: bool,
-) -> Admission:
+) -> RowValidator:
     """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
     rows = arrow_schema(schema)
     with settings_of(sink):
@@ -57,10 +57,10 @@ def prepare_table(
     with one_at_a_time(connection):
         rehearse(connection, rows, target, server)
         _create_own_tables(connection)
-        shape, marks = shape_of(connection, target.table), MysqlMarks(connection, locking=True)
-        marker = MysqlMarks(connection, locking=False).read(pipeline, sink)
+        shape, marks = table_schema_of(connection, target.table), MysqlMarkerStore(connection, locking=True)
+        marker = MysqlMarkerStore(connection, locking=False).read(pipeline, sink)
         require_not_lost(marker, target, exists=shape is not None)
-        if marker is None and shape_of(connection, DBAPI_MARKER_TABLE) is not None:
+        if marker is None and table_schema_of(connection, DBAPI_MARKER_TABLE) is not None:
             require_unfilled(connection.execute(sql.OWNERS_OF_DBAPI).fetchall(), target.table)
         shape = shape or _created(connection, rows, target, server, create=create)
         require_fit(shape, rows, target, server)
@@ -70,10 +70,10 @@ def prepare_table(
         content = partial(content_of, connection, rows, target)
         prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
         connection.execute(of_session.COMMIT)
-    return _admission(sink, target, shape, server)
+    return _row_validator(sink, target, shape, server)
 
 
-def require_admitted(
+def require_schema_accepted(
     connection: Connection,
     *,
     server: Server,
@@ -87,8 +87,8 @@ def require_admitted(
     rows = arrow_schema(schema)
     with settings_of(sink):
         require_storable(rows, target)
-    shape = shape_of(connection, target.table)
-    marks = readable_marks(connection)
+    shape = table_schema_of(connection, target.table)
+    marks = readable_marker_store(connection)
     if marks is not None:
         require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     if shape is None and not create:
@@ -104,10 +104,10 @@ def require_admitted(
 
 def name_markers(connection: Connection) -> None:
     """Add the column that the markers lack if an older Penstock made their table. Raises Refused, Retryable."""
-    if not _is_unnamed(shape_of(connection, sql.MARKER_TABLE)):
+    if not _is_unnamed(table_schema_of(connection, sql.MARKER_TABLE)):
         return
     with one_at_a_time(connection):
-        if _is_unnamed(shape_of(connection, sql.MARKER_TABLE)):
+        if _is_unnamed(table_schema_of(connection, sql.MARKER_TABLE)):
             try:
                 connection.execute(sql.ADD_LEDGER_ID)
             except pymysql.err.Error as cause:
@@ -116,13 +116,13 @@ def name_markers(connection: Connection) -> None:
                 raise unnamed_markers(sql.ADD_LEDGER_ID, reason_of(cause)) from cause
 
 
-def readable_marks(connection: Connection) -> MysqlMarks | None:
+def readable_marker_store(connection: Connection) -> MysqlMarkerStore | None:
     """The markers as they are, not locked; None where there are none yet; also of an older Penstock."""
-    shape = shape_of(connection, sql.MARKER_TABLE)
-    return None if shape is None else MysqlMarks(connection, locking=False, named=not _is_unnamed(shape))
+    shape = table_schema_of(connection, sql.MARKER_TABLE)
+    return None if shape is None else MysqlMarkerStore(connection, locking=False, named=not _is_unnamed(shape))
 
 
-def _is_unnamed(shape: Shape | None) -> bool:
+def _is_unnamed(shape: TableSchema | None) -> bool:
     return shape is not None and shape.column(LEDGER_ID) is None
 
 
@@ -152,7 +152,7 @@ def _granted(right: str) -> Iterator[None]:
 
 def _create_own_tables(connection: Connection) -> None:
     for table, create in ((sql.MARKER_TABLE, sql.CREATE_MARKER), (sql.BATCH_TABLE, sql.CREATE_BATCH)):
-        shape = shape_of(connection, table)
+        shape = table_schema_of(connection, table)
         if shape is None:
             connection.execute(create)
         elif shape.engine != ENGINE:
@@ -165,21 +165,21 @@ def _create_own_tables(connection: Connection) -> None:
             connection.execute(sql.CREATE_OFFSETS)
 
 
-def _created(connection: Connection, rows: "pa.Schema", target: Target, server: Server, *, create: bool) -> Shape:
+def _created(connection: Connection, rows: "pa.Schema", target: Target, server: Server, *, create: bool) -> TableSchema:
     if not create:
         raise no_table(target.table)
     connection.execute(statements_of(rows, target).create(declared_for(rows, target.key, server)))
-    shape = shape_of(connection, target.table)
+    shape = table_schema_of(connection, target.table)
     assert shape is not None
     return shape
 
 
-def _admission(sink: SinkName, target: Target, shape: Shape, server: Server) -> Admission:
+def _row_validator(sink: SinkName, target: Target, shape: TableSchema, server: Server) -> RowValidator:
     tried = target.merge is not None  # rows go as far as the staging table, which takes all
     declared = {} if tried else {column.name.lower(): column.declared for column in shape.columns}
     characters = {name: most_characters(kind) for name, kind in declared.items()}
     octets = {name: most_bytes(kind) for name, kind in declared.items()}
-    return Admission(
+    return RowValidator(
         sink=sink,
         table=target.table,
         required=frozenset() if tried else shape.required | frozenset(name.lower() for name in target.key),

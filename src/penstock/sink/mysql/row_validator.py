@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from penstock.sink.mysql.storage import encoded
 from penstock.sink.mysql.wire import longest_insert
-from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableAdmission
+from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableRowValidator
 
 _SINCE_1970 = Limits(
     low=1_000_000, high=2_147_483_647_999_999, description="what timestamp(6) holds, 1970-01-01 00:00:01 to 2038"
@@ -17,8 +17,8 @@ _SINCE_1970 = Limits(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admission(TableAdmission):
-    """As `TableAdmission`, with names in lower case.
+class RowValidator(TableRowValidator):
+    """As `TableRowValidator`, with names in lower case.
 
     `characters` and `octets`: how many of them some columns take. `since_1970`: the columns of type timestamp.
     `max_value_bytes`: what the server takes of one value. `max_insert_bytes`: what of a statement with one row, None where rows
@@ -32,8 +32,8 @@ class Admission(TableAdmission):
     max_insert_bytes: int | None
 
     def __call__(self, rows: "pa.RecordBatch") -> None:
-        """As `TableAdmission`, and for a row that no statement can carry: its text may be far longer than its values."""
-        super(Admission, self).__call__(rows)
+        """As `TableRowValidator`, and for a row that no statement can carry: its text may be far longer than its values."""
+        super(RowValidator, self).__call__(rows)
         if self.max_insert_bytes is not None and (needed := longest_insert(rows)) > self.max_insert_bytes:
             raise self.refusal(
                 f"a row whose INSERT takes {needed} bytes, where max_allowed_packet is {self.max_insert_bytes}",

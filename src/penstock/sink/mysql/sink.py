@@ -7,12 +7,18 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Publication, Published, Totals
 from penstock.sink.mysql.decided_rows import required
 from penstock.sink.mysql.dialect import MYSQL
-from penstock.sink.mysql.load import move
-from penstock.sink.mysql.marker_store import MysqlMarks
-from penstock.sink.mysql.preparation import content_of, name_markers, prepare_table, readable_marks, require_admitted
-from penstock.sink.mysql.row_validator import Admission
-from penstock.sink.mysql.table_schema import require_fit, shape_of, statements_of
-from penstock.sink.table.publication import Moved
+from penstock.sink.mysql.load import load
+from penstock.sink.mysql.marker_store import MysqlMarkerStore
+from penstock.sink.mysql.preparation import (
+    content_of,
+    name_markers,
+    prepare_table,
+    readable_marker_store,
+    require_schema_accepted,
+)
+from penstock.sink.mysql.row_validator import RowValidator
+from penstock.sink.mysql.table_schema import require_fit, statements_of, table_schema_of
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
 from penstock.sink.table.target import Target
@@ -65,13 +71,13 @@ class MysqlSink(ServerSink[Connection]):
         )
 
     def _look(self, connection: Connection) -> tuple[str, bool] | None:
-        shape = shape_of(connection, self._target.table)
+        shape = table_schema_of(connection, self._target.table)
         if shape is None:
             return None
         slowly = "" if self._database.server.loads else " (rows go there by INSERT, since the server has local_infile off)"
         return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns{slowly}", shape.kind.startswith("table")
 
-    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> Admission:
+    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowValidator:
         with PREPARE.around(error=cut_off, lost=cut_off):
             return prepare_table(
                 connection,
@@ -83,8 +89,8 @@ class MysqlSink(ServerSink[Connection]):
                 create=self._create,
             )
 
-    def _require_admitted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
-        require_admitted(
+    def _require_schema_accepted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
+        require_schema_accepted(
             connection,
             server=self._database.server,
             pipeline=pipeline,
@@ -94,11 +100,11 @@ class MysqlSink(ServerSink[Connection]):
             create=self._create,
         )
 
-    def _marks(self, connection: Connection) -> MysqlMarks:
-        return MysqlMarks(connection, locking=True)
+    def _marker_store(self, connection: Connection) -> MysqlMarkerStore:
+        return MysqlMarkerStore(connection, locking=True)
 
-    def _readable_marks(self, connection: Connection) -> MysqlMarks | None:
-        return readable_marks(connection)
+    def _readable_marker_store(self, connection: Connection) -> MysqlMarkerStore | None:
+        return readable_marker_store(connection)
 
     def _name_markers(self, connection: Connection) -> None:
         name_markers(connection)
@@ -107,16 +113,16 @@ class MysqlSink(ServerSink[Connection]):
         with BEGIN.around(error=cut_off, lost=cut_off):
             self._database.begin(connection)
 
-    def _move(self, connection: Connection, publication: Publication, target: Target) -> Moved:
+    def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
         """The table is looked at once more, and cannot be altered until the end: its columns say what they keep."""
         schema = arrow_schema(publication.schema)
         connection.execute(statements_of(schema, target).hold())
-        shape = shape_of(connection, target.table)
+        shape = table_schema_of(connection, target.table)
         assert shape is not None, "it is held"
         require_fit(shape, schema, target, self._database.server, decided=True)
         server = self._database.server
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return move(
+            return load(
                 connection, required(rows, shape, schema, target, server), schema, shape=shape, target=target, server=server
             )
 

@@ -8,7 +8,7 @@ hexadecimal digits, because they do not fit a bigint. Some of the columns' names
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkStatements
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
 from penstock.sql.mysql.statements import OWN_OPTIONS
 
 MARKER_TABLE = "penstock_marker"
@@ -117,9 +117,9 @@ INSERT INTO penstock_batch (
 FORGET_BATCHES = f"DELETE FROM penstock_batch WHERE {_WHICH} AND position <= %(position)s"
 
 
-def of_marks() -> MarkStatements[str]:
+def marker_statements() -> MarkerStatements[str]:
     """Those about markers. The old one's row stays: another one would be another lock."""
-    return MarkStatements(
+    return MarkerStatements(
         read_marker=READ_MARKER,
         read_unnamed=READ_UNNAMED,
         lock_marker=LOCK_MARKER,

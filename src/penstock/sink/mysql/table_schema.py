@@ -41,7 +41,7 @@ class Column(TableColumn):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class TableSchema:
     """What the catalog says about an existing table. `uniques`: the columns of each index that tells rows apart, by its name."""
 
     kind: str
@@ -64,12 +64,12 @@ class Shape:
         return frozenset(index for index, columns in self.uniques.items() if columns == wanted)
 
 
-def shape_of(connection: Connection, table: str) -> Shape | None:
+def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
     """The table as it is, None if there is none."""
     found = kind_of(connection, table)
     if found is None:
         return None
-    return Shape(
+    return TableSchema(
         kind=found[0],
         engine=found[1],
         columns=tuple(_column(row) for row in connection.execute(sql.TABLE_COLUMNS, (table,)).fetchall()),
@@ -116,7 +116,7 @@ def declared_for(schema: "pa.Schema", key: Sequence[str], server: Server) -> lis
     return [kind + collate if kind.startswith("varchar") else kind for kind in kinds]
 
 
-def require_fit(shape: Shape, schema: "pa.Schema", target: Target, server: Server, *, decided: bool = False) -> None:
+def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, server: Server, *, decided: bool = False) -> None:
     """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     table = target.table
     if shape.kind != "table":
@@ -141,7 +141,7 @@ def require_fit(shape: Shape, schema: "pa.Schema", target: Target, server: Serve
         )
 
 
-def _require_exact_key(shape: Shape, target: Target, server: Server) -> None:
+def _require_exact_key(shape: TableSchema, target: Target, server: Server) -> None:
     for name in target.key:
         column = shape.column(name)
         if column is not None and column.collation not in {None, server.exact_collation}:

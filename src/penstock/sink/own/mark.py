@@ -38,15 +38,15 @@ def decode_mark(text: str, *, pipeline: PipelineName, sink: SinkName) -> Mark:
     return decode(text.encode("ascii", "replace"), kind=FORMAT, where=f"The mark of sink {sink!r}", readers=readers)
 
 
-class OwnMarks(Generic[T]):
-    """As `Marks`, of the one mark that the author keeps. Whoever has the transaction has it alone."""
+class OwnMarkerStore(Generic[T]):
+    """As `MarkerStore`, of the one mark that the author keeps. Whoever has the transaction has it alone."""
 
     def __init__(self, author: Author[T], transaction: T) -> None:
         self._author, self._transaction = author, transaction
         self._mark: Mark | None = None
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-        """As `Marks.read`. Raises LedgerMismatch for damage, FormatTooNew."""
+        """As `MarkerStore.read`. Raises LedgerMismatch for damage, FormatTooNew."""
         if self._mark is None:
             text = self._author.read_mark(self._transaction, mark_key(pipeline, sink))
             self._mark = None if text is None else decode_mark(text, pipeline=pipeline, sink=sink)

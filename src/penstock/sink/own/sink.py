@@ -28,11 +28,11 @@ from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed
 from penstock.protocols import SinkDecisions
 from penstock.sink.own.author import Author, T
 from penstock.sink.own.batch import OwnBatch, batch_key
-from penstock.sink.own.mark import OwnMarks
+from penstock.sink.own.mark import OwnMarkerStore
 from penstock.sink.spool import INLINE_LIMIT_BYTES, SpoolRoot, SpoolStager
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.preparation import prepare_marker, settings_of
-from penstock.sink.table.publication import Moved, apply
+from penstock.sink.table.publication import Loaded, apply
 from penstock.sink.table.sink import TableSink
 from penstock.sink.table.target import NotStoredError, require_distinct_fields
 from penstock.sink.table.verification import compare, without_marker
@@ -111,7 +111,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
             if account != ONLY_ACCOUNT or not self.exists():
                 return None
             with self._transaction() as transaction:
-                marker = OwnMarks(self, transaction).read(pipeline, self._name)
+                marker = OwnMarkerStore(self, transaction).read(pipeline, self._name)
         return None if marker is None else marker.high_water_mark
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
@@ -127,7 +127,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
             with PREPARE.around():
                 self.create(rows)
             with self._transaction() as transaction:
-                marks = OwnMarks(self, transaction)
+                marks = OwnMarkerStore(self, transaction)
 
                 def content() -> Totals:
                     return self._content(transaction, schema)
@@ -145,11 +145,11 @@ class OwnSink(TableSink, Author[T], Generic[T]):
             if self.idempotent:
                 self._claim(publication)
             with self._transaction() as transaction:
-                marks = OwnMarks(self, transaction)
+                marks = OwnMarkerStore(self, transaction)
                 since = self._committed
                 marks.require(publication.pipeline, self._name)
                 published = self._note_applied(
-                    apply(marks, publication, self._target, since=since, move=lambda: self._write(transaction, publication))
+                    apply(marks, publication, self._target, since=since, load=lambda: self._write(transaction, publication))
                 )
             self._note(publication)
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
@@ -166,7 +166,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
                 return without_marker(decisions, f"There is no {self.where}.")
             with self._transaction() as transaction:
                 return compare(
-                    OwnMarks(self, transaction).read(self._pipeline, self._name),
+                    OwnMarkerStore(self, transaction).read(self._pipeline, self._name),
                     sink=self._name,
                     table=self._target.table,
                     decisions=decisions,
@@ -182,12 +182,12 @@ class OwnSink(TableSink, Author[T], Generic[T]):
     def _claim(self, publication: Publication) -> None:
         """Where rows and mark are not one transaction, the mark carries the ledger before the first row is written (I2)."""
         with self._transaction() as transaction:
-            marks = OwnMarks(self, transaction)
+            marks = OwnMarkerStore(self, transaction)
             marker = marks.read(publication.pipeline, self._name)
             if marker is not None and marker.ledger_id is None:
                 marks.write(replace(marker, ledger_id=publication.ledger_id))
 
-    def _write(self, transaction: T, publication: Publication) -> Moved:
+    def _write(self, transaction: T, publication: Publication) -> Loaded:
         given = 0
 
         def counted(rows: "Generator[pa.RecordBatch, None, None]") -> "Iterator[pa.RecordBatch]":
@@ -210,7 +210,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
                 f"Sink {self._name!r} read {given} of the {batch.count} rows of {batch.key}.",
                 remedy="Let `write_rows` read `batch.rows` to the end; the next start publishes the batch.",
             )
-        return Moved(rows=given, displaced=Totals())
+        return Loaded(rows=given, displaced=Totals())
 
     def _content(self, transaction: T, schema: str | None) -> Totals:
         if schema is None:

@@ -160,7 +160,7 @@ class ParquetSink:
             require_unfilled(area, url=self._accounts[name].url)
             self._claim(name, area, ledger_id)
 
-    def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
+    def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
         """Refuse rows that the accounts cannot hold, or not together with what they hold."""
         for name, area in self._areas(pipeline):
             self._require_own(area, name, pipeline)

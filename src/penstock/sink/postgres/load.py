@@ -13,10 +13,10 @@ from penstock.core.model import RowDigest, Totals
 from penstock.errors import Conflict
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.storage import cast_into, copies_as_is, encoded, read_as, storage_of
-from penstock.sink.postgres.table_schema import Shape, lengths, statements_of
+from penstock.sink.postgres.table_schema import TableSchema, lengths, statements_of
 from penstock.sink.postgres.table_statements import ANALYZE_STAGE, COUNT_STAGE, DROP_STAGE, STAGE, TableStatements
 from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Moved
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.script import Script
 from penstock.sink.table.target import BY_KEY, Target
 from penstock.sql.postgres.database import Connection
@@ -37,7 +37,9 @@ class _Columns:
     read_as: tuple[str, ...]
 
 
-def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", shape: Shape, target: Target) -> Moved:
+def load(
+    connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", shape: TableSchema, target: Target
+) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
 
     Raises Conflict where another session writes rows of the same keys meanwhile.
@@ -57,7 +59,7 @@ def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
         return _write(connection, _columns(statements, schema, shape, target.row_digest), target, staged)
 
 
-def _goes_directly(schema: "pa.Schema", shape: Shape, target: Target) -> bool:
+def _goes_directly(schema: "pa.Schema", shape: TableSchema, target: Target) -> bool:
     """Whether no key has to be looked up and no value cast: then the rows are written once and not twice."""
     if target.merge is not None or target.write in BY_KEY or shape.rules:
         return False
@@ -65,10 +67,10 @@ def _goes_directly(schema: "pa.Schema", shape: Shape, target: Target) -> bool:
     return all(copies_as_is(kind, field.type) for kind, field in zip(declared, schema, strict=True))
 
 
-def _copy_in(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], *, write: str) -> Moved:
+def _copy_in(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], *, write: str) -> Loaded:
     if write == "replace":
         connection.execute(statements.clear())
-    return Moved(rows=_copy(connection, statements.copy_in(), map(_encoded, batches)), displaced=Totals())
+    return Loaded(rows=_copy(connection, statements.copy_in(), map(_encoded, batches)), displaced=Totals())
 
 
 def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema") -> None:
@@ -84,16 +86,16 @@ def run(connection: Connection, statements: TableStatements, script: Script) -> 
         connection.execute(statement.encode(), binary=True)  # which has the server refuse a second statement in it
 
 
-def _merge(connection: Connection, statements: TableStatements, script: Script) -> Moved:
+def _merge(connection: Connection, statements: TableStatements, script: Script) -> Loaded:
     """What the SQL makes of the rows only the user knows; that all are staged is known."""
     connection.execute(ANALYZE_STAGE)
     row = connection.execute(COUNT_STAGE).fetchone()
     assert row is not None
     run(connection, statements, script)
-    return Moved(rows=row[0], displaced=Totals())
+    return Loaded(rows=row[0], displaced=Totals())
 
 
-def _columns(statements: TableStatements, schema: "pa.Schema", shape: Shape, row_digest: RowDigest) -> _Columns:
+def _columns(statements: TableStatements, schema: "pa.Schema", shape: TableSchema, row_digest: RowDigest) -> _Columns:
     declared = shape.declared(schema.names)
     return _Columns(
         statements=statements,
@@ -104,12 +106,12 @@ def _columns(statements: TableStatements, schema: "pa.Schema", shape: Shape, row
     )
 
 
-def _write(connection: Connection, columns: _Columns, target: Target, staged: int) -> Moved:
+def _write(connection: Connection, columns: _Columns, target: Target, staged: int) -> Loaded:
     statements = columns.statements
     if target.write == "replace":
         connection.execute(statements.clear())
     if target.write not in BY_KEY:
-        return Moved(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())
+        return Loaded(rows=connection.execute(statements.insert(columns.casts)).rowcount, displaced=Totals())
     connection.execute(ANALYZE_STAGE)
     return _upsert(connection, columns) if target.write == "upsert" else _insert_if_absent(connection, columns, staged)
 
@@ -142,7 +144,7 @@ def _numbered(batches: Iterator["pa.RecordBatch"], ordinal: str) -> Iterator["pa
         start += batch.num_rows
 
 
-def _upsert(connection: Connection, columns: _Columns) -> Moved:
+def _upsert(connection: Connection, columns: _Columns) -> Loaded:
     statements = columns.statements
     replaced = _totals(connection, statements.lock_replaced(columns.read_as, columns.casts), columns)
     superseded = _totals(connection, statements.read_superseded(columns.read_as, columns.casts), columns)
@@ -150,16 +152,16 @@ def _upsert(connection: Connection, columns: _Columns) -> Moved:
     assert row is not None
     if row[1] != replaced.rows:
         raise Conflict(f"{row[1]} rows were replaced where {replaced.rows} had a key of the batch")
-    return Moved(rows=row[0] + superseded.rows, displaced=replaced + superseded)
+    return Loaded(rows=row[0] + superseded.rows, displaced=replaced + superseded)
 
 
-def _insert_if_absent(connection: Connection, columns: _Columns, staged: int) -> Moved:
+def _insert_if_absent(connection: Connection, columns: _Columns, staged: int) -> Loaded:
     statements = columns.statements
     skipped = _totals(connection, statements.read_skipped(columns.read_as, columns.casts), columns)
     inserted = connection.execute(statements.insert_if_absent(columns.casts)).rowcount
     if inserted + skipped.rows != staged:
         raise Conflict(f"{inserted} rows were inserted where {staged - skipped.rows} had a key that was not there")
-    return Moved(rows=inserted + skipped.rows, displaced=skipped)
+    return Loaded(rows=inserted + skipped.rows, displaced=skipped)
 
 
 def _totals(connection: Connection, query: Composed, columns: _Columns) -> Totals:

@@ -6,7 +6,7 @@ from psycopg.sql import Composed
 
 from penstock.core.faults import FaultPoint
 from penstock.sink.postgres.statements import OwnStatements
-from penstock.sink.table.marker_store import DatabaseMarks
+from penstock.sink.table.marker_store import DatabaseMarkerStore
 from penstock.sql.postgres.database import Connection
 from penstock.sql.postgres.errors import cut_off
 from penstock.sql.postgres.names import split_name
@@ -15,11 +15,11 @@ FENCE = FaultPoint("postgres.fence", "The marker's row is locked and read: nobod
 MARK = FaultPoint("postgres.mark", "The marker is set to the batch, in the transaction of its rows.")
 
 
-class PostgresMarks(DatabaseMarks[Composed]):
-    """As `DatabaseMarks`."""
+class PostgresMarkerStore(DatabaseMarkerStore[Composed]):
+    """As `DatabaseMarkerStore`."""
 
     def __init__(self, connection: Connection, schema: str, *, locking: bool, named: bool = True) -> None:
-        statements = OwnStatements(schema).of_marks()
+        statements = OwnStatements(schema).marker_statements()
         super().__init__(connection.execute, statements, locking=locking, named=named, split_name=split_name)
 
     def _fencing(self) -> AbstractContextManager[None]:

@@ -9,21 +9,21 @@ from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.errors import Conflict, Failed, Retryable
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.load import create_stage, run
-from penstock.sink.postgres.marker_store import PostgresMarks
+from penstock.sink.postgres.marker_store import PostgresMarkerStore
 from penstock.sink.postgres.members import require_fitting_members, require_none_filled
-from penstock.sink.postgres.row_validator import Admission
+from penstock.sink.postgres.row_validator import RowValidator
 from penstock.sink.postgres.scan import scan
 from penstock.sink.postgres.statements import OwnStatements
 from penstock.sink.postgres.storage import longest_text, read_as
 from penstock.sink.postgres.table_schema import (
-    Shape,
+    TableSchema,
     declared_for,
     require_allowed,
     require_fit,
     require_lasting,
     require_storable,
-    shape_of,
     statements_of,
+    table_schema_of,
 )
 from penstock.sink.postgres.table_statements import KEEP, TAKE_BACK
 from penstock.sink.table.content import totals_of
@@ -40,15 +40,15 @@ from penstock.sql.table_name import in_double_quotes
 
 def prepare_table(
     connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
-) -> Admission:
+) -> RowValidator:
     """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
     rows, place = arrow_schema(schema), split_name(target.table)
     with settings_of(sink):
         require_storable(rows, target)
     connection.execute(ONE_AT_A_TIME)
     _create_own_tables(connection, place[0])
-    marks = PostgresMarks(connection, place[0], locking=True)
-    shape = shape_of(connection, *place)
+    marks = PostgresMarkerStore(connection, place[0], locking=True)
+    shape = table_schema_of(connection, *place)
     marker = marks.read(pipeline, sink)
     require_not_lost(marker, target, exists=shape is not None)
     if marker is None:
@@ -60,10 +60,10 @@ def prepare_table(
     rehearse(connection, rows, target)
     content = partial(content_of, connection, rows, target)
     prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
-    return _admission(sink, target, shape)
+    return _row_validator(sink, target, shape)
 
 
-def require_admitted(
+def require_schema_accepted(
     connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> None:
     """Raise what `prepare_table` would, changing nothing."""
@@ -71,19 +71,19 @@ def require_admitted(
     with settings_of(sink):
         require_storable(rows, target)
     require_schema(connection, place[0])
-    shape = shape_of(connection, *place)
-    marks = readable_marks(connection, place[0])
+    shape = table_schema_of(connection, *place)
+    marks = readable_marker_store(connection, place[0])
     if marks is not None:
         require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     for table in (sql.MARKER_TABLE, sql.BATCH_TABLE):
-        _require_own(shape_of(connection, place[0], table), place[0], table)
+        _require_own(table_schema_of(connection, place[0], table), place[0], table)
     if shape is not None:
         _require_table(connection, shape, rows, target)
     elif not create:
         raise no_table(target.table)
 
 
-def _require_table(connection: Connection, shape: Shape, rows: "pa.Schema", target: Target) -> None:
+def _require_table(connection: Connection, shape: TableSchema, rows: "pa.Schema", target: Target) -> None:
     require_fit(shape, rows, target)
     require_allowed(connection, shape, target)
     if shape.is_partitioned and target.merge is None:  # SQL of the user's own is tried
@@ -94,7 +94,7 @@ def _require_table(connection: Connection, shape: Shape, rows: "pa.Schema", targ
 
 def is_unnamed(connection: Connection, schema: str) -> bool:
     """Whether there are markers whose table an older Penstock made."""
-    return _is_unnamed(shape_of(connection, schema, sql.MARKER_TABLE))
+    return _is_unnamed(table_schema_of(connection, schema, sql.MARKER_TABLE))
 
 
 def name_markers(connection: Connection, schema: str) -> None:
@@ -107,20 +107,20 @@ def name_markers(connection: Connection, schema: str) -> None:
         raise unnamed_markers(statement.as_string(connection), reason_of(cause)) from cause
 
 
-def readable_marks(connection: Connection, schema: str) -> PostgresMarks | None:
+def readable_marker_store(connection: Connection, schema: str) -> PostgresMarkerStore | None:
     """The markers as they are, not locked; None where there are none yet; also of an older Penstock."""
-    shape = shape_of(connection, schema, sql.MARKER_TABLE)
-    return None if shape is None else PostgresMarks(connection, schema, locking=False, named=not _is_unnamed(shape))
+    shape = table_schema_of(connection, schema, sql.MARKER_TABLE)
+    return None if shape is None else PostgresMarkerStore(connection, schema, locking=False, named=not _is_unnamed(shape))
 
 
-def _is_unnamed(shape: Shape | None) -> bool:
+def _is_unnamed(shape: TableSchema | None) -> bool:
     return shape is not None and all(column.name != LEDGER_ID for column in shape.columns)
 
 
 def rehearse_anew(connection: Connection, *, schema: str, target: Target) -> None:
     """As `rehearse` in a transaction that nobody commits, in which a missing table is made."""
     rows, place = arrow_schema(schema), split_name(target.table)
-    if shape_of(connection, *place) is None:
+    if table_schema_of(connection, *place) is None:
         _created(connection, rows, target, create=True)
     rehearse(connection, rows, target)
 
@@ -160,32 +160,32 @@ def _create_own_tables(connection: Connection, schema: str) -> None:
     own = OwnStatements(schema)
     creates = ((sql.MARKER_TABLE, (own.create_marker, own.create_offsets)), (sql.BATCH_TABLE, (own.create_batch,)))
     for table, statements in creates:
-        shape = shape_of(connection, schema, table)
+        shape = table_schema_of(connection, schema, table)
         _require_own(shape, schema, table)
         if shape is None:
             for statement in statements:
                 connection.execute(statement, {})
 
 
-def _require_own(shape: Shape | None, schema: str, table: str) -> None:
+def _require_own(shape: TableSchema | None, schema: str, table: str) -> None:
     """Raise Refused for one that is there and loses its rows: without its marker the newest batch would be published again."""
     if shape is not None:
         require_lasting(shape, table if schema == DEFAULT_SCHEMA else in_double_quotes(schema, table))
 
 
-def _created(connection: Connection, rows: "pa.Schema", target: Target, *, create: bool) -> Shape:
+def _created(connection: Connection, rows: "pa.Schema", target: Target, *, create: bool) -> TableSchema:
     if not create:
         raise no_table(target.table)
     connection.execute(statements_of(rows, target).create(declared_for(rows)))
-    shape = shape_of(connection, *split_name(target.table))
+    shape = table_schema_of(connection, *split_name(target.table))
     assert shape is not None
     return shape
 
 
-def _admission(sink: SinkName, target: Target, shape: Shape) -> Admission:
+def _row_validator(sink: SinkName, target: Target, shape: TableSchema) -> RowValidator:
     columns = shape.columns if target.merge is None else ()  # else rows go as far as the staging table, which takes all
     lengths = ((column.name, longest_text(column.declared)) for column in columns)
-    return Admission(
+    return RowValidator(
         sink=sink,
         table=target.table,
         required=frozenset() if target.merge is not None else shape.required | frozenset(target.key),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sink.postgres.storage import encoded
-from penstock.sink.table.row_validator import Limits, TableAdmission
+from penstock.sink.table.row_validator import Limits, TableRowValidator
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _MAX_JSONB_TEXT = 268_435_455
@@ -21,8 +21,8 @@ _DAYS = Limits(low=-2_440_588, high=2_145_031_948, description="what PostgreSQL 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admission(TableAdmission):
-    """As `TableAdmission`. `longest`: how many characters some columns take. `jsonb`: the columns that are parsed."""
+class RowValidator(TableRowValidator):
+    """As `TableRowValidator`. `longest`: how many characters some columns take. `jsonb`: the columns that are parsed."""
 
     longest: Mapping[str, int]
     jsonb: frozenset[str]

@@ -8,20 +8,20 @@ import psycopg
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Publication, Published, Totals
 from penstock.sink.postgres.dialect import POSTGRES
-from penstock.sink.postgres.load import move
-from penstock.sink.postgres.marker_store import PostgresMarks
+from penstock.sink.postgres.load import load
+from penstock.sink.postgres.marker_store import PostgresMarkerStore
 from penstock.sink.postgres.preparation import (
     content_of,
     is_unnamed,
     name_markers,
     prepare_table,
-    readable_marks,
+    readable_marker_store,
     rehearse_anew,
-    require_admitted,
+    require_schema_accepted,
 )
-from penstock.sink.postgres.row_validator import Admission
-from penstock.sink.postgres.table_schema import held, require_fit, require_lasting, shape_of, statements_of
-from penstock.sink.table.publication import Moved
+from penstock.sink.postgres.row_validator import RowValidator
+from penstock.sink.postgres.table_schema import held, require_fit, require_lasting, statements_of, table_schema_of
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
 from penstock.sink.table.target import Target
@@ -73,12 +73,12 @@ class PostgresSink(ServerSink[Connection]):
         )
 
     def _look(self, connection: Connection) -> tuple[str, bool] | None:
-        shape = shape_of(connection, *split_name(self._target.table))
+        shape = table_schema_of(connection, *split_name(self._target.table))
         if shape is None:
             return None
         return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns", shape.kind.endswith("table")
 
-    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> Admission:
+    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowValidator:
         with PREPARE.around(error=cut_off, lost=cut_off):
             self._database.begin(connection)
             admission = prepare_table(
@@ -87,18 +87,20 @@ class PostgresSink(ServerSink[Connection]):
             self._database.commit(connection)
         return admission
 
-    def _require_admitted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
-        require_admitted(connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create)
+    def _require_schema_accepted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
+        require_schema_accepted(
+            connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
+        )
         if self._target.merge is not None:
             self._database.commit(connection)  # of the transaction that cannot write
             self._database.begin(connection)
             rehearse_anew(connection, schema=schema, target=self._target)
 
-    def _marks(self, connection: Connection) -> PostgresMarks:
-        return PostgresMarks(connection, self._schema, locking=True)
+    def _marker_store(self, connection: Connection) -> PostgresMarkerStore:
+        return PostgresMarkerStore(connection, self._schema, locking=True)
 
-    def _readable_marks(self, connection: Connection) -> PostgresMarks | None:
-        return readable_marks(connection, self._schema)
+    def _readable_marker_store(self, connection: Connection) -> PostgresMarkerStore | None:
+        return readable_marker_store(connection, self._schema)
 
     def _name_markers(self, connection: Connection) -> None:
         if is_unnamed(connection, self._schema):
@@ -110,20 +112,20 @@ class PostgresSink(ServerSink[Connection]):
         with BEGIN.around(error=cut_off, lost=cut_off):
             self._database.begin(connection)
 
-    def _move(self, connection: Connection, publication: Publication, target: Target) -> Moved:
+    def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
         """The table is looked at once more, and cannot be altered until the end: its types say how rows are cast."""
         schema = arrow_schema(publication.schema)
         shape = held(connection, statements_of(schema, target))
         require_fit(shape, schema, target, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            moved = move(connection, rows, schema, shape, target)
+            loaded = load(connection, rows, schema, shape, target)
         if shape.is_partitioned:
             self._require_lasting_partitions(connection)
-        return moved
+        return loaded
 
     def _require_lasting_partitions(self, connection: Connection) -> None:
         """Once more, now that they hold the rows and cannot be altered: ATTACH PARTITION does not wait for writers of rows."""
-        shape = shape_of(connection, *split_name(self._target.table))
+        shape = table_schema_of(connection, *split_name(self._target.table))
         assert shape is not None, "it is locked"
         require_lasting(shape, self._target.table)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
 
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkStatements
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
 
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
@@ -192,9 +192,9 @@ class OwnStatements:
         """The view for people: up to which offset of each source a table goes."""
         return self._of(_OFFSETS)
 
-    def of_marks(self) -> MarkStatements[Composed]:
+    def marker_statements(self) -> MarkerStatements[Composed]:
         """Those about markers."""
-        return MarkStatements(
+        return MarkerStatements(
             read_marker=self._of(_READ_MARKER),
             read_unnamed=self._of(_READ_MARKER, ledger_id=SQL("NULL")),
             lock_marker=self._of(f"{_READ_MARKER} FOR UPDATE"),

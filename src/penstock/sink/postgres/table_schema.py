@@ -29,7 +29,7 @@ _ALTER = Alter(retype="ALTER TABLE {table} ALTER {column} TYPE {declared} USING 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class TableSchema:
     """What the catalog says about an existing table. `uniques` are the sets of columns that tell rows apart.
 
     `rules`: an INSERT may be rewritten by them, which a COPY is not. `has_members`: it has partitions, or
@@ -61,13 +61,13 @@ class Shape:
         return [by_name[name] for name in names]
 
 
-def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
+def table_schema_of(connection: Connection, schema: str, table: str) -> TableSchema | None:
     """The table as it is, None if there is none."""
     found = connection.execute(_look(schema, table)).fetchone()
     return None if found is None else _shape(found)
 
 
-def held(connection: Connection, statements: TableStatements) -> Shape:
+def held(connection: Connection, statements: TableStatements) -> TableSchema:
     """The table as it is, and stays until the end of the transaction: looked at once it is locked, in the same turn."""
     cursor = connection.execute(SQL("{}; {}").format(statements.lock(), _look(statements.schema, statements.table)))
     cursor.nextset()
@@ -82,13 +82,13 @@ def _look(schema: str, table: str) -> Composed:
     return sql.TABLE_SHAPE.format(uniques=uniques, members=members, schema=Literal(schema), table=Literal(table))
 
 
-def _shape(found: Sequence[Any]) -> Shape:
+def _shape(found: Sequence[Any]) -> TableSchema:
     oid, kind, persistence, rules, rows, uniques, has_members, weak_members = found
     columns = tuple(
         TableColumn(name=name, declared=declared, not_null=not_null, generated=generated, fills_itself=generated or has_default)
         for name, declared, not_null, generated, has_default in rows
     )
-    return Shape(
+    return TableSchema(
         oid=oid,
         kind=kind_named(kind),
         logged=persistence == "p",
@@ -125,7 +125,7 @@ def declared_for(schema: "pa.Schema") -> list[str]:
     return [storage_of(field.type).declared(field.type) for field in schema]
 
 
-def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
     """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     table = target.table
     require_lasting(shape, table)
@@ -144,7 +144,7 @@ def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: b
         )
 
 
-def lengths(shape: Shape, schema: "pa.Schema", target: Target) -> Lengths:
+def lengths(shape: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
     """How long texts may be; PostgreSQL would cut blanks off that are too many."""
     declared = dict(zip(schema.names, shape.declared(schema.names), strict=True))
     most = lengths_of(schema, lambda name: longest_text(declared[name]))
@@ -155,7 +155,7 @@ def _columns(target: Target, *, decided: bool) -> Columns:
     return Columns(table=target.table, named=quoted_table(target.table), alter=_ALTER, decided=decided)
 
 
-def require_lasting(shape: Shape, table: str) -> None:
+def require_lasting(shape: TableSchema, table: str) -> None:
     """Raise Refused unless it is a table that keeps its rows, wherever they lie."""
     if shape.kind not in {"table", "partitioned table"}:
         raise not_a_table(table, f"a {shape.kind}")
@@ -164,7 +164,7 @@ def require_lasting(shape: Shape, table: str) -> None:
     require_lasting_members(shape.weak_members, table)
 
 
-def _require_one_index(shape: Shape, table: str) -> None:
+def _require_one_index(shape: TableSchema, table: str) -> None:
     if shape.is_partitioned:
         raise Refused(
             f"Table {table!r} is partitioned, where PostgreSQL does not tell which rows an upsert replaced.",
@@ -177,7 +177,7 @@ def _require_one_index(shape: Shape, table: str) -> None:
         )
 
 
-def require_allowed(connection: Connection, shape: Shape, target: Target) -> None:
+def require_allowed(connection: Connection, shape: TableSchema, target: Target) -> None:
     """Raise Refused where the role lacks a privilege that publishing needs."""
     schema, _ = split_name(target.table)
     row = connection.execute(sql.MAY, (schema,)).fetchone()
@@ -198,7 +198,7 @@ def require_allowed(connection: Connection, shape: Shape, target: Target) -> Non
     _require_all_rows(connection, shape, target.table, role)
 
 
-def _require_all_rows(connection: Connection, shape: Shape, table: str, role: str) -> None:
+def _require_all_rows(connection: Connection, shape: TableSchema, table: str, role: str) -> None:
     row = connection.execute(sql.HAS_ROW_SECURITY, (shape.oid,)).fetchone()
     if row is not None and row[0]:
         raise Refused(

@@ -16,11 +16,11 @@ from penstock.sink.redshift.storage import bound_as, storage_of, values_of
 from penstock.sink.redshift.table_schema import declared_for, statements_of
 from penstock.sink.redshift.table_statements import DROP_STAGE, TableStatements
 from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Moved
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import BY_KEY, Target
 
 STAGE = FaultPoint("redshift.stage", "The rows of a decided batch are inserted into a temporary staging table.")
-MOVE = FaultPoint("redshift.move", "The staged rows are moved into the table, in an open transaction.")
+MOVE = FaultPoint("redshift.move", "The staged rows are loaded into the table, in an open transaction.")
 
 MOST_VALUES, MOST_ROWS, MOST_BYTES = 32_767, 512, 1_000_000
 """Of one statement: what the protocol takes, a power of two, and far less than the 16 MB that Redshift takes."""
@@ -36,7 +36,7 @@ class _Columns:
     read: tuple[str, ...]
 
 
-def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", target: Target) -> Moved:
+def load(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", target: Target) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
 
     Raises Conflict where another session writes rows of the same keys meanwhile.
@@ -52,9 +52,9 @@ def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
     with STAGE.around(error=cut_off, lost=cut_off):
         staged = _fill_stage(connection, columns, batches)
     with MOVE.around(error=cut_off, lost=cut_off):
-        moved = _move(connection, columns, target.write, staged)
+        loaded = _load(connection, columns, target.write, staged)
     connection.execute(DROP_STAGE)
-    return moved
+    return loaded
 
 
 def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
@@ -86,18 +86,18 @@ def _parts(batch: "pa.RecordBatch") -> Iterator["pa.RecordBatch"]:
         start += rows
 
 
-def _move(connection: Connection, columns: _Columns, write: str, staged: int) -> Moved:
+def _load(connection: Connection, columns: _Columns, write: str, staged: int) -> Loaded:
     statements = columns.statements
     if write == "replace":
         connection.execute(statements.clear())
     if write not in BY_KEY:
-        return Moved(rows=connection.execute(statements.insert()).rowcount, displaced=Totals())
+        return Loaded(rows=connection.execute(statements.insert()).rowcount, displaced=Totals())
     unchosen = _totals(connection, statements.read_unchosen(columns.read, last=write == "upsert"), columns)
     there, inserted = (_upsert if write == "upsert" else _insert_if_absent)(connection, columns)
     expected = staged - unchosen.rows - (0 if write == "upsert" else there.rows)
     if inserted != expected:
         raise Conflict(f"{inserted} rows were inserted where {expected} were to be")
-    return Moved(rows=staged, displaced=there + unchosen)
+    return Loaded(rows=staged, displaced=there + unchosen)
 
 
 def _upsert(connection: Connection, columns: _Columns) -> tuple[Totals, int]:

@@ -9,24 +9,22 @@ from penstock.sink.redshift.errors import cut_off
 from penstock.sink.redshift.names import split_name
 from penstock.sink.redshift.statements import PATIENT, OwnStatements
 from penstock.sink.table.marker import TableMarker
-from penstock.sink.table.marker_store import DatabaseMarks
+from penstock.sink.table.marker_store import DatabaseMarkerStore
 
 FENCE = FaultPoint("redshift.fence", "The fence is locked: nobody else publishes into this schema until this transaction ends.")
 MARK = FaultPoint("redshift.mark", "The marker is set to the batch, in the transaction of its rows.")
 
 
-class RedshiftMarks(DatabaseMarks[str]):
-    """As `DatabaseMarks`. What locks is the fence, and it comes first in the transaction, which sees only what is older than
-    itself.
-    """
+class RedshiftMarkerStore(DatabaseMarkerStore[str]):
+    """Locks by the fence, which comes first in the transaction: that sees only what is older than itself."""
 
     def __init__(self, connection: Connection, schema: str, *, locking: bool, named: bool = True) -> None:
         own = OwnStatements(schema)
-        super().__init__(connection.execute, own.of_marks(), locking=False, named=named, split_name=split_name)
+        super().__init__(connection.execute, own.marker_statements(), locking=False, named=named, split_name=split_name)
         self._connection, self._lock, self._locks = connection, own.lock, locking
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-        """As `Marks.read`."""
+        """As `MarkerStore.read`."""
         if self._locks:
             self.lock()
         return super().read(pipeline, sink)

@@ -12,19 +12,19 @@ from penstock.sink.redshift.connection import Connection
 from penstock.sink.redshift.database import Database
 from penstock.sink.redshift.errors import FORBIDDEN, code_of, reason_of
 from penstock.sink.redshift.load import content
-from penstock.sink.redshift.marker_store import RedshiftMarks
+from penstock.sink.redshift.marker_store import RedshiftMarkerStore
 from penstock.sink.redshift.names import folded, split_name
-from penstock.sink.redshift.row_validator import MAX_ROW_BYTES, Admission
+from penstock.sink.redshift.row_validator import MAX_ROW_BYTES, RowValidator
 from penstock.sink.redshift.statements import OwnStatements
 from penstock.sink.redshift.storage import most_bytes
 from penstock.sink.redshift.table_schema import (
-    Shape,
+    TableSchema,
     declared_for,
     require_allowed,
     require_fit,
     require_storable,
-    shape_of,
     statements_of,
+    table_schema_of,
 )
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
@@ -45,15 +45,15 @@ def prepare_table(
     schema: str,
     target: Target,
     create: bool,
-) -> Admission:
+) -> RowValidator:
     """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
     rows, place = arrow_schema(schema), split_name(target.table)
     _require_storable(sink, rows, schema, target)
     _create_own_tables(connection, place[0])
-    marks = RedshiftMarks(connection, place[0], locking=True)
+    marks = RedshiftMarkerStore(connection, place[0], locking=True)
     database.begin(connection)
     marks.lock()
-    shape = shape_of(connection, *place)
+    shape = table_schema_of(connection, *place)
     require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     shape = shape or _created(connection, rows, target, create=create)
     require_fit(shape, rows, target)
@@ -61,18 +61,18 @@ def prepare_table(
     counted = partial(content_of, connection, rows, target)
     prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=counted)
     connection.execute(sql.COMMIT)
-    return _admission(sink, target, shape)
+    return _row_validator(sink, target, shape)
 
 
-def require_admitted(
+def require_schema_accepted(
     connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> None:
     """Raise what `prepare_table` would, changing nothing."""
     rows, place = arrow_schema(schema), split_name(target.table)
     _require_storable(sink, rows, schema, target)
     _require_schema(connection, place[0])
-    shape = shape_of(connection, *place)
-    marks = readable_marks(connection, place[0])
+    shape = table_schema_of(connection, *place)
+    marks = readable_marker_store(connection, place[0])
     if marks is not None:
         require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     if shape is not None:
@@ -84,7 +84,7 @@ def require_admitted(
 
 def name_markers(connection: Connection, schema: str) -> None:
     """Add the column that the markers lack if an older Penstock made their table. Raises Refused."""
-    if not _is_unnamed(shape_of(connection, schema, sql.MARKER_TABLE)):
+    if not _is_unnamed(table_schema_of(connection, schema, sql.MARKER_TABLE)):
         return
     statement = OwnStatements(schema).add_ledger_id
     try:
@@ -96,13 +96,13 @@ def name_markers(connection: Connection, schema: str) -> None:
             raise
 
 
-def readable_marks(connection: Connection, schema: str) -> RedshiftMarks | None:
+def readable_marker_store(connection: Connection, schema: str) -> RedshiftMarkerStore | None:
     """The markers as they are, not locked; None where there are none yet; also of an older Penstock."""
-    shape = shape_of(connection, schema, sql.MARKER_TABLE)
-    return None if shape is None else RedshiftMarks(connection, schema, locking=False, named=not _is_unnamed(shape))
+    shape = table_schema_of(connection, schema, sql.MARKER_TABLE)
+    return None if shape is None else RedshiftMarkerStore(connection, schema, locking=False, named=not _is_unnamed(shape))
 
 
-def _is_unnamed(shape: Shape | None) -> bool:
+def _is_unnamed(shape: TableSchema | None) -> bool:
     return shape is not None and all(column.name != LEDGER_ID for column in shape.columns)
 
 
@@ -131,7 +131,7 @@ def _create_own_tables(connection: Connection, schema: str) -> None:
     """Each by itself: the fence must be there before a transaction can begin with it."""
     _require_schema(connection, schema)
     for table, statement in OwnStatements(schema).creates.items():
-        if shape_of(connection, schema, table) is None:
+        if table_schema_of(connection, schema, table) is None:
             try:
                 connection.execute(statement)
             except Error as cause:
@@ -139,19 +139,19 @@ def _create_own_tables(connection: Connection, schema: str) -> None:
                     raise
 
 
-def _created(connection: Connection, rows: "pa.Schema", target: Target, *, create: bool) -> Shape:
+def _created(connection: Connection, rows: "pa.Schema", target: Target, *, create: bool) -> TableSchema:
     if not create:
         raise no_table(target.table)
     connection.execute(statements_of(rows, target).create(declared_for(rows)))
-    shape = shape_of(connection, *split_name(target.table))
+    shape = table_schema_of(connection, *split_name(target.table))
     assert shape is not None
     return shape
 
 
-def _admission(sink: SinkName, target: Target, shape: Shape) -> Admission:
+def _row_validator(sink: SinkName, target: Target, shape: TableSchema) -> RowValidator:
     key = frozenset(map(folded, target.key))
     octets = {column.name: most_bytes(column.declared) for column in shape.columns}
-    return Admission(
+    return RowValidator(
         sink=sink,
         table=target.table,
         required=shape.required | key,

@@ -9,15 +9,15 @@ import pyarrow.compute as pc
 
 from penstock.sink.redshift.names import folded
 from penstock.sink.redshift.storage import MOST_BINARY_BYTES, MOST_TEXT_BYTES, storage_of
-from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableAdmission
+from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableRowValidator
 
 MAX_ROW_BYTES = 3_000_000
 """Redshift takes 4 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admission(TableAdmission):
-    """As `TableAdmission`. `octets`: how many bytes some columns take. `key`: its columns."""
+class RowValidator(TableRowValidator):
+    """As `TableRowValidator`. `octets`: how many bytes some columns take. `key`: its columns."""
 
     octets: Mapping[str, int]
     key: frozenset[str]

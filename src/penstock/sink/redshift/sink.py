@@ -9,13 +9,19 @@ from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift.connection import Connection
 from penstock.sink.redshift.database import Database
 from penstock.sink.redshift.errors import cut_off
-from penstock.sink.redshift.load import move
-from penstock.sink.redshift.marker_store import RedshiftMarks
+from penstock.sink.redshift.load import load
+from penstock.sink.redshift.marker_store import RedshiftMarkerStore
 from penstock.sink.redshift.names import split_name
-from penstock.sink.redshift.preparation import content_of, name_markers, prepare_table, readable_marks, require_admitted
-from penstock.sink.redshift.row_validator import Admission
-from penstock.sink.redshift.table_schema import lengths, require_fit, shape_of, statements_of
-from penstock.sink.table.publication import Moved
+from penstock.sink.redshift.preparation import (
+    content_of,
+    name_markers,
+    prepare_table,
+    readable_marker_store,
+    require_schema_accepted,
+)
+from penstock.sink.redshift.row_validator import RowValidator
+from penstock.sink.redshift.table_schema import lengths, require_fit, statements_of, table_schema_of
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.session import LOCK_TIMEOUT_S
 from penstock.sink.table.sink import Filling
@@ -52,12 +58,12 @@ class RedshiftSink(ServerSink[Connection]):
         )
 
     def _look(self, connection: Connection) -> tuple[str, bool] | None:
-        shape = shape_of(connection, self._schema, self._table)
+        shape = table_schema_of(connection, self._schema, self._table)
         if shape is None:
             return None
         return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns", shape.kind == "table"
 
-    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> Admission:
+    def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowValidator:
         with PREPARE.around(error=cut_off, lost=cut_off):
             return prepare_table(
                 connection,
@@ -69,14 +75,16 @@ class RedshiftSink(ServerSink[Connection]):
                 create=self._create,
             )
 
-    def _require_admitted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
-        require_admitted(connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create)
+    def _require_schema_accepted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
+        require_schema_accepted(
+            connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
+        )
 
-    def _marks(self, connection: Connection) -> RedshiftMarks:
-        return RedshiftMarks(connection, self._schema, locking=True)
+    def _marker_store(self, connection: Connection) -> RedshiftMarkerStore:
+        return RedshiftMarkerStore(connection, self._schema, locking=True)
 
-    def _readable_marks(self, connection: Connection) -> RedshiftMarks | None:
-        return readable_marks(connection, self._schema)
+    def _readable_marker_store(self, connection: Connection) -> RedshiftMarkerStore | None:
+        return readable_marker_store(connection, self._schema)
 
     def _name_markers(self, connection: Connection) -> None:
         name_markers(connection, self._schema)
@@ -85,15 +93,15 @@ class RedshiftSink(ServerSink[Connection]):
         with BEGIN.around(error=cut_off, lost=cut_off):
             self._database.begin(connection)
 
-    def _move(self, connection: Connection, publication: Publication, target: Target) -> Moved:
+    def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
         """The table is looked at once more, and cannot be altered until the end: its columns say what they keep."""
         schema = arrow_schema(publication.schema)
         connection.execute(statements_of(schema, target).hold())
-        shape = shape_of(connection, self._schema, self._table)
+        shape = table_schema_of(connection, self._schema, self._table)
         assert shape is not None, "it is held"
         require_fit(shape, schema, target, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return move(connection, lengths(shape, schema, target).required(rows), schema, target)
+            return load(connection, lengths(shape, schema, target).required(rows), schema, target)
 
     def _commit(self, connection: Connection) -> None:
         """After an error nobody knows whether it happened: the next try locks the fence on a new connection, and reads."""

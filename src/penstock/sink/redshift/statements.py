@@ -15,7 +15,7 @@ own SQL. Digests are 16 hexadecimal digits, because they do not fit a bigint. A 
 from dataclasses import dataclass
 
 from penstock.sink.redshift.names import quoted
-from penstock.sink.table.marker_store import MarkStatements
+from penstock.sink.table.marker_store import MarkerStatements
 
 MARKER_TABLE, BATCH_TABLE, FENCE_TABLE = "penstock_marker", "penstock_batch", "penstock_fence"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, FENCE_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})
@@ -153,9 +153,9 @@ class OwnStatements:
         """Keep every other publisher out until the end of the transaction, whose view of the data begins after that."""
         return self._of("LOCK TABLE {fence}")
 
-    def of_marks(self) -> MarkStatements[str]:
+    def marker_statements(self) -> MarkerStatements[str]:
         """Those about markers; the lock is another statement."""
-        return MarkStatements(
+        return MarkerStatements(
             read_marker=self._of(_READ_MARKER),
             read_unnamed=self._of(_READ_MARKER.replace(", ledger_id\n", ", CAST(NULL AS varchar)\n")),
             lock_marker=self._of(_READ_MARKER),

@@ -32,7 +32,7 @@ _FILLED = ('"identity"', "identity(")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class TableSchema:
     """What the catalog says about an existing table."""
 
     kind: str
@@ -44,7 +44,7 @@ class Shape:
         return frozenset(column.name for column in self.columns if column.not_null)
 
 
-def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
+def table_schema_of(connection: Connection, schema: str, table: str) -> TableSchema | None:
     """The table as it is, None if there is none."""
     place = {"schema": schema, "table": table}
     found = connection.execute(sql.TABLE_KIND, place).fetchone()
@@ -60,7 +60,7 @@ def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
         )
         for name, declared, not_null, default in connection.execute(sql.TABLE_COLUMNS, place).fetchall()
     )
-    return Shape(kind=_KINDS.get(found[0], f"relation of kind {found[0]}"), columns=columns)
+    return TableSchema(kind=_KINDS.get(found[0], f"relation of kind {found[0]}"), columns=columns)
 
 
 # --- what the rows and the settings must be
@@ -91,7 +91,7 @@ def declared_for(schema: "pa.Schema") -> list[str]:
     return [storage_of(field.type).declared(field.type) for field in schema]
 
 
-def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
     """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     if shape.kind != "table":
         raise not_a_table(target.table, f"a {shape.kind}")
@@ -99,7 +99,7 @@ def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: b
     require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=folded)
 
 
-def lengths(shape: Shape, schema: "pa.Schema", target: Target) -> Lengths:
+def lengths(shape: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
     """How long texts may be; Redshift would cut blanks off that are too many."""
     declared = {column.name: column.declared for column in shape.columns}
     most = lengths_of(schema, lambda name: most_bytes(declared[folded(name)]))

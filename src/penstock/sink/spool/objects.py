@@ -42,7 +42,7 @@ class ObjectPlace:
         self.store.put(self.folder + name, b"", tag=name)
 
     def holds(self, name: str) -> bool:
-        return self.store.look(self.folder + name) is not None
+        return self.store.head(self.folder + name) is not None
 
     def create(self, name: str) -> "ObjectFile":
         return ObjectFile(self.store, self.folder + name)
@@ -96,7 +96,7 @@ class ObjectFile:
         """As `PieceFile.finish`: seen to be there, however its writing was answered."""
         with suppress(OutcomeUnknown):
             self._place()
-        found = self._store.look(self._key)
+        found = self._store.head(self._key)
         if found is None or (found.size_bytes, found.tag) != (self._size_bytes, self._tag):
             raise OutcomeUnknown(
                 f"{self._store.url}/{self._key} was written with {self._size_bytes} bytes, but what is there is {found}.",

@@ -41,7 +41,7 @@ def read_piece(piece: Staged, place: Place, *, copy: BinaryIO | None = None) -> 
         yield from _batches(piece, file, place)
 
 
-def read_held(piece: Staged, rows: "Sequence[pa.RecordBatch]", place: Place) -> Iterator["pa.RecordBatch"]:
+def read_cached(piece: Staged, rows: "Sequence[pa.RecordBatch]", place: Place) -> Iterator["pa.RecordBatch"]:
     """The same rows, which are in memory still, if the file is still there. Raises StagedDataLost, Retryable.
 
     It is gone when another driver has published it: for sinks that nothing fences that is the last chance to notice.

@@ -15,7 +15,7 @@ _MOST_BYTES: Final = 64 << 20
 """Of a piece: four times what a batch has that the driver is expected to stage."""
 
 
-class Held:
+class RowCache:
     """Rows of the newest pieces, in the memory that they came in. Safe to use from several threads. Pickled, it is None.
 
     Nothing rests on it: a piece that is not here is read from its file, by this process or by the next one.

@@ -8,7 +8,7 @@ from penstock.sink.spool.spool import Spool
 
 
 class SpooledSink:
-    """The common part of a `Sink` over one spool: `Telling` and `Requesting` for it."""
+    """The common part of a `Sink` over one spool: `ReportsStaging` and `CountsRequests` for it."""
 
     def __init__(self, *, name: SinkName, spool: Spool) -> None:
         self._name, self._spool = name, spool

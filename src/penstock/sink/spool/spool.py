@@ -16,9 +16,9 @@ from penstock.protocols import Signature
 from penstock.sink.concurrent import side_by_side
 from penstock.sink.spool.copies import AT_ONCE, copied
 from penstock.sink.spool.place import Claimed, Place, Spooled, claim
-from penstock.sink.spool.reader import read_held, read_piece
+from penstock.sink.spool.reader import read_cached, read_piece
 from penstock.sink.spool.root import SpoolRoot, root_at
-from penstock.sink.spool.row_cache import Held
+from penstock.sink.spool.row_cache import RowCache
 from penstock.sink.spool.signatures import is_of_another, require_own_place, sign, signatures_among, signatures_in
 from penstock.sink.spool.writer import INLINE_LIMIT_BYTES, RowCheck, SpoolStager
 from penstock.support.filesystem_errors import problem_of
@@ -54,7 +54,7 @@ class Spool:
         self._signed: Set[str] = frozenset()
         self._is_stuck = False
         self._fetched = threading.local()
-        self._held = Held()
+        self._held = RowCache()
 
     def prepare(self, pipeline: PipelineName) -> None:
         """Create the sink's place if it is missing. Raises Failed, Retryable. Once per generation, before anything else."""
@@ -103,7 +103,7 @@ class Spool:
         copies = getattr(self._fetched, "copies", None)
         for piece in pieces:
             if (rows := self._held.rows_of(piece)) is not None:
-                yield from read_held(piece, rows, place)
+                yield from read_cached(piece, rows, place)
             elif piece.inline is not None or not place.is_remote:
                 yield from read_piece(piece, place)
             else:

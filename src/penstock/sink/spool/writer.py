@@ -15,7 +15,7 @@ from penstock.core.model import ONLY_ACCOUNT, Attempt, Json, SinkName, Staged, T
 from penstock.core.row_hash import digest
 from penstock.errors import StageFailed
 from penstock.sink.spool.place import Claimed, PieceFile
-from penstock.sink.spool.row_cache import Held
+from penstock.sink.spool.row_cache import RowCache
 from penstock.sink.valid_text import require_valid
 from penstock.support.filesystem_errors import problem_of
 
@@ -52,7 +52,7 @@ class SpoolStager:
     hashed: "RowHashes | None" = None
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
     note: Mapping[str, Json] = field(default_factory=dict)
-    held: Held | None = None
+    held: RowCache | None = None
 
     def open(self, attempt: Attempt, schema: "pa.Schema") -> "SpoolWriter":
         """A writer for the rows of `attempt`."""

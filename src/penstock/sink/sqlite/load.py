@@ -13,7 +13,7 @@ from penstock.sink.sqlite.scan import scan
 from penstock.sink.sqlite.statements import TableStatements
 from penstock.sink.sqlite.storage import stored
 from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Moved
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import Target
 
 _VARIABLES = 900
@@ -23,23 +23,23 @@ _VARIABLES = 900
 MOVE = FaultPoint("sqlite.move", "The rows of a decided batch are written into the table, in an open transaction.")
 
 
-def move(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], target: Target) -> Moved:
+def load(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], target: Target) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first."""
     with MOVE.around(error=broken_disk, lost=broken_disk):
-        return _move(cursor, batches, target)
+        return _load(cursor, batches, target)
 
 
-def _move(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], target: Target) -> Moved:
+def _load(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], target: Target) -> Loaded:
     if target.write == "replace":
         cursor.execute(TableStatements(target.table, ()).clear())
     first = next(batches, None)
     if first is None:
-        return Moved(rows=0, displaced=Totals())
+        return Loaded(rows=0, displaced=Totals())
     statements = TableStatements(target.table, tuple(first.schema.names), target.key)
     batches = _prepended(first, batches)
     if target.write in {"append", "replace"}:
-        return Moved(rows=_insert(cursor, statements.insert, batches), displaced=Totals())
-    return _move_by_key(cursor, statements, batches, first.schema, target)
+        return Loaded(rows=_insert(cursor, statements.insert, batches), displaced=Totals())
+    return _load_by_key(cursor, statements, batches, first.schema, target)
 
 
 def _prepended(first: "pa.RecordBatch", rest: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
@@ -47,13 +47,13 @@ def _prepended(first: "pa.RecordBatch", rest: Iterable["pa.RecordBatch"]) -> Ite
     yield from rest
 
 
-def _move_by_key(
+def _load_by_key(
     cursor: sqlite3.Cursor,
     statements: TableStatements,
     batches: Iterable["pa.RecordBatch"],
     schema: "pa.Schema",
     target: Target,
-) -> Moved:
+) -> Loaded:
     upsert = target.write == "upsert"
     _drop_displaced(cursor)
     cursor.execute(statements.create_displaced())
@@ -61,7 +61,7 @@ def _move_by_key(
     rows = _insert(cursor, statements.upsert if upsert else statements.insert_if_absent, batches)
     displaced = totals_under_key(scan(cursor, statements.read_displaced(), schema), target.row_digest, table=target.table)
     _drop_displaced(cursor)
-    return Moved(rows=rows if upsert else rows + displaced.rows, displaced=displaced)
+    return Loaded(rows=rows if upsert else rows + displaced.rows, displaced=displaced)
 
 
 def _drop_displaced(cursor: sqlite3.Cursor) -> None:
@@ -80,8 +80,8 @@ def _insert_batch(cursor: sqlite3.Cursor, statement: Callable[[int], str], batch
         values[index::width] = stored(column)
     at_once = max(1, _VARIABLES // width)
     whole = batch.num_rows // at_once * at_once * width
-    moved = _execute(cursor, statement(at_once), values[:whole], width * at_once)
-    return moved + _execute(cursor, statement(1), values[whole:], width)
+    loaded = _execute(cursor, statement(at_once), values[:whole], width * at_once)
+    return loaded + _execute(cursor, statement(1), values[whole:], width)
 
 
 def _execute(cursor: sqlite3.Cursor, statement: str, values: list[object], width: int) -> int:

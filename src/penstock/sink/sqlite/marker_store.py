@@ -6,15 +6,15 @@ from contextlib import AbstractContextManager
 from penstock.core.faults import FaultPoint
 from penstock.sink.sqlite.database import broken_disk
 from penstock.sink.sqlite.statements import MARKER_TABLE, OF_MARKS
-from penstock.sink.sqlite.table_schema import shape_of
+from penstock.sink.sqlite.table_schema import table_schema_of
 from penstock.sink.table.marker import LEDGER_ID
-from penstock.sink.table.marker_store import DatabaseMarks
+from penstock.sink.table.marker_store import DatabaseMarkerStore
 
 MARK = FaultPoint("sqlite.mark", "The marker is set to the batch, in the transaction of its rows.")
 
 
-class SqliteMarks(DatabaseMarks[str]):
-    """As `DatabaseMarks`. The write lock of the file keeps others out."""
+class SqliteMarkerStore(DatabaseMarkerStore[str]):
+    """As `DatabaseMarkerStore`. The write lock of the file keeps others out."""
 
     def __init__(self, cursor: sqlite3.Cursor, *, named: bool = True) -> None:
         super().__init__(cursor.execute, OF_MARKS, locking=False, named=named)
@@ -24,7 +24,7 @@ class SqliteMarks(DatabaseMarks[str]):
         return MARK.around(error=broken_disk, lost=broken_disk)
 
 
-def readable_marks(cursor: sqlite3.Cursor) -> SqliteMarks | None:
+def readable_marker_store(cursor: sqlite3.Cursor) -> SqliteMarkerStore | None:
     """The markers as they are, None where there are none yet; also of an older Penstock."""
-    shape = shape_of(cursor, MARKER_TABLE)
-    return None if shape is None else SqliteMarks(cursor, named=any(column.name == LEDGER_ID for column in shape.columns))
+    shape = table_schema_of(cursor, MARKER_TABLE)
+    return None if shape is None else SqliteMarkerStore(cursor, named=any(column.name == LEDGER_ID for column in shape.columns))

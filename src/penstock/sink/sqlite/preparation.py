@@ -8,11 +8,18 @@ import pyarrow as pa
 
 from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.sink.sqlite import statements as sql
-from penstock.sink.sqlite.marker_store import SqliteMarks, readable_marks
-from penstock.sink.sqlite.row_validator import Admission
+from penstock.sink.sqlite.marker_store import SqliteMarkerStore, readable_marker_store
+from penstock.sink.sqlite.row_validator import RowValidator
 from penstock.sink.sqlite.scan import scan
 from penstock.sink.sqlite.statements import TableStatements
-from penstock.sink.sqlite.table_schema import Shape, create_statement, require_fit, require_storable, shape_of, with_row_numbers
+from penstock.sink.sqlite.table_schema import (
+    TableSchema,
+    create_statement,
+    require_fit,
+    require_storable,
+    table_schema_of,
+    with_row_numbers,
+)
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE
@@ -24,7 +31,7 @@ from penstock.spark.schema import arrow_schema
 def create_own_tables(cursor: sqlite3.Cursor) -> None:
     """Create the marker's tables where they are missing, and the column that they lack if an older Penstock created them."""
     cursor.execute(sql.CREATE_MARKER_TABLE)
-    shape = shape_of(cursor, sql.MARKER_TABLE)
+    shape = table_schema_of(cursor, sql.MARKER_TABLE)
     if shape is not None and all(column.name != LEDGER_ID for column in shape.columns):
         cursor.execute(sql.ADD_LEDGER_ID)
     cursor.execute(sql.CREATE_BATCH_TABLE)
@@ -32,22 +39,22 @@ def create_own_tables(cursor: sqlite3.Cursor) -> None:
 
 def prepare_table(
     cursor: sqlite3.Cursor, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
-) -> Admission:
+) -> RowValidator:
     """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
     rows, key = arrow_schema(schema), target.key
     with settings_of(sink):
         require_storable(rows, target.table, target.key)
-    marks = SqliteMarks(cursor)
+    marks = SqliteMarkerStore(cursor)
     marker = marks.read(pipeline, sink)
-    require_not_lost(marker, target, exists=shape_of(cursor, target.table) is not None)
-    if marker is None and shape_of(cursor, DBAPI_MARKER_TABLE) is not None:
+    require_not_lost(marker, target, exists=table_schema_of(cursor, target.table) is not None)
+    if marker is None and table_schema_of(cursor, DBAPI_MARKER_TABLE) is not None:
         require_unfilled(cursor.execute(sql.OWNERS_OF_DBAPI), target.table)
     shape = _existing(cursor, rows, target.table, key, create=create)
     require_fit(shape, rows, target.table, key)
     content = partial(_content, cursor, rows, target)
     prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
     reals = frozenset(field.name.lower() for field in rows if pa.types.is_floating(field.type))
-    return Admission(
+    return RowValidator(
         sink=sink,
         table=target.table,
         required=shape.required | {name.lower() for name in key},
@@ -55,7 +62,7 @@ def prepare_table(
     )
 
 
-def require_admitted(
+def require_schema_accepted(
     cursor: sqlite3.Cursor | None, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> None:
     """Raise what `prepare_table` would, changing nothing; no `cursor`: there is no database yet."""
@@ -64,8 +71,8 @@ def require_admitted(
         require_storable(rows, target.table, target.key)
     if cursor is None:
         return
-    shape = shape_of(cursor, target.table)
-    marks = readable_marks(cursor)
+    shape = table_schema_of(cursor, target.table)
+    marks = readable_marker_store(cursor)
     if marks is not None:
         require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     if shape is not None:
@@ -78,18 +85,18 @@ def decided_rows(
     cursor: sqlite3.Cursor, rows: Iterator["pa.RecordBatch"], schema: str, target: Target
 ) -> Iterator["pa.RecordBatch"]:
     """The rows themselves. Raises Refused for a table that was altered and takes them no more, or would change them."""
-    shape = shape_of(cursor, target.table)
+    shape = table_schema_of(cursor, target.table)
     if shape is None:
         raise table_gone(target.table)
     require_fit(shape, arrow_schema(schema), target.table, target.key, decided=True)
     return with_row_numbers(shape, rows, target.table)
 
 
-def _existing(cursor: sqlite3.Cursor, rows: "pa.Schema", table: str, key: tuple[str, ...], *, create: bool) -> Shape:
-    shape = shape_of(cursor, table)
+def _existing(cursor: sqlite3.Cursor, rows: "pa.Schema", table: str, key: tuple[str, ...], *, create: bool) -> TableSchema:
+    shape = table_schema_of(cursor, table)
     if shape is None and create:
         cursor.execute(create_statement(rows, table, key))
-        shape = shape_of(cursor, table)
+        shape = table_schema_of(cursor, table)
     if shape is None:
         raise no_table(table)
     return shape

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sink.sqlite.storage import MAX_INTEGER, is_nested, stored
-from penstock.sink.table.row_validator import Limits, TableAdmission
+from penstock.sink.table.row_validator import Limits, TableRowValidator
 
 _YEARS = "years 0001 to 9999"
 _UNSIGNED = Limits(low=0, high=MAX_INTEGER, description="64 bits with sign")
@@ -16,8 +16,8 @@ _DAYS = Limits(low=-719_162, high=2_932_896, description=_YEARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admission(TableAdmission):
-    """As `TableAdmission`. Column names are in lower case."""
+class RowValidator(TableRowValidator):
+    """As `TableRowValidator`. Column names are in lower case."""
 
     no_nan: frozenset[str]
 

@@ -24,14 +24,14 @@ from penstock.errors import Failed, OutcomeUnknown, PenstockError, Usage
 from penstock.protocols import SinkDecisions
 from penstock.sink.sqlite import statements as sql
 from penstock.sink.sqlite.database import BUSY_TIMEOUT_S, Database, broken_disk, seen_by
-from penstock.sink.sqlite.load import move
-from penstock.sink.sqlite.marker_store import SqliteMarks, readable_marks
-from penstock.sink.sqlite.preparation import create_own_tables, decided_rows, prepare_table, require_admitted
+from penstock.sink.sqlite.load import load
+from penstock.sink.sqlite.marker_store import SqliteMarkerStore, readable_marker_store
+from penstock.sink.sqlite.preparation import create_own_tables, decided_rows, prepare_table, require_schema_accepted
 from penstock.sink.sqlite.scan import scan
-from penstock.sink.sqlite.table_schema import shape_of
+from penstock.sink.sqlite.table_schema import table_schema_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
-from penstock.sink.table.publication import Moved, apply, decided_target
+from penstock.sink.table.publication import Loaded, apply, decided_target
 from penstock.sink.table.sink import Filling, TableSink
 from penstock.sink.table.target import NotStoredError
 from penstock.sink.table.verification import compare, without_marker
@@ -81,7 +81,7 @@ class SqliteSink(TableSink):
         if account != ONLY_ACCOUNT or not Path(self._database.path).exists():
             return None
         with self._database.reader() as cursor:
-            marks = readable_marks(cursor)
+            marks = readable_marker_store(cursor)
             marker = None if marks is None else marks.read(pipeline, self._name)
         return None if marker is None else marker.high_water_mark
 
@@ -95,12 +95,14 @@ class SqliteSink(TableSink):
             with self._database.translate_errors(Failed), PREPARE.around(error=broken_disk, lost=broken_disk):
                 self._prepare(connection, pipeline, schema)
 
-    def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
+    def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
         """Refuse rows that the table cannot hold, without creating anything."""
         with ExitStack() as opened:
             exists = Path(self._database.path).exists()
             cursor = opened.enter_context(self._database.reader()) if exists else None
-            require_admitted(cursor, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create)
+            require_schema_accepted(
+                cursor, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
+            )
 
     def publish(self, publication: Publication) -> Published:
         """One transaction, unless the marker says that it was.
@@ -159,7 +161,7 @@ class SqliteSink(TableSink):
         create_own_tables(cursor)
         if schema is not None:
             self._prepared_for = pipeline, schema
-            self._admission = prepare_table(
+            self._row_validator = prepare_table(
                 cursor, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
             )
         connection.execute(sql.COMMIT)
@@ -167,12 +169,12 @@ class SqliteSink(TableSink):
     def _apply(self, connection: sqlite3.Connection, publication: Publication) -> Published:
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
             cursor = connection.cursor()
-            marks, since, target = SqliteMarks(cursor), self._committed, decided_target(publication, self._target)
+            marks, since, target = SqliteMarkerStore(cursor), self._committed, decided_target(publication, self._target)
 
-            def move_in() -> Moved:
-                return move(cursor, decided_rows(cursor, rows, publication.schema, target), target)
+            def load_within() -> Loaded:
+                return load(cursor, decided_rows(cursor, rows, publication.schema, target), target)
 
-            return self._note_applied(apply(marks, publication, target, since=since, move=move_in))
+            return self._note_applied(apply(marks, publication, target, since=since, load=load_within))
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:
@@ -186,12 +188,12 @@ class SqliteSink(TableSink):
             ) from cause
 
     def _marker_of_table(self, cursor: sqlite3.Cursor) -> TableMarker | None:
-        marks = readable_marks(cursor)
+        marks = readable_marker_store(cursor)
         owners = [] if marks is None else marks.owners(self._target.table)
         return marks.read(*owners[0]) if marks is not None and owners else None
 
     def _content(self, cursor: sqlite3.Cursor, marker: TableMarker) -> Totals:
-        if shape_of(cursor, self._target.table) is None:
+        if table_schema_of(cursor, self._target.table) is None:
             raise NotStoredError("it is gone")
         if marker.schema is None:
             return marker.before
@@ -202,7 +204,7 @@ class SqliteSink(TableSink):
     def _check_file(self) -> Finding:
         subject = f"sink {self._name}"
         with self._database.reader() as cursor:
-            shape = shape_of(cursor, self._target.table)
+            shape = table_schema_of(cursor, self._target.table)
         if shape is None:
             what = "will be created" if self._create else "is missing and `create` is false"
             return Finding(subject=subject, ok=self._create, message=f"table {self._target.table} {what}")

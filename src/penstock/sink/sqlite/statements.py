@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.errors import Usage
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkStatements
+from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
 
 MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
@@ -84,7 +84,7 @@ VALUES (
 
 _FORGET_BATCHES = "DELETE FROM main.penstock_batch WHERE pipeline = :pipeline AND sink = :sink AND position <= :position"
 
-OF_MARKS = MarkStatements(
+OF_MARKS = MarkerStatements(
     read_marker=_READ_MARKER,
     read_unnamed=_READ_MARKER.replace(", ledger_id\n", ", NULL\n"),
     lock_marker=_READ_MARKER,

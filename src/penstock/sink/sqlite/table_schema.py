@@ -34,7 +34,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class TableSchema:
     """What SQLite says about an existing table. `uniques` are the sets of columns (in lower case) that tell rows apart."""
 
     kind: str
@@ -57,7 +57,7 @@ class Shape:
         return _row_number(self.columns)
 
 
-def shape_of(cursor: sqlite3.Cursor, table: str) -> Shape | None:
+def table_schema_of(cursor: sqlite3.Cursor, table: str) -> TableSchema | None:
     """The table as it is, None if there is none."""
     cursor.row_factory = None
     found = cursor.execute(sql.TABLE_KIND, (table,)).fetchone()
@@ -76,7 +76,7 @@ def shape_of(cursor: sqlite3.Cursor, table: str) -> Shape | None:
         )
         for name, declared, not_null, place, hidden, default in rows
     )
-    return Shape(kind=kind, strict=_is_strict(cursor, table), columns=columns, uniques=_uniques(cursor, table, columns))
+    return TableSchema(kind=kind, strict=_is_strict(cursor, table), columns=columns, uniques=_uniques(cursor, table, columns))
 
 
 def _is_strict(cursor: sqlite3.Cursor, table: str) -> bool:
@@ -127,7 +127,7 @@ def create_statement(schema: "pa.Schema", table: str, key: tuple[str, ...]) -> s
     return TableStatements(table, tuple(schema.names), key).create(declared)
 
 
-def require_fit(shape: Shape, schema: "pa.Schema", table: str, key: tuple[str, ...], *, decided: bool = False) -> None:
+def require_fit(shape: TableSchema, schema: "pa.Schema", table: str, key: tuple[str, ...], *, decided: bool = False) -> None:
     """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     if shape.kind != "table":
         raise not_a_table(table, f"a {shape.kind}")
@@ -145,7 +145,7 @@ def require_fit(shape: Shape, schema: "pa.Schema", table: str, key: tuple[str, .
         )
 
 
-def with_row_numbers(shape: Shape, batches: Iterator["pa.RecordBatch"], table: str) -> Iterator["pa.RecordBatch"]:
+def with_row_numbers(shape: TableSchema, batches: Iterator["pa.RecordBatch"], table: str) -> Iterator["pa.RecordBatch"]:
     """The batches themselves. Raises Refused at the first one with a NULL for which SQLite would make up the row's number."""
     number = shape.row_number
     for batch in batches:
@@ -163,7 +163,7 @@ def _columns(table: str, *, decided: bool) -> Columns:
     return Columns(table=table, named=sql.quoted(table), alter=_ALTER, decided=decided)
 
 
-def _require_names(shape: Shape, schema: "pa.Schema", of: Columns) -> None:
+def _require_names(shape: TableSchema, schema: "pa.Schema", of: Columns) -> None:
     ours, there = {name.lower() for name in schema.names}, {column.name.lower() for column in shape.columns}
     left = [column for column in shape.columns if column.name.lower() not in ours]
     of.require_same(

@@ -13,14 +13,14 @@ from penstock.sink.sqlserver.connection import Connection
 from penstock.sink.sqlserver.errors import cut_off
 from penstock.sink.sqlserver.scan import scan
 from penstock.sink.sqlserver.storage import values_of
-from penstock.sink.sqlserver.table_schema import Shape, staged_for, statements_of
+from penstock.sink.sqlserver.table_schema import TableSchema, staged_for, statements_of
 from penstock.sink.sqlserver.table_statements import COUNT_STAGE, DROP_STAGE, TableStatements
 from penstock.sink.table.content import totals_under_key
-from penstock.sink.table.publication import Moved
+from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import BY_KEY, Target
 
 LOAD = FaultPoint("sqlserver.load", "The rows of a decided batch are bulk loaded into a temporary staging table.")
-MOVE = FaultPoint("sqlserver.move", "The staged rows are moved into the table, in an open transaction.")
+MOVE = FaultPoint("sqlserver.move", "The staged rows are loaded into the table, in an open transaction.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,9 @@ class _Columns:
     row_digest: RowDigest
 
 
-def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", shape: Shape, target: Target) -> Moved:
+def load(
+    connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", shape: TableSchema, target: Target
+) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
 
     Raises Conflict where another session writes rows of the same keys meanwhile.
@@ -46,9 +48,9 @@ def move(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
         connection.load([(columns.statements.number, "bigint"), *zip(schema.names, kinds, strict=True)], _rows(batches))
         staged = int(connection.execute(COUNT_STAGE).fetchone()[0])
     with MOVE.around(error=cut_off, lost=cut_off):
-        moved = _move(connection, columns, target.write, staged)
+        loaded = _load(connection, columns, target.write, staged)
     connection.execute(DROP_STAGE)
-    return moved
+    return loaded
 
 
 def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
@@ -64,12 +66,12 @@ def _rows(batches: Iterator["pa.RecordBatch"]) -> Iterator[tuple[Any, ...]]:
         staged += batch.num_rows
 
 
-def _move(connection: Connection, columns: _Columns, write: str, staged: int) -> Moved:
+def _load(connection: Connection, columns: _Columns, write: str, staged: int) -> Loaded:
     statements = columns.statements
     if write == "replace":
         connection.execute(statements.clear())
     if write not in BY_KEY:
-        return Moved(rows=connection.execute(statements.insert()).rowcount, displaced=Totals())
+        return Loaded(rows=connection.execute(statements.insert()).rowcount, displaced=Totals())
     unchosen = _totals(connection, statements.read_unchosen(last=write == "upsert"), columns)
     chosen = staged - unchosen.rows
     if write == "upsert":
@@ -80,7 +82,7 @@ def _move(connection: Connection, columns: _Columns, write: str, staged: int) ->
         expected, changed = chosen - there.rows, connection.execute(statements.insert_if_absent()).rowcount
     if changed != expected:
         raise Conflict(f"{changed} rows were written where {expected} were to be")
-    return Moved(rows=staged, displaced=there + unchosen)
+    return Loaded(rows=staged, displaced=there + unchosen)
 
 
 def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:

@@ -7,17 +7,17 @@ from penstock.sink.sqlserver.connection import Connection
 from penstock.sink.sqlserver.errors import cut_off
 from penstock.sink.sqlserver.names import folded_name
 from penstock.sink.sqlserver.statements import OwnStatements
-from penstock.sink.table.marker_store import DatabaseMarks
+from penstock.sink.table.marker_store import DatabaseMarkerStore
 
 FENCE = FaultPoint("sqlserver.fence", "The marker's row is locked and read: nobody else publishes until this transaction ends.")
 MARK = FaultPoint("sqlserver.mark", "The marker is set to the batch, in the transaction of its rows.")
 
 
-class SqlserverMarks(DatabaseMarks[str]):
-    """As `DatabaseMarks`."""
+class SqlserverMarkerStore(DatabaseMarkerStore[str]):
+    """As `DatabaseMarkerStore`."""
 
     def __init__(self, connection: Connection, schema: str, *, locking: bool, named: bool = True) -> None:
-        statements = OwnStatements(schema).of_marks()
+        statements = OwnStatements(schema).marker_statements()
         super().__init__(connection.execute, statements, locking=locking, named=named, split_name=folded_name)
 
     def _fencing(self) -> AbstractContextManager[None]:

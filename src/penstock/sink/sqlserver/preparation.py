@@ -12,19 +12,19 @@ from penstock.sink.sqlserver.connection import Connection
 from penstock.sink.sqlserver.database import Database
 from penstock.sink.sqlserver.errors import FORBIDDEN, code_of, reason_of
 from penstock.sink.sqlserver.load import content
-from penstock.sink.sqlserver.marker_store import SqlserverMarks
+from penstock.sink.sqlserver.marker_store import SqlserverMarkerStore
 from penstock.sink.sqlserver.names import folded, split_name
-from penstock.sink.sqlserver.row_validator import Admission
+from penstock.sink.sqlserver.row_validator import RowValidator
 from penstock.sink.sqlserver.statements import OwnStatements
 from penstock.sink.sqlserver.storage import most_units
 from penstock.sink.sqlserver.table_schema import (
-    Shape,
+    TableSchema,
     declared_for,
     require_allowed,
     require_fit,
     require_storable,
-    shape_of,
     statements_of,
+    table_schema_of,
 )
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
@@ -44,16 +44,16 @@ def prepare_table(
     schema: str,
     target: Target,
     create: bool,
-) -> Admission:
+) -> RowValidator:
     """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
     rows, place = arrow_schema(schema), split_name(target.table)
     with settings_of(sink):
         require_storable(rows, target)
     _create_own_tables(connection, place[0])
-    marks = SqlserverMarks(connection, place[0], locking=True)
+    marks = SqlserverMarkerStore(connection, place[0], locking=True)
     connection.execute(sql.BEGIN)
     marker = marks.read(pipeline, sink)
-    shape = shape_of(connection, *place)
+    shape = table_schema_of(connection, *place)
     require_not_lost(marker, target, exists=shape is not None)
     shape = shape or _created(connection, rows, target, create=create)
     require_fit(shape, rows, target)
@@ -61,10 +61,10 @@ def prepare_table(
     counted = partial(content_of, connection, rows, target)
     prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=counted)
     database.commit(connection)
-    return _admission(sink, target, shape)
+    return _row_validator(sink, target, shape)
 
 
-def require_admitted(
+def require_schema_accepted(
     connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> None:
     """Raise what `prepare_table` would, changing nothing."""
@@ -72,8 +72,8 @@ def require_admitted(
     with settings_of(sink):
         require_storable(rows, target)
     _require_schema(connection, place[0])
-    shape = shape_of(connection, *place)
-    marks = readable_marks(connection, place[0])
+    shape = table_schema_of(connection, *place)
+    marks = readable_marker_store(connection, place[0])
     if marks is not None:
         require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
     if shape is not None:
@@ -85,7 +85,7 @@ def require_admitted(
 
 def name_markers(connection: Connection, schema: str) -> None:
     """Add the column that the markers lack if an older Penstock made their table. Raises Refused."""
-    if not _is_unnamed(shape_of(connection, schema, sql.MARKER_TABLE)):
+    if not _is_unnamed(table_schema_of(connection, schema, sql.MARKER_TABLE)):
         return
     statement = OwnStatements(schema).add_ledger_id
     try:
@@ -97,13 +97,13 @@ def name_markers(connection: Connection, schema: str) -> None:
             raise
 
 
-def readable_marks(connection: Connection, schema: str) -> SqlserverMarks | None:
+def readable_marker_store(connection: Connection, schema: str) -> SqlserverMarkerStore | None:
     """The markers as they are, not locked; None where there are none yet; also of an older Penstock."""
-    shape = shape_of(connection, schema, sql.MARKER_TABLE)
-    return None if shape is None else SqlserverMarks(connection, schema, locking=False, named=not _is_unnamed(shape))
+    shape = table_schema_of(connection, schema, sql.MARKER_TABLE)
+    return None if shape is None else SqlserverMarkerStore(connection, schema, locking=False, named=not _is_unnamed(shape))
 
 
-def _is_unnamed(shape: Shape | None) -> bool:
+def _is_unnamed(shape: TableSchema | None) -> bool:
     return shape is not None and shape.column(LEDGER_ID) is None
 
 
@@ -121,7 +121,7 @@ def _create_own_tables(connection: Connection, schema: str) -> None:
     """Each by itself: an error would end a transaction around both."""
     _require_schema(connection, schema)
     for table, statement in OwnStatements(schema).creates.items():
-        if shape_of(connection, schema, table) is None:
+        if table_schema_of(connection, schema, table) is None:
             try:
                 connection.execute(statement)
             except pytds.Error as cause:
@@ -129,19 +129,19 @@ def _create_own_tables(connection: Connection, schema: str) -> None:
                     raise
 
 
-def _created(connection: Connection, rows: "pa.Schema", target: Target, *, create: bool) -> Shape:
+def _created(connection: Connection, rows: "pa.Schema", target: Target, *, create: bool) -> TableSchema:
     if not create:
         raise no_table(target.table)
     connection.execute(statements_of(rows, target).create(declared_for(rows, target.key)))
-    shape = shape_of(connection, *split_name(target.table))
+    shape = table_schema_of(connection, *split_name(target.table))
     assert shape is not None
     return shape
 
 
-def _admission(sink: SinkName, target: Target, shape: Shape) -> Admission:
+def _row_validator(sink: SinkName, target: Target, shape: TableSchema) -> RowValidator:
     key = frozenset(map(folded, target.key))
     units = {folded(column.name): most_units(column.declared) for column in shape.columns}
-    return Admission(
+    return RowValidator(
         sink=sink,
         table=target.table,
         required=shape.required | key,

@@ -9,14 +9,14 @@ import pyarrow.compute as pc
 
 from penstock.sink.sqlserver.names import folded
 from penstock.sink.sqlserver.storage import storage_of, units_of
-from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableAdmission
+from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableRowValidator
 
 _LEAST_NORMAL = {32: 1.1754943508222875e-38, 64: 2.2250738585072014e-308}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admission(TableAdmission):
-    """As `TableAdmission`. `units`: how many UTF-16 units of a text, or bytes, some columns take. `key`: its columns."""
+class RowValidator(TableRowValidator):
+    """As `TableRowValidator`. `units`: how many UTF-16 units of a text, or bytes, some columns take. `key`: its columns."""
 
     units: Mapping[str, int]
     key: frozenset[str]

@@ -13,7 +13,7 @@ snapshots, and nobody else can read it so before this transaction ends. HOLDLOCK
 from dataclasses import dataclass
 
 from penstock.sink.sqlserver.names import quoted
-from penstock.sink.table.marker_store import MarkStatements
+from penstock.sink.table.marker_store import MarkerStatements
 
 MARKER_TABLE, BATCH_TABLE = "penstock_marker", "penstock_batch"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})
@@ -171,9 +171,9 @@ class OwnStatements:
         """The column that an older Penstock did not make."""
         return self._named("ALTER TABLE {marker} ADD [ledger_id] char(32) NULL", quoted(self.schema))
 
-    def of_marks(self) -> MarkStatements[str]:
+    def marker_statements(self) -> MarkerStatements[str]:
         """Those about markers."""
-        return MarkStatements(
+        return MarkerStatements(
             read_marker=self._of(_READ_MARKER),
             read_unnamed=self._of(_READ_MARKER, ledger_id="NULL"),
             lock_marker=self._of(_READ_MARKER, hint="WITH (UPDLOCK, HOLDLOCK, ROWLOCK) "),

@@ -44,7 +44,7 @@ class Column(TableColumn):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class TableSchema:
     """What the catalog says about an existing table. `uniques` are the sets of columns that tell rows apart.
 
     `policies` are security policies in force, which hide rows from readers or keep rows out.
@@ -79,7 +79,7 @@ class Shape:
         return next((column for column in self.columns if folded(column.name) == folded(name)), None)
 
 
-def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
+def table_schema_of(connection: Connection, schema: str, table: str) -> TableSchema | None:
     """The table as it is, None if there is none."""
     place = {"schema": schema, "table": table}
     found = connection.execute(sql.TABLE_KIND, place).fetchone()
@@ -87,7 +87,7 @@ def shape_of(connection: Connection, schema: str, table: str) -> Shape | None:
         return None
     uniques = connection.execute(sql.TABLE_UNIQUES, place).fetchall()
     policies = connection.execute(sql.TABLE_POLICIES, place).fetchall()
-    return Shape(
+    return TableSchema(
         kind={"USER_TABLE": "table"}.get(found[0], str(found[0]).lower().replace("_", " ")),
         in_memory=bool(found[1]),
         is_external=bool(found[2]),
@@ -147,7 +147,7 @@ def declared_for(schema: "pa.Schema", key: Sequence[str]) -> list[str]:
     return [kind + f" COLLATE {sql.EXACT}" if kind.startswith("nvarchar") else kind for kind in kinds]
 
 
-def staged_for(schema: "pa.Schema", key: Sequence[str], shape: Shape) -> list[tuple[str, str]]:
+def staged_for(schema: "pa.Schema", key: Sequence[str], shape: TableSchema) -> list[tuple[str, str]]:
     """Type and collation of the staging table's columns: Arrow's own, but in the key those of the table, whose index helps
     then.
     """
@@ -161,7 +161,7 @@ def _staged(field: "pa.Field", column: Column | None) -> tuple[str, str]:
     return column.declared, f" COLLATE {column.collation}" if column.collation else ""
 
 
-def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
     """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
     table = target.table
     if shape.what != "a table":
@@ -185,7 +185,7 @@ def require_fit(shape: Shape, schema: "pa.Schema", target: Target, *, decided: b
         )
 
 
-def lengths(shape: Shape, schema: "pa.Schema", target: Target) -> Lengths:
+def lengths(shape: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
     """How long texts may be; SQL Server would cut blanks off that are too many."""
     columns = {folded(column.name): column for column in shape.columns}
     most = lengths_of(schema, lambda name: most_units(columns[folded(name)].declared))
@@ -197,7 +197,7 @@ def _columns(schema: "pa.Schema", target: Target, *, decided: bool) -> Columns:
     return Columns(table=target.table, named=statements_of(schema, target).name, alter=_ALTER, decided=decided)
 
 
-def _require_collated_key(shape: Shape, target: Target, of: Columns) -> None:
+def _require_collated_key(shape: TableSchema, target: Target, of: Columns) -> None:
     for name in target.key:
         column = shape.column(name)
         if column is not None and column.collation is not None and not column.collation.upper().endswith(("_BIN2", "_BIN2_UTF8")):

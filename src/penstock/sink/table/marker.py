@@ -85,7 +85,7 @@ class Marking(Protocol):
         ...
 
 
-class Marks(Marking, Protocol):
+class MarkerStore(Marking, Protocol):
     """The markers of one database, inside an open transaction."""
 
     def write(self, marker: TableMarker) -> None:

@@ -20,7 +20,7 @@ Q = TypeVar("Q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarkStatements(Generic[Q]):
+class MarkerStatements(Generic[Q]):
     """All SQL about one database's markers; every statement takes values by name.
 
     `read_marker` and `lock_marker` give the columns of `marker_from` and then `ledger_id`; `read_unnamed` is for a table without
@@ -45,8 +45,8 @@ class MarkStatements(Generic[Q]):
     advance: Q | None = None
 
 
-class DatabaseMarks(ABC, Generic[Q]):
-    """As `Marks`. `locking`: reading a marker locks its row, and waits for a transaction of another run that holds it.
+class DatabaseMarkerStore(ABC, Generic[Q]):
+    """As `MarkerStore`. `locking`: reading a marker locks its row, and waits for a transaction of another run that holds it.
 
     `named`: the markers' table has the column `ledger_id`. `prepare` adds it, so that only who looks before that says False.
     `split_name`: schema and table of a name, where a table can be named with its schema or without, and in quotes or not.
@@ -55,7 +55,7 @@ class DatabaseMarks(ABC, Generic[Q]):
     def __init__(
         self,
         execute: Callable[[Q, Mapping[str, Any]], Any],
-        statements: MarkStatements[Q],
+        statements: MarkerStatements[Q],
         *,
         locking: bool,
         named: bool = True,

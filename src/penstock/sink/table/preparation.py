@@ -9,7 +9,7 @@ from dataclasses import replace
 from penstock.core.model import PipelineName, SinkName, Totals
 from penstock.errors import Refused, Usage
 from penstock.sink.table.columns import as_code
-from penstock.sink.table.marker import Marks, TableMarker
+from penstock.sink.table.marker import MarkerStore, TableMarker
 from penstock.sink.table.publication import other_table
 from penstock.sink.table.target import MERGE, NotStoredError, Target, require_continued
 from penstock.spark.column_name import quoted
@@ -50,7 +50,7 @@ def require_not_lost(marker: TableMarker | None, target: Target, *, exists: bool
 
 
 def prepare_marker(
-    marks: Marks, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, content: Callable[[], Totals]
+    marks: MarkerStore, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, content: Callable[[], Totals]
 ) -> None:
     """Make the marker, or check that the one that is there goes on; `content` counts what the table holds. Raises Refused."""
     marker = marks.read(pipeline, sink)
@@ -119,7 +119,7 @@ def _require_merged_always(marker: TableMarker, target: Target) -> None:
         )
 
 
-def _require_unowned(marks: Marks, pipeline: PipelineName, sink: SinkName, table: str) -> None:
+def _require_unowned(marks: MarkerStore, pipeline: PipelineName, sink: SinkName, table: str) -> None:
     for owner in marks.owners(table):
         if owner != (pipeline, sink):
             raise _filled(table, *owner)
@@ -150,7 +150,7 @@ def _filled(table: str, pipeline: str, sink: str) -> Refused:
     )
 
 
-def _require_never_marked(marks: Marks, pipeline: PipelineName, sink: SinkName, table: str) -> None:
+def _require_never_marked(marks: MarkerStore, pipeline: PipelineName, sink: SinkName, table: str) -> None:
     """A new marker beside the old batches would have the newest one published once more."""
     position = marks.newest_batch(pipeline, sink)
     if position is not None:

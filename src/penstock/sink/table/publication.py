@@ -14,7 +14,7 @@ T = TypeVar("T", bound=Target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Loaded:
     """`rows`: how many rows of the batch are accounted for. `displaced`: what they replaced, or which of them were skipped."""
 
     rows: int
@@ -22,14 +22,14 @@ class Moved:
 
 
 def apply(
-    marks: Marking, publication: Publication, target: Target, *, since: Position = NOTHING_YET, move: Callable[[], Moved]
+    marks: Marking, publication: Publication, target: Target, *, since: Position = NOTHING_YET, load: Callable[[], Loaded]
 ) -> Published:
     """Show `publication` unless the table shows it already. The caller commits; `marks` keep other publishers out until then.
 
     `since`: the last position that the caller saw committed. Raises ContentConflict if another number of rows than decided was
     moved, LedgerMismatch for another ledger's position, Refused for a table that lost what it showed.
     """
-    if not moves(publication, target):
+    if not changes_table(publication, target):
         return Published(totals=publication.totals, already=True)
     marker = _marker(marks, publication, target)
     require_same_ledger(marker, publication)
@@ -40,9 +40,9 @@ def apply(
     _require_no_older_generation(marker, publication)
     require_no_copy(publication, marker.position, place=f"Table {marker.table_name!r}")
     write = _write_of(publication, target, marker)
-    moved = move() if publication.staged or write == "replace" else Moved(rows=0, displaced=Totals())
-    _require_all(moved, publication, target)
-    marks.advance(_advanced(marker, publication, moved, write=write), publication)
+    loaded = load() if publication.staged or write == "replace" else Loaded(rows=0, displaced=Totals())
+    _require_all(loaded, publication, target)
+    marks.advance(_advanced(marker, publication, loaded, write=write), publication)
     return Published(totals=publication.totals, already=False)
 
 
@@ -79,7 +79,7 @@ def _write_of(publication: Publication, target: Target, marker: TableMarker) -> 
     return target.write if is_told else marker.write
 
 
-def moves(publication: Publication, target: Target) -> bool:
+def changes_table(publication: Publication, target: Target) -> bool:
     """Whether publishing it changes the table; else its marker stays where it is."""
     return bool(publication.staged) or target.write == "replace"
 
@@ -140,16 +140,16 @@ def other_table(marker: TableMarker, table: str) -> LedgerMismatch:
     )
 
 
-def _require_all(moved: Moved, publication: Publication, target: Target) -> None:
+def _require_all(loaded: Loaded, publication: Publication, target: Target) -> None:
     decided = publication.totals.rows
-    if moved.rows != decided:
+    if loaded.rows != decided:
         raise ContentConflict(
-            f"Batch {publication.batch.batch_id} has {decided} rows, but table {target.table!r} took {moved.rows}.",
+            f"Batch {publication.batch.batch_id} has {decided} rows, but table {target.table!r} took {loaded.rows}.",
             remedy="Look for a trigger or a view that drops rows, remove it and start again: the batch is published then.",
         )
 
 
-def _advanced(marker: TableMarker, publication: Publication, moved: Moved, *, write: str) -> TableMarker:
+def _advanced(marker: TableMarker, publication: Publication, loaded: Loaded, *, write: str) -> TableMarker:
     batch = Totals(rows=publication.totals.rows, digest=publication.totals.digest)
     fresh = write == "replace"
     return replace(
@@ -164,5 +164,5 @@ def _advanced(marker: TableMarker, publication: Publication, moved: Moved, *, wr
         schema=publication.schema,
         decided=marker.decided + batch,
         before=Totals() if fresh else marker.before,
-        after=batch if fresh else minus(marker.after + batch, moved.displaced),
+        after=batch if fresh else minus(marker.after + batch, loaded.displaced),
     )

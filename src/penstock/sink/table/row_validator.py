@@ -32,7 +32,7 @@ YEARS_IN_DAYS = Limits(low=-719_162, high=2_932_896, description=_YEARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableAdmission(ABC):
+class TableRowValidator(ABC):
     """The check of a sink's rows in the tasks; picklable. `required`: columns that hold no NULL, as `folded` says them."""
 
     sink: SinkName

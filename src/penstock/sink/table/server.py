@@ -22,8 +22,8 @@ from penstock.core.model import (
 from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable
 from penstock.protocols import SinkDecisions
 from penstock.sink.spool.writer import RowCheck
-from penstock.sink.table.marker import Marks, TableMarker
-from penstock.sink.table.publication import Moved, apply, decided_target
+from penstock.sink.table.marker import MarkerStore, TableMarker
+from penstock.sink.table.publication import Loaded, apply, decided_target
 from penstock.sink.table.sink import TableSink
 from penstock.sink.table.target import MERGE, NotStoredError, Target
 from penstock.sink.table.verification import compare
@@ -81,7 +81,7 @@ class DatabaseSink(TableSink, Generic[C]):
         """Make the table and its marker, and commit. Raises Usage, Refused, the driver's errors."""
 
     @abstractmethod
-    def _require_admitted(self, connection: C, pipeline: PipelineName, schema: str) -> None:
+    def _require_schema_accepted(self, connection: C, pipeline: PipelineName, schema: str) -> None:
         """Raise what `_prepare_table` would, changing nothing."""
 
     def _name_markers(self, connection: C) -> None:
@@ -92,7 +92,7 @@ class DatabaseSink(TableSink, Generic[C]):
         """Show it, unless the marker says that it is shown. Raises Conflict where another publisher came first."""
 
     @abstractmethod
-    def _readable_marks(self, connection: C) -> Marks | None:
+    def _readable_marker_store(self, connection: C) -> MarkerStore | None:
         """The markers, not locked; None where there are none yet."""
 
     @abstractmethod
@@ -132,12 +132,12 @@ class DatabaseSink(TableSink, Generic[C]):
             if schema is not None:
                 self._prepared_for = pipeline, schema
                 with self._database.translate_errors(Failed):
-                    self._admission = self._prepare_table(connection, pipeline, schema)
+                    self._row_validator = self._prepare_table(connection, pipeline, schema)
 
-    def require_admitted(self, *, pipeline: PipelineName, schema: str) -> None:
+    def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
         """Refuse rows that the table cannot hold, without creating anything."""
         with self._database.reader() as connection:
-            self._require_admitted(connection, pipeline, schema)
+            self._require_schema_accepted(connection, pipeline, schema)
 
     def publish(self, publication: Publication) -> Published:
         """One transaction, unless the marker says that it was.
@@ -173,7 +173,7 @@ class DatabaseSink(TableSink, Generic[C]):
     # --- steps
 
     def _high_water_mark(self, connection: C, pipeline: PipelineName) -> HighWaterMark | None:
-        marks = self._readable_marks(connection)
+        marks = self._readable_marker_store(connection)
         marker = None if marks is None else marks.read(pipeline, self._name)
         return None if marker is None else marker.high_water_mark
 
@@ -198,7 +198,7 @@ class DatabaseSink(TableSink, Generic[C]):
         )
 
     def _marker_of_table(self, connection: C) -> TableMarker | None:
-        marks = self._readable_marks(connection)
+        marks = self._readable_marker_store(connection)
         owners = [] if marks is None else marks.owners(self._target.table)
         return marks.read(*owners[0]) if marks is not None and owners else None
 
@@ -214,7 +214,7 @@ class ServerSink(DatabaseSink[C]):
     """Delivers into one table of a database by transactions of a server's kind."""
 
     @abstractmethod
-    def _marks(self, connection: C) -> Marks:
+    def _marker_store(self, connection: C) -> MarkerStore:
         """The markers, locked by reading them."""
 
     @abstractmethod
@@ -222,7 +222,7 @@ class ServerSink(DatabaseSink[C]):
         """Open a transaction."""
 
     @abstractmethod
-    def _move(self, connection: C, publication: Publication, target: Target) -> Moved:
+    def _load(self, connection: C, publication: Publication, target: Target) -> Loaded:
         """Write the rows into the table, as `target` says it was decided."""
 
     @abstractmethod
@@ -250,7 +250,7 @@ class ServerSink(DatabaseSink[C]):
                 raise self._in_the_way(conflict, times=1) from conflict
 
     def _apply(self, connection: C, publication: Publication) -> Published:
-        marks, since, target = self._marks(connection), self._committed, decided_target(publication, self._target)
+        marks, since, target = self._marker_store(connection), self._committed, decided_target(publication, self._target)
         return self._note_applied(
-            apply(marks, publication, target, since=since, move=lambda: self._move(connection, publication, target))
+            apply(marks, publication, target, since=since, load=lambda: self._load(connection, publication, target))
         )

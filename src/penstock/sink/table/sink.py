@@ -15,7 +15,7 @@ from penstock.sink.spool.sink import SpooledSink
 from penstock.sink.spool.writer import RowCheck
 from penstock.sink.table.marker import NOTHING_YET
 from penstock.sink.table.preparation import settings_of
-from penstock.sink.table.publication import decided_as, moves
+from penstock.sink.table.publication import changes_table, decided_as
 from penstock.sink.table.script import Dialect
 from penstock.sink.table.target import BY_KEY, MERGE, Target, merge_of, require_write
 
@@ -79,7 +79,7 @@ class TableSink(SpooledSink):
             case_counts=case_counts,
         )
         self._create = create
-        self._admission: RowCheck | None = None
+        self._row_validator: RowCheck | None = None
         self._lock = RLock()
         self._committed = NOTHING_YET
         self._prepared_for: tuple[PipelineName, str] | None = None
@@ -117,10 +117,10 @@ class TableSink(SpooledSink):
     def stager(self) -> SpoolStager:
         """The recipe for the tasks: the spool, the check that the table can take the rows, and how they are to be written."""
         self._begin_staging()
-        if self._admission is None:
+        if self._row_validator is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
         self._target = replace(self._target, has_staged=True)
-        return replace(self._spool.stager(self._admission), note=decided_as(self._target))
+        return replace(self._spool.stager(self._row_validator), note=decided_as(self._target))
 
     def _begin_staging(self) -> None:
         """Prepare once more where a batch of an earlier run came in since, with columns that the rows lack, say.
@@ -144,7 +144,7 @@ class TableSink(SpooledSink):
 
     def _note(self, publication: Publication) -> None:
         """It is committed, seen by this object."""
-        if moves(publication, self._target):
+        if changes_table(publication, self._target):
             self._committed = max(self._committed, publication.position)
 
     @abstractmethod
@@ -152,8 +152,8 @@ class TableSink(SpooledSink):
         """What the marker of this sink says."""
 
     @contextmanager
-    def riding(self, publication: Publication) -> Iterator[None]:
-        """As `Rider.riding`. A driver killed after the commit leaves the pieces to the next start, which publishes again."""
+    def ledger_transaction(self, publication: Publication) -> Iterator[None]:
+        """As `PublishesInLedger.ledger_transaction`. Pieces that a driver killed after the commit left are the next start's."""
         with self._spool.fetched(publication.staged, pipeline=publication.pipeline):
             yield
         self._spool.discard(publication.staged, pipeline=publication.pipeline)

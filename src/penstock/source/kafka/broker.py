@@ -13,7 +13,7 @@ from tenacity import Retrying, retry_if_exception, retry_if_exception_type, stop
 
 from penstock.errors import Failed, PenstockError, Retryable
 from penstock.kafka.login_errors import HUNG_UP, Heard, require_let_in
-from penstock.source.kafka.topic import Kept, TopicNow
+from penstock.source.kafka.topic import RetainedOffsets, TopicNow
 
 _ANSWER_S = 15
 _LED_S = 60
@@ -69,19 +69,19 @@ class Broker:
         return {
             name: TopicNow(
                 topic_id=str(topic.topic_id),
-                partitions={part.id: Kept(low[name, part.id], high[name, part.id]) for part in topic.partitions},
+                partitions={part.id: RetainedOffsets(low[name, part.id], high[name, part.id]) for part in topic.partitions},
             )
             for name, topic in there.items()
         }
 
-    def place(self, name: str, number: int) -> tuple[str, Kept] | None:
+    def place(self, name: str, number: int) -> tuple[str, RetainedOffsets] | None:
         """The topic's id, and what the broker has of the partition; None if there is no such topic, or no such partition."""
         topic = self._described([name]).get(name)
         if topic is None or number not in {part.id for part in topic.partitions}:
             return None
         at = TopicPartition(name, number)
         low, high = (self._offsets([at], which)[name, number] for which in (OffsetSpec.earliest(), OffsetSpec.latest()))
-        return str(topic.topic_id), Kept(low, high)
+        return str(topic.topic_id), RetainedOffsets(low, high)
 
     def topic_id(self, name: str) -> str | None:
         """None if there is no such topic."""

@@ -11,7 +11,7 @@ def span(milliseconds: int) -> str:
     return f"{milliseconds / size:.0f} {unit}"
 
 
-def lag_in_words(lag: TopicLag) -> str:
+def describe_lag(lag: TopicLag) -> str:
     """One topic in a sentence."""
     if lag.gaps:
         return f"topic {lag.topic}: {_gap(lag)}"

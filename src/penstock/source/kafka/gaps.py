@@ -43,16 +43,16 @@ def cut_off(
         if topic in known and known[topic].topic_id != of.topic_id:
             continue
         for number, last in end.get(topic, {}).items():
-            kept = of.partitions.get(number)
+            retained = of.partitions.get(number)
             first = needed[topic][number]
-            if kept is not None and first <= kept.high < last:
+            if retained is not None and first <= retained.high < last:
                 yield GapAccepted(
                     kind=GapKind.TRUNCATED,
                     source=source,
                     topic=topic,
                     topic_id=of.topic_id,
                     partition=number,
-                    first=kept.high,
+                    first=retained.high,
                     end=last,
                 )
 
@@ -93,12 +93,12 @@ def _of_partition(number: int, first: int, *, known: TopicRead | None, now: Topi
     last_seen = known.partitions[number].high if known is not None and number in known.partitions else first
     if now is None:
         return GapKind.DELETED, max(first, last_seen)
-    kept = now.partitions.get(number)
-    if kept is None or (known is not None and known.topic_id != now.topic_id):
+    retained = now.partitions.get(number)
+    if retained is None or (known is not None and known.topic_id != now.topic_id):
         return GapKind.RECREATED, max(first, last_seen)
-    if first < kept.low:
-        return GapKind.EXPIRED, kept.low
-    return (GapKind.TRUNCATED, kept.high) if first > kept.high else (None, first)
+    if first < retained.low:
+        return GapKind.EXPIRED, retained.low
+    return (GapKind.TRUNCATED, retained.high) if first > retained.high else (None, first)
 
 
 def within(gap: GapAccepted, end: Positions) -> Iterator[GapAccepted]:
@@ -115,7 +115,7 @@ def describe_gaps(gaps: tuple[GapAccepted, ...], *, now: NowOf) -> str:
     return " ".join(_TOLD[kind](topic, list(found), now.get((source, topic))) for (source, topic, kind), found in _by_topic(gaps))
 
 
-def in_words(gaps: tuple[GapAccepted, ...]) -> str:
+def gap_descriptions(gaps: tuple[GapAccepted, ...]) -> str:
     """What is missing, for the ledger: without a look at the topics as they are now."""
     return "; ".join(f"topic {topic!r} ({kind.value}): {_ranges(list(found))}" for (_, topic, kind), found in _by_topic(gaps))
 

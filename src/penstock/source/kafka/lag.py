@@ -83,5 +83,5 @@ def lag_of(read: TopicRead, *, brokers: Asked, now_ms: int) -> TopicLag:
 
 def _behind(needed: Mapping[int, int], topic: TopicNow) -> Mapping[int, int]:
     """Offsets that wait, for partitions where some do; one that was added since waits with all that it has."""
-    waiting = {number: kept.high - max(needed.get(number, 0), kept.low) for number, kept in topic.partitions.items()}
+    waiting = {number: retained.high - max(needed.get(number, 0), retained.low) for number, retained in topic.partitions.items()}
     return {number: count for number, count in waiting.items() if count > 0}

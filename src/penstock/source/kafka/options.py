@@ -79,7 +79,7 @@ def fetch_options(name: str, source: Source) -> Mapping[str, str]:
 
 def _stores(name: str, java: Mapping[str, str], client: Mapping[str, str]) -> dict[str, str]:
     found = {}
-    for store, to in (("truststore", _trusted), ("keystore", _kept)):
+    for store, to in (("truststore", _trusted), ("keystore", _key_store)):
         location = java.get(f"ssl.{store}.location")
         kind = java.get(f"ssl.{store}.type", "JKS").upper()
         if kind == "JKS" and location is not None and not any(key.startswith("ssl.") for key in client):
@@ -98,7 +98,7 @@ def _trusted(java: Mapping[str, str], kind: str) -> dict[str, str]:
     return {ours: java[theirs] for theirs, ours in names.items() if theirs in java}
 
 
-def _kept(java: Mapping[str, str], kind: str) -> dict[str, str]:
+def _key_store(java: Mapping[str, str], kind: str) -> dict[str, str]:
     if kind == "PKCS12":
         return {key: java[key] for key in ("ssl.keystore.location", "ssl.keystore.password") if key in java}
     if kind != "PEM":

@@ -13,7 +13,7 @@ from penstock.support.secret import shown_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryLook:
+class RegistryCheck:
     """Picklable; needs nothing that an extra brings before it is asked."""
 
     source: str
@@ -41,9 +41,9 @@ class RegistryLook:
         return Finding(subject=f"schema registry of {self.source}", ok=ok, message=message)
 
 
-def registry_looks(sources: Mapping[str, Source]) -> Iterator[RegistryLook]:
+def registry_checks(sources: Mapping[str, Source]) -> Iterator[RegistryCheck]:
     """One for each source that decodes."""
     for name, source in sources.items():
         if source.decode is not None:
             subjects = tuple(subjects_of(source.decode, single_topic(source.options)).values())
-            yield RegistryLook(source=name, decode=source.decode, subjects=subjects)
+            yield RegistryCheck(source=name, decode=source.decode, subjects=subjects)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RetainedOffsets:
     """What the broker holds of a partition: from `low` on and below `high`."""
 
     low: int
@@ -17,4 +17,4 @@ class TopicNow:
     """A topic that there is; `topic_id` is another one after it was deleted and created again."""
 
     topic_id: str
-    partitions: Mapping[int, Kept]
+    partitions: Mapping[int, RetainedOffsets]

@@ -92,8 +92,8 @@ def _read(source: SourceName, topic: str, start: Mapping[int, int], end: Mapping
         topic=topic,
         topic_id=now.topic_id,
         partitions={
-            number: PartitionRead(start=first, end=end.get(number, first), low=kept.low, high=kept.high)
+            number: PartitionRead(start=first, end=end.get(number, first), low=retained.low, high=retained.high)
             for number, first in start.items()
-            if (kept := now.partitions.get(number)) is not None
+            if (retained := now.partitions.get(number)) is not None
         },
     )

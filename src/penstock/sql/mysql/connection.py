@@ -32,7 +32,7 @@ _SENT_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadAnswer:
     """What the server says of rows that it loaded; named as a cursor names it."""
 
     rowcount: int
@@ -86,7 +86,7 @@ class Connection:
             while rows := cursor.fetchmany(_FETCHED_ROWS):
                 yield rows
 
-    def load(self, statement: str, chunks: "Iterable[bytes | memoryview]", *, max_packet: int) -> Loaded:
+    def load(self, statement: str, chunks: "Iterable[bytes | memoryview]", *, max_packet: int) -> LoadAnswer:
         """Run LOAD DATA LOCAL INFILE with `chunks` for the file `{file}`: the server loads while the next one is made.
 
         Where making one fails, close the session, which rolls back what it loaded. A server may ask for any file of this machine
@@ -101,7 +101,7 @@ class Connection:
         client.write_packet(b"")
         answer = OKPacketWrapper(client._read_packet())
         client.server_status = answer.server_status
-        return Loaded(answer.affected_rows, answer.warning_count)
+        return LoadAnswer(answer.affected_rows, answer.warning_count)
 
     @property
     def in_transaction(self) -> bool:

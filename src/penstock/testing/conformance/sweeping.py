@@ -1,7 +1,7 @@
 """Sweeping: collects what can never be decided, keeps what is named, and is told by no clock."""
 
 from penstock.core.model import Attempt, BatchId, Generation, SweepCut
-from penstock.protocols import Telling
+from penstock.protocols import ReportsStaging
 from penstock.testing.conformance.bench import Bench, publish
 from penstock.testing.conformance.rig import LEDGER_ID, PIPELINE
 from penstock.testing.conformance.staging import Examined
@@ -38,7 +38,7 @@ class SweepContract(Examined):
     def test_what_a_sweep_takes_is_among_what_the_sink_tells(self, bench: Bench) -> None:
         """By the same names, so that people find it; and each piece is told for one account."""
         sink = bench.sink()
-        if not isinstance(sink, Telling):
+        if not isinstance(sink, ReportsStaging):
             return
         for generation in (1, 2):
             bench.stage(sink, bench.rows(range(200)), batch_id=0, generation=generation)

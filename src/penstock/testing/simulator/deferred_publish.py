@@ -6,8 +6,8 @@ from penstock.commit.executor import Task
 from penstock.errors import PenstockError
 
 
-class Beside:
-    """`Behind` for a coordinator: one task at a time, which begins with probability `chance` before each step."""
+class SimulatedDeferredPublish:
+    """`DeferredPublish` for a coordinator: one task at a time, which begins with probability `chance` before each step."""
 
     def __init__(self, *, chance: float, random: Random) -> None:
         self._chance, self._random = chance, random

@@ -12,7 +12,7 @@ from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.model import Attempt, Batch, Generation, Nonce, Opened, PipelineName, Staged
 from penstock.errors import ContentConflict, Fenced, OutcomeUnknown, PenstockError, Refused, Retryable, StagedDataLost
 from penstock.testing.simulator.checkpoint import Query
-from penstock.testing.simulator.deferred_publish import Beside
+from penstock.testing.simulator.deferred_publish import SimulatedDeferredPublish
 from penstock.testing.simulator.errors import KilledError, SparkStoppedError, ViolationError
 from penstock.testing.simulator.rows import Row
 from penstock.testing.simulator.schedule import Kind
@@ -43,14 +43,14 @@ class Driver:
             TableSink(targets.table, history, self),
             KeyedSink(targets.keyed, history, self),
         )
-        self._beside = Beside(chance=shape.behind, random=simulation.random) if shape.behind else None
+        self._beside = SimulatedDeferredPublish(chance=shape.behind, random=simulation.random) if shape.behind else None
         self._coordinator = Coordinator(
             pipeline=PIPELINE,
             ledger=WatchedLedger(SteppedStore(self._world.store, history, self), history, pipeline=PIPELINE),
             sinks=self._sinks,
             now_ms=self._world.now_ms,
             sleep=_no_sleep,
-            behind=self._beside or at_once,
+            deferred=self._beside or at_once,
             retained=shape.retained,
             prune_every=1,
         )

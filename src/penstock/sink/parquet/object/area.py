@@ -228,7 +228,7 @@ class ObjectArea:
 
     def _is_shown(self, piece: Staged) -> bool:
         with LOOK.around():
-            found = self.store.look(piece.name)
+            found = self.store.head(piece.name)
         if found is not None:
             self._require_ours(found, piece)
         return found is not None

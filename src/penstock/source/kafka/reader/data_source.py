@@ -15,7 +15,7 @@ from penstock.errors import DependencyMissing, PenstockError
 from penstock.source.kafka.reader.records import columns
 from penstock.source.kafka.reader.settings import FORMAT, ReaderSettings, settings_in
 from penstock.source.kafka.reader.stream import OffsetStream
-from penstock.support.error_transport import carried
+from penstock.support.error_transport import encode_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,4 +116,4 @@ def _carry_errors() -> Iterator[None]:
     try:
         yield
     except PenstockError as error:
-        raise ReaderFailed(carried(error)) from None
+        raise ReaderFailed(encode_error(error)) from None

@@ -82,16 +82,16 @@ def _first(piece: Piece, settings: ReaderSettings, broker: Broker) -> int:
     found = broker.place(piece.topic, piece.partition)
     _require_same(piece, None if found is None else found[0])
     assert found is not None
-    kept = found[1]
-    if piece.end > kept.high:
+    retained = found[1]
+    if piece.end > retained.high:
         raise Retryable(
-            f"Partition {piece.partition} of topic {piece.topic!r} ends at {kept.high}, "
+            f"Partition {piece.partition} of topic {piece.topic!r} ends at {retained.high}, "
             f"but the batch reads up to {piece.end - 1}.",
             remedy=_START_AGAIN,
         )
-    if piece.first < kept.low and settings.fails_on_loss:
-        raise _gone(piece, f"the first that Kafka still has is {kept.low}")
-    return max(piece.first, kept.low)
+    if piece.first < retained.low and settings.fails_on_loss:
+        raise _gone(piece, f"the first that Kafka still has is {retained.low}")
+    return max(piece.first, retained.low)
 
 
 def _require_same(piece: Piece, topic_id: str | None) -> None:

@@ -22,15 +22,15 @@ class Piece:
     end: int
 
 
-def admitted(start: Positions, now: Mapping[str, TopicNow], *, limit: int | None) -> Positions:
+def batch_end(start: Positions, now: Mapping[str, TopicNow], *, limit: int | None) -> Positions:
     """Where a batch ends that may take about `limit` offsets: each partition its share of them, by what it has; one at least."""
-    ends = {topic: {number: kept.high for number, kept in of.partitions.items()} for topic, of in now.items()}
+    ends = {topic: {number: retained.high for number, retained in of.partitions.items()} for topic, of in now.items()}
     if limit is None:
         return ends
     begins = {
-        (topic, number): start.get(topic, {}).get(number, kept.low)
+        (topic, number): start.get(topic, {}).get(number, retained.low)
         for topic, of in now.items()
-        for number, kept in of.partitions.items()
+        for number, retained in of.partitions.items()
     }
     sizes = {(topic, number): ends[topic][number] - first for (topic, number), first in begins.items()}
     total = sum(size for size in sizes.values() if size > 0)

@@ -6,7 +6,7 @@ from typing import Protocol
 from penstock.core.kafka_offset import Positions
 from penstock.errors import Failed
 from penstock.source.kafka.reader.settings import ReaderSettings
-from penstock.source.kafka.topic import Kept, TopicNow
+from penstock.source.kafka.topic import RetainedOffsets, TopicNow
 
 _LATEST, _EARLIEST = -1, -2
 """Offsets that stand for the ends of a partition in `startingOffsets`."""
@@ -26,20 +26,20 @@ def beginning(settings: ReaderSettings, now: Mapping[str, TopicNow], brokers: Da
         return _by_time(settings, settings.starting_ms, now, brokers)
     starting = settings.starting
     if isinstance(starting, str):
-        return _each(now, lambda kept: kept.low if starting == "earliest" else kept.high)
+        return _each(now, lambda retained: retained.low if starting == "earliest" else retained.high)
     _require_all(settings, starting, now, "startingOffsets")
     return {
-        topic: {number: _resolved(starting[topic][number], kept) for number, kept in of.partitions.items()}
+        topic: {number: _resolved(starting[topic][number], retained) for number, retained in of.partitions.items()}
         for topic, of in now.items()
     }
 
 
-def _each(now: Mapping[str, TopicNow], which: Callable[[Kept], int]) -> Positions:
-    return {topic: {number: which(kept) for number, kept in of.partitions.items()} for topic, of in now.items()}
+def _each(now: Mapping[str, TopicNow], which: Callable[[RetainedOffsets], int]) -> Positions:
+    return {topic: {number: which(retained) for number, retained in of.partitions.items()} for topic, of in now.items()}
 
 
-def _resolved(start: int, kept: Kept) -> int:
-    return {_LATEST: kept.high, _EARLIEST: kept.low}.get(start, start)
+def _resolved(start: int, retained: RetainedOffsets) -> int:
+    return {_LATEST: retained.high, _EARLIEST: retained.low}.get(start, start)
 
 
 def _by_time(
@@ -64,8 +64,8 @@ def _by_time(
     }
 
 
-def _or_end(found: int | None, kept: Kept) -> int:
-    return kept.high if found is None else found
+def _or_end(found: int | None, retained: RetainedOffsets) -> int:
+    return retained.high if found is None else found
 
 
 def _require_all(settings: ReaderSettings, start: Positions, now: Mapping[str, TopicNow], option: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from penstock.core.kafka_offset import KafkaOffset, Positions, read_offset
 from penstock.errors import Failed, Refused, Retryable
-from penstock.source.kafka.reader.plan import Piece, admitted, pieces
+from penstock.source.kafka.reader.plan import Piece, batch_end, pieces
 from penstock.source.kafka.reader.settings import ReaderSettings
 from penstock.source.kafka.reader.starting_offsets import beginning
 from penstock.source.kafka.topic import TopicNow
@@ -65,7 +65,7 @@ class OffsetStream:
         self._require_there(now)
         up_to = {topic: self._up_to(topic, of, known.positions.get(topic, {})) for topic, of in now.items()}
         readable = {topic: of for topic, of in up_to.items() if of.partitions}
-        ends = admitted(known.positions, readable, limit=limit)
+        ends = batch_end(known.positions, readable, limit=limit)
         if not known.is_first and ends == known.positions:
             return dict(start)
         began = known.positions if known.is_first else None
@@ -123,15 +123,18 @@ class OffsetStream:
         A partition that was added after that is not there yet.
         """
         if self._until is None:
-            ends = {number: replace(kept, high=max(kept.high, start.get(number, 0))) for number, kept in of.partitions.items()}
+            ends = {
+                number: replace(retained, high=max(retained.high, start.get(number, 0)))
+                for number, retained in of.partitions.items()
+            }
             return replace(of, partitions=ends)
         until = self._until.get(topic, {})
-        kept = {
-            number: replace(kept, high=max(min(kept.high, until.get(number, 0)), start.get(number, 0)))
-            for number, kept in of.partitions.items()
+        retained = {
+            number: replace(retained, high=max(min(retained.high, until.get(number, 0)), start.get(number, 0)))
+            for number, retained in of.partitions.items()
             if number in until or number in start
         }
-        return replace(of, partitions=kept)
+        return replace(of, partitions=retained)
 
     def _require_there(self, now: Mapping[str, TopicNow]) -> None:
         named = self._settings.subscribe or tuple(self._settings.assign or ())
@@ -156,17 +159,17 @@ class OffsetStream:
             if old != new:
                 yield f"Topic {topic!r} was deleted and created again: its id was {old}, now it is {new}."
             for number, at in parts.items():
-                kept = now[topic].partitions.get(number)
-                if kept is None:
+                retained = now[topic].partitions.get(number)
+                if retained is None:
                     yield f"Partition {number} of topic {topic!r} was read, and is not there any more, or not read any more."
-                elif kept.high < at and (end := self._written(topic, number)) < at:
+                elif retained.high < at and (end := self._written(topic, number)) < at:
                     yield f"Partition {number} of topic {topic!r} ends at {end}, before what was read of it: {at}."
 
     def _written(self, topic: str, number: int) -> int:
         """Where a partition ends with the records of open transactions: a query may begin behind the first of those."""
         found = self._asked().topics([topic]).get(topic)
-        kept = None if found is None else found.partitions.get(number)
-        return 0 if kept is None else kept.high
+        retained = None if found is None else found.partitions.get(number)
+        return 0 if retained is None else retained.high
 
     def _asked(self) -> Asked:
         if self._brokers is None:
@@ -179,4 +182,4 @@ def _ids(now: Mapping[str, TopicNow]) -> Mapping[str, str]:
 
 
 def _highs(now: Mapping[str, TopicNow]) -> Positions:
-    return {topic: {number: kept.high for number, kept in of.partitions.items()} for topic, of in now.items()}
+    return {topic: {number: retained.high for number, retained in of.partitions.items()} for topic, of in now.items()}
