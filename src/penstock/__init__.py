@@ -11,9 +11,9 @@ _MODULES: Final = {
     "penstock.core.model": "Guarantee",
     "penstock.observe.progress": "BatchProgress",
     "penstock.run.delivery": "Delivery",
-    "penstock.run.pipeline": "Pipeline",
+    "penstock.run.pipeline": "Pipeline read",
     "penstock.run.query": "Query",
-    "penstock.run.reading": "Reading read",
+    "penstock.run.reading": "Reading",
     "penstock.sink.memory": "clear_memory_table memory_table",
     "penstock.sink.own": "OwnBatch OwnSink from_json_lines require_json to_json_lines",
     "penstock.spec.account": "Account Route",
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.observe.progress import BatchProgress
     from penstock.run.delivery import Delivery
-    from penstock.run.pipeline import Pipeline
+    from penstock.run.pipeline import Pipeline, read
     from penstock.run.query import Query
-    from penstock.run.reading import Reading, read
+    from penstock.run.reading import Reading
     from penstock.sink.memory import clear_memory_table, memory_table
     from penstock.sink.own import OwnBatch, OwnSink, from_json_lines, require_json, to_json_lines
     from penstock.spec.account import Account, Route

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.crash.trouble import assert_continues, assert_told, assert_unchanged, begun, content, new_world, run
+from tests.crash.errors import assert_continues, assert_told, assert_unchanged, begun, content, new_world, run
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(120)]
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.crash.mounting import read_only
-from tests.crash.trouble import (
+from tests.crash.errors import (
     assert_between,
     assert_continues,
     assert_told,
@@ -22,6 +21,7 @@ from tests.crash.trouble import (
     new_world,
     run,
 )
+from tests.crash.mounting import read_only
 from tests.crash.world import World
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(120)]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.crash.trouble import (
+from tests.crash.errors import (
     assert_continues,
     assert_told,
     assert_unchanged,

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.commandline import penstock
+from tests.crash.errors import assert_between, assert_continues, begun, content, feed, new_world, run
 from tests.crash.mounting import SmallDisk, small_disk
-from tests.crash.trouble import assert_between, assert_continues, begun, content, feed, new_world, run
 from tests.crash.world import World
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(240)]

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.commandline import Ended, penstock
+from tests.crash.errors import assert_continues, run
 from tests.crash.stopping import stopped
-from tests.crash.trouble import assert_continues, run
 from tests.crash.world import World, make_world
 from tests.servers.fixtures import accounts_on, server
 from tests.servers.hdfs import HdfsOutside

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import BatchId, SourceName
 from tests.crash.commandline import penstock
-from tests.crash.trouble import run
+from tests.crash.errors import run
 from tests.crash.world import World, make_world
 from tests.servers import connectors
 from tests.servers.fixtures import accounts_on, server

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.commandline import Ended, penstock
+from tests.crash.errors import assert_continues, run
 from tests.crash.killing import await_that, kill_session
 from tests.crash.probe import Probe
-from tests.crash.trouble import assert_continues, run
 from tests.crash.world import ACCOUNTS, Row, World, account_rows, database_rows, make_world
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(300)]

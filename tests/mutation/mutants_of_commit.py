@@ -18,7 +18,7 @@ OF_LOG_LEDGER = "tests/unit/test_ledger_log.py"
 PRESENCE = "src/penstock/run/ledger_match.py"
 SUMMARY = "src/penstock/commit/summary.py"
 
-OF_PRESENCE = "tests/unit/test_presence.py"
+OF_PRESENCE = "tests/unit/test_ledger_match.py"
 
 MUTANTS_OF_COMMIT = (
     Mutant(
@@ -106,7 +106,7 @@ MUTANTS_OF_COMMIT = (
         file="src/penstock/commit/executor.py",
         find="            self._task()\n            self._task = _nothing\n",
         replace="            task, self._task = self._task, _nothing\n            task()\n",
-        tests=("tests/unit/test_commit_behind.py::test_somebody_else_may_wait_while_the_next_batch_begins",),
+        tests=("tests/unit/test_commit_deferred.py::test_somebody_else_may_wait_while_the_next_batch_begins",),
     ),
     Mutant(
         bug=1,
@@ -293,7 +293,7 @@ MUTANTS_OF_COMMIT = (
         file=PARTS,
         find="    require_decided(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline, markers=markers)\n",
         replace="",
-        tests=("tests/unit/test_presence.py",),
+        tests=("tests/unit/test_ledger_match.py",),
     ),
     Mutant(
         bug=1,
@@ -301,7 +301,7 @@ MUTANTS_OF_COMMIT = (
         file="src/penstock/run/ledger_match.py",
         find="                tail = ledger.tail()  # a run",
         replace="                pass  # a run",
-        tests=("tests/unit/test_presence.py",),
+        tests=("tests/unit/test_ledger_match.py",),
     ),
     Mutant(
         bug=12,
@@ -408,7 +408,7 @@ MUTANTS_OF_COMMIT = (
         file="src/penstock/commit/publication_errors.py",
         find="    if others:\n",
         replace="    if not first:\n",
-        tests=("tests/unit/test_commit_failures.py::test_both_sinks_are_named_with_their_errors",),
+        tests=("tests/unit/test_publication_errors.py::test_both_sinks_are_named_with_their_errors",),
     ),
     Mutant(
         bug=41,
@@ -416,6 +416,6 @@ MUTANTS_OF_COMMIT = (
         file="src/penstock/support/combined_error.py",
         find="    return next((at for at, holds in enumerate(order) if holds), len(order))",
         replace="    return -next((at for at, holds in enumerate(order) if holds), len(order))",
-        tests=("tests/unit/test_commit_failures.py::test_the_class_is_that_of_the_error_to_act_on_first",),
+        tests=("tests/unit/test_publication_errors.py::test_the_class_is_that_of_the_error_to_act_on_first",),
     ),
 )

@@ -18,7 +18,7 @@ SIGNATURES = "src/penstock/run/signatures.py"
 SIGNING = "src/penstock/sink/spool/signatures.py"
 SPOOL = "src/penstock/sink/spool/spool.py"
 
-OF_PLACES = "tests/unit/test_run_places.py"
+OF_PLACES = "tests/unit/test_marker_owners.py"
 OF_KINDS = "tests/attack/test_two_kinds_of_sinks.py::test_a_table_of_a_sink_of_one_kind_is_refused_to_the_other"
 OF_SIGNATURES = "tests/unit/test_run_signatures.py"
 

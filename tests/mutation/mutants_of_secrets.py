@@ -8,7 +8,7 @@ FILES = "src/penstock/support/private_files.py"
 OF_JVM = "tests/unit/test_run_jvm.py"
 OF_FILES = "tests/unit/test_private_files.py"
 OF_PRINTING = "tests/unit/test_printable.py"
-OF_PLACES = "tests/unit/test_private_places.py"
+OF_PLACES = "tests/unit/test_private_files_everywhere.py"
 OF_MISTAKES = "tests/unit/test_spec_secrets.py"
 
 MUTANTS_OF_SECRETS = (

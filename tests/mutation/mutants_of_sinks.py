@@ -11,7 +11,7 @@ SQLITE_SINK = "src/penstock/sink/sqlite/sink.py"
 TABLE = "src/penstock/sink/table/publication.py"
 
 OF_FIRST_BATCH = "tests/conformance/test_first_batch_crashes.py::test_the_first_batch_survives"
-OF_HELD = "tests/unit/test_spool_held.py"
+OF_HELD = "tests/unit/test_spool_row_cache.py"
 OF_MEMORY = "tests/conformance/test_memory_conformance.py::TestMemory"
 OF_PARQUET = "tests/conformance/test_parquet_conformance.py::TestParquet"
 OF_PARQUET_PUBLISHING = "tests/unit/test_parquet_publish.py"

@@ -200,6 +200,10 @@ def counted(entry: Entry, *, stage: int | None, publish_before: int | None) -> E
     return replace(entry, body=Decided(decision=decision))
 
 
+def costs_of_pipeline(pipeline: Pipeline) -> Costs | None:
+    return costs_of(pipeline.plan, interval_ms=pipeline.settings.trigger.processing_time)
+
+
 def pipeline_in(directory: Path, *requests: tuple[int | None, int | None], more: str = "", text: str = STORES) -> Pipeline:
     """A pipeline whose ledger holds decisions with these requests: to stage, and to publish the one before."""
     (directory / "f.yaml").write_text(text + more)
@@ -218,7 +222,7 @@ def test_the_mean_of_the_newest_batches_that_know_both(tmp_path: Path) -> None:
     forgotten = [(0, None), *[(1_000, 1_000)] * 3]
     newest = [(4, 1_000), *[(4, 8)] * 17, (0, 14), (6, 11), (5, None), (7, 20)]
     every_ten = "trigger: {processing_time: 10s}\n"
-    costs = costs_of(pipeline_in(tmp_path, *forgotten, *newest, more=every_ten))
+    costs = costs_of_pipeline(pipeline_in(tmp_path, *forgotten, *newest, more=every_ten))
     assert costs is not None
     assert costs.measured_batches == 20
     assert costs.requests_per_batch == (17 * 12 + 4 + 14 + 0 + 11 + 5 + 20) / 20
@@ -226,7 +230,7 @@ def test_the_mean_of_the_newest_batches_that_know_both(tmp_path: Path) -> None:
 
 
 def test_before_any_batch_it_is_estimated_from_the_accounts(tmp_path: Path) -> None:
-    costs = costs_of(pipeline_in(tmp_path, more="trigger: {available_now: true}\n"))
+    costs = costs_of_pipeline(pipeline_in(tmp_path, more="trigger: {available_now: true}\n"))
     assert costs == Costs(
         requests_per_batch=8.0, measured_batches=0, estimated=RequestEstimate(small=8, uploaded=5 + 4), interval_ms=None
     )
@@ -244,14 +248,14 @@ def test_a_ledger_in_a_store_is_appended_to_and_looked_at() -> None:
 def test_a_ledger_that_cannot_be_read_costs_the_measurement_only(tmp_path: Path) -> None:
     pipeline = pipeline_in(tmp_path, (1, 1), (1, 1))
     (tmp_path / "state" / "ledger.db").write_bytes(b"no database at all" * 100)
-    costs = costs_of(pipeline)
+    costs = costs_of_pipeline(pipeline)
     assert costs is not None
     assert costs.measured_batches == 0
 
 
 def test_directories_cost_nothing(tmp_path: Path) -> None:
     text = STORES.replace("s3://bucket/a", "./a").replace("az://bucket@account/b", "./b")
-    assert costs_of(pipeline_in(tmp_path, (None, None), text=text)) is None
+    assert costs_of_pipeline(pipeline_in(tmp_path, (None, None), text=text)) is None
 
 
 def test_pieces_are_counted_by_the_way_they_went() -> None:

@@ -129,7 +129,7 @@ class Coordinator:
         """Have `batch` delivered exactly once; `stage` is called only if it was not decided before.
 
         It is decided when this returns, so that nothing but a lost ledger or sink can undo it. `on_delivered` is called once it
-        is published everywhere. By then the next one may be staged already, in another thread (`deferred`), but it is not decided.
+        is published everywhere. By then the next one may be staged already, in another thread (`deferred`), but is not decided.
         Raises Refused (what batch is this?), Fenced (a newer generation is open), and what staging raises, and publishing, this
         batch or the one before it. After any exception this coordinator is spent.
         """

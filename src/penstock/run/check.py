@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -11,9 +10,10 @@ from penstock.core.guarantee import Claim, too_weak
 from penstock.core.model import Finding, Guarantee, Summary
 from penstock.errors import PenstockError, Usage
 from penstock.protocols import ChecksSchema
-from penstock.run.assembly import spool_of
+from penstock.run.assembly import DeliveryPlan, spool_of
 from penstock.run.doctor import ledger_lifecycle
 from penstock.run.executors import executor_findings
+from penstock.run.frame import frame_of
 from penstock.run.kafka_lag import input_findings
 from penstock.run.kafka_readers import reader_findings, readers
 from penstock.run.ledger_match import require_decided, require_present
@@ -25,11 +25,8 @@ from penstock.run.request_costs import Costs, costs_of
 from penstock.run.required_guarantees import claims_of
 from penstock.run.runtime import Runtime, now_ms
 from penstock.source.kafka.reader.client_check import ClientCheck
-from penstock.spec.pipeline import quarantined, without_ledger
+from penstock.spec.pipeline import PipelineSettings, quarantined, without_ledger
 from penstock.transform.plan import plan_of, source_order
-
-if TYPE_CHECKING:
-    from penstock.run.pipeline import Pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,44 +51,43 @@ class CheckReport:
         return not self.too_weak and all(finding.ok for finding in self.findings)
 
 
-def check(pipeline: "Pipeline", spark: SparkSession | None) -> CheckReport:
-    """Called by `Pipeline.check`. Starts Spark to analyse the query; runs no batch, leaves nothing. Raises Usage, Refused."""
-    session = spark or pipeline.session()
-    frame, sources = pipeline.frame(session)
-    require_read_once(quarantined(pipeline.settings), source_order(plan_of(frame), tuple(sources)))
-    found = readers(sources, pipeline.settings)
-    claims = claims_of(facts_of_pipeline(pipeline.settings, frame, session), pipeline.plan)
+def check(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -> CheckReport:
+    """Called by `Pipeline.check`. Has Spark analyse the query; runs no batch, leaves nothing. Raises Usage, Refused."""
+    frame, sources = frame_of(settings, spark, modules=plan.modules)
+    require_read_once(quarantined(settings), source_order(plan_of(frame), tuple(sources)))
+    found = readers(sources, settings)
+    claims = claims_of(facts_of_pipeline(settings, frame, spark), plan)
     weak = too_weak(claims, Guarantee.EXACTLY_ONCE)
     return CheckReport(
-        pipeline=pipeline.settings.pipeline,
-        demanded=pipeline.settings.guarantee,
+        pipeline=settings.pipeline,
+        demanded=settings.guarantee,
         given=Guarantee.AT_LEAST_ONCE if weak else Guarantee.EXACTLY_ONCE,
         claims=claims,
         findings=(
             *reader_findings(found),
-            *_findings(pipeline, frame.schema.json()),
-            *executor_findings(pipeline.plan, session, also=[ClientCheck()] * any(found.values())),
+            *_findings(settings, plan, frame.schema.json()),
+            *executor_findings(plan, spark, also=[ClientCheck()] * any(found.values())),
         ),
-        costs=costs_of(pipeline),
+        costs=costs_of(plan, interval_ms=settings.trigger.processing_time),
     )
 
 
-def _findings(pipeline: "Pipeline", schema: str) -> Iterator[Finding]:
-    with acting(pipeline.plan, demanded=False) as runtime:
+def _findings(settings: PipelineSettings, plan: DeliveryPlan, schema: str) -> Iterator[Finding]:
+    with acting(plan, demanded=False) as runtime:
         for sink in runtime.sinks:
             yield from sink.check()
             if isinstance(sink, ChecksSchema):
                 admitted = partial(sink.require_schema_accepted, pipeline=runtime.pipeline, schema=schema)
                 yield _finding(f"rows for {sink.name}", "fit, by name and type", admitted)
         yield _finding("ledger", runtime.ledger.location, runtime.ledger.prove)
-        yield from ledger_lifecycle(pipeline.plan)
-        yield from spool_of(pipeline.plan).check()
-        yield from input_findings(pipeline.settings, runtime.ledger, now_ms=now_ms)
+        yield from ledger_lifecycle(plan)
+        yield from spool_of(plan).check()
+        yield from input_findings(settings, runtime.ledger, now_ms=now_ms)
         yield _finding("places", "hold what was delivered into them", lambda: _require_together(runtime))
         tail = runtime.ledger.tail()
         summary = Summary() if tail is None else tail.summary
         continues = "continues what the ledger holds" if summary.query_id else "nothing was delivered yet"
-        if without_ledger(pipeline.settings) is None:
+        if without_ledger(settings) is None:
             yield _finding("checkpoint", continues, lambda: require_continuation(summary, runtime.checkpoint))
 
 

@@ -2,22 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from penstock.core.model import SinkName, SourceName
-from penstock.run.assembly import sinks_of
+from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.connect import is_of_client
+from penstock.run.frame import frame_of
 from penstock.run.request_costs import Costs, batches_per_day, costs_of
-from penstock.spec.pipeline import without_ledger
+from penstock.spec.pipeline import PipelineSettings, without_ledger
 from penstock.stage.path import DRIVER_BYTES, DRIVER_ROWS
 from penstock.support.secret import redact
 from penstock.transform.operators import stateful_operators
 from penstock.transform.plan import plan_of, source_order
-
-if TYPE_CHECKING:
-    from penstock.run.pipeline import Pipeline
 
 AT_ONCE = "before Spark goes on with the next batch"
 _OF_SPARK: Mapping[str, str] = {"publish": "Spark's own sink of that type: after a crash rows come again"}
@@ -42,24 +39,24 @@ class Explanation:
     publishing: str = AT_ONCE
 
 
-def explain(pipeline: "Pipeline", spark: SparkSession) -> Explanation:
+def explain(settings: PipelineSettings, delivery: DeliveryPlan, spark: SparkSession) -> Explanation:
     """Called by `Pipeline.explain`. Analyses the query; runs nothing. Raises Usage."""
-    frame, sources = pipeline.frame(spark)
+    frame, sources = frame_of(settings, spark, modules=delivery.modules)
     plan = plan_of(frame)
     order = source_order(plan, tuple(sources))
-    alone = without_ledger(pipeline.settings)
+    alone = without_ledger(settings)
     stateful = tuple(operator.name for operator in stateful_operators(plan))
     return Explanation(
-        pipeline=pipeline.settings.pipeline,
+        pipeline=settings.pipeline,
         scans={name: sum(scan.partition("#")[0] == name for scan in order) for name in sources},
         stateful=stateful,
         columns=tuple(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields),
         path=_path(stateful=bool(stateful)) if alone is None else alone,
-        sinks={sink.name: sink.describe() if alone is None else _OF_SPARK for sink in sinks_of(pipeline.plan)},
-        ledger="one append per batch: " + redact(pipeline.settings.ledger.url) if alone is None else "no entries",
-        batches_per_day=batches_per_day(pipeline.settings.trigger.processing_time),
-        costs=costs_of(pipeline),
-        publishing=_publishing(spark, behind=pipeline.settings.publish_behind),
+        sinks={sink.name: sink.describe() if alone is None else _OF_SPARK for sink in sinks_of(delivery)},
+        ledger="one append per batch: " + redact(settings.ledger.url) if alone is None else "no entries",
+        batches_per_day=batches_per_day(settings.trigger.processing_time),
+        costs=costs_of(delivery, interval_ms=settings.trigger.processing_time),
+        publishing=_publishing(spark, behind=settings.publish_behind),
     )
 
 

@@ -57,49 +57,33 @@ class Pipeline:
         """
         from penstock.run.start import start
 
-        return start(self, spark or self.session(), observers=observers, batches=batches)
+        return start(self.settings, self.plan, spark or self.session(), observers=observers, batches=batches)
 
     def session(self) -> "SparkSession":
         """The active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""
-        from penstock.run.redaction import secrets_of
-        from penstock.run.session import session
-        from penstock.source.kafka.options import is_kafka
+        from penstock.run.frame import session_of
 
-        readers = {source.reader for source in self.settings.sources.values() if is_kafka(source)}
-        spark = self.settings.spark
-        return session(
-            app=self.settings.pipeline,
-            master=spark.master,
-            conf=spark.conf,
-            packages=spark.packages,
-            log=Path(self.settings.home) / "spark.log",
-            connector="needed" if "spark" in readers else "wanted" if "auto" in readers else "none",
-            secret_options=secrets_of(self.settings),
-        )
+        return session_of(self.settings)
 
     def frame(
         self, spark: "SparkSession", *, decoding: "Mapping[SourceName, DecodePass] | None" = None
     ) -> "tuple[DataFrame, Mapping[SourceName, DataFrame]]":
         """The DataFrame that is delivered, and the sources below it; `decoding`: see `open_sources`. Raises Usage."""
-        from penstock.run.encode import encoded
-        from penstock.source.open import open_sources
-        from penstock.transform.apply import apply_transform
+        from penstock.run.frame import frame_of
 
-        sources = open_sources(spark, self.settings.sources, decoding=decoding)
-        rows = apply_transform(spark, sources, self.settings.transform, modules=self._modules)
-        return encoded(self.settings, rows), sources
+        return frame_of(self.settings, spark, modules=self._modules, decoding=decoding)
 
     def check(self, spark: "SparkSession | None" = None) -> "CheckReport":
         """What is guaranteed, source by source, operator by operator, sink by sink; nothing is changed for good."""
         from penstock.run.check import check
 
-        return check(self, spark)
+        return check(self.settings, self.plan, spark or self.session())
 
     def explain(self, spark: "SparkSession | None" = None) -> "Explanation":
         """How a batch will go: scans, operators, path, what each sink does."""
         from penstock.run.explain import explain
 
-        return explain(self, spark or self.session())
+        return explain(self.settings, self.plan, spark or self.session())
 
     def status(self, *, known: tuple[PlaceState, ...] | None = None) -> Status:
         """Where it stands; works beside a running driver. `known`: `places` of an earlier answer, not looked at again."""
@@ -126,22 +110,22 @@ class Pipeline:
         added: bool = False,
         counted: bool = False,
     ) -> "Reading":
-        """The files of a table as of a batch: see `penstock.read`."""
-        from penstock.run.reading import read
+        """The files of a table as of a batch: see `penstock.read`. Works beside a running driver, without Spark and Java."""
+        from penstock.run.reading import read_table
 
-        return read(self, sink, accounts, batch, added=added, counted=counted)
+        return read_table(self.plan, sink, accounts, batch, added=added, counted=counted)
 
     def quarantined(self, *, batch: int | None = None) -> "Sequence[QuarantinedRecord]":
         """The records in the quarantine, or those that `batch` brought; without Spark."""
         from penstock.run.quarantine_content import quarantined_records
 
-        return quarantined_records(self, batch=batch)
+        return quarantined_records(self.settings, self.plan, batch=batch)
 
     def quarantined_record(self, *, offset: int, partition: int, topic: str | None = None) -> "QuarantinedRecord":
         """One of them."""
         from penstock.run.quarantine_content import quarantined_record
 
-        return quarantined_record(self, offset=offset, partition=partition, topic=topic)
+        return quarantined_record(self.settings, self.plan, offset=offset, partition=partition, topic=topic)
 
     def doctor(self) -> Diagnosis:
         """What is pending, account by account, and what could hurt; only looks."""
@@ -162,3 +146,25 @@ class Pipeline:
     def sweep(self, *, yes: bool = False) -> Sequence[str]:
         """Collect dead staging; only named, not collected, without `yes`."""
         return operations.sweep(self.plan, dry_run=not yes)
+
+
+def read(
+    pipeline: Pipeline | str | Path,
+    sink: str | None = None,
+    accounts: Collection[str] | None = None,
+    batch: int | None = None,
+    *,
+    added: bool = False,
+    counted: bool = False,
+) -> "Reading":
+    """The table of `sink` (None: the pipeline's only one of type parquet) as of the newest batch that every account shows.
+
+    `accounts`: only of these. `batch`: as of this one. `added`: only what that batch added, as it was then. `counted`: with the
+    rows of each file, as far as manifests are kept, which takes a request for each of up to some 1,000 batches in a store.
+
+    Works beside a running driver, without Spark and Java. Raises Usage; Retryable while `batch` is not published everywhere;
+    BatchForgotten if it is older than the ledger retains; Refused if maintenance rewrote files, so that they tell no batch, or
+    if something else is in an account's place.
+    """
+    opened = pipeline if isinstance(pipeline, Pipeline) else Pipeline.from_file(pipeline)
+    return opened.read(sink, accounts, batch, added=added, counted=counted)

@@ -4,14 +4,13 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.core.bad_record import NAME
 from penstock.errors import Failed, Usage
-from penstock.run.reading import read
-
-if TYPE_CHECKING:
-    from penstock.run.pipeline import Pipeline
+from penstock.run.assembly import DeliveryPlan
+from penstock.run.reading import read_table
+from penstock.spec.pipeline import PipelineSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,21 +30,25 @@ class QuarantinedRecord:
     error: str
 
 
-def quarantined_records(pipeline: "Pipeline", *, batch: int | None = None) -> Sequence[QuarantinedRecord]:
-    """All of them, or those that one batch brought, by topic, partition and offset. Raises Usage where there is no quarantine."""
-    if pipeline.settings.quarantine is None:
+def quarantined_records(
+    settings: PipelineSettings, plan: DeliveryPlan, *, batch: int | None = None
+) -> Sequence[QuarantinedRecord]:
+    """All of them, or those that one batch brought, by topic, partition and offset. Raises Usage without a quarantine."""
+    if settings.quarantine is None:
         raise Usage(
-            f"The pipeline {pipeline.settings.pipeline!r} has no quarantine.",
+            f"The pipeline {settings.pipeline!r} has no quarantine.",
             remedy="Add `quarantine:` to its file, and `undecodable: quarantine` to a source that decodes.",
         )
-    rows = read(pipeline, NAME, batch=batch, added=batch is not None)
+    rows = read_table(plan, NAME, None, batch, added=batch is not None, counted=False)
     found = [] if rows.as_of is None else rows.arrow().to_pylist()
     return sorted((_record(row) for row in found), key=lambda one: (one.source, one.topic, one.partition, one.offset))
 
 
-def quarantined_record(pipeline: "Pipeline", *, offset: int, partition: int, topic: str | None = None) -> QuarantinedRecord:
+def quarantined_record(
+    settings: PipelineSettings, plan: DeliveryPlan, *, offset: int, partition: int, topic: str | None = None
+) -> QuarantinedRecord:
     """That one. Raises Failed if it is not there, or if several topics have one there and none is named."""
-    every = quarantined_records(pipeline)
+    every = quarantined_records(settings, plan)
     found = [one for one in every if (one.partition, one.offset) == (partition, offset) and topic in {None, one.topic}]
     if len(found) != 1:
         topics = ", ".join(dict.fromkeys(one.topic for one in found))

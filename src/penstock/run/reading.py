@@ -4,7 +4,6 @@ import json
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock.commit.as_of import AsOf, as_of, newest_whole, whole_batch
@@ -12,7 +11,7 @@ from penstock.commit.publication import decision_in
 from penstock.core.bad_record import SCHEMA
 from penstock.core.model import AccountName, BatchId, Entry, Position, SinkName, Totals
 from penstock.errors import Refused, Retryable, Usage
-from penstock.run.assembly import table_of
+from penstock.run.assembly import DeliveryPlan, table_of
 from penstock.run.ledger_match import require_trace
 from penstock.run.operations import reading
 from penstock.sink.concurrent import side_by_side
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from penstock.run.pipeline import Pipeline
     from penstock.sink.parquet import ParquetSink
 
 
@@ -86,27 +84,16 @@ class Reading:
         return self._schema
 
 
-def read(
-    pipeline: "Pipeline | str | Path",
-    sink: str | None = None,
-    accounts: Collection[str] | None = None,
-    batch: int | None = None,
+def read_table(
+    plan: DeliveryPlan,
+    sink: str | None,
+    accounts: Collection[str] | None,
+    batch: int | None,
     *,
-    added: bool = False,
-    counted: bool = False,
+    added: bool,
+    counted: bool,
 ) -> Reading:
-    """The table of `sink` (None: the pipeline's only one of type parquet) as of the newest batch that every account shows.
-
-    `accounts`: only of these. `batch`: as of this one. `added`: only what that batch added, as it was then. `counted`: with the
-    rows of each file, as far as manifests are kept, which takes a request for each of up to some 1,000 batches in a store.
-
-    Works beside a running driver, without Spark and Java. Raises Usage; Retryable while `batch` is not published everywhere;
-    BatchForgotten if it is older than the ledger retains; Refused if maintenance rewrote files, so that they tell no batch, or
-    if something else is in an account's place.
-    """
-    from penstock.run.pipeline import Pipeline
-
-    plan = (pipeline if isinstance(pipeline, Pipeline) else Pipeline.from_file(pipeline)).plan
+    """Called by `penstock.read` and `Pipeline.read`, which say what it gives and raises."""
     chosen = table_of(plan, sink)
     tables = _asked_for(chosen.tables(), accounts)
     marks = cache(lambda: dict(zip(tables, side_by_side(Table.marked_at, list(tables.values())), strict=True)))

@@ -3,18 +3,14 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from penstock.core.model import RequestEstimate
 from penstock.errors import PenstockError
 from penstock.observe.history import history
 from penstock.protocols import EstimatesRequests, Ledger
-from penstock.run.assembly import sinks_of
+from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.operations import reading
 from penstock.run.query import FENCE_LOOK_S
-
-if TYPE_CHECKING:
-    from penstock.run.pipeline import Pipeline
 
 MEASURED_BATCHES = 20
 _LOOKED_AT = 2 * MEASURED_BATCHES
@@ -58,10 +54,10 @@ def batches_per_day(interval_ms: int | None) -> int | None:
     return _DAY_S * 1000 // interval_ms if interval_ms else None
 
 
-def costs_of(pipeline: "Pipeline") -> Costs | None:
-    """None where no request is billed. Else reads the newest entries of the ledger."""
-    with reading(pipeline.plan) as ledger:
-        estimated = _estimated((ledger, *sinks_of(pipeline.plan)))
+def costs_of(plan: DeliveryPlan, *, interval_ms: int | None) -> Costs | None:
+    """None where no request is billed. Else reads the newest entries of the ledger. `interval_ms` is the trigger's, if any."""
+    with reading(plan) as ledger:
+        estimated = _estimated((ledger, *sinks_of(plan)))
         if estimated is None:
             return None
         counted = list[int]()
@@ -71,7 +67,7 @@ def costs_of(pipeline: "Pipeline") -> Costs | None:
         requests_per_batch=sum(counted) / len(counted) if counted else estimated.small,
         measured_batches=len(counted),
         estimated=estimated,
-        interval_ms=pipeline.settings.trigger.processing_time or None,
+        interval_ms=interval_ms or None,
     )
 
 
