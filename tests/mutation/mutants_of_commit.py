@@ -165,12 +165,12 @@ MUTANTS_OF_COMMIT = (
         find="""\
         if self._newest is None:
             return {}
-        self._require_sinks_of(self._newest)
+        require_sinks_of(self._newest, self._sinks, self.summary)
 """,
         replace="""\
         if self._newest is None or self._now_ms() - self._newest.written_at_ms > 900_000:
             return {}
-        self._require_sinks_of(self._newest)
+        require_sinks_of(self._newest, self._sinks, self.summary)
 """,
         tests=("tests/unit/test_commit_clock.py",),
     ),
@@ -222,8 +222,8 @@ MUTANTS_OF_COMMIT = (
         bug=6,
         name="opening-does-not-publish-what-is-decided",
         file=COORDINATOR,
-        find="        published = self._publish_newest()\n",
-        replace="        published: dict[SinkName, Published] = {}\n",
+        find="            published = self._publish_newest()  # I1\n",
+        replace="            published: dict[SinkName, Published] = {}\n",
     ),
     Mutant(
         bug=6,
@@ -246,7 +246,7 @@ MUTANTS_OF_COMMIT = (
         bug=8,
         name="an-append-that-found-its-position-taken-takes-the-next-one",
         file=COORDINATOR,
-        find="            raise fenced_by(taken, generation=entry.generation, position=entry.position)\n        self._tail",
+        find="            raise fenced_by(taken, generation=entry.generation, position=entry.position)  # I9\n        self._tail",
         replace="""\
             return self._append(replace(entry, position=Position(entry.position + 1)), within=within)
         self._tail""",
@@ -348,7 +348,7 @@ MUTANTS_OF_COMMIT = (
         bug=14,
         name="opening-does-not-sweep",
         file=COORDINATOR,
-        find="        swept, warnings = self._sweep_all(dry_run=False)\n        return Recovered(",
+        find="        swept, warnings = self._sweep_all(dry_run=False)  # I10\n        return Recovered(",
         replace="        swept, warnings = (), ()\n        return Recovered(",
     ),
     Mutant(
@@ -372,11 +372,10 @@ MUTANTS_OF_COMMIT = (
         bug=19,
         name="a-batch-is-shown-before-it-is-decided",
         file=COORDINATOR,
-        find="            self._append(entry, within=ledger_transaction.within)\n",
+        find="            self._append(entry, within=ledger_transaction.within)  # I2, I8",
         replace="""\
             self._publish(entry, self._sinks)
-            self._append(entry, within=ledger_transaction.within)
-""",
+            self._append(entry, within=ledger_transaction.within)""",
     ),
     Mutant(
         bug=24,

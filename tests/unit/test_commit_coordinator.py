@@ -321,14 +321,14 @@ def test_a_sweep_that_fails_is_no_reason_not_to_deliver(bench: Bench) -> None:
 
 
 def test_a_sink_in_the_ledgers_own_database_is_published_by_the_decision_itself() -> None:
-    """The rider is published once, within the append, and not again after it."""
+    """A sink in the database of the ledger is published once, within the append, and not again after it."""
     published: list[str] = []
 
-    class Riding(TableSink):
+    class InLedger(TableSink):
         home = "here"
 
         @contextmanager
-        def riding(self, publication: Publication) -> Iterator[None]:
+        def ledger_transaction(self, publication: Publication) -> Iterator[None]:
             published.append(f"before {publication.position}")
             yield
             published.append(f"after {publication.position}")
@@ -348,8 +348,8 @@ def test_a_sink_in_the_ledgers_own_database_is_published_by_the_decision_itself(
             published.append("committed")
 
     bench = Bench()
-    rider = Riding(bench.targets.table, bench.history, bench.steps)
-    coordinator = bench.coordinator(ledger=HomeLedger(bench.watched, pipeline=PIPELINE), sinks=(bench.sinks()[0], rider))
+    in_ledger = InLedger(bench.targets.table, bench.history, bench.steps)
+    coordinator = bench.coordinator(ledger=HomeLedger(bench.watched, pipeline=PIPELINE), sinks=(bench.sinks()[0], in_ledger))
     coordinator.open(OPENED)
     published.clear()
     delivered = bench.deliver(coordinator, 0)

@@ -1,8 +1,15 @@
 """The coordinator: open a generation, decide each batch once, publish it everywhere by rolling forward.
 
 It does no I/O of its own: ledger and sinks do. The simulator (`penstock.testing.simulator`) drives this very class.
-Source: docs/PROTOCOL.md. The order of the steps in `_decide_and_publish` and `_roll_forward`
-is what makes delivery exactly once.
+
+Where to look:
+
+- **Exactly once** is the append in `_decide`: put-if-absent at the position behind the tail. Staged rows are invisible before it,
+  and after it every driver publishes the same content.
+- **A lost answer** is resolved in `append.py`: the entry at that position is read, and its nonce says whose it is.
+- **A crash** after the decision is repaired in `open`: the newest decision is published again, before Spark runs anything.
+
+Source: docs/PROTOCOL.md.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +21,11 @@ from penstock.commit.append import Sleep, Taken, append_once, fenced_by, patient
 from penstock.commit.executor import DeferredPublish, Executor, Outstanding, at_once, one_by_one
 from penstock.commit.identity import recognise
 from penstock.commit.ledger_transaction import LedgerTransaction
+from penstock.commit.membership import joined_since, require_sinks_of, share_of
+from penstock.commit.metering import PublicationMeter, Started
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
-from penstock.commit.publication import decision_in, decision_of, publication_of
+from penstock.commit.pruning import PRUNE_EVERY, RETAINED_ENTRIES, Pruning
+from penstock.commit.publication import decision_in, decision_of
 from penstock.commit.publication_errors import all_published
 from penstock.commit.summary import after_adoption, after_decision, after_opening
 from penstock.commit.sweeping import sweep_sinks
@@ -39,12 +49,9 @@ from penstock.core.model import (
     new_nonce,
 )
 from penstock.errors import Failed, Fenced, LedgerMismatch, PenstockError, PublishFailed, Refused, Retryable
-from penstock.protocols import ClaimsPlaces, Ledger, Sink, Within, requesting, requests_since, requests_so_far
+from penstock.protocols import ClaimsPlaces, Ledger, Sink, Within
 
 OnDelivered = Callable[[Delivered], None]
-
-RETAINED_ENTRIES = 10_000
-PRUNE_EVERY = 1_000
 
 
 class Coordinator:
@@ -72,21 +79,16 @@ class Coordinator:
         self._pipeline = pipeline
         self._ledger = ledger
         self._sinks = tuple(sinks)
-        self._requesting = requesting((ledger, *sinks))
-        self._counts = deferred is at_once  # else those of two batches mix
+        self._meter = PublicationMeter((ledger, *sinks), now_ms, counts_requests=deferred is at_once)
+        self._pruning = Pruning(ledger, retained=retained, every=prune_every)
         self._now_ms = now_ms
         self._executor = executor
         self._deferred = deferred
         self._tries = tries
-        self._retained = retained
-        self._prune_every = prune_every
         self._retrying = patiently(tries, sleep)
         self._tail: Entry | None = None
         self._newest: Entry | None = None
         self._outstanding = Outstanding()
-        self._publish_ms: int | None = None
-        self._publish_requests: int | None = None
-        self._prune_due = False
         self._claimed = False
         self._spent = True
 
@@ -102,13 +104,13 @@ class Coordinator:
 
     def open(self, opened: Opened) -> Recovered:
         """Fence every older generation, publish the newest decision everywhere, collect dead staging. The only way to start."""
-        self._tail = self._append_fence(opened)
+        self._tail = self._append_fence(opened)  # I9
         with self._fenced_first():
             self._newest = self._read_newest(self._tail.summary)
-            published = self._publish_newest()
+            published = self._publish_newest()  # I1
         self._note_published()
         self._spent = False
-        swept, warnings = self._sweep_all(dry_run=False)
+        swept, warnings = self._sweep_all(dry_run=False)  # I10
         return Recovered(
             generation=self._tail.generation,
             summary=self._tail.summary,
@@ -136,7 +138,7 @@ class Coordinator:
         if self._spent:
             raise Failed("This delivery failed before or was never opened.", remedy="Start the pipeline again: it recovers.")
         with self._spent_if_it_fails():
-            decision = recognise(batch, summary=self.summary, decision_of=self._decision_of)
+            decision = recognise(batch, summary=self.summary, decision_of=self._decision_of)  # I2
             if decision is None:
                 self._decide_and_publish(batch, stage, on_delivered)
             else:
@@ -211,31 +213,10 @@ class Coordinator:
     def _publish_newest(self) -> dict[SinkName, Published]:
         if self._newest is None:
             return {}
-        self._require_sinks_of(self._newest)
-        decision = decision_in(self._newest)
-        # Every row goes to every sink: to one that was not in the pipeline then the batch is not empty, but unknown.
-        strangers = [sink for sink in self._sinks if decision.rows_in and not decision.of_sink(sink.name)]
-        nothing = {sink.name: Published(totals=Totals(), already=True) for sink in strangers}
-        return nothing | self._publish(self._newest, [sink for sink in self._sinks if sink not in strangers])
-
-    def _require_sinks_of(self, newest: Entry) -> None:
-        present = {sink.name for sink in self._sinks}
-        absent = sorted({piece.sink for piece in decision_in(newest).staged} - present)
-        if absent and not self._is_settled(newest):
-            raise LedgerMismatch(
-                f"Batch {decision_in(newest).batch.batch_id} holds rows for sink {absent[0]!r}, which the pipeline has not.",
-                remedy="Run `penstock recover` with the pipeline file that still has this sink; then take it out.",
-            )
-
-    def _is_settled(self, decided: Entry) -> bool:
-        return decided.position == self._open_tail().summary.published_at
-
-    def _publication(self, entry: Entry, sink: Sink) -> Publication:
-        """Its share for `sink`; of a decision that is settled without the accounts that were taken out of the pipeline since."""
-        whole = publication_of(entry, sink.name, ledger_id=self.summary.ledger_id)
-        if not self._is_settled(entry):
-            return whole
-        return replace(whole, staged=tuple(piece for piece in whole.staged if piece.account in sink.accounts))
+        require_sinks_of(self._newest, self._sinks, self.summary)
+        joined = joined_since(self._newest, self._sinks)
+        nothing = {sink.name: Published(totals=Totals(), already=True) for sink in joined}
+        return nothing | self._publish(self._newest, [sink for sink in self._sinks if sink not in joined])
 
     # --- a batch
 
@@ -253,14 +234,13 @@ class Coordinator:
             rows_in=staged.rows_in,
             schema=staged.schema,
             stage_ms=staged.stage_ms,
-            previous_publish_ms=self._publish_ms,
-            stage_requests=staged.requests if self._counts else None,
-            previous_publish_requests=self._publish_requests if self._counts else None,
+            previous_publish_ms=self._meter.publish_ms,
+            stage_requests=staged.requests if self._meter.counts_requests else None,
+            previous_publish_requests=self._meter.requests,
             topics=staged.topics,
             gaps=staged.gaps,
         )
-        before = requests_so_far(self._requesting)
-        started_ms = self._now_ms()
+        started = self._meter.start()
         published = self._decide(decision)
         decided_ms = self._now_ms()
         delivered = Delivered(
@@ -269,9 +249,9 @@ class Coordinator:
             already=False,
             sinks=published,
             stage_ms=staged.stage_ms,
-            decide_ms=decided_ms - started_ms,
+            decide_ms=decided_ms - started.at_ms,
         )
-        self._outstanding.take(self._deferred(partial(self._roll_forward, delivered, on_delivered, decided_ms, before)))
+        self._outstanding.take(self._deferred(partial(self._roll_forward, delivered, on_delivered, started, decided_ms)))
 
     def _claim_places(self) -> None:
         """Before the first batch is staged: another ledger neither publishes there from now on nor sweeps (I2, I10)."""
@@ -281,18 +261,15 @@ class Coordinator:
                 self._retrying(sink.claim, ledger_id)
         self._claimed = True
 
-    def _roll_forward(
-        self, delivered: Delivered, on_delivered: OnDelivered, decided_ms: int, requests_before: int | None
-    ) -> None:
+    def _roll_forward(self, delivered: Delivered, on_delivered: OnDelivered, started: Started, decided_ms: int) -> None:
         """What follows the newest decision. Only the next decision has to wait for it."""
         assert self._newest is not None
         published = self._publish(self._newest, [sink for sink in self._sinks if sink.name not in delivered.sinks])
         self._note_published()
-        self._publish_ms = self._now_ms() - decided_ms
-        warnings = self._prune()
-        self._publish_requests = requests_since(requests_before, self._requesting)
-        sinks = {**delivered.sinks, **published}
-        on_delivered(replace(delivered, sinks=sinks, publish_ms=self._publish_ms, warnings=warnings))
+        publish_ms = self._meter.published(decided_ms=decided_ms)
+        warnings = self._pruning.after(self._open_tail().position)
+        self._meter.ended(started)
+        on_delivered(replace(delivered, sinks={**delivered.sinks, **published}, publish_ms=publish_ms, warnings=warnings))
 
     def _join(self) -> None:
         """At most one decision is ever outstanding: the next one is written when the last one is published everywhere."""
@@ -305,12 +282,12 @@ class Coordinator:
         entry = self._entry(Decided(decision=decision), summary=summary, after=tail)
         ledger_transaction = LedgerTransaction(self._sinks, entry, home=self._ledger.home)
         with ledger_transaction.entered(self._retrying):
-            self._append(entry, within=ledger_transaction.within)
+            self._append(entry, within=ledger_transaction.within)  # I2, I8: here the batch is delivered, and only once
             self._newest = entry
         return ledger_transaction.published
 
     def _publish(self, entry: Entry, sinks: Sequence[Sink]) -> dict[SinkName, Published]:
-        tasks = [partial(self._publish_one, sink, self._publication(entry, sink)) for sink in sinks]
+        tasks = [partial(self._publish_one, sink, share_of(sink, entry, self.summary)) for sink in sinks]
         answers = dict(zip((sink.name for sink in sinks), self._executor(tasks), strict=True))
         return all_published(decision_in(entry).batch.batch_id, answers)
 
@@ -338,7 +315,7 @@ class Coordinator:
     def _append(self, entry: Entry, *, within: Within | None = None) -> Entry:
         taken = append_once(self._ledger, entry, within=within, retrying=self._retrying)
         if taken is not None:
-            raise fenced_by(taken, generation=entry.generation, position=entry.position)
+            raise fenced_by(taken, generation=entry.generation, position=entry.position)  # I9
         self._tail = entry
         return entry
 
@@ -386,19 +363,6 @@ class Coordinator:
     def _note_published(self) -> None:
         tail = self._open_tail()
         self._tail = replace(tail, summary=replace(tail.summary, published_at=tail.summary.decided_at))
-
-    def _prune(self) -> tuple[str, ...]:
-        """Warnings. Entries that stay are no reason not to deliver: the next batch tries again."""
-        tail = self._open_tail()
-        self._prune_due = self._prune_due or (tail.position % self._prune_every == 0 and tail.position > self._retained)
-        if not self._prune_due:
-            return ()
-        try:
-            self._ledger.prune(below=Position(tail.position - self._retained))
-        except (Retryable, Failed) as error:
-            return (f"The ledger at {self._ledger.location} could not be pruned: {error}",)
-        self._prune_due = False
-        return ()
 
     def _sweep_all(self, *, dry_run: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return sweep_sinks(self._sinks, self._open_tail(), self._newest, dry_run=dry_run)
