@@ -1,4 +1,4 @@
-"""Writes the tables of docs/ARCHITECTURE.md: every module with the first sentence of its docstring. Run by `make docs`."""
+"""Writes docs/reference/modules.md: every module with the first sentence of its docstring. Run by `make docs`."""
 
 import ast
 import re
@@ -6,8 +6,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "penstock"
-PAGE = ROOT / "docs" / "ARCHITECTURE.md"
-MARK = "<!-- The tables below are made by `make docs` from the docstrings; do not edit them. -->\n"
+PAGE = ROOT / "docs" / "reference" / "modules.md"
+HEAD = """# Modules
+
+Every file with the first sentence of its docstring, in the order of [the map](../ARCHITECTURE.md).
+
+<!-- Made by `make docs` from the docstrings; do not edit. -->
+"""
 ORDER = (
     *("", "core", "spec", "source", "transform", "stage", "commit", "ledger", "sink"),
     *("blob", "kafka", "sql", "registry", "spark", "support", "checkpoint", "observe", "run", "testing", "cli"),
@@ -15,18 +20,18 @@ ORDER = (
 
 
 def main() -> None:
-    """Replace everything below the mark."""
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
 
 
-def page(text: str) -> str:
-    """The page with its tables as the code is now."""
-    return text.partition(MARK)[0] + MARK + "\n".join(table(folder) for folder in ORDER)
+def page() -> str:
+    """The page as the code is now."""
+    return HEAD + "\n".join(table(folder) for folder in ORDER)
 
 
 def table(folder: str) -> str:
     """The modules of one folder of the package, below what its `__init__` says."""
-    about = sentence(PACKAGE / folder / "__init__.py") if folder else "Nouns, contracts and what everything else is built on."
+    about = sentence(PACKAGE / folder / "__init__.py") if folder else "What users import, and what a sink and a ledger must do."
     rows = [f"| `{path.relative_to(PACKAGE)}` | {sentence(path)} |" for path in modules(folder)]
     return "\n".join([f"\n### {folder or 'penstock'}\n", f"{about}\n", "| file | what it is |", "|---|---|", *rows, ""])
 

@@ -13,7 +13,7 @@ PenstockError
     ├── StageFailed, PublishFailed, StagedDataLost, ContentConflict, BatchFailed, InputChanged
     └── DependencyMissing
 
-`PositionTaken` is an answer of the ledger to the coordinator, never shown to people.
+`PositionTaken` (from a ledger to the coordinator) and `Conflict` (from a database to its caller) are never shown to people.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ from types import MappingProxyType
 
 
 class PenstockError(Exception):
-    """Something that Penstock says to people: one sentence what happened (expected, found), one what to do (`remedy`).
+    """An error for people: one sentence of what happened (expected, found) and one of what to do (`remedy`).
 
-    `by_sink`: where publishing failed, the error of each sink that failed, as `as_fields` gives it.
+    `by_sink`: where publishing failed, the fields (`as_fields`) of the error of each failed sink.
     """
 
     exit_code = 1
@@ -38,7 +38,7 @@ class PenstockError(Exception):
         return f"{self.message} {self.remedy}"
 
     def as_fields(self) -> "dict[str, object]":
-        """For `--json`; without `by_sink`."""
+        """Return the fields for `--json`, without `by_sink`."""
         return {"kind": type(self).__name__, "message": self.message, "remedy": self.remedy, "exit_code": self.exit_code}
 
     def __reduce__(self) -> "tuple[object, ...]":
@@ -56,13 +56,13 @@ class Usage(PenstockError):
 
 
 class Refused(PenstockError):
-    """Going on could lose or repeat data, so nothing was done."""
+    """Continuing could lose or repeat data, so nothing was done."""
 
     exit_code = 3
 
 
 class GuaranteeTooWeak(Refused):
-    """The pipeline demands more than a source, operator, trigger or sink of it can give."""
+    """A source, operator, trigger or sink gives less than the guarantee that the pipeline demands."""
 
 
 class CheckpointReplaced(Refused):
@@ -82,7 +82,7 @@ class SourcesChanged(Refused):
 
 
 class InputLost(Refused):
-    """Kafka no longer has records that were not delivered, or has other ones under their offsets."""
+    """Kafka no longer has records that were not delivered, or has other records at their offsets."""
 
 
 class OffsetsConflict(Refused):
@@ -98,7 +98,7 @@ class BatchForgotten(Refused):
 
 
 class LedgerMismatch(Refused):
-    """The ledger belongs to another pipeline, or is damaged, or a spool or a sink's marker is another ledger's."""
+    """The ledger belongs to another pipeline or is damaged, or a spool or a sink's marker belongs to another ledger."""
 
 
 class StoreIgnoresConditions(Refused):
@@ -116,17 +116,17 @@ class Fenced(PenstockError):
 
 
 class Retryable(PenstockError):
-    """It did not happen, and trying again may help."""
+    """The operation did not happen, and trying again may help."""
 
     exit_code = 75
 
 
 class OutcomeUnknown(Retryable):
-    """The answer was lost: it may have happened. The caller reads the store and compares nonces."""
+    """The answer was lost, so the operation may have happened. The caller reads the store and compares nonces."""
 
 
 class Failed(PenstockError):
-    """It did not work and will not by itself."""
+    """The operation failed, and will fail again until something is mended."""
 
 
 class StageFailed(Failed):
@@ -146,7 +146,7 @@ class ContentConflict(Failed):
 
 
 class BatchFailed(Failed):
-    """An exception of any kind ended a batch; the cause is kept on the delivery."""
+    """An exception of any kind ended a batch; the delivery holds the cause."""
 
 
 class InputChanged(Failed):
@@ -158,8 +158,8 @@ class DependencyMissing(Failed):
 
 
 class PositionTaken(Exception):
-    """The ledger holds an entry at that position already; the caller reads it."""
+    """The ledger already holds an entry at that position; the caller reads it."""
 
 
 class Conflict(Exception):
-    """Another transaction was in the way, and the database rolled this one back: it is run again at once."""
+    """The database rolled the transaction back because of a concurrent one: the caller runs it again at once."""

@@ -1,4 +1,4 @@
-"""What a ledger and a sink must do. Nothing to inherit: any object with these methods will do.
+"""The protocols of a ledger and of a sink. There is nothing to inherit: any object with these methods will do.
 
 Who calls what:
 
@@ -57,7 +57,7 @@ class Ledger(Protocol):
 
     @property
     def location(self) -> str:
-        """Where it is, for people: no secrets in it."""
+        """Where the ledger is, for people, without secrets."""
         ...
 
     def tail(self) -> Entry | None:
@@ -116,11 +116,11 @@ class StageWriter(Protocol):
         ...
 
     def finish(self) -> Sequence[Staged]:
-        """Make what was taken durable where it is, still invisible, and say what it is. Nothing was taken: an empty list."""
+        """Make the rows durable, still invisible, and return the pieces that hold them; an empty list if there were no rows."""
         ...
 
     def abandon(self) -> None:
-        """Close handles. Leaves what was written to the sweep: who knows how far the attempt got."""
+        """Close handles after a failure. What was written is left to the sweep."""
         ...
 
 
@@ -133,19 +133,19 @@ class Stager(Protocol):
 
 
 class SinkDecisions(Protocol):
-    """What the ledger decided for one sink. It is asked, not given: a driver decides and publishes while `Sink.verify` looks."""
+    """What the ledger decided for one sink, read on demand: a driver may decide and publish while `Sink.verify` reads."""
 
     @property
     def published_at(self) -> Position:
-        """Every decision up to here was published when the verification began: less is loss. 0 if there was none."""
+        """All decisions up to this position were published when the verification began; 0 if there was none."""
         ...
 
     def totals(self, position: Position) -> Mapping[AccountName, Totals]:
-        """All that was ever decided for the sink up to `position`, by account. After the ledger's end nothing is added."""
+        """Return rows and digest of all decisions for the sink up to `position`, by account."""
         ...
 
     def publications(self, position: Position | None = None) -> Iterator[Publication]:
-        """The retained publications up to `position` (None: up to the ledger's end as it is now), newest first."""
+        """Yield the retained publications up to `position` (None: up to the ledger's tail as it is now), newest first."""
         ...
 
 
@@ -159,12 +159,12 @@ class Sink(Protocol):
 
     @property
     def kind(self) -> SinkKind:
-        """How it publishes exactly once."""
+        """The way in which it publishes exactly once."""
         ...
 
     @property
     def exactly_once(self) -> bool:
-        """Whether it can; False for sinks meant for people's eyes, such as console."""
+        """Whether it delivers exactly once; False for sinks that only show rows, such as console."""
         ...
 
     @property
@@ -178,23 +178,23 @@ class Sink(Protocol):
         ...
 
     def describe(self) -> Mapping[str, str]:
-        """What it does at `stage` and at `publish`, and which path it takes, for `penstock explain`."""
+        """Say what it does at `stage` and at `publish`, for `penstock explain`."""
         ...
 
     def check(self) -> Sequence[Finding]:
-        """Look whether the target can be reached and written, without changing it for good. For `penstock check`."""
+        """Report whether the target can be reached and written, for `penstock check`. Leaves nothing behind."""
         ...
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        """Get the target ready: create what `create: true` allows, prove what the guarantee needs. Once per generation.
+        """Create what `create: true` allows, and prove what the guarantee needs. Called once per generation.
 
-        `schema` is Spark's JSON of the rows, None where only recovery is to follow.
-        Raises Refused where the target cannot give what the sink promises, Failed or Retryable where it cannot be had now.
+        `schema` is Spark's JSON of the rows, None where only recovery is to follow. Raises Refused where the target cannot give
+        what the sink promises, Failed or Retryable where it cannot be reached.
         """
         ...
 
     def stager(self) -> Stager:
-        """The recipe to ship to the tasks of the next batch."""
+        """Return the recipe that is shipped to the tasks of the next batch."""
         ...
 
     def publish(self, publication: Publication) -> Published:
@@ -206,7 +206,10 @@ class Sink(Protocol):
         ...
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect staging that is dead by `cut` and name what was (or would be) collected. Never called in an error path."""
+        """Collect staging that is dead by `cut`, and return the names of what was (or would be) collected.
+
+        Called after a start and after a query that ended well, never while an error is handled.
+        """
         ...
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
@@ -214,7 +217,7 @@ class Sink(Protocol):
 
         The content is compared as of one position, which the report names: that of the place's own marker, but never before
         `decisions.published_at`. What is newer is neither loss nor foreign. Raises Retryable where the target changed too much
-        under the look to tell.
+        while it was read.
         """
         ...
 
@@ -225,9 +228,9 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRows:
-    """Rows that a sink takes instead of the pipeline's: an SQL expression over these for each column, and Spark's JSON of all.
+    """Rows that a sink takes instead of the pipeline's: an SQL expression over those for each column, and the schema as JSON.
 
-    Spark computes them in the same pass; the digest of what is staged is that of these rows.
+    Spark computes them in the same pass. The digest of what is staged is that of these rows.
     """
 
     columns: Mapping[str, str]
@@ -236,47 +239,47 @@ class OwnRows:
 
 @runtime_checkable
 class ProjectsRows(Protocol):
-    """A sink that may take rows of its own, made of the pipeline's."""
+    """A sink that may take other rows than the pipeline's, computed from these."""
 
     def own_rows(self, schema: str) -> OwnRows | None:
-        """What it takes of rows of Spark's `schema`, None for these as they are. Raises Usage for rows that lack something."""
+        """Return what it takes of rows of Spark's `schema`; None for these as they are. Raises Usage for missing columns."""
         ...
 
 
 @runtime_checkable
 class PublishesInLedger(Protocol):
-    """A transactional sink that can commit inside the ledger's own transaction where both live in one database."""
+    """A transactional sink that publishes in the ledger's own transaction where both are in one database."""
 
     @property
     def home(self) -> str | None:
-        """Names the database; the coordinator compares it with `Ledger.home`."""
+        """The name of the database, compared with `Ledger.home`; None if there is none."""
         ...
 
     def ledger_transaction(self, publication: Publication) -> AbstractContextManager[None]:
-        """Around the append in which `publish_within` may be called, again where the append is repeated.
+        """Enter around the append in which `publish_within` is called, once for each try of the append.
 
-        Entered before the ledger's transaction begins: fetch here what `publish_within` reads. Left by an exception, nothing is
-        known; left without one, the ledger has committed.
+        Entered before the ledger's transaction begins: fetch here what `publish_within` reads. Left without an exception, the
+        ledger has committed; left by one, the outcome is unknown.
         """
         ...
 
     def publish_within(self, transaction: object, publication: Publication) -> Published:
-        """As `publish`, on the ledger's open transaction; must not COMMIT or ROLLBACK."""
+        """Publish on the ledger's open transaction; must not COMMIT or ROLLBACK."""
         ...
 
 
 @runtime_checkable
 class HashesRows(Protocol):
-    """A sink that computes hashes of rows itself, to compare its content with the ledger's digests."""
+    """A sink that hashes rows, to compare its content with the ledger's digests."""
 
     def use_row_digest(self, row_digest: RowDigest) -> None:
-        """Take the kind of hash that the pipeline's ledger has. Called before `prepare`, `publish` and `verify`."""
+        """Use the kind of hash that the pipeline's ledger has. Called before `prepare`, `publish` and `verify`."""
         ...
 
 
 @runtime_checkable
 class ClaimsPlaces(Protocol):
-    """A sink whose places are claimed for one ledger before anything is staged for them: another one does not sweep it then."""
+    """A sink whose places are claimed for one ledger before anything is staged, so that no other ledger sweeps or fills them."""
 
     def claim(self, ledger_id: LedgerId) -> None:
         """Note in every place that it belongs to `ledger_id`, durably, unless that is there already. Called once per generation,
@@ -290,18 +293,18 @@ class ClaimsPlaces(Protocol):
 
 @runtime_checkable
 class HasMarker(Protocol):
-    """A sink whose places hold a marker, which says apart from the ledger what was published there, and by which ledger."""
+    """A sink whose places hold a marker: what was published there and by which ledger, apart from the ledger."""
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
-        """What the marker of `account` says, None if there is no such marker. Changes nothing; called before `prepare`, or after
-        it, once per account and start.
+        """Read the marker of `account`; None if there is none. Changes nothing. Called once per account and start, before or after
+        `prepare`.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """An entry of the ledger for which a sink stages: no other ledger has one of this nonce at this position.
+    """The entry of the ledger for which a sink stages. No other ledger has an entry of this nonce at this position.
 
     `place` and `name` are where it was found, for people. `ledger_id` is None where an older Penstock signed.
     """
@@ -316,65 +319,66 @@ class Signature:
 
 @runtime_checkable
 class SignsStaging(Protocol):
-    """A sink whose staging says for which ledger it is: what another ledger staged looks dead to this one's sweep."""
+    """A sink whose staging says for which ledger it is. Without that, a sweep would take what another ledger staged for dead."""
 
     def signatures(self, *, pipeline: PipelineName) -> Sequence[Signature]:
-        """What is there; none where nothing was ever swept. Changes nothing; called before `prepare`, which the caller does not
-        call where one of them is another ledger's.
+        """Read the signatures of the staging; empty where nothing was ever swept. Changes nothing.
+
+        Called before `prepare`. If one of them is another ledger's, the start is refused and `prepare` is not called.
         """
         ...
 
     def sign(self, entry: Entry) -> None:
-        """Sign with `entry` instead of what `signatures` gave. Raises Retryable, Failed. Called after `prepare`."""
+        """Replace the signatures by one for `entry`. Called after `prepare`. Raises Retryable, Failed."""
         ...
 
 
 class TaskCheck(Protocol):
-    """A look at a sink's place from where a task runs. Picklable: it arrives also where no client library is."""
+    """A check of a sink's place from where a task runs. Picklable, also where the client library is not installed."""
 
     def findings(self) -> Sequence[Finding]:
-        """As `Sink.check`; leaves nothing behind and raises nothing that is the place's fault."""
+        """Report as `Sink.check` does. Leaves nothing behind; errors of the place are findings, not exceptions."""
         ...
 
 
 @runtime_checkable
 class ChecksFromTasks(Protocol):
-    """A sink whose places can be looked at from the executors: tasks of the staging pass write there themselves."""
+    """A sink into whose places tasks write, so that they can be checked from the executors."""
 
     def task_checks(self) -> AbstractContextManager[Sequence[TaskCheck]]:
-        """Looks that tasks may take until the context ends; those that the driver cannot take itself are left out."""
+        """Give the checks that tasks may run until the context ends, without those that fail in the driver already."""
         ...
 
 
 @runtime_checkable
 class ReportsStaging(Protocol):
-    """A sink that tells what waits in it, and what could happen to that. Only looks."""
+    """A sink that lists what is staged in it, and what could remove that. Changes nothing."""
 
     def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:
-        """All that is staged for an account, as far as the target can list it; what `sweep` takes is among it."""
+        """Yield all that is staged for an account, as far as the target can list it. What `sweep` would take is among it."""
         ...
 
     def lifecycle(self) -> Sequence[Finding]:
-        """What the target deletes by itself."""
+        """Report what the target deletes by itself."""
         ...
 
 
 @runtime_checkable
 class ListsOpenTransactions(Protocol):
-    """A place whose readers wait for transactions that somebody left open."""
+    """A sink or source whose readers wait for transactions that somebody left open."""
 
     def open_transactions(self) -> Sequence[OpenTransaction]:
-        """All on its topics, whoever began them, the oldest first. Only looks. Raises Failed, Usage."""
+        """List the open transactions on its topics, whoever began them, the oldest first. Raises Failed, Usage."""
         ...
 
     def end_transaction(self, one: OpenTransaction) -> None:
-        """Abort it: readers pass over its records, and its producer, should it live, is fenced. Raises Failed, Usage."""
+        """Abort the transaction: readers pass over its records, and its producer, if alive, is fenced. Raises Failed, Usage."""
         ...
 
 
 @runtime_checkable
 class ChecksSchema(Protocol):
-    """A sink that can tell before the start whether it will take such rows."""
+    """A sink that can say before the start whether it accepts rows of a schema."""
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
         """Raise the Usage or Refused that `prepare` would raise for rows of Spark's `schema`. Changes nothing."""
@@ -383,32 +387,32 @@ class ChecksSchema(Protocol):
 
 @runtime_checkable
 class CountsRequests(Protocol):
-    """A sink, a stager or a ledger that counts what it asks of places that bill each request."""
+    """A sink, a stager or a ledger that counts its requests to places that bill them."""
 
     def requests_sent(self) -> Mapping[str, int]:
-        """For each such place how many requests this process has sent there, repetitions included; empty if there is none.
+        """Return how many requests this process has sent to each such place, repetitions included; empty if there is none.
 
-        It only grows. Whatever else in this process asks the same place is counted too.
+        The numbers only grow, and count whatever else in this process asks the same place.
         """
         ...
 
 
 @runtime_checkable
 class EstimatesRequests(Protocol):
-    """A sink or a ledger that can tell before the start about how many requests a batch will take."""
+    """A sink or a ledger that estimates before the start how many requests a batch will take."""
 
     def estimated_requests(self) -> Mapping[str, RequestEstimate]:
-        """For each place that bills requests; empty if there is none."""
+        """Return an estimate for each place that bills requests; empty if there is none."""
         ...
 
 
 def requesting(parts: Iterable[object]) -> tuple[CountsRequests, ...]:
-    """Those that count: to be asked once, since telling takes longer than counting."""
+    """Return those of `parts` that count requests. Called once: the check takes longer than the counting."""
     return tuple(part for part in parts if isinstance(part, CountsRequests))
 
 
 def requests_so_far(parts: Iterable[CountsRequests]) -> int | None:
-    """How many requests this process has sent to the places of `parts`, each place once; None if none of them bills requests."""
+    """Return how many requests this process has sent to the places of `parts`, each place once; None if no place bills them."""
     sent: dict[str, int] = {}
     for part in parts:
         sent.update(part.requests_sent())
@@ -416,5 +420,5 @@ def requests_so_far(parts: Iterable[CountsRequests]) -> int | None:
 
 
 def requests_since(before: int | None, parts: Iterable[CountsRequests]) -> int | None:
-    """How many since `requests_so_far` of the same `parts` gave `before`."""
+    """Return how many requests were sent since `requests_so_far` of the same `parts` gave `before`."""
     return None if before is None else (requests_so_far(parts) or 0) - before

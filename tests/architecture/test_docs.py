@@ -50,11 +50,22 @@ def test_docs_are_all_reachable_from_the_readme() -> None:
 
 def test_docs_list_every_module_as_it_is_now() -> None:
     text = modules.PAGE.read_text(encoding="utf-8")
-    assert text == modules.page(text), "run `make docs`"
+    assert text == modules.page(), "run `make docs`"
     listed = re.findall(r"^\| `([\w/]+\.py)` \|", text, re.MULTILINE)
     assert sorted(listed) == sorted(
         path.relative_to(PACKAGE).as_posix() for folder in folders() for path in modules.modules(folder)
     ), "a folder is missing in docs/modules.py"
+
+
+def named_lines() -> list[tuple[str, str]]:
+    """Of the table in docs/ARCHITECTURE.md: a name, and the file that defines it."""
+    return re.findall(r"`(?:\w+\.)?(\w+)`, `([\w/]+\.py)`", (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("name", "file"), named_lines())
+def test_docs_name_lines_that_are_there(name: str, file: str) -> None:
+    tree = tree_of(PACKAGE / file)
+    assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
 
 
 def folders() -> list[str]:

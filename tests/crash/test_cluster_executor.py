@@ -33,7 +33,7 @@ def on_cluster(world: World, url: str) -> None:
 
 
 def test_executors_killed_in_mid_run_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "world", files=8, rows_per_file=110_000, seed=11, per_trigger=1)
+    world = make_world(tmp_path / "world", files=5, rows_per_file=110_000, seed=11, per_trigger=1)
     before = set(executors())
     with Cluster(tmp_path) as cluster, Probe(world) as probe:
         on_cluster(world, cluster.url)

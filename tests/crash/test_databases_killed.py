@@ -21,7 +21,7 @@ from tests.seed import SEED
 from tests.servers.fixtures import server
 
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "1"))
-FILES, ROWS_PER_FILE = 12, 200
+FILES, ROWS_PER_FILE = 6, 200
 SERVERS = ("postgres", "mysql", "cassandra")
 DATABASES = (*SERVERS, "duckdb")
 TOLD = {0, 1, 75}

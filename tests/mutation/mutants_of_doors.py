@@ -145,7 +145,7 @@ MUTANTS_OF_DOORS = (
     Mutant(
         bug=36,
         name="files-of-a-replay-are-looked-at-after-staging-only",
-        file="src/penstock/run/open_delivery.py",
+        file="src/penstock/run/batch_stager.py",
         find="        if batch.batch_id == self._planned_before:",
         replace="        if False:",
         tests=(f"{OF_FAILURE}::test_a_planned_file_that_changes_before_its_replay_stops_before_anything_is_staged",),

@@ -106,7 +106,7 @@ MUTANTS_OF_REGISTRY = (
     Mutant(
         bug=17,
         name="records-in-quarantine-are-staged-and-not-decided",
-        file=OPEN_DELIVERY,
+        file="src/penstock/run/batch_stager.py",
         find="pieces=(*staged.pieces, *aside.pieces),",
         replace="pieces=staged.pieces,",
         tests=(f"{OF_ASIDE}::test_what_is_put_aside_is_decided_with_its_batch",),
@@ -114,7 +114,7 @@ MUTANTS_OF_REGISTRY = (
     Mutant(
         bug=17,
         name="nobody-asks-again-when-a-batch-is-staged-whether-its-records-can-be-decoded",
-        file=OPEN_DELIVERY,
+        file="src/penstock/run/batch_stager.py",
         find="        aside.require_still_bad()\n        self._previous = staged.size\n",
         replace="        self._previous = staged.size\n",
         tests=(f"{OF_ASIDE}::test_nothing_is_decided_of_a_batch_whose_records_can_be_decoded_since",),
@@ -122,7 +122,7 @@ MUTANTS_OF_REGISTRY = (
     Mutant(
         bug=28,
         name="nobody-asks-again-when-the-state-is-computed-whether-records-can-be-decoded",
-        file=OPEN_DELIVERY,
+        file="src/penstock/run/batch_stager.py",
         find="        execute_as_noop(rows)\n        aside.require_still_bad()\n",
         replace="        execute_as_noop(rows)\n",
         tests=(f"{OF_ASIDE}::test_no_state_is_kept_of_a_decided_batch_whose_records_can_be_decoded_since",),

@@ -172,7 +172,7 @@ def _broken_at_the_new_batch(step: str) -> Callable[..., object]:
 
 @pytest.mark.parametrize(
     ("step", "shown"),
-    [("penstock.run.open_delivery.stage_batch", EXPECTED), ("penstock.sink.sqlite.SqliteSink.publish", FOUR_FILES)],
+    [("penstock.run.batch_stager.stage_batch", EXPECTED), ("penstock.sink.sqlite.SqliteSink.publish", FOUR_FILES)],
     ids=["before the decision", "after it"],
 )
 def test_what_failed_is_delivered_by_the_next_start_once_its_cause_is_mended(
@@ -203,7 +203,7 @@ def test_a_planned_file_that_changes_before_its_replay_stops_before_anything_is_
 
     target.deliver(numbers(spark, target.root))
     file = put(target.root / "in", "3.csv", 3, 4)
-    monkeypatch.setattr("penstock.run.open_delivery.stage_batch", die)
+    monkeypatch.setattr("penstock.run.batch_stager.stage_batch", die)
     with pytest.raises(BatchFailed):
         target.deliver(numbers(spark, target.root))
     kept = file.rename(target.root / "kept.csv")

@@ -1,7 +1,7 @@
 """Object stores and HDFS behind one small interface. Each client library is imported by its own module only.
 
-A store keeps whole objects under keys below one root, and **uploads** in parts that nobody sees until they are completed. What an
-operation did is never concluded from its status code where it matters: callers `look` and compare the tag.
+A store holds whole objects under keys below one root, and **uploads** in parts that nobody sees until they are completed. Where
+it matters, no outcome is concluded from a status code: callers read the object's tag with `head` and compare it.
 """
 
 from penstock.blob.expiry import Expiry, expiry_finding

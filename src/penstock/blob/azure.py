@@ -1,7 +1,7 @@
 """Azure Blob Storage, with and without hierarchical namespace, always through the blob endpoint.
 
-Uploads are blocks that are staged and not committed: invisible until `Put Block List`, which consumes them. They expire a week
-after the last one was staged, and cannot be removed before. Source: Azure Storage REST API, Put Block and Put Block List.
+Uploads are uncommitted blocks: invisible until `Put Block List`, which consumes them. They expire a week after the last one was
+staged, and cannot be removed before. Source: Azure Storage REST API, Put Block and Put Block List.
 """
 
 import logging
@@ -37,20 +37,20 @@ from penstock.errors import DependencyMissing, Usage
 
 OPTIONS = ("connection_string", "account_key", "sas_token", "endpoint", "api_version", "attempts", "timeout_s")
 _FOLDER = "hdi_isfolder"
-"""Set on the directories that a hierarchical namespace lists among its blobs."""
+"""Metadata of the directories that a hierarchical namespace lists among its blobs."""
 _PAGE = 5_000
 _PART_BYTES = 8 * 1024 * 1024
 _CONNECTIONS = 32
-"""For all threads; of the library's own pool of ten the others would be dropped, each with a warning."""
+"""Pool size for all threads. The library's default of ten would drop the others' connections, each with a warning."""
 _PAUSE_S = 20.0
-"""At most this before a request is tried again: the library's pauses double without an end."""
+"""The longest pause before a retry: the library doubles its pauses without limit."""
 _BLOCKS_STAY_DAYS = 7
 _CONSUMED = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "BlobNotFound"})
 _UNCHANGED = frozenset({429, 503})
 _MISSING = frozenset({"ContainerNotFound", "ContainerBeingDeleted", "ContainerDisabled"})
 _FORBIDDEN = frozenset({401, 403})
 _T = TypeVar("_T")
-logging.getLogger("azure").addHandler(logging.NullHandler())  # else every credential that was tried in vain is told on stderr
+logging.getLogger("azure").addHandler(logging.NullHandler())  # else stderr shows every credential tried in vain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,18 +101,18 @@ class AzureStore(PlacedStore):
                 yield self._found(found, self.place.name(found.name))
 
     def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
-        """As `BlobStore.begin`: a name that all block ids begin with, without a request."""
+        """Return a name that all block ids of the upload begin with. Sends no request."""
         return new_nonce()
 
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
-        """As `BlobStore.put_part`: the block's id, of the same length for all."""
+        """Return the block's id; all ids have the same length, as Azure demands."""
         block = f"{upload}-{number:05d}"
         with self._translate_errors("upload a part of", key, changes=True):
             self._blob(key).stage_block(block, data, length=len(data))
         return block
 
     def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:  # noqa: ARG002 - the parts say it
-        """As `BlobStore.complete`. Without parts Azure would create an empty blob."""
+        """Raises ValueError without parts, of which Azure would create an empty blob."""
         if not parts:
             raise ValueError(f"an upload of {key} without parts")
         with self._translate_errors("complete", key, changes=True):
@@ -128,14 +128,14 @@ class AzureStore(PlacedStore):
         return blocks is not None and any(str(block.id).startswith(upload) for block in blocks[1])
 
     def pending(self, folder: str) -> Iterator[Pending]:  # noqa: ARG002 - one signature
-        """None: Azure ends uploads by itself."""
+        """Yield nothing: Azure ends uploads by itself."""
         return iter(())
 
     def discard(self, pending: Pending) -> None:
-        """Nothing: uncommitted blocks cannot be removed, and expire."""
+        """Do nothing: uncommitted blocks cannot be removed, and expire."""
 
     def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:  # noqa: ARG002 - one signature
-        """As `BlobStore.deletes_by_itself`: blocks. Rules of the account are known to Azure's management plane only."""
+        """Return the expiry of blocks. The account's own rules are visible only to Azure's management plane."""
         return [Expiry(rule="of every storage account", of_uploads=True, days=_BLOCKS_STAY_DAYS)]
 
     # --- steps
@@ -176,7 +176,7 @@ class AzureStore(PlacedStore):
 
 
 def azure_store(place: BlobUrl, options: Mapping[str, str]) -> AzureStore:
-    """The store at `place`. Raises Usage."""
+    """Return the store at `place`. Raises Usage."""
     require_known(options, OPTIONS, place=place)
     if "connection_string" in options:
         _require_one_account(options["connection_string"], options, place=place)
@@ -184,7 +184,7 @@ def azure_store(place: BlobUrl, options: Mapping[str, str]) -> AzureStore:
 
 
 def _require_one_account(connection: str, options: Mapping[str, str], *, place: BlobUrl) -> None:
-    """Raise Usage where the URL or another option says otherwise than `connection`, which alone would be followed."""
+    """Raise Usage if the URL or another option contradicts `connection`, which alone would be followed."""
     other = next((name for name in ("endpoint", "account_key", "sas_token") if name in options), None)
     if other is not None:
         raise Usage(
@@ -200,26 +200,25 @@ def _require_one_account(connection: str, options: Mapping[str, str], *, place: 
 
 
 def _account_of(connection: str) -> str:
-    """The storage account that a connection string leads to, empty where it does not say."""
+    """Return the storage account that a connection string leads to, empty where it names none."""
     parts = {name.strip().lower(): value for name, _, value in (part.partition("=") for part in connection.split(";"))}
     account, blob, _ = (urlsplit(parts.get("blobendpoint", "")).hostname or "").partition(".blob.")
     return parts.get("accountname") or (account if blob else "")
 
 
 def _signs_by_key(options: Mapping[str, str]) -> bool:
-    """Azure promises only of Shared Key that a request older than a quarter of an hour is refused, not of a SAS or a token."""
+    """Return whether old requests are refused: Azure refuses them after a quarter of an hour only with Shared Key."""
     return "account_key" in options or "accountkey=" in options.get("connection_string", "").lower()
 
 
 class _Again(ExponentialRetry):
-    """`attempts` of every kind: what is not given stays at three retries."""
+    """Limits retries of every kind to `attempts`: any kind that is not given would stay at three retries."""
 
     def __init__(self, attempts: int) -> None:
         again = attempts - 1
         super().__init__(1, 2, retry_total=again, retry_connect=again, retry_read=again, retry_status=again)
 
     def get_backoff_time(self, settings: dict[str, Any]) -> float:
-        """As `ExponentialRetry.get_backoff_time`."""
         return min(super().get_backoff_time(settings), _PAUSE_S)
 
 
@@ -247,7 +246,7 @@ def _client(process: int, host: str, given: tuple[tuple[str, str], ...]) -> Blob
 
 
 def _credential(host: str, options: Mapping[str, str]) -> Any:
-    """A SAS or account key where given, else whoever this process is to Azure: workload identity, managed identity, CLI login."""
+    """Return a SAS or account key where given, else this process's own identity: workload, managed identity, CLI login."""
     if "sas_token" in options:
         return options["sas_token"]
     if "account_key" in options:

@@ -1,4 +1,4 @@
-"""What all stores have in common: a place, its options, and trouble told as the error that the caller can act on."""
+"""The common part of all stores: a place, its options, and the translation of client errors."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,23 +16,23 @@ from penstock.errors import Usage
 from penstock.support.secret import scrub
 
 TAG = "penstock"
-"""Under this name a writer's tag is noted on an object."""
+"""Name of the metadata entry that holds the writer's tag on an object."""
 STAGING = ".penstock-staging"
-"""Where uploads lie beside a table, on stores that have no uploads of their own."""
+"""Folder beside a table for uploads, on stores without uploads of their own."""
 _T = TypeVar("_T")
 
 
 def unix_ms(moment: datetime) -> int:
-    """Of the time that a store gives, which has no more than seconds everywhere."""
+    """Return a store's time in milliseconds, truncated to seconds: not every store has more."""
     return int(moment.timestamp()) * 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlacedStore(ABC):
-    """The common part of every `BlobStore`."""
+    """Common base of every `BlobStore`."""
 
     failures: ClassVar[tuple[type[Exception], ...]]
-    """What the client library raises."""
+    """Exceptions of the client library."""
 
     place: BlobUrl
     options: Mapping[str, str] = field(repr=False)
@@ -54,21 +54,21 @@ class PlacedStore(ABC):
 
     @abstractmethod
     def _range(self, key: str, start: int, length: int) -> bytes | None:
-        """At most `length` bytes from `start` on, None if there is no such object."""
+        """Return at most `length` bytes from `start` on, None if there is no such object."""
 
     @staticmethod
     @abstractmethod
     def _failure_of(cause: Exception) -> StoreFailure:
-        """What one of `failures` means."""
+        """Classify one of `failures`."""
 
     @property
     def _settings(self) -> tuple[tuple[str, str], ...]:
-        """The options as a key under which clients are kept: making one takes a while."""
+        """The options as a hashable key of the client cache, because making a client is slow."""
         return tuple(sorted(self.options.items()))
 
     @contextmanager
     def _connecting(self) -> Iterator[None]:
-        """Around the making of a client, which reads options and credentials and asks no store."""
+        """Raise Usage for errors in making a client, which reads options and credentials and contacts no store."""
         refusals: tuple[type[Exception], ...] = (*self.failures, ValueError, OSError)
         try:
             yield
@@ -81,7 +81,7 @@ class PlacedStore(ABC):
 
     @contextmanager
     def _translate_errors(self, act: str, key: str, *, changes: bool = False) -> Iterator[None]:
-        """Around every use of the client; `changes`: it is to change something."""
+        """Translate errors of any use of the client. `changes`: the operation was to change something."""
         try:
             with asking(self.url):
                 yield
@@ -89,7 +89,7 @@ class PlacedStore(ABC):
             raise error_for(self._failure_of(cause), act=act, where=f"{self.url}/{key}", changes=changes) from cause
 
     def _each(self, act: str, key: str, lazily: Iterable[_T]) -> Iterator[_T]:
-        """As `_told`, around every step of what asks on the way."""
+        """Yield from `lazily`, with `_translate_errors` around each step, which may send a request."""
         steps = iter(lazily)
         while True:
             with self._translate_errors(act, key):

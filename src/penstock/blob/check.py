@@ -1,4 +1,4 @@
-"""What `penstock check` finds out about a store, leaving nothing behind."""
+"""The part of `penstock check` that tries a store out. It leaves nothing behind."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from penstock.errors import DependencyMissing, PenstockError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCheck:
-    """The check as a task makes it: opening the store, for which a library may be missing there, is part of it."""
+    """A `TaskCheck` of a store. It opens the store itself, because a task may lack the client library."""
 
     subject: str
     reopen: Callable[[], BlobStore] = field(repr=False)
@@ -24,7 +24,7 @@ class StoreCheck:
 
 
 def check_store(store: BlobStore, *, subject: str, folder: str) -> Finding:
-    """Whether objects can be written, created once, listed, read and deleted in a scratch folder."""
+    """Return whether objects can be written, created once, listed, read and deleted in a scratch folder."""
     key = f"{folder}check/{new_nonce()}"
     try:
         wrong = _tried(store, key)

@@ -1,4 +1,4 @@
-"""What went wrong with a store, as the error that the caller can act on."""
+"""Failures of a store, classified, and the Penstock error for each."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from penstock.support.secret import scrub
 from penstock.support.tls import is_distrusted
 
 _QUERY = re.compile(r"(?<=\S)\?\w[\w.~%+&=/;,@!$*-]*")
-"""Of a request's URL: long, of no use to people, and some clients write credentials there."""
+"""The query of a request's URL: long, useless to people, and some clients write credentials there."""
 _AGAIN = "Try again; if it stays so, look at the network, the account's URL and its options."
 
 
@@ -29,17 +29,17 @@ class StoreFailure:
 
     @staticmethod
     def credentials(reason: str) -> "StoreFailure":
-        """The store does not know us, or does not let us: nothing was changed."""
+        """The store does not know the caller or denies access: nothing was changed."""
         return StoreFailure(_Kind.CREDENTIALS, reason)
 
     @staticmethod
     def missing(reason: str) -> "StoreFailure":
-        """There is no such bucket, container or file system."""
+        """The bucket, container or file system does not exist."""
         return StoreFailure(_Kind.MISSING, reason)
 
     @staticmethod
     def unchanged(reason: str) -> "StoreFailure":
-        """Not reached, or told to come back later: nothing was changed."""
+        """The store was not reached, or asked to retry later: nothing was changed."""
         return StoreFailure(_Kind.UNCHANGED, reason)
 
     @staticmethod
@@ -49,7 +49,7 @@ class StoreFailure:
 
 
 def error_for(failure: StoreFailure, *, act: str, where: str, changes: bool) -> PenstockError:
-    """The error for a failed attempt to `act` on `where`; `changes`: the operation was to change something."""
+    """Return the error for a failed attempt to `act` on `where`. `changes`: the operation was to change something."""
     message = f"Could not {act} {where}: {scrub(_QUERY.sub('', failure.reason)).rstrip('.')}."
     if is_distrusted(failure.reason):
         return Failed(

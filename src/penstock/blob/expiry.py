@@ -1,4 +1,4 @@
-"""What a store deletes by itself, read from its lifecycle rules, and which of it would hurt.
+"""Lifecycle rules by which a store deletes objects or uploads on its own, and findings about harmful ones.
 
 Source: Amazon S3 API reference, GetBucketLifecycleConfiguration; Cloud Storage JSON API, `buckets`, field `lifecycle`.
 """
@@ -11,7 +11,7 @@ from penstock.core.model import Finding
 from penstock.errors import PenstockError
 
 OUTAGE_DAYS = 7
-"""So long a decision may wait for an account: a week in which it cannot be reached, or nobody starts the pipeline."""
+"""How long a decision may have to wait for an account: a week in which it is unreachable, or nobody starts the pipeline."""
 
 _LOST = "rows that are decided and wait longer to be published are lost."
 
@@ -21,9 +21,9 @@ _OF_CUSTOM_TIME = frozenset({"daysSinceCustomTime", "customTimeBefore"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """One rule: what is deleted below a prefix of whole keys when it is `days` old (None: by date, be it today).
+    """One rule: whatever lies below a prefix of whole keys is deleted after `days`. None: by date, which may be today.
 
-    `of_uploads`: uploads that were begun and not completed; else objects.
+    `of_uploads`: the rule is for uploads that were begun and not completed, else for objects.
     """
 
     rule: str
@@ -32,23 +32,23 @@ class Expiry:
     days: int | None = None
 
     def covers(self, folder: str) -> bool:
-        """Whether it may delete something below `folder`, a prefix of whole keys too."""
+        """Return whether the rule may delete something below `folder`, which is a prefix of whole keys, too."""
         return folder.startswith(self.prefix) or self.prefix.startswith(folder)
 
 
 class Expiring(Protocol):
-    """The part of a store that is asked here."""
+    """The methods of a store that the findings need."""
 
     @property
     def url(self) -> str:
-        """The root."""
+        """The root, for people."""
         ...
 
     def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]: ...
 
 
 def expiries_of_s3(rules: Sequence[Mapping[str, Any]]) -> Iterator[Expiry]:
-    """Of the rules that are enabled. Those for objects with certain tags are left out: ours have none."""
+    """Yield the enabled rules, without those for objects with certain tags: Penstock's objects have no such tags."""
     for rule in rules:
         chosen = rule.get("Filter", {})
         both = chosen.get("And", chosen)
@@ -63,7 +63,7 @@ def expiries_of_s3(rules: Sequence[Mapping[str, Any]]) -> Iterator[Expiry]:
 
 
 def expiries_of_gcs(rules: Sequence[Mapping[str, Any]]) -> Iterator[Expiry]:
-    """Of the rules that delete objects as Penstock writes them: live, and without a custom time."""
+    """Yield the rules that delete objects as Penstock writes them: live, and without a custom time."""
     for number, rule in enumerate(rules, 1):
         condition = rule.get("condition", {})
         if rule.get("action", {}).get("type") != "Delete" or condition.get("isLive") is False:
@@ -75,7 +75,7 @@ def expiries_of_gcs(rules: Sequence[Mapping[str, Any]]) -> Iterator[Expiry]:
 
 
 def expiry_finding(store: Expiring, *, kept: str, called: str, uploads: bool) -> Finding:
-    """Whether the store deletes too early what waits in it (if `uploads`), or ever what lies in `kept`, to people: `called`."""
+    """Return whether the store deletes uploads too early (if `uploads`), or ever objects in `kept`, shown as `called`."""
     subject = f"lifecycle of {store.url}"
     try:
         rules = [rule for rule in store.deletes_by_itself(kept) if not rule.of_uploads]
@@ -92,7 +92,7 @@ def expiry_finding(store: Expiring, *, kept: str, called: str, uploads: bool) ->
 
 
 def waiting_finding(store: Expiring, *, folder: str = "") -> Finding:
-    """Whether the store deletes what waits in `folder` as objects until it is published, however long it is waited for."""
+    """Return whether the store ever deletes objects that wait in `folder` to be published, however long they wait."""
     subject = f"lifecycle of {store.url}"
     try:
         rules = [rule for rule in store.deletes_by_itself(folder) if not rule.of_uploads]

@@ -1,8 +1,8 @@
-"""Google Cloud Storage, through its JSON interface.
+"""Google Cloud Storage, through its JSON API.
 
-An upload is a folder of parts outside of the root, in the same bucket. Completing it composes the parts into the object, in one
-step of the store, and removes them, the first one first: from then on nobody can compose them again. Source: Cloud Storage JSON
-API, `objects.compose`; preconditions of `objects.insert`.
+An upload is a folder of parts outside the root, in the same bucket. Completing it composes the parts into the object atomically
+and then removes them, the first one first: from then on nobody can compose them again. Source: Cloud Storage JSON API,
+`objects.compose`; preconditions of `objects.insert`.
 """
 
 import os
@@ -74,7 +74,7 @@ class GcsStore(PlacedStore):
             yield _found(found, self.place.name(found.name))
 
     def children(self, folder: str = "") -> Iterator[Found]:
-        """As `BlobStore.children`. The object of the folder's own name is what Hadoop makes of an empty directory."""
+        """Skips the object with the folder's own name, by which Hadoop marks an empty directory."""
         prefix = self.place.key(folder)
         pages = self._bucket.list_blobs(prefix=prefix, delimiter="/", timeout=self._timeout_s).pages
         for page in self._each("list", folder, pages):
@@ -82,7 +82,7 @@ class GcsStore(PlacedStore):
             yield from (_found(blob, self.place.name(blob.name)) for blob in page if blob.name != prefix)
 
     def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
-        """As `BlobStore.begin`: the end of the folder's name, without a request."""
+        """Return the end of the folder's name. Sends no request."""
         return new_nonce()
 
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
@@ -99,7 +99,7 @@ class GcsStore(PlacedStore):
                 self._delete(name)
 
     def is_pending(self, key: str, upload: str) -> bool:
-        """As `BlobStore.is_pending`: the first part goes first."""
+        """Only the first part is looked for, because it is removed first."""
         with self._translate_errors("look at an upload of", key):
             return bool(self._blob(self._part(key, upload, 0)).exists(timeout=self._timeout_s))
 
@@ -116,7 +116,7 @@ class GcsStore(PlacedStore):
                 self._delete(name)
 
     def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:
-        """As `BlobStore.deletes_by_itself`: the bucket's lifecycle rules. Parts of uploads are objects as any other."""
+        """Return the bucket's lifecycle rules. Parts of uploads are ordinary objects."""
         with self._translate_errors("read the lifecycle rules for", folder):
             bucket = self._bucket
             bucket.reload(timeout=self._timeout_s)
@@ -128,7 +128,7 @@ class GcsStore(PlacedStore):
 
     @property
     def _staging(self) -> str:
-        """Outside of the root, where no listing of the table shows it."""
+        """A folder outside the root, so that listings of the table do not show it."""
         above, slash, name = self.place.prefix.rpartition("/")
         return f"{above}{slash}{STAGING}/{name}"
 
@@ -168,17 +168,17 @@ class GcsStore(PlacedStore):
         blob.upload_from_string(data, content_type="application/octet-stream", timeout=self._timeout_s, **condition)
 
     def _composed(self, names: Sequence[str], key: str, upload: str, tag: str) -> bool:
-        """Whether it was done just now. If not, what is left may be all that there is: the sweep knows better."""
+        """Return whether this call composed the object. If not, remaining parts may be the only copy: a sweep decides."""
         try:
             done = _unless_absent(lambda: self._compose(names, self.place.key(key), tag, aside=self._folder(key, upload)))
-        except google.InternalServerError:  # so an emulator says that the parts are gone
+        except google.InternalServerError:  # an emulator's answer when the parts are gone
             if self.is_pending(key, upload):
                 raise
             return False
         return done is not None
 
     def _compose(self, names: Sequence[str], target: str, tag: str, *, aside: str) -> str:
-        """All at once up to the store's limit; more of them by way of objects aside, of which the last lacks nothing."""
+        """Compose `names` into `target`, above the store's limit through objects in `aside`. `target` appears complete."""
         while len(names) > _COMPOSED_AT_ONCE:
             first = f"{aside}composed-{len(names):05d}"
             self._compose_few(names[:_COMPOSED_AT_ONCE], first, tag)
@@ -209,7 +209,7 @@ class GcsStore(PlacedStore):
 
 
 def gcs_store(place: BlobUrl, options: Mapping[str, str]) -> GcsStore:
-    """The store at `place`. Raises Usage."""
+    """Return the store at `place`. Raises Usage."""
     require_known(options, OPTIONS, place=place)
     if not place.prefix:
         raise Usage(
@@ -223,7 +223,7 @@ def gcs_store(place: BlobUrl, options: Mapping[str, str]) -> GcsStore:
 def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: ARG001 - a fork must not share connections
     client = _new_client(dict(given))
     client._bucket_metadata_cache = (
-        None  # for labels of traces it asks for the bucket, in threads of its own, after each 404 again
+        None  # else it requests the bucket for trace labels, in threads of its own, again after each 404
     )
     for scheme in ("http://", "https://"):
         client._http.mount(scheme, CountedRequests(pool_maxsize=32))

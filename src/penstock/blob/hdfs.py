@@ -1,7 +1,7 @@
-"""HDFS through WebHDFS: no Java, no libhdfs.
+"""HDFS through WebHDFS, without Java or libhdfs.
 
-An upload is a file in a staging directory outside of the root, on the same file system. Completing it is `RENAME` with the option
-NONE, which refuses to replace and consumes the staged file; without options RENAME answers 200 to a failure and moves into
+An upload is a file in a staging directory outside the root, on the same file system. Completing it is `RENAME` with the option
+NONE, which refuses to replace and consumes the staged file. Without options, RENAME answers 200 to a failure and moves into
 directories. Source: Hadoop WebHDFS REST API; `FileContext.rename` with `Options.Rename.NONE`.
 """
 
@@ -42,7 +42,7 @@ _UNCHANGED = frozenset({"StandbyException", "SafeModeException", "RetriableExcep
 
 @dataclass(frozen=True, kw_only=True)
 class HdfsStore(PlacedStore):
-    """A `BlobStore` in one directory. Directories are made when they are needed and stay."""
+    """A `BlobStore` in one directory. Directories are created on demand and never removed."""
 
     failures: ClassVar = (RefusedError, requests.RequestException)
     requests_each: ClassVar = RequestsEach(put=5, get=2, look=2, part=2, complete=3)
@@ -51,7 +51,7 @@ class HdfsStore(PlacedStore):
     parts_at_once: int = 1
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
-        """As `BlobStore.put`: written aside and renamed, since a file is seen while it is written."""
+        """Writes to another name and renames, since readers see a file while it is written."""
         aside = self._written_aside("write", key, data, tag)
         with self._translate_errors("write", key, changes=True):
             self._place(aside, key, how="OVERWRITE")
@@ -83,7 +83,7 @@ class HdfsStore(PlacedStore):
             yield _found(self._relative(path, self._root), status)
 
     def children(self, folder: str = "") -> Iterator[Found]:
-        """As `BlobStore.children`; empty directories are among them."""
+        """Empty directories are included."""
         with self._translate_errors("list", folder):
             statuses = self._statuses(self._path(folder.rstrip("/")))
         for status in statuses:
@@ -94,11 +94,11 @@ class HdfsStore(PlacedStore):
                 yield _found(key, status)
 
     def begin(self, key: str, *, tag: str) -> str:  # noqa: ARG002 - noted by `complete`
-        """As `BlobStore.begin`: the end of the staged file's name, without a request."""
+        """Return the end of the staged file's name. Sends no request."""
         return new_nonce()
 
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
-        """As `BlobStore.put_part`. Parts come one after the other; the first makes the file."""
+        """Parts are uploaded one after the other; the first creates the file."""
         path = self._staged(key, upload)
         with self._translate_errors("upload a part of", key, changes=True):
             if number == 0:
@@ -127,7 +127,6 @@ class HdfsStore(PlacedStore):
             self._delete(self._staged(pending.key, pending.upload))
 
     def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:  # noqa: ARG002 - one signature
-        """As `BlobStore.deletes_by_itself`: nothing."""
         return ()
 
     # --- where things are
@@ -138,7 +137,7 @@ class HdfsStore(PlacedStore):
 
     @property
     def _staging(self) -> str:
-        """Outside of the root, where no listing of the table shows it, and of this root only: others sweep theirs."""
+        """A directory outside the root, hidden from listings of the table, and of this root only: others sweep theirs."""
         above, _, name = self._root.rpartition("/")
         given = self.options.get("staging")
         if given is None:
@@ -166,7 +165,7 @@ class HdfsStore(PlacedStore):
         return _unless(_ABSENT, lambda: self._hdfs.ask("GET", "OPEN", self._path(key), part))
 
     def _written_aside(self, act: str, key: str, data: bytes, tag: str) -> str:
-        """A new name, so whatever becomes of it, nothing that anybody sees was changed."""
+        """Write `data` under a new name: whatever becomes of it, nothing that readers see was changed."""
         path = self._staged(key, new_nonce())
         with self._translate_errors(act, key):
             self._hdfs.ask("PUT", "CREATE", path, {"overwrite": "false"}, body=data)
@@ -202,7 +201,7 @@ class HdfsStore(PlacedStore):
         return found
 
     def _files_below(self, directory: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """In ascending order of whole paths: a directory sorts as its name with a slash."""
+        """Yield files in ascending order of whole paths: a directory sorts as its name with a slash."""
         found = self._statuses(directory)
         for status in sorted(found, key=lambda one: one["pathSuffix"] + ("/" if one["type"] == "DIRECTORY" else "")):
             path = f"{directory}/{status['pathSuffix']}"
@@ -221,7 +220,7 @@ class HdfsStore(PlacedStore):
 
 
 def hdfs_store(place: BlobUrl, options: Mapping[str, str]) -> HdfsStore:
-    """The store at `place`. Raises Usage."""
+    """Return the store at `place`. Raises Usage."""
     require_known(options, OPTIONS, place=place)
     if not place.prefix:
         raise Usage(
@@ -250,7 +249,7 @@ def _client(process: int, host: str, given: tuple[tuple[str, str], ...]) -> WebH
 
 
 def _endpoints(host: str, options: Mapping[str, str]) -> tuple[str, ...]:
-    """The NameNodes' WebHDFS addresses: those given, else that of the URL's host at its usual port."""
+    """Return the NameNodes' WebHDFS addresses: those given, else that of the URL's host at the default port."""
     given = options.get("webhdfs", f"http://{host.partition(':')[0]}:{_HTTP_PORT}")
     return tuple(endpoint.strip().rstrip("/") for endpoint in given.split(","))
 
@@ -260,12 +259,12 @@ def _found(key: str, status: Mapping[str, Any], *, tag: str | None = None) -> Fo
 
 
 def _tagged(tag: str) -> Mapping[str, str]:
-    """Fine if it has the tag from an earlier try."""
+    """Return the query that sets the tag. It replaces the tag of an earlier try."""
     return {"xattr.name": _XATTR, "xattr.value": f'"{tag}"', "flag": "CREATE,REPLACE"}
 
 
 def _unless(exceptions: "frozenset[str]", call: Any) -> bytes | None:
-    """What `call` answers, None for one of these Java exceptions."""
+    """Return what `call` answers, None for one of these Java exceptions."""
     try:
         answer: bytes = call()
     except RefusedError as refused:

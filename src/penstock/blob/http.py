@@ -1,4 +1,4 @@
-"""Plain HTTP connections for the clients that are built upon `requests`: counted, and their failures in a person's words."""
+"""HTTP connections for clients built on `requests`: request counting, authentication and readable failures."""
 
 import re
 from typing import Any
@@ -12,27 +12,25 @@ from penstock.blob.request_counter import sent
 
 
 class CountedRequests(HTTPAdapter):
-    """Mounted on a session, it counts what goes out."""
+    """A session adapter that counts the requests sent."""
 
     def send(self, request: PreparedRequest, *args: Any, **settings: Any) -> Response:
-        """As `HTTPAdapter.send`."""
         sent()
         return super().send(request, *args, **settings)
 
 
 class AsSigned(AuthBase):
-    """For a session whose requests come with who we are: without any, `requests` would put what a `.netrc` has for the host."""
+    """Leaves the client's own credentials in place: without an `auth`, `requests` would replace them by those in `.netrc`."""
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
-        """As it is."""
         return request
 
 
 def read_refusals(session: Session) -> None:
-    """Have `session` read the body of every answer with an error status at once, also where the caller asked for a stream.
+    """Make `session` read the body of every error response at once, even where the caller asked for a stream.
 
     The clients of Azure and Google retry a refused download without reading it: each retry would open a new connection, and the
-    old one would stay open until the garbage collector finds it.
+    old one would stay open until it is garbage-collected.
     """
     session.hooks["response"].append(_read_refusal)
 
@@ -46,12 +44,12 @@ _SPEAKER = re.compile(r"^HTTPS?Connection(?:Pool)?\(host='(?P<host>[^']*)', port
 
 
 def never_sent(failure: BaseException) -> bool:
-    """Whether there was no connection at all, so that nothing can have been changed."""
+    """Return whether no connection was made, so that nothing can have been changed."""
     return isinstance(_reason(failure), NewConnectionError | ConnectTimeoutError)
 
 
 def first_line_of(failure: BaseException) -> str:
-    """The first line of what went wrong, with the server's name in front; `requests` wraps it in what its pool did about it."""
+    """Return the first line of the failure after the server's name, without what `requests` adds about its connection pool."""
     found = _reason(failure) if isinstance(failure, RequestException) else failure
     first = (str(found).splitlines() or [type(found).__name__])[0]
     return _SPEAKER.sub(lambda speaker: f"{speaker['host']}:{speaker['port']}: ", first)

@@ -1,4 +1,4 @@
-"""An object as a seekable file that reads what is asked for, and a little more."""
+"""Objects of a store as seekable files that read ahead by at most one buffer."""
 
 import io
 from collections.abc import Callable
@@ -7,13 +7,13 @@ from typing import BinaryIO, TypeAlias, cast
 from penstock.blob.store import BlobStore
 
 Read: TypeAlias = Callable[[int, int], bytes]
-"""At most so many bytes from a place on: start and length."""
+"""Takes start and length, and returns at most that many bytes."""
 
 _AHEAD_BYTES = 1 << 20
 
 
 def open_object(store: BlobStore, key: str) -> BinaryIO:
-    """The object as it is now, for reading; used by one thread. Raises FileNotFoundError."""
+    """Return the object as it is now, opened for reading by one thread. Raises FileNotFoundError."""
     found = store.head(key)
     if found is None:
         raise FileNotFoundError(f"{store.url}/{key}")
@@ -21,7 +21,7 @@ def open_object(store: BlobStore, key: str) -> BinaryIO:
 
 
 def open_ranged(read: Read, size_bytes: int) -> BinaryIO:
-    """What `read` reads, for reading; used by one thread."""
+    """Return what `read` reads as a file, opened for reading by one thread."""
     return cast("BinaryIO", io.BufferedReader(_Ranged(read, size_bytes), _AHEAD_BYTES))
 
 

@@ -1,4 +1,4 @@
-"""From a URL and its options to a store."""
+"""Opening of a store from a URL and its options."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -15,12 +15,12 @@ _STORES = {
     "hdfs": ("penstock.blob.hdfs", "hdfs_store"),
     "s3": ("penstock.blob.s3", "s3_store"),
 }
-"""Where each kind of store is made. Its module imports its client library, and nothing else does."""
+"""Module and factory function of each kind of store. Only that module imports the client library."""
 _EXTRAS = {"s3": "s3", "az": "azure", "gs": "gcs", "hdfs": "hdfs"}
 
 
 def open_store(url: str, *, options: Mapping[str, Any] | None = None) -> BlobStore:
-    """The store at `url`. Nothing is connected yet. Raises Usage, DependencyMissing."""
+    """Return the store at `url`. Nothing is connected yet. Raises Usage, DependencyMissing."""
     place = parse(url)
     remember_options(options or {})
     return _opener(place)(place, {name: str(value) for name, value in (options or {}).items()})

@@ -1,4 +1,4 @@
-"""Options of an account's store, as the pipeline file gives them."""
+"""Validation of the options of an account's store in the pipeline file."""
 
 import difflib
 import re
@@ -14,7 +14,7 @@ _ADDRESSES = frozenset({"endpoint", "webhdfs"})
 
 
 def require_known(options: Mapping[str, str], known: tuple[str, ...], *, place: BlobUrl) -> None:
-    """Raise Usage for an option that the store does not have, and for one that should be a number or an address and is none."""
+    """Raise Usage for an unknown option, and for one that must be a number or an address and is not."""
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
         close = difflib.get_close_matches(unknown, known, n=1)

@@ -1,7 +1,7 @@
-"""How many requests this process has sent to each store: what the store's bill counts.
+"""Counts of the requests that this process has sent to each store, as the store bills them.
 
-Clients are shared by the stores of a process, so a request is told apart by the thread that sends it: a store names itself
-around each call, and the client's own hook counts every attempt of it, retries and redirects included.
+All stores of a process share the clients, so a request is attributed by the thread that sends it. A store names itself around
+each call, and the client's hook counts every request of that call, retries and redirects included.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ _asking = local()
 
 @contextmanager
 def asking(url: str) -> Iterator[None]:
-    """Until it ends, requests of this thread are to the store at `url`."""
+    """Attribute this thread's requests to the store at `url` while the context is open."""
     before = getattr(_asking, "url", None)
     _asking.url = url
     try:
@@ -26,7 +26,7 @@ def asking(url: str) -> Iterator[None]:
 
 
 def sent(*_: object, **__: object) -> None:
-    """Called by the clients' hooks, once for each request that goes out."""
+    """Count one request. The clients' hooks call it for each request sent."""
     url = getattr(_asking, "url", None)
     if url is not None:
         with _lock:
@@ -34,6 +34,6 @@ def sent(*_: object, **__: object) -> None:
 
 
 def requests_to(url: str) -> int:
-    """How many were sent to the store at `url` since this process began; it only grows."""
+    """Return how many requests were sent to the store at `url` since this process began. Never decreases."""
     with _lock:
         return _sent[url]

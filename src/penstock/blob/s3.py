@@ -1,8 +1,8 @@
-"""Amazon S3 and stores that speak its language.
+"""Amazon S3 and stores with a compatible API.
 
-Uploads are multipart uploads: invisible until `CompleteMultipartUpload`, which consumes them. It is sent without condition: with
-`If-None-Match` it may answer 409, after which AWS demands to upload all parts again, and after the decision nobody has them.
-Source: Amazon S3 API reference, CompleteMultipartUpload; Amazon S3 user guide, "Conditional requests".
+Uploads are multipart uploads: invisible until `CompleteMultipartUpload`, which consumes them. It is sent without a condition.
+With `If-None-Match` it may answer 409, after which AWS demands that all parts are uploaded again, and after the decision nobody
+has them. Source: Amazon S3 API reference, CompleteMultipartUpload; Amazon S3 user guide, "Conditional requests".
 """
 
 import os
@@ -58,9 +58,9 @@ _WITHOUT_CREDENTIALS = (
     *(NoCredentialsError, PartialCredentialsError, ProfileNotFound),
     *(TokenRetrievalError, UnauthorizedSSOTokenError),
 )
-"""Before anything is sent: there are no credentials, or a login has run out."""
+"""Raised before a request is sent: credentials are missing, or a login has expired."""
 _NEVER_SENT = (EndpointConnectionError, ConnectTimeoutError, CredentialRetrievalError)
-"""Nothing was sent either, but may be in a moment: also what gives a machine its credentials may answer again."""
+"""Raised before a request is sent, and possibly passing: the service that provides a machine's credentials may recover, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class S3Store(PlacedStore):
                 yield self._found(found)
 
     def children(self, folder: str = "") -> Iterator[Found]:
-        """As `BlobStore.children`. The object of the folder's own name is what Hadoop makes of an empty directory."""
+        """Skips the object with the folder's own name, by which Hadoop marks an empty directory."""
         prefix = self.place.key(folder)
         pages = self._client.get_paginator("list_objects_v2")
         for page in self._each("list", folder, pages.paginate(Bucket=self.place.bucket, Prefix=prefix, Delimiter="/")):
@@ -120,13 +120,13 @@ class S3Store(PlacedStore):
             return str(self._client.create_multipart_upload(**self._object(key), Metadata={TAG: tag})["UploadId"])
 
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
-        """As `BlobStore.put_part`: the part's ETag."""
+        """Return the part's ETag."""
         with self._translate_errors("upload a part of", key, changes=True):
             answer = self._client.upload_part(**self._object(key), UploadId=upload, PartNumber=number + 1, Body=data)
             return str(answer["ETag"])
 
     def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:  # noqa: ARG002 - noted at `begin`
-        """As `BlobStore.complete`. A consumed upload is answered with 200, 403, 404 or 500, depending on the server."""
+        """Servers answer 200, 403, 404 or 500 for an upload that was completed before."""
         listed = [{"PartNumber": number, "ETag": part} for number, part in enumerate(parts, 1)]
         with self._translate_errors("complete", key, changes=True):
             complete = partial(self._client.complete_multipart_upload, UploadId=upload, MultipartUpload={"Parts": listed})
@@ -149,7 +149,7 @@ class S3Store(PlacedStore):
             _unless(_NO_UPLOAD, abort, **self._object(pending.key))
 
     def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:
-        """As `BlobStore.deletes_by_itself`: the bucket's lifecycle rules."""
+        """Return the bucket's lifecycle rules."""
         with self._translate_errors("read the lifecycle rules for", folder):
             asked = self._client.get_bucket_lifecycle_configuration
             found = _unless(_NO_RULES, asked, Bucket=self.place.bucket) or {"Rules": []}
@@ -192,7 +192,7 @@ class S3Store(PlacedStore):
 
 
 def s3_store(place: BlobUrl, options: Mapping[str, str]) -> S3Store:
-    """The store at `place`. Raises Usage."""
+    """Return the store at `place`. Raises Usage."""
     require_known(options, OPTIONS, place=place)
     return S3Store(place=place, options=dict(options))
 
@@ -221,7 +221,7 @@ def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: A
 
 
 def _unless(codes: "frozenset[str]", call: "Callable[..., Any]", **asked: Any) -> Any:
-    """What `call` answers, None for one of these error codes."""
+    """Return what `call` answers, None for one of these error codes."""
     try:
         return call(**asked)
     except ClientError as error:

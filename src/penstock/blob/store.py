@@ -1,4 +1,4 @@
-"""What Penstock asks of a store of objects."""
+"""The interface of an object store, as Penstock uses it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from penstock.blob.expiry import Expiry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """An object. `tag` is what its writer noted on it; None where it was not asked for (in lists) or there is none.
+    """An object. `tag` is the writer's note on it; None if it has none, or in lists, which do not fetch it.
 
-    `modified_ms` is when it was last written (Unix time), to the second but on HDFS; None for a folder.
+    `modified_ms` is when it was last written (Unix time), exact to the second except on HDFS; None for a folder.
     """
 
     key: str
@@ -22,9 +22,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestsEach:
-    """How many requests an operation takes where nothing fails: `put` and `put_if_absent`, a whole `get`, a `list` of one page.
+    """How many requests each operation takes if nothing fails: `put` and `put_if_absent`, a whole `get`, a `list` of one page.
 
-    `part` is one `put_part`, `complete` that of an upload with one part.
+    `part` is one `put_part`; `complete` is that of an upload with one part.
     """
 
     put: int = 1
@@ -40,7 +40,7 @@ class RequestsEach:
 class Pending:
     """An upload that was begun and neither completed nor discarded. `upload` is the store's name for it.
 
-    `size_bytes` is None where asking for it would take a request more.
+    `size_bytes` is None where finding it out would take another request.
     """
 
     key: str
@@ -51,30 +51,30 @@ class Pending:
 class BlobStore(Protocol):
     """Objects below one root of one account. Keys are relative to the root, with slashes.
 
-    Picklable: settings only; clients are made in each process when they are first needed. Safe to use from several threads. What
-    a method returned is seen by every later call of any process. Reading calls and those whose repetition changes nothing are
-    repeated by the client library for a while. Everything raises Retryable (nothing was changed), OutcomeUnknown (it may have
-    been), Failed (credentials, permissions, no such bucket: the remedy says which).
+    Picklable, because it holds only settings; each process makes its clients when they are first needed. Thread-safe. Every later
+    call of any process sees what a method returned. The client library retries reads, and operations whose repetition changes
+    nothing, for a while. Every method raises Retryable (nothing was changed), OutcomeUnknown (it may have been) or Failed
+    (credentials, permissions, no such bucket: the remedy says which).
     """
 
     @property
     def url(self) -> str:
-        """The root, for people: no secrets in it."""
+        """The root, for people, without secrets."""
         ...
 
     @property
     def part_bytes(self) -> int:
-        """How large each part of an upload but the last should be; stores refuse smaller ones."""
+        """Size of each part of an upload but the last; stores refuse smaller ones."""
         ...
 
     @property
     def parts_at_once(self) -> int:
-        """How many parts of one upload may be under way at a time."""
+        """How many parts of one upload may be uploaded at the same time."""
         ...
 
     @property
     def requests_each(self) -> RequestsEach:
-        """What its operations cost."""
+        """How many requests each operation takes."""
         ...
 
     @property
@@ -84,78 +84,78 @@ class BlobStore(Protocol):
 
     @property
     def sending_once(self) -> "BlobStore":
-        """The same place, reached by a client that repeats nothing by itself: a repetition would be signed anew.
+        """The same place through a client that never retries: a retry would be signed anew, and could be hours late.
 
-        Only where `dates_requests`; elsewhere clients repeat as they do.
+        For stores with `dates_requests`; other stores' clients go on retrying.
         """
         ...
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
-        """Create or replace a whole object, all at once."""
+        """Create or replace a whole object atomically."""
         ...
 
     def put_if_absent(self, key: str, data: bytes, *, tag: str) -> bool:
-        """Create a whole object all at once, unless there is one; False if there is, be it from this very call."""
+        """Create a whole object atomically, unless it exists. False if it exists, even if this very call created it."""
         ...
 
     def get(self, key: str) -> bytes | None:
-        """A whole object, None if there is none."""
+        """Return a whole object, None if it does not exist."""
         ...
 
     def read(self, key: str, *, start: int, length: int) -> bytes:
-        """A part of an object, shorter where it ends. Raises FileNotFoundError."""
+        """Return a part of an object, shorter at the object's end. Raises FileNotFoundError."""
         ...
 
     def head(self, key: str) -> Found | None:
-        """An object with its tag, None if there is none."""
+        """Return an object with its tag, None if it does not exist."""
         ...
 
     def delete(self, key: str) -> None:
-        """Remove an object; fine if there is none."""
+        """Remove an object if it exists."""
         ...
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Iterator[Found]:
-        """Every object below `folder` (empty, or ending with a slash), or the first `limit`; lazily, in ascending order of keys.
+        """Yield every object below `folder` (empty or ending with a slash), or the first `limit`, lazily, in ascending key order.
 
-        Uploads are not objects: they are never listed.
+        Uploads are not objects and are never listed.
         """
         ...
 
     def children(self, folder: str = "") -> Iterator[Found]:
-        """What lies directly below `folder` (empty, or ending with a slash), in no order, lazily; what is deeper costs nothing.
+        """Yield what lies directly below `folder` (empty, or ending with a slash), lazily, in no order.
 
-        A folder that something lies in is one key that ends with a slash.
+        A folder that is not empty is one key that ends with a slash; what lies deeper costs nothing.
         """
         ...
 
     def begin(self, key: str, *, tag: str) -> str:
-        """Begin an upload of `key`, a key that nothing else ever has, and name it."""
+        """Begin an upload of `key`, which nothing else ever has, and return the upload's name."""
         ...
 
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
-        """Upload one part (numbers from 0) and give what `complete` needs to know of it. Repeating a number replaces the part."""
+        """Upload one part (numbers from 0) and return its id for `complete`. Repeating a number replaces the part."""
         ...
 
     def complete(self, key: str, upload: str, parts: Sequence[str], *, tag: str) -> None:
-        """Turn the parts into the object, in one step that consumes them; without them nothing is done, and nothing is said.
+        """Turn the parts into the object in one step that consumes them. If the parts are gone, do nothing and raise nothing.
 
-        Called again, also by another process at any later time, it never makes the object appear a second time. The caller looks
-        whether the object is there now. `parts` must not be empty.
+        A repetition, at any later time and by any process, never makes the object appear a second time. The caller looks whether
+        the object exists now. `parts` must not be empty.
         """
         ...
 
     def is_pending(self, key: str, upload: str) -> bool:
-        """Whether the parts of an upload are still there."""
+        """Return whether the parts of an upload still exist."""
         ...
 
     def pending(self, folder: str) -> Iterator[Pending]:
-        """Uploads of keys below `folder` that `discard` can end. None where the store ends them by itself."""
+        """Yield the uploads of keys below `folder` that `discard` can end; none where the store ends uploads by itself."""
         ...
 
     def discard(self, pending: Pending) -> None:
-        """End an upload and free what it holds; fine if it is gone. It must be known that nobody is to complete it."""
+        """End an upload, if it exists, and free its parts. The caller must know that nobody will complete it."""
         ...
 
     def deletes_by_itself(self, folder: str = "") -> Sequence[Expiry]:
-        """The store's own rules that delete uploads of keys below `folder`, or objects there, when they are old."""
+        """Return the store's own rules that delete old uploads of keys below `folder`, or old objects there."""
         ...

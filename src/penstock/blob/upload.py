@@ -1,4 +1,4 @@
-"""An object that goes up in parts while it is being written, and that nobody sees before it is completed."""
+"""An object uploaded in parts while it is being written, invisible until it is completed."""
 
 import os
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ _THREADS = 8
 
 
 class PartedUpload:
-    """One upload, for one thread. Everything raises what the store raises, for a part maybe with a later call."""
+    """One upload, for one thread. Errors of the store are raised, those of a part possibly by a later call."""
 
     def __init__(self, store: BlobStore, key: str, *, tag: str) -> None:
         self._store, self._key, self._tag = store, key, tag
         self._parts: list[Future[str]] = []
         self.name: str | None = None
-        """The store's name for it, None before there is a part."""
+        """The store's name of the upload, None before the first part."""
 
     def send(self, data: bytes) -> None:
-        """Upload the next part in the background; waits where the store is slower than the caller. The first one begins."""
+        """Upload the next part in the background; wait where the store is slower than the caller. The first call begins it."""
         if self.name is None:
             with BEGIN.around():
                 self.name = self._store.begin(self._key, tag=self._tag)
@@ -35,11 +35,11 @@ class PartedUpload:
         self._parts.append(_pool(os.getpid()).submit(self._put_part, self.name, len(self._parts), data))
 
     def parts(self) -> list[str]:
-        """What `BlobStore.complete` needs to know, once all are there."""
+        """Wait for all parts and return their ids for `BlobStore.complete`."""
         return [part.result() for part in self._parts]
 
     def abandon(self) -> None:
-        """Begin no other part. One may be under way, so what there is is left to a sweep."""
+        """Start no further part. One may be in progress, so the parts are left to a sweep."""
         for part in self._parts:
             part.cancel()
 
@@ -50,7 +50,7 @@ class PartedUpload:
 
 @contextmanager
 def staging() -> Iterator[None]:
-    """Around what a task does: what a store raises is told as StageFailed."""
+    """Raise the store's errors inside a task as StageFailed."""
     try:
         yield
     except StageFailed:

@@ -1,11 +1,12 @@
-"""URLs of blob accounts, taken apart: which store, which bucket or container, which prefix below it.
+"""URLs of blob accounts, parsed into store, bucket or container, and prefix.
 
 ```
 s3://bucket/prefix                                     az://container@account/prefix
 gs://bucket/prefix                                     abfss://container@account.dfs.core.windows.net/prefix
 hdfs://namenode:8020/prefix
 ```
-Everything is taken literally, as Hadoop does: `%20` is three characters of a key.
+
+As in Hadoop, everything is literal: `%20` is three characters of a key.
 """
 
 import re
@@ -17,13 +18,13 @@ from penstock.support.secret import outlined
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 
 _MISSPELT = re.compile(r"\s+[a-zA-Z][a-zA-Z0-9+.-]*:|(?!\.{0,2}/)[^/]*:/")
-"""Without a path that begins as one, and with `2024:01`, which is a name."""
+"""Excludes texts that begin as a path, and `2024:01`, which is a name."""
 
 MISSPELT = "Write a URL without blanks, its scheme in letters and digits; write ./ before the name of a directory."
 
 _KINDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az", "wasbs": "az", "hdfs": "hdfs"}
 _NAMENODE = re.compile(r"[^:@]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?")
-"""What else stands between the slashes is likely a key or a password."""
+"""Anything else between the slashes is likely a key or a password."""
 _EXAMPLES = {
     "s3": "s3://bucket/prefix",
     "gs": "gs://bucket/prefix",
@@ -34,8 +35,9 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobUrl:
-    """`kind` is s3, gs, az or hdfs; `bucket` the bucket or container (empty on HDFS); `host` the storage account or the NameNode
-    with its port (empty on S3 and GCS); `prefix` has no slash at either end.
+    """A blob account's URL. `kind` is s3, gs, az or hdfs; `bucket` is the bucket or container, empty on HDFS.
+
+    `host` is the storage account, or the NameNode with its port; empty on S3 and GCS. `prefix` has no slash at either end.
     """
 
     kind: str
@@ -49,7 +51,7 @@ class BlobUrl:
 
     @property
     def for_hadoop(self) -> str:
-        """As Hadoop's connectors, and so Spark, spell it: `s3a://bucket/…`, `abfss://container@account.dfs.core.windows.net/…`."""
+        """The URL for Hadoop's connectors, and so Spark: `s3a://bucket/…`, `abfss://container@account.dfs.core.windows.net/…`."""
         if self.kind == "s3":
             return f"s3a{str(self)[2:]}"
         if self.kind != "az":
@@ -58,35 +60,35 @@ class BlobUrl:
         return f"abfss{str(self)[2:]}".replace(f"@{self.host}", f"@{account}.dfs.{domain or 'core.windows.net'}", 1)
 
     def key(self, name: str) -> str:
-        """The full key of `name`, which is relative to the prefix."""
+        """Return the full key of `name`, which is relative to the prefix."""
         return f"{self.prefix}/{name}" if self.prefix else name
 
     def name(self, key: str) -> str:
-        """As `key`, back."""
+        """Return `key` relative to the prefix, the inverse of `key()`."""
         return key[len(self.prefix) + 1 :] if self.prefix else key
 
 
 def scheme_of(place: str) -> str:
-    """What stands before the first colon of `place` in lower case, where a URL has its scheme; empty for a path.
+    """Return the text before the first colon of `place` in lower case, where a URL has its scheme; empty for a path.
 
-    `dbfs:/x` and `C:/x` have one. A name with a colon in it is a path behind `./`, or behind any other directory.
+    `dbfs:/x` and `C:/x` have one. A name with a colon is a path if `./`, or any other directory, precedes it.
     """
     found = _SCHEME.match(place)
     return found[1].lower() if found else ""
 
 
 def is_misspelt(place: str) -> bool:
-    """Whether `place` has nearly a scheme: behind a blank, or with a sign that no scheme has. It is no directory of that name."""
+    """Return whether `place` is a misspelt URL, not a directory: a blank before the scheme, or an invalid character in it."""
     return _MISSPELT.match(place) is not None
 
 
 def is_blob(url: str) -> bool:
-    """Whether `url` is one of these."""
+    """Return whether `url` has the scheme of a blob account."""
     return url.partition("://")[0].lower() in _KINDS and "://" in url
 
 
 def parse(url: str) -> BlobUrl:
-    """`url` taken apart. Raises Usage."""
+    """Return `url`, parsed. Raises Usage."""
     scheme, _, rest = url.partition("://")
     kind = _KINDS.get(scheme.lower())
     if kind is None:
@@ -107,7 +109,7 @@ def parse(url: str) -> BlobUrl:
 
 
 def hadoop_url(url: str) -> str:
-    """`url` as Hadoop's file systems, and so Spark, understand it: they know Azure by another scheme than its users."""
+    """Return `url` for Hadoop's file systems, and so Spark, whose scheme for Azure differs."""
     if url.partition("://")[0].lower() != "az":
         return url
     found = parse(url)
@@ -116,7 +118,7 @@ def hadoop_url(url: str) -> str:
 
 
 def _azure_host(host: str) -> str:
-    """The storage account in Azure's public cloud, the blob endpoint's host elsewhere."""
+    """Return the storage account in Azure's public cloud, elsewhere the blob endpoint's host."""
     account, _, rest = host.partition(".")
     domain = rest.removeprefix("dfs.").removeprefix("blob.")
     return account if domain in {"", "core.windows.net"} else f"{account}.blob.{domain}"
@@ -130,6 +132,6 @@ def _checked(found: BlobUrl, url: str, *, fine: bool) -> BlobUrl:
 
 
 def _shown(url: str) -> str:
-    """`url` without what may be a key before the host."""
+    """Return `url` without a possible key before the host."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://…" if ":" in rest else url

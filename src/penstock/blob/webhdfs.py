@@ -1,4 +1,4 @@
-"""The WebHDFS protocol: one request and what it answered. Source: Hadoop WebHDFS REST API."""
+"""Requests and responses of the WebHDFS protocol. Source: Hadoop WebHDFS REST API."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _STANDBY = frozenset({"StandbyException", "RetriableException"})
 
 
 class RefusedError(Exception):
-    """What the NameNode or a DataNode answered instead of doing it. `exception` is the name of the Java exception."""
+    """The error response of a NameNode or DataNode. `exception` is the name of the Java exception."""
 
     def __init__(self, answer: "requests.Response") -> None:
         self.status = answer.status_code
@@ -28,7 +28,7 @@ class RefusedError(Exception):
 
 
 class WebHdfs:
-    """A connection pool of this process to one of several NameNodes: the first that is active."""
+    """The connection pool of a process to the NameNodes of a cluster; the first active one answers."""
 
     def __init__(self, endpoints: tuple[str, ...], *, asked: Mapping[str, str], attempts: int, timeout_s: float) -> None:
         self._endpoints = endpoints
@@ -48,9 +48,9 @@ class WebHdfs:
     def ask(
         self, method: str, operation: str, path: str, query: "Mapping[str, str] | None" = None, *, body: bytes | None = None
     ) -> bytes:
-        """What the cluster answers to `operation` on the absolute `path`. Raises RefusedError, requests.RequestException.
+        """Return the cluster's response to `operation` on the absolute `path`. Raises RefusedError, requests.RequestException.
 
-        What may have changed something is not asked of another NameNode: a part would be appended twice.
+        A request that may have changed something is not sent to another NameNode: a part would be appended twice.
         """
         for number, endpoint in enumerate(self._endpoints, 1):
             try:
@@ -64,7 +64,7 @@ class WebHdfs:
         raise AssertionError("there is at least one endpoint")
 
     def _ask_one(self, method: str, url: str, query: Mapping[str, str], body: bytes | None) -> bytes:
-        """Data travels in a second request, to the DataNode that the first one named."""
+        """Send one request. Data goes in a second request, to the DataNode that the first response names."""
         answer = self._send(method, url, params={**self._asked, **query})
         if answer.status_code == _REDIRECT:
             headers = {} if body is None else {"Content-Type": "application/octet-stream"}
@@ -78,7 +78,7 @@ class WebHdfs:
 
 
 def connect(endpoints: tuple[str, ...], options: Mapping[str, str]) -> WebHdfs:
-    """A new pool. A delegation token says who we are, else the user's name does, which only an unsecured cluster believes."""
+    """Return a new pool. A delegation token authenticates, else the user's name, which only an unsecured cluster accepts."""
     asked: dict[str, Any] = {}
     if "delegation_token" in options:
         asked["delegation"] = options["delegation_token"]

@@ -1,23 +1,23 @@
-"""What is odd in a checkpoint, and how bad it is."""
+"""Anomalies found in a checkpoint, each with its severity and remedy."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Severity(str, Enum):
-    """How bad an anomaly is."""
+    """What an anomaly does to the next start."""
 
     STOPS = "stops"
-    """Spark will not start, or will stop at it."""
+    """Spark does not start, or fails when it reads the file."""
     LOSES = "loses"
-    """Spark starts, and data may be passed over or delivered again."""
+    """Spark starts, but can skip data or deliver it again."""
     HARMLESS = "harmless"
-    """A trace of something that happened; nothing need be done."""
+    """A trace of a past event; no action is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anomaly:
-    """One oddity: the file or directory it is about (relative), what is the matter, what to do."""
+    """One anomaly: the file or directory concerned (relative to the checkpoint), what is wrong, and the remedy."""
 
     place: str
     severity: Severity
@@ -29,12 +29,12 @@ RESTORE = "Restore the checkpoint from a copy."
 
 
 def restore_or_plan_anew(batch_id: int) -> str:
-    """The remedy for `offsets/<batch_id>`, the newest, torn: a machine that goes down leaves it so, and nobody has a copy."""
+    """Return the remedy for a torn newest `offsets/<batch_id>`: a machine that goes down leaves it torn, with no copy of it."""
     entry = f"offsets/{batch_id} and offsets/.{batch_id}.crc"
     return f"{RESTORE} Or remove {entry} if `penstock history` has no batch {batch_id}: Spark plans it anew."
 
 
 def restore_or_run_again(batch_id: int) -> str:
-    """The remedy for `commits/<batch_id>`, the newest, of the newest batch that is planned."""
+    """Return the remedy for a torn newest `commits/<batch_id>` whose batch is also the newest planned one."""
     entry = f"commits/{batch_id} and commits/.{batch_id}.crc"
     return f"{RESTORE} Or remove {entry}: batch {batch_id} runs again, which Penstock recognises."

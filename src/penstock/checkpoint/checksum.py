@@ -1,4 +1,4 @@
-"""Hadoop's checksum files: `.NAME.crc` beside a file on a local file system. Spark writes them and never looks at them."""
+"""Hadoop's checksum files, `.NAME.crc` beside each file on a local file system. Spark writes them and never reads them."""
 
 import struct
 import zlib
@@ -8,13 +8,13 @@ _HEADER = struct.Struct(">4si")
 
 
 def checksum_name(name: str) -> str:
-    """Where the checksum of a file is: `offsets/.3.crc` for `offsets/3`."""
+    """Return the name of a file's checksum file: `offsets/.3.crc` for `offsets/3`."""
     folder, slash, file = name.rpartition("/")
     return f"{folder}{slash}.{file}.crc"
 
 
 def matches(data: bytes, checksum: bytes) -> bool:
-    """Whether `data` is what the bytes of its checksum file say."""
+    """Return whether `data` matches the content of its checksum file."""
     if len(checksum) < _HEADER.size:
         return False
     magic, chunk_bytes = _HEADER.unpack_from(checksum)

@@ -1,4 +1,4 @@
-"""Entries of Spark's offset and commit logs: text in, frozen values out."""
+"""Parsers for the entries of Spark's offset log and commit log, and for `metadata`."""
 
 import json
 import re
@@ -9,22 +9,22 @@ from penstock.core.model import Json
 
 NO_OFFSET = "-"
 ENTRY_ID = re.compile(r"0|[1-9]\d{0,17}")
-"""How the files of a log are named. Spark passes over a number that it cannot count to."""
+"""File names of log entries. Spark ignores a number that exceeds its integer type."""
 OFFSET_VERSIONS = (1, 2)
 COMMIT_VERSIONS = (1, 2, 3)
 
 
 class Unreadable(ValueError):
-    """The text is not an entry; the message says where it stops making sense. Callers name the file."""
+    """The text is not a valid entry. The message says where parsing failed; the caller adds the file's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsEntry:
-    """`offsets/N`: what Spark planned batch N to be, written before the batch runs.
+    """The entry `offsets/N`: Spark's plan of batch N, written before the batch runs.
 
-    `offsets` maps a source to its offset, None where Spark logged `-`: the source had nothing yet. The source is known by the
-    name that somebody gave it, or else by its position in the query's plan as text: `"0"`, `"1"`. `batch_at_ms` is what
-    `current_timestamp` is in the batch.
+    `offsets` maps each source to its offset; None where Spark logged `-` because the source had no data yet. The key is the
+    source's given name, or else its position in the query's plan as text: `"0"`, `"1"`. `batch_at_ms` is the batch's
+    `current_timestamp`.
     """
 
     version: int
@@ -35,11 +35,11 @@ class OffsetsEntry:
 
     @property
     def named(self) -> bool:
-        """Whether sources are known by given names, not by position."""
+        """Whether sources are identified by given names, not by position."""
         return not all(key.isdecimal() for key in self.offsets)
 
     def by_key(self) -> Mapping[str, str | None]:
-        """The offsets in the order of the plan where that is known (by position), else as they stand in the entry."""
+        """Return the offsets in the order of the plan if keys are positions, else in the order of the entry."""
         if self.named:
             return self.offsets
         return {key: self.offsets[key] for key in sorted(self.offsets, key=int)}
@@ -47,7 +47,7 @@ class OffsetsEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitEntry:
-    """`commits/N`: batch N's sink returned. `state_ids` and `sinks` are Spark's own JSON of versions 2 and 3."""
+    """The entry `commits/N`: batch N's sink returned. `state_ids` and `sinks` are Spark's own JSON of versions 2 and 3."""
 
     version: int
     next_watermark_ms: int | None
@@ -56,7 +56,7 @@ class CommitEntry:
 
 
 def parse_offsets(data: bytes) -> OffsetsEntry:
-    """The entry in the bytes of `offsets/N`. Raises Unreadable."""
+    """Parse the content of `offsets/N`. Raises Unreadable."""
     lines = _lines(data)
     version = _version(lines[0], OFFSET_VERSIONS)
     metadata = _object(lines[1], "line 2") if len(lines) > 1 and lines[1] else {}
@@ -74,7 +74,7 @@ def parse_offsets(data: bytes) -> OffsetsEntry:
 
 
 def parse_commit(data: bytes) -> CommitEntry:
-    """The entry in the bytes of `commits/N`. Raises Unreadable."""
+    """Parse the content of `commits/N`. Raises Unreadable."""
     lines = _lines(data)
     version = _version(lines[0], COMMIT_VERSIONS)
     body = _object(lines[1], "line 2") if len(lines) > 1 else {}
@@ -87,7 +87,7 @@ def parse_commit(data: bytes) -> CommitEntry:
 
 
 def parse_query_id(data: bytes) -> str:
-    """The query id in the bytes of `metadata`. Raises Unreadable."""
+    """Return the query id in the content of `metadata`. Raises Unreadable."""
     query_id = _object(_decoded(data)).get("id")
     if not isinstance(query_id, str) or not query_id:
         raise Unreadable('has no "id"')

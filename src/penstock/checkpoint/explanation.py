@@ -1,4 +1,4 @@
-"""A checkpoint in sentences, for somebody who must restart a job at night: what the next start does, and why."""
+"""Explains in sentences what the next start does with a checkpoint, and why, for an operator who must restart a job at night."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,9 +14,10 @@ _SOME = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """`headline`: what the next start does, in one sentence. `why`: how the files say so. `input`: what the first batch reads.
+    """What `penstock checkpoint explain` prints.
 
-    `notes`: what else holds. `problems`: what is wrong, each with its remedy; empty if all is well.
+    `headline`: what the next start does, in one sentence. `why`: how the files show it. `input`: what the first batch reads.
+    `notes`: further facts. `problems`: what is wrong, each with its remedy; empty if nothing is.
     """
 
     headline: str
@@ -27,7 +28,7 @@ class Explanation:
 
 
 def explain(inspection: Inspection) -> Explanation:
-    """What the next start of the query does, and why. A pure function."""
+    """Explain what the next start of the query does, and why. A pure function."""
     return Explanation(
         headline=_headline(inspection),
         why=_why(inspection),

@@ -1,6 +1,6 @@
-"""The one seam between the readers of a checkpoint and the store that holds it.
+"""The interface `Files`, through which readers of a checkpoint access the store that holds it.
 
-Readers name files by relative paths with `/`; everything that is specific to a store lives behind `Files`.
+Readers name files by relative paths with `/`; everything specific to a store stays behind `Files`.
 """
 
 from collections.abc import Mapping
@@ -16,55 +16,53 @@ from penstock.support.secret import outlined
 
 
 class Files(Protocol):
-    """The files below one directory. Absence is an answer (`None`, empty), never an error.
+    """The files below one directory. A missing file or folder gives `None` or an empty result, never an error.
 
-    Safe to use from several threads. Every method raises Retryable when the store cannot be asked (permission, network), or
-    Failed where trying again is no use (credentials, no such bucket).
+    Thread-safe. Every method raises Retryable if the store cannot be reached (permission, network), or Failed if a retry cannot
+    help (credentials, no such bucket).
     """
 
     @property
     def location(self) -> str:
-        """Where it is, for people."""
+        """The directory or URL, for messages."""
         ...
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """The names directly below `folder` in no order; empty if there is no such folder."""
+        """Return the names directly below `folder`, unordered; empty if the folder does not exist."""
         ...
 
     def sizes(self, folder: str) -> Mapping[str, int | None]:
-        """As `names`, with the size of each file, and None for each directory."""
+        """Return the names directly below `folder` with the size of each file, and None for each directory."""
         ...
 
     def size_bytes(self, name: str) -> int | None:
-        """The size of a file, None if there is none."""
+        """Return the size of a file, None if it does not exist."""
         ...
 
     def modified_ms(self, name: str) -> int | None:
-        """When a file was last written (Unix time), None if there is none."""
+        """Return when a file was last written (Unix time), None if it does not exist."""
         ...
 
     def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
-        """The bytes of a file from `start` on, at most `size_bytes` of them; None if there is no such file."""
+        """Return at most `size_bytes` bytes of a file from `start` on; None if the file does not exist."""
         ...
 
     def delete(self, name: str) -> None:
-        """Remove one file, if it is there. Only `penstock.checkpoint.repair` does."""
+        """Delete one file if it exists. Only `penstock.checkpoint.repair` calls this."""
         ...
 
 
 class LocalFiles:
-    """Files below a local or mounted directory."""
+    """`Files` below a local or mounted directory. `sizes` costs a listing and a stat per file."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     @property
     def location(self) -> str:
-        """The directory."""
         return str(self._root)
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """One directory listing."""
         try:
             return tuple(entry.name for entry in (self._root / folder).iterdir())
         except (FileNotFoundError, NotADirectoryError):
@@ -73,12 +71,10 @@ class LocalFiles:
             raise _unreadable(self._root / folder, error) from error
 
     def sizes(self, folder: str) -> Mapping[str, int | None]:
-        """One directory listing, and a stat for each file."""
         found = {name: self._root / folder / name for name in self.names(folder)}
         return {name: None if path.is_dir() else self.size_bytes(str(path)) or 0 for name, path in found.items()}
 
     def size_bytes(self, name: str) -> int | None:
-        """One stat."""
         try:
             return (self._root / name).stat().st_size
         except (FileNotFoundError, NotADirectoryError):
@@ -87,7 +83,6 @@ class LocalFiles:
             raise _unreadable(self._root / name, error) from error
 
     def modified_ms(self, name: str) -> int | None:
-        """One stat."""
         try:
             return (self._root / name).stat().st_mtime_ns // 1_000_000
         except (FileNotFoundError, NotADirectoryError):
@@ -96,7 +91,6 @@ class LocalFiles:
             raise _unreadable(self._root / name, error) from error
 
     def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
-        """One open file, closed again."""
         try:
             with (self._root / name).open("rb") as file:
                 file.seek(start)
@@ -107,7 +101,6 @@ class LocalFiles:
             raise _unreadable(self._root / name, error) from error
 
     def delete(self, name: str) -> None:
-        """One unlink."""
         try:
             (self._root / name).unlink(missing_ok=True)
         except OSError as error:
@@ -118,10 +111,10 @@ class LocalFiles:
 
 
 def open_files(path: str | Path, *, options: Mapping[str, Any] | None = None) -> Files:
-    """The files below `path`: a local path, a `file:` URL taken literally as Hadoop does (`%20` is three characters), or a URL
-    of a store, which `options` are those of.
+    """Open the files below `path`: a local path, a `file:` URL, or the URL of a store with its `options`.
 
-    Raises Usage for stores that cannot be read, DependencyMissing.
+    A `file:` URL is taken literally, as Hadoop does: `%20` is three characters. Raises Usage for stores that cannot be read, and
+    DependencyMissing.
     """
     if is_blob(str(path)):
         return BlobFiles(open_store(str(path), options=options))

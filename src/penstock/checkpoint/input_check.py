@@ -1,10 +1,10 @@
-"""Are the input files of a batch still what Spark planned it with.
+"""Checks that the input files of a batch are still those that Spark planned it with.
 
-Spark lists the files of a batch once, and reads them later by name. A file that was removed in between is passed over in silence,
-and one that was changed is read as it is now: seen with Spark 4.3, both at a repeated batch and between planning and reading.
+Spark lists the files of a batch once and reads them later by name. It silently skips a file that was removed in between, and
+reads a changed file as it is now. Both were observed with Spark 4.3, in a repeated batch and between planning and reading.
 
-What tells is the modification time that Spark logs with the name: it logs no size. A file that was cut short by a copy, a full
-disk or a second writer has another one. A corrupt file may be mended: whoever gives it the time that Spark logged says so.
+The check compares modification times: Spark logs the time with the name, but no size. A file truncated by a copy, a full disk or
+a second writer has another time. An operator who repairs a corrupt file confirms it by giving the file the logged time.
 """
 
 import shlex
@@ -34,12 +34,12 @@ def require_unchanged(
     look: InputListing | None = None,
     delivered: bool = False,
 ) -> None:
-    """Raise InputChanged if an input file is gone, or has another modification time than Spark planned it with.
+    """Raise InputChanged if an input file is gone or has another modification time than Spark planned it with.
 
-    Called before a batch of an earlier run is staged, and after any was staged and before it is decided: then what was staged
-    is what was planned (I4); and after one that was `delivered` before was computed again for its state, before Spark commits
-    it. Costs one look a file. Files that cannot be seen from here are passed over; without `look` those are all that are not
-    in local or mounted directories.
+    Called before a batch of an earlier run is staged; after any batch is staged and before it is decided, so that what was staged
+    is what was planned (I4); and, with `delivered`, after a batch that was delivered before was computed again for its state,
+    before Spark commits it. Costs one stat or request per file. Files that are not visible from here are skipped; without `look`
+    those are all files outside local and mounted directories.
     """
     for name, files in inputs.items():
         looks = zip(files, (look or InputListing()).at(files), strict=True)
@@ -54,7 +54,7 @@ def require_unchanged(
 
 
 def _as_planned(file: InputFile) -> str:
-    """What gives `file` the modification time that Spark logged."""
+    """Return how to give `file` the modification time that Spark logged."""
     if urlsplit(file.path).scheme in {"", "file"}:
         return f"touch -d @{_stamp(file.modified_ms)} {shlex.quote(_shown(file.path))}"
     return f"{file.modified_ms} ms, by the operation SETTIMES of WebHDFS"
@@ -75,6 +75,6 @@ def _stamp(unix_ms: int) -> str:
 
 
 def _shown(url: str) -> str:
-    """A local path for a local file."""
+    """Return the path of a local file, or else the URL, unescaped."""
     parts = urlsplit(url)
     return unquote(parts.path if parts.scheme in {"", "file"} else url)

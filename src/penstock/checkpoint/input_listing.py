@@ -1,4 +1,4 @@
-"""What can be seen of input files from here: those in local or mounted directories, and those in the store of the checkpoint."""
+"""Looks up size and modification time of input files, in local or mounted directories and in the checkpoint's store."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +17,9 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """An input file as it is now. `size_bytes` is None if it is gone.
+    """Present state of an input file. `size_bytes` is None if the file is gone.
 
-    `modified_ms` is None where it cannot be compared with what Spark logs: connectors of object stores have times of their own.
+    `modified_ms` is None where it is not comparable with the time that Spark logs: connectors of object stores have their own.
     """
 
     size_bytes: int | None
@@ -27,26 +27,26 @@ class Seen:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it is not there any more."""
+        """Whether the file does not exist any more."""
         return self.size_bytes is None
 
 
 class InputListing:
-    """Looks at input files; in a store, at those in the bucket, container or HDFS of the `checkpoint`, with its `options`."""
+    """Looks up input files: local ones, and those in the same bucket, container or HDFS as `checkpoint`, with its `options`."""
 
     def __init__(self, checkpoint: str = "", *, options: Mapping[str, Any] | None = None) -> None:
         self._store = parse(checkpoint) if is_blob(checkpoint) else None
         self._options = dict(options or {})
 
     def at(self, files: Sequence[InputFile]) -> Sequence[Seen | None]:
-        """Each of `files` as it is now, None for one that cannot be seen. Costs one stat or request a file. Raises Retryable."""
+        """Return the state of each file, None if not visible from here. Costs one stat or request per file. Raises Retryable."""
         if not any(is_blob(file.path) for file in files):
             return [self._one(file) for file in files]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return list(pool.map(self._one, files))
 
     def _one(self, file: InputFile) -> Seen | None:
-        """Spark logs URLs in which spaces and their like are escaped."""
+        """Look up one file. Spark logs URLs percent-encoded."""
         parts = urlsplit(file.path)
         if parts.scheme in {"", "file"}:
             return _local(Path(unquote(parts.path)))
@@ -61,7 +61,7 @@ class InputListing:
                 return None
             folder, _, name = str(place).rpartition("/")
             return _seen(place, open_store(folder, options=self._options).head(name))
-        except (Usage, Failed):  # a name that is no key; or Penstock may not read what Spark may
+        except (Usage, Failed):  # the name is no valid key, or only Spark has the permission to read it
             return None
 
 

@@ -1,4 +1,4 @@
-"""A checkpoint as one value: what `penstock checkpoint inspect` shows."""
+"""Reads a checkpoint into one value, which `penstock checkpoint inspect` shows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from penstock.errors import CheckpointDamaged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePosition:
-    """One source in the newest planned batch: by the name given in the query, else by position.
+    """One source in the newest planned batch; `key` is the name given in the query, or else its position.
 
-    `kind` is what its offsets look like: `files`, `kafka`, `rate-micro-batch`, `count`, `other`, `none`. `files` are the input
-    files of that batch, None for other kinds.
+    `kind` classifies its offsets: `files`, `kafka`, `rate-micro-batch`, `count`, `other`, `none`. `files` are the input files of
+    that batch, None for other kinds.
     """
 
     key: str
@@ -35,10 +35,10 @@ class SourcePosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """Everything a checkpoint says without decoding state.
+    """Everything a checkpoint contains, without decoding state.
 
-    `offsets` and `commits` are the retained batch ids as (oldest, newest). Versions, watermark, time and confs are of the newest
-    planned batch; times are Unix time.
+    `offsets` and `commits` are the retained batch ids as (oldest, newest). `commits_version` is of the newest commit; the other
+    version, watermark, time and confs are of the newest planned batch. Times are Unix time.
     """
 
     location: str
@@ -57,12 +57,12 @@ class Inspection:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is odd, but for harmless traces."""
+        """Whether every anomaly is harmless."""
         return all(anomaly.severity is Severity.HARMLESS for anomaly in self.anomalies)
 
 
 def inspect_checkpoint(path: str, *, options: Mapping[str, str] | None = None) -> Inspection:
-    """Read all of a checkpoint but its state files; `options` are those of a store.
+    """Read all of a checkpoint except the content of its state files; `options` are those of the store.
 
     Raises Usage (a store that cannot be read), Retryable, Failed.
     """
@@ -70,7 +70,7 @@ def inspect_checkpoint(path: str, *, options: Mapping[str, str] | None = None) -
 
 
 def inspect_files(files: Files) -> Inspection:
-    """As `inspect_checkpoint`, for files opened already."""
+    """Inspect a checkpoint whose files are already open. Otherwise like `inspect_checkpoint`."""
     logs = read_logs(files)
     newest = max(logs.planned, default=None)
     sources, source_anomalies = _sources(files, logs, newest)
@@ -116,7 +116,7 @@ def _sources(files: Files, logs: Logs, newest: BatchId | None) -> tuple[tuple[So
 
 
 def _log_folders(key: str) -> tuple[str, ...]:
-    """Where a file source's log may be: a relation used twice has its offset under the last use, its log under the first."""
+    """Return where a file source's log can be: a relation used twice logs files under its first use, offsets under the last."""
     return tuple(str(number) for number in range(int(key) + 1)) if key.isdecimal() else (key,)
 
 
@@ -126,7 +126,7 @@ def _source(files: Files, key: str, before: OffsetsEntry | None, entry: OffsetsE
     position = SourcePosition(key=key, kind=kind_of(end), start=without_notes(start), end=without_notes(end), files=None)
     last = log_offset(end) if end is not None else None
     if last is None or not files.names(f"sources/{key}"):
-        return position  # no file source, or one relation used twice: then its log has the number of the first use
+        return position  # no file source, or a relation used twice, whose log has the number of its first use
     first = log_offset(start) if start is not None else None
     try:
         listed = SourceLog(files, f"sources/{key}").between(after=-1 if first is None else first, up_to=last)
@@ -144,6 +144,6 @@ def _operators(files: Files) -> tuple[tuple[StateOperator, ...], list[Anomaly]]:
 
 
 def _needed_version(logs: Logs) -> int:
-    """The state version that the next start reads: a new batch N + 1 needs what batch N left, a replay what N - 1 left."""
+    """Return the state version that the next start reads: batch N reads version N, the state after batch N - 1."""
     ahead = next_start(planned=logs.planned, committed=logs.committed)
     return 0 if ahead.batch_id is None else ahead.batch_id

@@ -1,4 +1,4 @@
-"""Looking for what is odd in the sequence of the two logs, and for files in them that are no entries."""
+"""Finds holes and contradictions in Spark's offset and commit logs, and files in them that are not entries."""
 
 import itertools
 import re
@@ -15,7 +15,7 @@ _SOME = 5
 
 
 def odd_sequence(planned: frozenset[BatchId], committed: frozenset[BatchId]) -> Iterator[Anomaly]:
-    """Holes in the logs, and logs that do not fit each other."""
+    """Yield an anomaly for each hole in a log, and for each contradiction between the two logs."""
     newest = max(planned, default=None)
     for hole in _holes(planned):
         needed = newest is not None and hole.stop == newest
@@ -70,7 +70,7 @@ def _listed(folder: str, ids: range) -> str:
 
 
 def strangers(files: Files, folder: str) -> Iterator[Anomaly]:
-    """Files in a log's directory that are neither entries nor their checksums."""
+    """Yield anomalies for the files in a log's directory that are neither entries nor checksums of entries."""
     names = files.names(folder)
     temporary = sorted(name for name in names if _TEMPORARY.fullmatch(name) and not name.endswith(".crc"))
     if temporary:

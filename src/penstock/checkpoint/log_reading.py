@@ -1,4 +1,4 @@
-"""Reading the offset log, the commit log and `metadata` whole, with everything that is odd about them."""
+"""Reads the whole offset log, commit log and `metadata`, and collects their anomalies."""
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """What the two logs and `metadata` hold. Entries that cannot be read are among the anomalies, not in the mappings."""
+    """Content of the two logs and `metadata`. Unreadable entries are among the anomalies and missing from the mappings."""
 
     query_id: str | None
     planned: frozenset[BatchId]
@@ -37,7 +37,7 @@ class Logs:
 
 
 def read_logs(files: Files) -> Logs:
-    """Read both logs whole: as many small files as batches are retained (Spark keeps 100 unless told otherwise)."""
+    """Read both logs completely. Costs a small file per retained batch and log (Spark retains 100 batches by default)."""
     reading = _Reading(files)
     planned, committed = _ids(files, "offsets"), _ids(files, "commits")
     newest, newest_commit = max(planned, default=BatchId(0)), max(committed, default=BatchId(0))
@@ -56,7 +56,7 @@ def read_logs(files: Files) -> Logs:
 
 
 def _with_way_out(anomaly: Anomaly, newest: BatchId, newest_commit: BatchId) -> Anomaly:
-    """The newest entries need not come from a copy: Spark writes them anew."""
+    """Give a newest entry a remedy that needs no backup: Spark writes these entries again."""
     if anomaly.severity is not Severity.STOPS:
         return anomaly
     if anomaly.place == f"offsets/{newest}":
@@ -77,7 +77,7 @@ class _Fetched:
 
 
 class _Reading:
-    """Reads files and remembers what was odd about them."""
+    """Reads files and collects their anomalies."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -103,7 +103,7 @@ class _Reading:
         return {batch_id: entry for batch_id, entry in read.items() if entry is not None}
 
     def _fetched(self, name: str, beside: Collection[str]) -> _Fetched:
-        """The file, and its checksum if that is one of the names `beside` it."""
+        """Read the file, and its checksum if that is one of the names `beside` it."""
         checksum = checksum_name(name)
         is_there = checksum.rpartition("/")[2] in beside
         return _Fetched(self._files.read(name) or b"", self._files.read(checksum) if is_there else None)

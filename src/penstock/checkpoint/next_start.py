@@ -1,4 +1,4 @@
-"""What Spark will do with a checkpoint at its next start: a pure function of what the two logs hold."""
+"""Predicts what Spark does with a checkpoint at its next start, as a pure function of the entries in its two logs."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,22 +10,22 @@ class Next(str, Enum):
     """What the next start does."""
 
     FRESH = "fresh"
-    """Nothing was planned yet: batch 0, with whatever is there."""
+    """Nothing is planned yet: batch 0 runs, with whatever input is there."""
     NEW = "new"
     """The newest planned batch is committed: a new batch follows it."""
     REPLAY = "replay"
     """The newest planned batch is not committed: it runs again, with the same number and the same input."""
     SKIP = "skip"
-    """As REPLAY, but batches before it were never committed either and are passed over in silence."""
+    """Like REPLAY, but earlier batches were not committed either, and Spark silently skips them."""
     REPEAT = "repeat"
-    """The commit log is ahead of the offset log: a delivered batch is delivered once more, then Spark fails."""
+    """The commit log is ahead of the offset log: Spark delivers a delivered batch once more, then fails."""
     FAIL = "fail"
-    """Spark will not start."""
+    """Spark does not start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStart:
-    """The batch that the next start runs first; None when it will not start. `skipped` are batches that nobody runs again."""
+    """What the next start runs first: `batch_id`, None if Spark does not start. The batches in `skipped` never run again."""
 
     next: Next
     batch_id: BatchId | None
@@ -33,12 +33,12 @@ class NextStart:
 
     @property
     def is_replay(self) -> bool:
-        """Whether the first batch was handed to the sink before, wholly or in part."""
+        """Whether the sink can have received the first batch before, wholly or in part."""
         return self.next in {Next.REPLAY, Next.SKIP, Next.REPEAT}
 
 
 def next_start(*, planned: frozenset[BatchId], committed: frozenset[BatchId], starts: bool = True) -> NextStart:
-    """The outlook for the entries of the two logs; `starts` is False if something else is known to keep Spark from starting."""
+    """Predict the next start from the ids in the two logs; `starts` is False if something else keeps Spark from starting."""
     newest = max(planned, default=None)
     newest_commit = max(committed, default=BatchId(-1))
     if not starts or (newest is not None and newest > 0 and newest - 1 not in planned):

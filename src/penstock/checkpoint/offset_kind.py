@@ -1,4 +1,4 @@
-"""What kind of source wrote an offset, told from its text."""
+"""Recognises the kind of source that wrote an offset from the offset's text."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from penstock.core.model import Json
 
 
 def kind_of(offset: str | None) -> str:
-    """`files`, `kafka`, `rate-micro-batch`, `count` (rate, socket: a number), `other`, or `none` if nothing was logged."""
+    """Return `files`, `kafka`, `rate-micro-batch`, `count` (rate, socket: a number), `other`, or `none` if nothing was logged."""
     if offset is None:
         return "none"
     try:

@@ -1,4 +1,4 @@
-"""How much input Spark planned for a batch, where the checkpoint says it: before the batch runs, and without asking a source."""
+"""Reads from the checkpoint how much input Spark planned for a batch, before the batch runs and without asking a source."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +12,12 @@ from penstock.checkpoint.source_log import InputFile
 from penstock.core.model import Batch, OffsetRange, SourceName
 
 _LOOKED_AT = 100
-"""Files in a store that are looked at for their sizes."""
+"""Most files of a batch whose sizes are looked up if any of them is in a store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedInput:
-    """Records of sources that count them, and bytes of files as they lie there, compressed or not."""
+    """Amount of input: records of sources that count them, and bytes of files as stored, compressed or not."""
 
     records: int = 0
     size_bytes: int = 0
@@ -29,9 +29,9 @@ class PlannedInput:
 def planned_input(
     batch: Batch, files: Mapping[SourceName, Sequence[InputFile]], *, look: InputListing | None = None
 ) -> PlannedInput | None:
-    """The input of all sources of `batch`; `files` are those of its file sources. None if any source does not say.
+    """Return the input of all sources of `batch`, None if any is unknown. `files` are the input files of its file sources.
 
-    Costs one look a file, and none if they are many: such a batch is not small.
+    Costs one stat or request per file, and none for many files in a store: such a batch is not small.
     """
     total = PlannedInput()
     for offsets in batch.offsets:

@@ -1,9 +1,9 @@
-"""What Penstock changes in Spark's checkpoint, where Spark would not go on otherwise. Only the newest run, behind its fence, may.
+"""Changes Spark's checkpoint where Spark cannot continue otherwise. Only the newest generation may, after its fence.
 
-- `remove_unwritten_start`: what a kill left of the first entry of the offset log.
-- `move_offsets`: where a Kafka source goes on, after a gap that the user accepted. Spark has no way to say it: a topic that was
-  created again is read from the offset where the old one was left. Entries are replaced as a whole, and copies of what they
-  were are kept in `<checkpoint>/moved-<nonce>/`.
+- `remove_unwritten_start` removes what a kill left of the first entry of the offset log.
+- `move_offsets` sets where a Kafka source continues after a gap that the user accepted. Spark has no way to express it: it
+  reads a topic that was created again from the offset where the old one was left. Entries are replaced as a whole, and their
+  originals are copied to `<checkpoint>/moved-<nonce>/`.
 """
 
 import json
@@ -21,16 +21,16 @@ from penstock.errors import Refused
 from penstock.support.private_files import make_private_directory
 
 Moves = Mapping[SourceName, Mapping[str, Mapping[int, int]]]
-"""For each source and topic all of its partitions, and the first offset to read of each."""
+"""For each source and topic: all partitions, each with the first offset to read."""
 
 _IN_THE_MAKING = re.compile(r"\.\.?0\.[0-9a-f-]{36}\.tmp(\.crc)?")
-"""What Spark writes `offsets/0` to before it is renamed, and Hadoop's checksum of that."""
+"""Temporary file that Spark renames to `offsets/0`, and its Hadoop checksum."""
 
 
 def remove_unwritten_start(checkpoint: SparkCheckpoint) -> None:
-    """Remove what a driver left that was killed while Spark wrote `offsets/0`; nothing where Spark planned a batch.
+    """Remove the temporary files of a driver that was killed while Spark wrote `offsets/0`. No effect once a batch is planned.
 
-    Spark 4.1 and newer refuse to start with that file, as STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY
+    Spark 4.1 and newer refuse to start with such a file, as STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY
     (`spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart`). Safe to repeat. Raises Retryable, Failed.
     """
     names = checkpoint.files.names("offsets")
@@ -42,7 +42,7 @@ def remove_unwritten_start(checkpoint: SparkCheckpoint) -> None:
 
 
 def move_offsets(checkpoint: SparkCheckpoint, names: Sequence[SourceName], moves: Moves) -> None:
-    """Have the next batch start at `moves`. A batch that Spark planned and did not see through reads nothing of these topics.
+    """Make the next batch start at `moves`. A batch that is planned and not committed reads nothing of these topics.
 
     Safe to repeat. Raises Refused for a checkpoint in a store.
     """

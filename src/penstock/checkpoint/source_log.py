@@ -1,7 +1,7 @@
-"""The log that a Spark file source keeps of the files it found: `sources/<source>/N` and `N.compact`.
+"""Reads the log in which a Spark file source lists its input files: `sources/<source>/N` and `N.compact`.
 
-The source's offset in the query's own log is only an index into this one. Entry N lists the files found for it; every tenth
-(by default) is `N.compact` and repeats all entries before it, after which the older files may be removed.
+The source's offset in the query's own log is only an index into this one. Entry N lists the files found for it; every tenth (by
+default) is `N.compact` and repeats all entries before it, after which the older files may be removed.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _PART_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True, order=True)
 class InputFile:
-    """One file that Spark took as input: its URL as logged, and its modification time when it was found."""
+    """One input file of Spark: its URL as logged, and its modification time when Spark found it."""
 
     path: str
     modified_ms: int
@@ -33,7 +33,7 @@ class _Line:
 
 
 def log_offset(offset: str) -> int | None:
-    """The index in a file source's offset such as `{"logOffset":7}`, None for offsets of other sources."""
+    """Return the index in a file source's offset such as `{"logOffset":7}`, None for offsets of other sources."""
     if not offset.startswith("{"):
         return None
     value = json.loads(offset)
@@ -42,10 +42,10 @@ def log_offset(offset: str) -> int | None:
 
 
 def fingerprint(files: tuple[InputFile, ...]) -> str:
-    """Names a set of input files by content: paths and modification times, in no order.
+    """Return a text that identifies a set of input files by paths and modification times, in any order.
 
-    The log's own numbering stays out, so that neither compaction nor the grouping of files into log entries changes it. The
-    modification time is in: Spark logs it once and never again, so a replay has the same, and a file rewritten in place has not.
+    The log's numbering is excluded, so neither compaction nor the grouping of files into entries changes the result. The
+    modification time is included: Spark logs it only once, so a replay has the same time, and a file rewritten in place has not.
     """
     digest = hashlib.sha256()
     for file in sorted(files):
@@ -61,9 +61,9 @@ class SourceLog:
         self._folder = folder
 
     def between(self, *, after: int, up_to: int) -> tuple[InputFile, ...]:
-        """The input files of log entries `after + 1` to `up_to`, in the order of the log.
+        """Return the input files of log entries `after + 1` to `up_to`, in log order.
 
-        Costs one read of a small file an entry, or the tail of a compacted one. Raises CheckpointDamaged.
+        Costs one read of a small file per entry, or of the tail of a compacted one. Raises CheckpointDamaged.
         """
         return tuple(file for log_id in range(after + 1, up_to + 1) for file in self._entry(log_id))
 
@@ -111,7 +111,7 @@ class SourceLog:
 
 
 def parse_line(text: bytes) -> _Line:
-    """One line of the log. Raises Unreadable."""
+    """Parse one line of the log. Raises Unreadable."""
     try:
         value = json.loads(text)
         return _Line(int(value["batchId"]), InputFile(str(value["path"]), int(value["timestamp"])))
@@ -120,7 +120,7 @@ def parse_line(text: bytes) -> _Line:
 
 
 def lines_backwards(files: Files, name: str, *, part_bytes: int = _PART_BYTES) -> Iterator[bytes]:
-    """The lines of a file from the last to the first, reading only as many bytes as the caller consumes."""
+    """Yield the lines of a file from last to first, reading only as many bytes as the caller consumes."""
     end = files.size_bytes(name) or 0
     if end == 0:
         return

@@ -1,4 +1,4 @@
-"""What the running pipeline asks of Spark's checkpoint: whose it is, and what a batch is."""
+"""Reads for the running pipeline which query owns Spark's checkpoint, and what offsets and files each batch has."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _RESTORE = "Run `penstock checkpoint inspect` on it; restore the directory from 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where one source is found: its keys in an offsets entry (more than one if its relation is used twice), and its folder."""
+    """Location of one source: its keys in an offsets entry (several if its relation is used twice), and its folder."""
 
     name: SourceName
     keys: tuple[str, ...]
@@ -33,34 +33,33 @@ class _Place:
 
 
 class SparkCheckpoint:
-    """Reads the checkpoint directory of one query, always afresh: nothing is remembered from one call to the next.
+    """Reads the checkpoint directory of one query. Nothing is cached between calls, and no method writes.
 
-    No method writes. Costs are a few small file reads a call, whatever the number of batches and of input files.
+    A call costs a few small file reads, whatever the number of batches and of input files.
     """
 
     def __init__(self, path: str | Path, *, options: Mapping[str, str] | None = None) -> None:
         self._files = open_files(path, options=options)
         self.inputs = InputListing(str(path), options=options)
-        """What can be seen of the input files that it names."""
+        """Looks up the input files that the checkpoint names."""
 
     @property
     def files(self) -> Files:
-        """The directory, for readers that show more of it."""
+        """The checkpoint's files, for readers of its other parts."""
         return self._files
 
     @property
     def location(self) -> str:
-        """Where it is, for people."""
         return self._files.location
 
     def exists(self) -> bool:
-        """Whether anything of a checkpoint is there: `metadata` or an entry of the offset or commit log."""
+        """Return whether `metadata` or any entry of the offset or commit log exists."""
         if self._files.size_bytes("metadata") is not None:
             return True
         return self.latest_offsets_id() is not None or self.latest_commit_id() is not None
 
     def query_id(self) -> QueryId | None:
-        """The query that owns the checkpoint, None if `metadata` is missing. Raises CheckpointDamaged."""
+        """Return the query that owns the checkpoint, None if `metadata` is missing. Raises CheckpointDamaged."""
         data = self._files.read("metadata")
         if data is None:
             return None
@@ -70,19 +69,19 @@ class SparkCheckpoint:
             raise self._damaged(f"metadata {error}") from None
 
     def latest_offsets_id(self) -> BatchId | None:
-        """The newest batch that Spark planned, None if there is none."""
+        """Return the newest batch that Spark planned, None if there is none."""
         return max(entry_ids(self._files.names("offsets")), default=None)
 
     def latest_commit_id(self) -> BatchId | None:
-        """The newest batch that Spark saw through, None if there is none."""
+        """Return the newest batch that Spark committed, None if there is none."""
         return max(entry_ids(self._files.names("commits")), default=None)
 
     def has_state(self) -> bool:
-        """Whether the query keeps state: some operator has a directory below `state`."""
+        """Return whether the query keeps state: an operator has a directory below `state`."""
         return len(entry_ids(self._files.names("state"))) > 0
 
     def offsets(self, batch_id: BatchId) -> OffsetsEntry | None:
-        """The entry `offsets/<batch_id>`, None if there is none. Raises CheckpointDamaged."""
+        """Return the entry `offsets/<batch_id>`, None if it does not exist. Raises CheckpointDamaged."""
         data = self._files.read(f"offsets/{batch_id}")
         if data is None:
             return None
@@ -93,12 +92,12 @@ class SparkCheckpoint:
             raise self._damaged(f"offsets/{batch_id} {error}", remedy) from None
 
     def batch(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Batch:
-        """Batch `batch_id` as Spark planned it; called once a batch, after Spark wrote `offsets/<batch_id>`.
+        """Return batch `batch_id` as Spark planned it. Called once per batch, after Spark wrote `offsets/<batch_id>`.
 
-        `source_names` are in the order in which the sources stand in the query's plan; a relation that stands there twice is
-        named twice and gives one range. The same planned batch always gives an equal value, also after a restart, after
-        compaction of the sources' logs and after the input files are gone. Raises CheckpointDamaged (metadata, this entry or the
-        one before it is missing or unreadable) and SourcesChanged.
+        `source_names` has the order of the sources in the query's plan; a relation that the plan has twice is named twice and
+        gives one range. The same planned batch always gives an equal value, also after a restart, after compaction of the
+        sources' logs and after the input files are gone. Raises SourcesChanged, and CheckpointDamaged if metadata, this entry or
+        the one before it is missing or unreadable.
         """
         query_id = self.query_id()
         if query_id is None:
@@ -110,7 +109,7 @@ class SparkCheckpoint:
         )
 
     def input_files(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Mapping[SourceName, tuple[InputFile, ...]]:
-        """The files that make up a batch, for each of its file sources. As `batch` otherwise."""
+        """Return the input files of a batch for each of its file sources. Arguments and errors are those of `batch`."""
         start, end = self._around(batch_id)
         listed = {
             place.name: self._input_files(place.folder, place.offset(start), place.offset(end.offsets))
@@ -119,7 +118,10 @@ class SparkCheckpoint:
         return {name: files for name, files in listed.items() if files is not None}
 
     def beginnings(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Mapping[SourceName, str]:
-        """Where sources began, as Kafka's: noted in a file, or with the end of their first batch. As `batch` otherwise."""
+        """Return where sources began, as Kafka offsets: from `sources/<n>/0`, or a note in the end of their first batch.
+
+        Arguments and errors are those of `batch`.
+        """
         entry = self._entry(batch_id)
         found = {
             place.name: beginning_in(place.offset(entry.offsets)) or self._noted(place.folder)
@@ -128,7 +130,7 @@ class SparkCheckpoint:
         return {name: text for name, text in found.items() if text is not None}
 
     def keys(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Mapping[SourceName, tuple[str, ...]]:
-        """By which keys `offsets/<batch_id>` knows each source. As `batch` otherwise."""
+        """Return the keys of each source in `offsets/<batch_id>`. Arguments and errors are those of `batch`."""
         return {place.name: place.keys for place in self._places(batch_id, self._entry(batch_id), source_names)}
 
     def _noted(self, folder: str) -> str | None:
@@ -176,7 +178,7 @@ class SparkCheckpoint:
             raise self._no_log(folder) from None
 
     def _origin(self, folder: str) -> str | None:
-        """Where a source that counts (seconds, records) began, if it logged that: the count alone does not say."""
+        """Return a hash of where a counting source (seconds, records) began, None if not logged: the count alone does not say."""
         data = self._files.read(f"sources/{folder}/0")
         return None if data is None else f"origin1:{hashlib.sha256(data).hexdigest()}"
 
@@ -211,5 +213,5 @@ def _places_by_position(names: Sequence[SourceName]) -> list[_Place]:
 
 
 def entry_ids(names: Sequence[str]) -> list[BatchId]:
-    """The numbers among file names: log entries, not checksums, temporary or foreign files."""
+    """Return the entry numbers among file names, without checksums, temporary and foreign files."""
     return [BatchId(int(name)) for name in names if ENTRY_ID.fullmatch(name)]

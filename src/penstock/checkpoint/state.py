@@ -1,4 +1,4 @@
-"""How a query's state is laid out below `state/`: operators, stores, partitions, versions. Rows are not decoded."""
+"""Lists the operators, stores, partitions and versions of a query's state below `state/`. Rows are not decoded."""
 
 import json
 import re
@@ -22,8 +22,8 @@ _PROVIDERS = {"delta": "HDFS", "snapshot": "HDFS", "zip": "RocksDB", "changelog"
 class StateStore:
     """One store of an operator. Version V is the state after batch V - 1.
 
-    `complete_version` is the newest that every partition has, `newest_version` the newest of any; None: nothing was written yet.
-    `partitions` counts what is on disk; `size_bytes` is of all retained versions.
+    `complete_version` is the newest that every partition has, `newest_version` the newest of any; None if nothing is written yet.
+    `partitions` counts those on disk; `size_bytes` covers all retained versions.
     """
 
     name: str
@@ -37,8 +37,8 @@ class StateStore:
 class StateOperator:
     """One stateful operator.
 
-    `name` is Spark's (`stateStoreSave`, `dedupe`, `symmetricHashJoin`, …), None if its metadata is gone. `partitions` is
-    the number that the operator was started with and is bound to, None if unknown.
+    `name` is Spark's (`stateStoreSave`, `dedupe`, `symmetricHashJoin`, …), None if its metadata is gone. `partitions` is the
+    number that the operator started with and is bound to, None if unknown.
     """
 
     operator_id: int
@@ -58,7 +58,7 @@ class _StateFile:
 
 
 def state_operators(files: Files) -> tuple[StateOperator, ...]:
-    """Every operator below `state/`, by number. Costs one listing a partition and store, some at a time. Raises Unreadable."""
+    """Return the operators below `state/` by number. Costs a listing per partition and store, in parallel. Raises Unreadable."""
     ids = sorted(int(name) for name in files.names("state") if _NUMBER.fullmatch(name))
     return tuple(_operator(files, operator_id) for operator_id in ids)
 

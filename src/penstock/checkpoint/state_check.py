@@ -1,4 +1,4 @@
-"""Looking for state that the next start needs and does not find."""
+"""Finds state that the next start needs and the checkpoint lacks."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,7 +7,7 @@ from penstock.checkpoint.state import StateOperator, StateStore
 
 
 def missing_state_versions(operators: Sequence[StateOperator], *, needed_version: int) -> Iterator[Anomaly]:
-    """One anomaly for each store that lacks `needed_version` in some partition; version 0 is the empty state."""
+    """Yield one anomaly for each store that lacks `needed_version` in a partition; version 0 is the empty state."""
     if needed_version == 0:
         return
     for operator in operators:

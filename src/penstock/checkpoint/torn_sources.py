@@ -1,4 +1,4 @@
-"""Looking for entries of the sources' logs that were never written whole: Spark reads them at its start, planned or not."""
+"""Finds entries of the sources' logs that were not written completely. Spark reads them at its start, planned or not."""
 
 import json
 import re
@@ -13,10 +13,11 @@ _ENTRY = re.compile(rf"({ENTRY_ID.pattern})(\.compact)?")
 
 
 def torn_sources(files: Files, planned: Mapping[str, str | None]) -> Iterator[Anomaly]:
-    """One anomaly for each entry since the newest compacted one that is empty or cut off; of that one whether it is empty.
+    """Yield one anomaly for each empty or truncated entry from the newest compacted one on.
 
-    `planned` are the offsets of the newest planned batch, by source. What comes behind them belongs to no batch. Costs a listing
-    for each source, and a read for each of the few entries that are not compacted.
+    The compacted entry itself is only checked for being empty. `planned` are the offsets of the newest planned batch, by source;
+    entries after them belong to no batch. Costs one listing per source, and one read for each of the few entries that are not
+    compacted.
     """
     for folder, size_bytes in files.sizes("sources").items():
         if size_bytes is None:

@@ -1,1 +1,1 @@
-"""The command `penstock`: one file per verb group; text and JSON come from one value."""
+"""The command `penstock`: one file per verb group; text and JSON are printed from one value."""

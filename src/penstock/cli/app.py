@@ -1,4 +1,4 @@
-"""The entry point: verbs, `--version`, and how every error ends."""
+"""Entry point of `penstock`: registers the verbs, and turns every error into a message and an exit code."""
 
 import logging
 import os
@@ -32,10 +32,10 @@ app = typer.Typer(
 
 
 class SafeFormatter(logging.Formatter):
-    """Messages that no handler takes go to the terminal, without secrets and control characters."""
+    """Formats log messages that no handler takes for the terminal, without secrets and control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The message, and the traceback of an exception."""
+        """Return the message, and the traceback of an exception."""
         from penstock.support.secret import scrub
 
         return printable(scrub(super().format(record)))
@@ -68,7 +68,7 @@ for _verbs in (init, check, run, status, files, history, quarantine, verify, doc
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with the code of interface: 0, 1, 2, 3, 4, 5 or 75."""
+    """Run the command line and exit with a documented code (0, 1, 2, 3, 4, 5, 75), or 128 plus the signal if interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = words[: words.index("--")] if "--" in words else words
     if logging.lastResort is not None:
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 class _Detail(NamedTuple):
-    """How much is told of an error."""
+    """How much of an error is shown."""
 
     tracebacks: bool
     values: bool
@@ -105,7 +105,7 @@ def _run(words: Sequence[str], *, detail: _Detail, as_json: bool) -> int:
 
 
 def _ended(error: PenstockError, *, detail: _Detail, as_json: bool) -> int:
-    """Called where the error is handled: it may tell of another one that was raised."""
+    """Show `error` and return its exit code. The traceback is of the exception being handled, which can be another one."""
     raised = sys.exc_info()[1]
     if detail.tracebacks and raised is not None:
         from penstock.cli.tracebacks import traceback_of

@@ -1,4 +1,4 @@
-"""`penstock check` and `penstock explain`: what is guaranteed and how a batch will go, before anything runs."""
+"""`penstock check` and `penstock explain`: show what is guaranteed and how a batch will run, before anything runs."""
 
 import sys
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.run.request_costs import Costs
 
 _IDENTITY = frozenset({"ledger", "checkpoint", "delivered offsets"})
-"""Findings whose failure means that a start would be refused, not that something cannot be reached."""
+"""Subjects of findings whose failure means that a start would be refused, not that something is unreachable."""
 
 
 def check(*, context: typer.Context, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
@@ -56,7 +56,7 @@ def explain(*, context: typer.Context, file: File, overrides: Overrides = None, 
 
 @contextmanager
 def _working(chosen: "Pipeline", context: typer.Context) -> Iterator[None]:
-    """On a terminal: show that something goes on, and keep Spark's messages out of the way."""
+    """On a terminal, show a status line and hide Spark's messages."""
     with ExitStack() as stack:
         if sys.stdout.isatty() and not debugging(context):
             stack.enter_context(console().status("starting Spark"))
@@ -150,7 +150,7 @@ def _explanation(found: "Explanation") -> "RenderableType":
 
 
 def _costs(costs: "Costs") -> str:
-    """What a batch takes, and where the trigger has an interval, a day."""
+    """Return the requests of a batch and, if the trigger has an interval, of a day."""
     if costs.measured_batches:
         batches = "batch" if costs.measured_batches == 1 else formatting.counted(costs.measured_batches, "batch", "batches")
         text = f"{_rounded(costs.requests_per_batch)} a batch, measured over the last {batches}"
@@ -170,6 +170,6 @@ def _rounded(requests: float) -> str:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
+    """Add the verbs to `app`."""
     for verb in (check, explain):
         app.command(rich_help_panel="Begin")(verb)

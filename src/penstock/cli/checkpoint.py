@@ -1,4 +1,4 @@
-"""`penstock checkpoint inspect` and `explain`: Spark's checkpoint for people, without Java."""
+"""`penstock checkpoint inspect` and `explain`: show a Spark checkpoint as text, without Java."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -139,7 +139,7 @@ def _explanation(found: "Explanation") -> "RenderableType":
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the group."""
+    """Add the group to `app`."""
     group = typer.Typer(name="checkpoint", help="Look into a Spark checkpoint, without Java.", no_args_is_help=True)
     group.command()(inspect)
     group.command()(explain)

@@ -1,4 +1,4 @@
-"""`penstock crashtest --list`: every named fault point."""
+"""`penstock crashtest --list`: lists every named fault point."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPoint:
-    """One fault point as it is listed."""
+    """One fault point in the list."""
 
     name: str
     meaning: str
@@ -25,7 +25,7 @@ class ListedPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultList:
-    """Every point, and the modules that could not be looked into because a package is not installed."""
+    """All fault points, and the modules that were not searched because a package is not installed."""
 
     points: tuple[ListedPoint, ...]
     not_imported: tuple[str, ...]
@@ -43,7 +43,7 @@ def crashtest(
 
 
 def fault_list() -> FaultList:
-    """Import every module of the product, so that each has declared its points, and list them."""
+    """Import every module of the product, so that each declares its fault points, and list these."""
     from penstock.core.faults import points
     from penstock.run.fault_points import import_all
 
@@ -69,5 +69,5 @@ def _text(found: FaultList) -> "RenderableType":
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
+    """Add the verb to `app`."""
     app.command(rich_help_panel="Test")(crashtest)

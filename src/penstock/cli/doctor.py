@@ -1,4 +1,4 @@
-"""`penstock doctor`: what is pending and what could hurt, without Spark and without Java."""
+"""`penstock doctor`: shows what is pending and what needs the operator's attention, without Spark and without Java."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -54,7 +54,7 @@ def doctor(*, file: File, overrides: Overrides = None, end: End = None, as_json:
 
 
 def text_of(found: "Diagnosis") -> "RenderableType":
-    """A diagnosis for people: facts, accounts, heaps, and what to do."""
+    """Render a diagnosis: facts, accounts, pending pieces, and what to do."""
     from rich.console import Group
     from rich.text import Text
 
@@ -151,5 +151,5 @@ def _of_other_ledgers(found: "Diagnosis") -> Iterator[str]:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
+    """Add the verb to `app`."""
     app.command(rich_help_panel="Look")(doctor)

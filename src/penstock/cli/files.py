@@ -1,4 +1,4 @@
-"""`penstock files`: the files of a table as of a batch, one URL a line, for other tools."""
+"""`penstock files`: prints the files of a table as of a batch, one URL per line, for other tools."""
 
 import sys
 from dataclasses import dataclass
@@ -54,5 +54,5 @@ def files(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
+    """Add the verb to `app`."""
     app.command(rich_help_panel="Look")(files)

@@ -1,4 +1,4 @@
-"""Numbers, sizes and times as people read them."""
+"""Formats numbers, sizes and times for people."""
 
 from datetime import datetime, timezone
 
@@ -7,17 +7,17 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 
 def count(number: int) -> str:
-    """12345 as 12,345."""
+    """Return 12345 as `12,345`."""
     return f"{number:,}"
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """`1 row`, `2,000 rows`."""
+    """Return a number with its noun: `1 row`, `2,000 rows`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def size(size_bytes: int) -> str:
-    """12345 bytes as 12.3 kB."""
+    """Return 12345 bytes as `12.3 kB`."""
     amount = float(size_bytes)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < _STEP:
@@ -27,7 +27,7 @@ def size(size_bytes: int) -> str:
 
 
 def duration(duration_ms: float | None) -> str:
-    """412 as 412 ms, 61000 as 1 min 1 s; nothing for None."""
+    """Return 412 ms as `412 ms`, 61000 as `1 min 1 s`, None as an empty text."""
     if duration_ms is None:
         return ""
     if duration_ms < _STEP:
@@ -41,7 +41,7 @@ def duration(duration_ms: float | None) -> str:
 
 
 def ago(then_ms: int, *, now_ms: int) -> str:
-    """How long ago a moment was, in one unit."""
+    """Return how long ago a moment was, in one unit."""
     seconds = max(0, now_ms - then_ms) // _STEP
     for unit, length in (("day", _DAY_S), ("hour", _HOUR_S), ("minute", _MINUTE_S)):
         if seconds >= length:
@@ -50,10 +50,10 @@ def ago(then_ms: int, *, now_ms: int) -> str:
 
 
 def moment_of_year(time_ms: int) -> str:
-    """As `moment` without the year, for tables that shall fit a terminal."""
+    """Return a moment like `moment`, without the year, for tables that must fit a terminal."""
     return moment(time_ms).partition("-")[2]
 
 
 def moment(time_ms: int) -> str:
-    """A moment in this machine's time zone, to the second."""
+    """Return a moment in this machine's time zone, to the second."""
     return datetime.fromtimestamp(time_ms / _STEP, tz=timezone.utc).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,4 +1,4 @@
-"""`penstock history` and `penstock offsets`: the ledger as a table."""
+"""`penstock history` and `penstock offsets`: show the ledger as a table."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 _DISPENSABLE = ("size", "files", "publish", "stage")
-"""What a narrow terminal goes without, first to last."""
+"""Columns that a narrow terminal leaves out, in this order."""
 
 
 def history(
@@ -58,7 +58,7 @@ def _table(rows: "Sequence[HistoryRow]") -> "RenderableType":
 
 
 def _requests(row: "HistoryRow") -> str | None:
-    """To stage and to publish, None if neither is known: what travels inside the decision takes none to stage."""
+    """Return the requests to stage and to publish, None if both are unknown. Inline pieces take none to stage."""
     known = (row.stage_requests, row.publish_requests)
     if known == (None, None):
         return None
@@ -123,6 +123,6 @@ def _gaps(row: "HistoryRow") -> "RenderableType":
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
+    """Add the verbs to `app`."""
     app.command(rich_help_panel="Look")(history)
     app.command(rich_help_panel="Look")(offsets)

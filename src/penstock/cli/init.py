@@ -1,4 +1,4 @@
-"""`penstock init`: a project that runs."""
+"""`penstock init`: makes a project that runs."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _HIDDEN = {"gitignore": ".gitignore", "dockerignore": ".dockerignore"}
 
 
 class Template(str, Enum):
-    """The projects that can be made."""
+    """The available project templates."""
 
     FILES = "files"
     RATE = "rate"
@@ -31,7 +31,7 @@ class Template(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """What was made."""
+    """The project that was made."""
 
     directory: str
     template: Template
@@ -40,7 +40,7 @@ class Project:
 
 
 def make_project(directory: Path, template: Template) -> Project:
-    """Write the files of `template` into `directory`. Raises Usage, and writes nothing, if one of them is there."""
+    """Write the files of `template` into `directory`. Raises Usage, and writes nothing, if one of them exists."""
     name = _pipeline_name(directory)
     texts = {path: _filled(text, name) for path, text in _texts(template)}
     there = sorted(path for path in texts if (directory / path).exists())
@@ -98,5 +98,5 @@ def init(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
+    """Add the verb to `app`."""
     app.command(rich_help_panel="Begin")(init)

@@ -1,4 +1,4 @@
-"""Any frozen value as JSON: the keys are the names of its fields and properties."""
+"""Serialises any frozen value as JSON, with the names of its fields and properties as keys."""
 
 import json
 from collections.abc import Mapping, Set
@@ -12,7 +12,7 @@ from penstock.support.printable import printable_json
 
 
 def plain(value: object) -> Any:
-    """`value` as JSON values. Digests are hexadecimal text, since they exceed what many JSON readers count up to."""
+    """Return `value` as JSON values. Digests become hexadecimal text, since they exceed the integers of many JSON readers."""
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, bool | int | float | str):
@@ -35,12 +35,12 @@ def _structure(value: object) -> Any:
 
 
 def line(value: object) -> str:
-    """`value` as one line of JSON."""
+    """Return `value` as one line of JSON."""
     return printable_json(json.dumps(plain(value), ensure_ascii=False, separators=(", ", ": ")))
 
 
 def hexadecimal(digest: int) -> str:
-    """A content digest as people and programs compare it."""
+    """Return a content digest as 16 hexadecimal digits."""
     return f"{digest % DIGEST_MODULUS:016x}"
 
 

@@ -1,4 +1,4 @@
-"""From the command line's arguments to a pipeline."""
+"""Opens the pipeline that the command line's arguments name."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 
 def pipeline(file: str, overrides: Sequence[str] | None = None) -> "Pipeline":
-    """The pipeline of a file. Raises Usage. Imported late: `--help` and `--version` need none of it."""
+    """Return the pipeline of a file. Raises Usage. Imports late: `--help` and `--version` need none of it."""
     from penstock.run.pipeline import Pipeline
 
     return Pipeline.from_file(file, overrides or ())
 
 
 def debugging(context: typer.Context) -> bool:
-    """Whether `--debug` was given: then nothing is hidden."""
+    """Return whether `--debug` was given: then nothing is hidden."""
     return bool(context.find_root().params.get("debug"))
 
 
 @contextmanager
 def quiet_spark() -> Iterator[None]:
-    """Surround the making of a session. PySpark and py4j log every error besides raising it; that is switched off here."""
+    """Silence PySpark and py4j while a session is made: they log every error besides raising it."""
     logging.getLogger("py4j").addHandler(logging.NullHandler())
     logging.getLogger().addFilter(_not_of_py4j)
     yield
-    logging.getLogger("SQLQueryContextLogger").disabled = True  # only now: PySpark makes it with a class of its own
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # only now: PySpark creates it with its own class
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:

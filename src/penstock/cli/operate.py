@@ -1,4 +1,4 @@
-"""`penstock recover`, `adopt` and `sweep`: the operator's acts."""
+"""`penstock recover`, `adopt` and `sweep`: acts of the operator."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -118,6 +118,6 @@ def _swept_text(swept: Swept) -> str:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
+    """Add the verbs to `app`."""
     for verb in (recover, adopt, sweep):
         app.command(rich_help_panel="Repair")(verb)

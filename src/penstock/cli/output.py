@@ -1,4 +1,4 @@
-"""Where output goes: results on stdout as text or JSON, errors on stderr in one style."""
+"""Prints results on stdout as text or JSON, and errors on stderr in one style."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ _WIDTH_ELSEWHERE = 120
 
 
 def console() -> "Console":
-    """A console on stdout; text that is not shown on a terminal is not cut to the width of one."""
+    """Return a console on stdout. Only on a terminal is text cut to the terminal's width."""
     from penstock.cli.safe_console import SafeConsole
 
     on_terminal = sys.stdout.isatty()
@@ -24,7 +24,7 @@ def console() -> "Console":
 
 
 def show(value: Value, *, as_json: bool, text: "Callable[[Value], RenderableType]") -> None:
-    """Print `value`: as one line of JSON, or as `text` renders it for people."""
+    """Print `value` as one line of JSON, or as `text` renders it for people."""
     if as_json:
         sys.stdout.write(json_text.line(value) + "\n")
         sys.stdout.flush()
@@ -33,7 +33,7 @@ def show(value: Value, *, as_json: bool, text: "Callable[[Value], RenderableType
 
 
 def show_error(error: PenstockError, *, as_json: bool) -> None:
-    """Say what happened and what to do on stderr; with `as_json` also as the last object on stdout."""
+    """Print what happened and what to do on stderr; with `as_json` also as the last object on stdout."""
     from penstock.support.secret import scrub
 
     message, remedy = scrub(error.message), scrub(error.remedy)

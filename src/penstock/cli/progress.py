@@ -1,4 +1,4 @@
-"""What `penstock run` shows: batches as they are delivered, on a terminal for people, else as JSON lines."""
+"""Shows the batches that `penstock run` delivers, on a terminal as text, otherwise as JSON lines."""
 
 import sys
 import threading
@@ -24,31 +24,31 @@ _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class Progress(Protocol):
-    """Shows a run. Entered before Spark starts; `batch` is called by another thread than the others."""
+    """Shows a run. Entered before Spark starts. `batch` is called by another thread than the other methods."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None: ...
 
     def started(self) -> None:
-        """The query runs; batches come when there is something to read."""
+        """The query runs; batches follow once there is input."""
         ...
 
     def batch(self, progress: "BatchProgress") -> None:
-        """One batch was delivered, or recognised."""
+        """A batch was delivered, or recognised as already committed."""
         ...
 
     def stopping(self) -> None:
-        """A stop was asked for; the current batch is finished first."""
+        """A stop was requested; the current batch is finished first."""
         ...
 
     def end(self, summary: "RunSummary") -> None:
-        """The run ended well."""
+        """The run ended without an error."""
         ...
 
 
 class JsonLines:
-    """One object per batch, and the summary at the end."""
+    """Prints one object per batch, and the summary as the last line."""
 
     def __enter__(self) -> Self:
         return self
@@ -57,17 +57,15 @@ class JsonLines:
         return None
 
     def started(self) -> None:
-        """Nothing to say: batches follow."""
+        """Print nothing: batches follow."""
 
     def batch(self, progress: "BatchProgress") -> None:
-        """Print the batch as one line."""
         self._print(progress)
 
     def stopping(self) -> None:
-        """Nothing to say: the summary follows."""
+        """Print nothing: the summary follows."""
 
     def end(self, summary: "RunSummary") -> None:
-        """Print the summary as the last line."""
         self._print(summary)
 
     def _print(self, value: object) -> None:
@@ -76,7 +74,7 @@ class JsonLines:
 
 
 class Terminal:
-    """A line per batch, and below them what the run is doing now."""
+    """Prints a line per batch, and below them a line with what the run is doing now."""
 
     def __init__(self, pipeline: str) -> None:
         from rich.live import Live
@@ -98,12 +96,11 @@ class Terminal:
         self._live.stop()
 
     def started(self) -> None:
-        """Say so, unless the first batch was quicker."""
+        """Show that the query runs, unless the first batch was faster."""
         with self._lock:
             self._doing = "running" if self._doing == _STARTING else self._doing
 
     def batch(self, progress: "BatchProgress") -> None:
-        """Print the batch's line above the running one."""
         with self._lock:
             self._doing = self._doing if self._stopping else "running"
             if not progress.already and not progress.recovered:
@@ -111,7 +108,6 @@ class Terminal:
         self._live.console.print(batch_line(progress))
 
     def stopping(self) -> None:
-        """Say that the current batch is finished first."""
         with self._lock:
             self._stopping = True
             self._doing = "stopping after the current batch (once more: stop at once, the next start recovers)"
@@ -132,7 +128,7 @@ class Terminal:
 
 
 def batch_line(progress: "BatchProgress") -> "RenderableType":
-    """One batch in one line (more where the terminal is narrow), and one below it for each warning."""
+    """Render a batch as one line (more on a narrow terminal), with a line below it for each warning."""
     line = _batch_text(progress)
     for warning in progress.warnings:
         line.append(f"\n            warning: {warning}", "yellow")
@@ -169,7 +165,7 @@ def _share(share: "SinkProgress") -> str:
 
 
 def summary_text(summary: "RunSummary", *, spent_s: float, stopped: bool = False) -> "RenderableType":
-    """The totals of a run."""
+    """Render the totals of a run."""
     from rich.console import Group
     from rich.text import Text
 

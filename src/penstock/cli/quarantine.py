@@ -1,4 +1,4 @@
-"""`penstock quarantine list` and `show`: records that could not be decoded."""
+"""`penstock quarantine list` and `show`: show records that could not be decoded."""
 
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
@@ -99,7 +99,7 @@ def _dump(data: bytes) -> Iterator[str]:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the group of verbs."""
+    """Add the group to `app`."""
     group = typer.Typer(help="Records that could not be decoded, and were put aside.", no_args_is_help=True)
     group.command("list")(list_)
     group.command("show")(show_)

@@ -1,4 +1,4 @@
-"""`penstock run`: run the pipeline and show how it goes."""
+"""`penstock run`: runs the pipeline and shows its progress."""
 
 import sys
 from contextlib import nullcontext
@@ -50,7 +50,7 @@ def run(
 
 def _deliver(chosen: "Pipeline", shown: Progress, *, batches: int | None, grace_s: float) -> None:
     with quiet_spark():
-        spark = chosen.session()  # before the signals are taken over: a new SparkContext puts its own handler in place
+        spark = chosen.session()  # before StopSignals: a new SparkContext installs a signal handler of its own
     with StopSignals(shown.stopping) as stop:
         query = chosen.start(spark, observers=[shown.batch], batches=batches)
         shown.started()
@@ -61,5 +61,5 @@ def _deliver(chosen: "Pipeline", shown: Progress, *, batches: int | None, grace_
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
+    """Add the verb to `app`."""
     app.command(rich_help_panel="Run")(run)

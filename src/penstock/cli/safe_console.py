@@ -1,4 +1,4 @@
-"""A console that no name, value or error can make do anything: only its own styles and movements reach the terminal."""
+"""A console on which no name, value or error can control the terminal: only its own styles and movements reach it."""
 
 from collections.abc import Iterable
 
@@ -9,9 +9,9 @@ from penstock.support.printable import printable
 
 
 class SafeConsole(Console):
-    """As rich's, with control characters of any text written out."""
+    """The console of rich, with the control characters of any text escaped."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """As rich's: every text passes here, whatever renders it. Segments with `control` are rich's own."""
+        """Escape every text that rich renders; all of it passes here. Segments with `control` are rich's own."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)

@@ -1,4 +1,4 @@
-"""Where Spark's own messages go while a run is shown on a terminal: into a file, so that they do not tear the display."""
+"""Redirects Spark's messages to a file while a run is shown on a terminal, so that they do not break the display."""
 
 import os
 import sys
@@ -13,10 +13,10 @@ _STDERR = 2
 
 
 class SparkLog:
-    """Sends what the JVM writes to stderr into `<home>/spark.log` while entered; the log of the run before stays as `.1`.
+    """Sends what the JVM writes to stderr to `<home>/spark.log` while entered; the previous run's log stays as `.1`.
 
-    Only the file descriptor is redirected: Python's `sys.stderr` is not, once the display has taken it over. Where the file
-    cannot be written everything stays as it is; the run itself will say what is wrong with the directory.
+    Only the file descriptor is redirected: Python's `sys.stderr` is not, once the display has taken it over. If the file cannot
+    be written, nothing is redirected; the run itself reports what is wrong with the directory.
     """
 
     def __init__(self, home: str) -> None:
@@ -45,7 +45,7 @@ class SparkLog:
             self._terminal = None
 
     def location(self) -> str | None:
-        """Where Spark's messages of this run are, None if there are none."""
+        """Return the path of Spark's messages of this run, None if there are none."""
         try:
             return str(self.path) if self.path.stat().st_size else None
         except OSError:

@@ -1,4 +1,4 @@
-"""`penstock status` and `penstock watch`: where a pipeline stands, seen from outside its driver."""
+"""`penstock status` and `penstock watch`: show where a pipeline stands, from outside its driver."""
 
 import sys
 import time
@@ -51,7 +51,7 @@ def watch(
 
 
 def _looks(watched: "Pipeline", *, interval_s: float) -> "Iterator[Status]":
-    """The places of the sinks are looked at less often than the ledger: each look takes requests to every one of them."""
+    """Yield a status per interval. Sinks are looked at less often than the ledger: a look sends requests to all of them."""
     places = None
     looked_s = 0.0
     while True:
@@ -83,7 +83,7 @@ def _show_live(looks: "Iterator[Status]") -> None:
 
 
 def text_of(found: "Status") -> "RenderableType":
-    """Status for people."""
+    """Render a status for people."""
     from rich.console import Group
     from rich.text import Text
 
@@ -102,7 +102,7 @@ def text_of(found: "Status") -> "RenderableType":
 
 
 def _accounts(found: "Status") -> "Iterator[tuple[object, ...]]":
-    """What is decided for each account, and up to which position its own marker says that it is there."""
+    """Yield for each account what is decided, and the position up to which its own marker shows it."""
     from rich.text import Text
 
     marks = {(place.sink, place.account): place for place in found.places}
@@ -156,7 +156,7 @@ def _facts(found: "Status") -> list[tuple[str, object]]:
 
 
 def _published(found: "Status") -> str | None:
-    """A run notes with each batch that the one before is everywhere; nobody notes it of the last."""
+    """Return what is published everywhere. A run records that of a batch with the next one; nothing records it of the last."""
     if found.last_batch_id is None:
         return None
     if found.unsettled is None:
@@ -165,6 +165,6 @@ def _published(found: "Status") -> str | None:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
+    """Add the verbs to `app`."""
     app.command(rich_help_panel="Look")(status)
     app.command(rich_help_panel="Look")(watch)

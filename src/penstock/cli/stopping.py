@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C while a pipeline runs: the first asks for a clean stop, the second ends the process at once."""
+"""Handles SIGTERM and Ctrl-C while a pipeline runs: the first requests a clean stop, the second ends the process at once."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ _SHOW_CURSOR = b"\x1b[?25h\n"
 
 
 class StopSignals:
-    """Takes both signals over while it is entered; only in the main thread. `told` is called with the first one."""
+    """Handles both signals while entered, in the main thread only. Calls `on_stop` at the first signal."""
 
     def __init__(self, on_stop: Callable[[], None]) -> None:
         self._on_stop = on_stop
@@ -37,7 +37,7 @@ class StopSignals:
 
 
 def _leave(code: int) -> None:
-    """End without waiting for Spark, as a kill would: the next start recovers. The JVM ends when its input closes."""
+    """End the process without waiting for Spark, like a kill: the next start recovers. The JVM ends when its input closes."""
     if sys.stdout.isatty():
         os.write(sys.stdout.fileno(), _SHOW_CURSOR)
     os._exit(code)

@@ -1,4 +1,4 @@
-"""Plain tables for people: a heading, columns, numbers to the right."""
+"""Renders plain tables for people: a heading, columns, numbers right-aligned."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _ANY_WIDTH = 10_000
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
-    """A table of `rows`; cells are shown as they are, never read as markup."""
+    """Return a table of `rows`. Cells are shown as they are, never read as markup."""
     made = Table(
         box=box.SIMPLE_HEAD,
         title=title,
@@ -44,7 +44,7 @@ def _cell(value: object) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """As `table`; where the terminal is too narrow, columns are left out, in the order of `dispensable`, and named below."""
+    """A table that leaves out columns if the terminal is too narrow, in the order of `dispensable`, and names them below."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -65,7 +65,7 @@ class Fitting:
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> Table:
-    """Names and values below each other; pairs without a value are left out."""
+    """Return names and values as two columns, without pairs whose value is None."""
     made = Table.grid(padding=(0, 2))
     made.add_column(style="dim")
     made.add_column(overflow="fold")

@@ -1,4 +1,4 @@
-"""The traceback that `--debug` prints: without the words of databases and libraries, unless they are asked for."""
+"""Renders the traceback that `--debug` prints, without the messages of databases and libraries unless these are wanted."""
 
 import traceback
 
@@ -10,9 +10,9 @@ LEFT_OUT = "(its words are left out, since they can name values of rows; `--show
 
 
 def traceback_of(error: BaseException, *, values: bool) -> str:
-    """Of `error` and of all that it was raised from, without secrets and control characters.
+    """Return the traceback of `error` and of all that it was raised from, without secrets and control characters.
 
-    `values`: with what a database or library said, such as "Key (id)=(17) already exists".
+    `values` includes what a database or library said, such as "Key (id)=(17) already exists".
     """
     whole = traceback.TracebackException.from_exception(error)
     if not values:

@@ -1,4 +1,4 @@
-"""`penstock verify`: every sink's content against the ledger."""
+"""`penstock verify`: compares every sink's content with the ledger."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.run.operations import Verification
 
 DIFFERENCE = 5
-"""Exit code when something was found."""
+"""Exit code if a difference was found."""
 
 _PROBLEMS_SHOWN = 50
 _UNSEEN = (
@@ -31,7 +31,7 @@ _REMEDY = "Put back what is missing or was changed, from a backup, and take away
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Rows and digest as the ledger expects them and as they were found."""
+    """Rows and digest that the ledger expects, and those that were found."""
 
     ok: bool
     rows_expected: int
@@ -42,7 +42,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedAt:
-    """The position of the ledger that a sink was compared as of, and the batch that was decided there, None if it is unknown."""
+    """Position of the ledger that a sink was compared as of, and the batch decided there, None if unknown."""
 
     position: int
     batch_id: int | None
@@ -50,9 +50,10 @@ class ComparedAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkVerdict(Compared):
-    """One sink: its sums, its accounts and what is wrong. `unread`: what was published was compared, and no row was read.
+    """Result of one sink: its sums, its accounts and its problems.
 
-    `as_of` is None for a sink that keeps nothing to compare.
+    `unread`: only what was published was compared, and no row was read. `as_of` is None for a sink that retains nothing to
+    compare.
     """
 
     accounts: Mapping[str, Compared]
@@ -65,9 +66,9 @@ class SinkVerdict(Compared):
 class Verdict:
     """What `verify` prints.
 
-    `unsettled` is the number of a batch that was decided, and that some sink did not show yet. `adopted_at` is the position at
-    which another checkpoint was adopted last: rows decided before it may be there twice. `digest` names how rows are hashed;
-    `unseen` says what digests of that kind cannot see, None for the newest kind.
+    `unsettled`: number of a decided batch that some sink did not show yet. `adopted_at`: position of the last adoption of another
+    checkpoint; rows decided before it can exist twice. `digest`: how rows are hashed. `unseen`: what digests of that kind cannot
+    detect, None for the newest kind.
     """
 
     ok: bool
@@ -79,7 +80,7 @@ class Verdict:
 
 
 def verdict(found: "Verification") -> Verdict:
-    """The report of every sink in the shape that programs read."""
+    """Convert the reports of all sinks to the value that is printed."""
     return Verdict(
         ok=found.ok,
         sinks={name: _sink(report, found) for name, report in found.sinks.items()},
@@ -187,7 +188,7 @@ def _mark(*, ok: bool) -> "RenderableType":
 
 
 def _compared_at(found: Verdict) -> Iterator[str]:
-    """One line for all sinks that were compared as of one position."""
+    """Yield one line per position that sinks were compared as of, and one for an unsettled batch."""
     names: dict[ComparedAt, list[str]] = {}
     for name, sink in found.sinks.items():
         if sink.as_of is not None:
@@ -235,5 +236,5 @@ def _problem(sink: str, problem: Problem) -> "RenderableType":
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
+    """Add the verb to `app`."""
     app.command(rich_help_panel="Look")(verify)

@@ -27,7 +27,7 @@ AT_ONCE = Retrying(stop=stop_after_attempt(5), retry=retry_if_exception_type(Ret
 
 
 def patiently(tries: int, sleep: Sleep) -> Retrying:
-    """That often, with longer and longer pauses, as long as what is raised is Retryable."""
+    """Try up to `tries` times while Retryable is raised, with pauses that grow at random up to 10 seconds."""
     return Retrying(
         stop=stop_after_attempt(tries),
         wait=wait_random_exponential(multiplier=0.2, max=10),
@@ -38,11 +38,10 @@ def patiently(tries: int, sleep: Sleep) -> Retrying:
 
 
 def append_once(ledger: Ledger, entry: Entry, *, within: Within | None = None, retrying: Retrying = AT_ONCE) -> Taken | None:
-    """Append `entry` at its position and return None, or tell who holds the position.
+    """Append `entry` at its position and return None; return `Taken` if another writer holds the position.
 
-    Safe to repeat, as `retrying` says, with the entry as it was, nonce and all: the position is conditional and the nonce tells
-    our own entry from any other. Raises Retryable when the ledger could not be reached; the entry may then be there, and only a
-    new start may look.
+    Repeats the append as `retrying` says. That is safe: the position is conditional, and the nonce tells our own entry from any
+    other. Raises Retryable when the ledger could not be reached. The entry may be there then; only a new start may look.
     """
     return retrying(_try_append, ledger, entry, within)
 
@@ -53,7 +52,7 @@ def _try_append(ledger: Ledger, entry: Entry, within: Within | None) -> Taken | 
     except PositionTaken:
         return _holder(ledger.read(entry.position), entry)
     except OutcomeUnknown:
-        found = ledger.read(entry.position)
+        found = ledger.read(entry.position)  # I12
         if found is None:
             raise
         return _holder(found, entry)
@@ -65,7 +64,7 @@ def _holder(found: Entry | None, entry: Entry) -> Taken | None:
 
 
 def fenced_by(taken: Taken, *, generation: Generation, position: Position) -> Fenced:
-    """What a run of `generation` is told whose position another entry holds."""
+    """Make the error for a run of `generation` that found another entry at its next position."""
     if taken.by is None:
         found = "an entry that is no longer retained"
     else:

@@ -1,4 +1,4 @@
-"""Which decision a reader may take a table as of to see whole batches: the newest that is published everywhere, or an older one.
+"""The decision as of which a reader sees whole batches of a table: the newest that is published everywhere, or an older one.
 
 Files of a table are cut by what their names say. A decision is later than another exactly if its generation, or in the same
 generation its batch, is higher: an older generation is fenced before a newer one decides, and inside of a generation the numbers
@@ -28,13 +28,13 @@ class AsOf:
 
 
 def as_of(entry: Entry) -> AsOf:
-    """The decision that `entry` records."""
+    """Return the decision that `entry` records."""
     batch = decision_in(entry).batch
     return AsOf(position=entry.position, generation=entry.generation, batch_id=batch.batch_id, query_id=batch.query_id)
 
 
 def newest_whole(ledger: Ledger, is_shown: IsShown) -> Entry | None:
-    """The newest decision that is published wherever the reader looks, None if there is none yet.
+    """Return the newest decision that is published in every account that the reader asks for, None if there is none yet.
 
     Costs two reads of the ledger. Raises BatchForgotten, and what `is_shown` raises.
     """
@@ -50,7 +50,7 @@ def newest_whole(ledger: Ledger, is_shown: IsShown) -> Entry | None:
 
 
 def whole_batch(ledger: Ledger, batch_id: BatchId, newest: Entry | None) -> Entry:
-    """The decision of a batch of the present checkpoint, given the newest whole one.
+    """Return the decision of a batch of the present checkpoint; `newest` is what `newest_whole` found.
 
     Raises Retryable if it is not published everywhere yet, BatchForgotten if the ledger does not know any more which one it was.
     """

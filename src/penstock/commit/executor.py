@@ -1,4 +1,4 @@
-"""How publications run: side by side or in turn, and before a batch is done or beside the next one."""
+"""How publications run: side by side or in turn, and before Spark goes on or beside the next batch."""
 
 from collections.abc import Callable, Sequence
 from threading import Lock
@@ -9,7 +9,7 @@ from penstock.errors import PenstockError
 Task = Callable[[], None]
 Executor = Callable[[Sequence[Callable[[], Published]]], Sequence["Published | PenstockError"]]
 DeferredPublish = Callable[[Task], Task]
-"""Starts a task, and gives what waits for its end and raises what it raised, as often as it is called. One task at a time."""
+"""Starts a task and returns a function that waits for its end and raises what it raised, on every call. One task at a time."""
 
 
 def one_by_one(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:
@@ -18,7 +18,7 @@ def one_by_one(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published |
 
 
 def outcome_of(task: Callable[[], Published]) -> Published | PenstockError:
-    """What it gave, or the error that it raised."""
+    """Return the task's result, or the PenstockError that it raised."""
     try:
         return task()
     except PenstockError as error:
@@ -26,7 +26,7 @@ def outcome_of(task: Callable[[], Published]) -> Published | PenstockError:
 
 
 def at_once(task: Task) -> Task:
-    """Run it before anything else goes on."""
+    """Run the task before returning."""
     task()
     return _nothing
 
@@ -36,9 +36,9 @@ def _nothing() -> None:
 
 
 class Outstanding:
-    """The newest task that was started and not waited for. Any thread may wait, at any time, while one thread starts tasks.
+    """The newest task that was started. One thread starts tasks; any thread may wait, at any time.
 
-    Who comes while another one waits, waits for the same; what failed once fails for all who come later.
+    Concurrent callers share one wait and all receive its exception, as does every later caller.
     """
 
     def __init__(self) -> None:
@@ -46,12 +46,12 @@ class Outstanding:
         self._task = _nothing
 
     def take(self, task: Task) -> None:
-        """`task` waits for one that was started; the last one was waited for."""
+        """Called with what waits for the task that was just started, after the previous task was waited for."""
         with self._waiting:
             self._task = task
 
     def wait(self) -> None:
-        """Until it has ended. Raises what it raised."""
+        """Wait until the task has ended. Raises what it raised."""
         with self._waiting:
             self._task()
             self._task = _nothing

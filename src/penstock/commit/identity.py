@@ -1,6 +1,7 @@
-"""What is this batch? A pure answer from the ledger's summary and decisions; nothing is ever resolved silently.
+"""Recognises a batch as the next one or as a replay, by the ledger's summary and decisions alone.
 
-A batch is known by its query id and its offsets. The number alone means nothing: a new checkpoint counts from 0 again.
+A batch is known by its query id and its offsets. The number alone means nothing: a new checkpoint counts from 0 again. Whatever
+is neither is refused; nothing is resolved silently.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from penstock.errors import BatchForgotten, BatchGap, CheckpointReplaced, Offset
 
 
 def recognise(batch: Batch, *, summary: Summary, decision_of: Callable[[BatchId], Decision | None]) -> Decision | None:
-    """The decision that `batch` repeats, None if it is the next one. `decision_of` looks a retained decision up by number.
+    """Return the decision that `batch` repeats, None if it is the next batch. `decision_of` finds a retained decision by number.
 
     Raises CheckpointReplaced, OffsetsConflict, BatchGap or BatchForgotten, each with both sides named.
     """

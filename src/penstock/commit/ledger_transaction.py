@@ -1,4 +1,4 @@
-"""Sinks in the ledger's own database: published by the transaction that appends the decision."""
+"""Sinks in the ledger's own database, published by the transaction that appends the decision."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,7 +11,10 @@ from penstock.protocols import PublishesInLedger, Sink, Within
 
 
 class LedgerTransaction:
-    """One append of a decided entry, and those of `sinks` whose home is the ledger's. `published`: what they did within it."""
+    """The append of one decision, and the sinks that publish in its transaction: those whose `home` is the ledger's.
+
+    `published` holds what each of them did.
+    """
 
     def __init__(self, sinks: Sequence[Sink], entry: Entry, *, home: str | None) -> None:
         in_ledger = [sink for sink in sinks if home is not None and isinstance(sink, PublishesInLedger) and sink.home == home]
@@ -22,12 +25,12 @@ class LedgerTransaction:
 
     @property
     def within(self) -> Within | None:
-        """For `Ledger.append`; None if nobody rides."""
+        """The argument of `Ledger.append` of that name; None if no sink publishes in it."""
         return self._publish if self._sinks else None
 
     @contextmanager
     def entered(self, retrying: Retrying) -> Iterator[None]:
-        """Around the append: before it everybody gets ready, repeated as `retrying` says."""
+        """Enter around the append. Before it every sink fetches its rows, again as `retrying` says."""
         with ExitStack() as stack:
             for sink, publication in self._sinks:
                 retrying(self._enter, stack, sink, publication)

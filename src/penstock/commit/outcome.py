@@ -1,4 +1,4 @@
-"""What the coordinator is told and what it answers: frozen values for progress, status and reports."""
+"""What the coordinator takes and returns: a staged batch, a delivered one, and what opening recovered."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from penstock.core.topics import GapAccepted, TopicRead
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedBatch:
-    """What the staging pass of a batch returned. `requests`: what its tasks sent, None where nobody counts.
+    """What the staging pass of a batch returned. `requests` counts what its tasks sent to stores, None if none is billed.
 
-    `topics` and `gaps`: what was read from Kafka, and what was missing there.
+    `topics` is what was read from Kafka, `gaps` what was missing there.
     """
 
     pieces: tuple[Staged, ...]
@@ -25,9 +25,9 @@ class StagedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """One batch's way through the protocol, for progress and reports. `already`: it was decided before this call.
+    """A batch that every sink shows. `already`: it was decided before this call, so nothing was staged.
 
-    `warnings`: what did not work and costs neither rows nor exactness.
+    `warnings` are failures that cost neither rows nor exactness.
     """
 
     batch: Batch
@@ -42,7 +42,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What opening found: the newest decision, if any, published again (`sinks` tells where it was missing)."""
+    """The newest decision, if any, published again at the start. `sinks` says where it was missing."""
 
     generation: Generation
     summary: Summary
@@ -53,10 +53,9 @@ class Recovered:
 
     @property
     def batch(self) -> Batch | None:
-        """The newest decided batch."""
         return None if self.decision is None else self.decision.batch
 
     @property
     def rolled_forward(self) -> bool:
-        """Whether a decided batch was missing somewhere and is there now."""
+        """Whether a decided batch was missing in some sink before, and is there now."""
         return any(not published.already for published in self.sinks.values())

@@ -1,4 +1,4 @@
-"""From the ledger's entries to what each sink publishes."""
+"""What a sink publishes, and what a sweep may collect, by the entries of the ledger."""
 
 from collections.abc import Iterator
 
@@ -7,13 +7,13 @@ from penstock.protocols import Ledger
 
 
 def decision_in(entry: Entry) -> Decision:
-    """The decision that `entry` records; the caller knows that it is one."""
+    """Return the decision that `entry` records. The caller knows that it records one."""
     assert isinstance(entry.body, Decided)
     return entry.body.decision
 
 
 def publication_of(entry: Entry, sink: SinkName, *, ledger_id: LedgerId | None) -> Publication:
-    """One sink's share of a decided entry, of the ledger `ledger_id`, which it may have got after that entry."""
+    """Return the sink's share of a decided entry. The ledger may have got its identity `ledger_id` after that entry."""
     decision = decision_in(entry)
     return Publication(
         pipeline=entry.pipeline,
@@ -30,14 +30,14 @@ def publication_of(entry: Entry, sink: SinkName, *, ledger_id: LedgerId | None) 
 
 
 def publications(entries: Iterator[Entry], sink: SinkName) -> Iterator[Publication]:
-    """One sink's share of every decision among `entries`, in their order."""
+    """Yield the sink's share of every decision among `entries`, in their order."""
     return (
         publication_of(entry, sink, ledger_id=entry.summary.ledger_id) for entry in entries if isinstance(entry.body, Decided)
     )
 
 
 def decided_entry(ledger: Ledger, batch_id: BatchId) -> Entry | None:
-    """The newest retained decision of that number since the last adoption; costs as many reads as it lies entries back."""
+    """Find the newest retained decision of that batch number since the last adoption. Reads every entry behind it."""
     for entry in ledger.newest_first():
         if isinstance(entry.body, Adopted):
             return None
@@ -47,13 +47,13 @@ def decided_entry(ledger: Ledger, batch_id: BatchId) -> Entry | None:
 
 
 def decision_of(ledger: Ledger, batch_id: BatchId) -> Decision | None:
-    """What `decided_entry` decided."""
+    """Find the decision that `decided_entry` finds the entry of."""
     entry = decided_entry(ledger, batch_id)
     return None if entry is None else decision_in(entry)
 
 
 def dead_staging(tail: Entry, newest: Entry | None) -> SweepCut:
-    """What may be collected, given the ledger's tail and its newest decision.
+    """Return what may be collected, by the ledger's tail and its newest decision (I10).
 
     Needs no fence: a run that decides meanwhile decides a newer batch, or under a newer generation, and both are spared.
     """

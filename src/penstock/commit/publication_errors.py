@@ -1,4 +1,4 @@
-"""What a publication that failed in one sink or in several raises."""
+"""The error of a publication that failed in one sink or in several."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from penstock.support.combined_error import join, urgency
 
 
 def all_published(batch_id: BatchId, answers: Mapping[SinkName, Published | PenstockError]) -> dict[SinkName, Published]:
-    """What each sink answered. Raises one error for all sinks that did not publish; its `by_sink` holds the error of each."""
+    """Return the answer of every sink. Raises one error for all sinks that failed; its `by_sink` holds the error of each."""
     failures = {name: answer for name, answer in answers.items() if isinstance(answer, PenstockError)}
     if failures:
         raise _unpublished(batch_id, failures)

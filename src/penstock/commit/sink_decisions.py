@@ -19,7 +19,7 @@ class LedgerDecisions:
         self.published_at = NOTHING_PUBLISHED if published_at is None else published_at
 
     def totals(self, position: Position) -> Mapping[AccountName, Totals]:
-        """As `SinkDecisions`. Two reads of the ledger. Raises Retryable if the entry was pruned meanwhile."""
+        """Takes two reads of the ledger. Raises Retryable if the entry was pruned meanwhile."""
         tail = self._ledger.tail()
         if tail is None or position == NOTHING_PUBLISHED:
             return {}

@@ -1,4 +1,4 @@
-"""How the summary that every entry carries follows from the one before: pure arithmetic, constant cost."""
+"""The summary that every ledger entry carries, computed from the one before it at constant cost."""
 
 from dataclasses import replace
 
@@ -18,9 +18,9 @@ from penstock.core.model import (
 
 
 def after_opening(before: Summary | None) -> Summary:
-    """The summary of the entry that opens a generation: it gives an identity to a ledger that begins, or has none yet.
+    """Return the summary of the entry that opens a generation. It gives the ledger an identity where it has none.
 
-    A ledger that begins gets the newest kind of digest; an older one keeps its own, since its totals are of that kind.
+    A new ledger gets the newest kind of digest. An older one keeps its own, since its totals are of that kind.
     """
     if before is None:
         return Summary(ledger_id=new_ledger_id(), row_digest=NEWEST_ROW_DIGEST)
@@ -28,7 +28,7 @@ def after_opening(before: Summary | None) -> Summary:
 
 
 def after_decision(before: Summary, decision: Decision, *, position: Position) -> Summary:
-    """The summary of the entry at `position` that decides `decision`; all decisions before it are published."""
+    """Return the summary of the entry at `position` that records `decision`. All decisions before it are published."""
     return replace(
         before,
         query_id=decision.batch.query_id,
@@ -40,7 +40,7 @@ def after_decision(before: Summary, decision: Decision, *, position: Position) -
 
 
 def after_adoption(before: Summary, adopted: Adopted, *, position: Position) -> Summary:
-    """The summary of the entry at `position` that adopts another checkpoint."""
+    """Return the summary of the entry at `position` that adopts another checkpoint."""
     return replace(before, query_id=adopted.query_id, next_batch_id=adopted.next_batch_id, adopted_at=position)
 
 

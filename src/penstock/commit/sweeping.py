@@ -1,4 +1,4 @@
-"""Collecting what can never be decided any more, sink by sink, as the ledger's newest entries tell it."""
+"""Collecting staged rows that can never be decided any more, sink by sink."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ def sweep_sinks(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Collect, or only name, the staging that is dead by the ledger's `tail` and its `newest` decision (I10).
 
-    Returns the names of what was collected, and warnings: garbage that stays is no reason not to deliver.
+    Returns the names of what was collected, and warnings: garbage that stays does not stop a delivery.
     """
     cut = dead_staging(tail, newest)
     swept: list[str] = []
@@ -30,7 +30,7 @@ def sweep_sinks(
 
 @contextmanager
 def _warning(warnings: list[str], what: str) -> Iterator[None]:
-    """Have an error told, and not raised."""
+    """Append an error to `warnings` instead of raising it."""
     try:
         yield
     except PenstockError as error:

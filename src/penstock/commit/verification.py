@@ -1,4 +1,4 @@
-"""One sink against the ledger, again where its place changed too much under the look, and by older sinks' own method."""
+"""Verification of one sink against the ledger, tried again while a driver changes the sink."""
 
 import inspect
 from dataclasses import replace
@@ -9,13 +9,13 @@ from penstock.core.model import SinkReport
 from penstock.protocols import Sink, SinkDecisions
 
 TRIES = 10
-"""How often a sink is looked at that answers Retryable: about a minute."""
+"""Tries of a sink that raises Retryable: about a minute."""
 _LOOKS = 5
 _OLDER_ARGUMENT = "known"
 
 
 def verify_sink(sink: Sink, decisions: SinkDecisions, *, sleep: Sleep) -> SinkReport:
-    """The sink's report. Raises what the sink raises; Retryable only if it was raised at every try."""
+    """Return the sink's report. Raises what the sink raises; Retryable only if every try raised it."""
     look = _verify_older if _OLDER_ARGUMENT in inspect.signature(sink.verify).parameters else _verify
     report: SinkReport = patiently(TRIES, sleep)(look, sink, decisions)
     return report
@@ -26,10 +26,10 @@ def _verify(sink: Sink, decisions: SinkDecisions) -> SinkReport:
 
 
 def _verify_older(sink: Any, decisions: SinkDecisions) -> SinkReport:
-    """A user-written sink that compares with `expected` and `known`, which it is given before it looks.
+    """Verify a user-written sink of the older protocol, which takes `expected` and `known` before it reads its content.
 
-    It is asked again while a difference may come from a driver: with the newest decision and without, as long as decisions are
-    added.
+    A difference may come from a running driver. So the sink is compared with and without the newest decision, and again as long
+    as decisions are added.
     """
     for _ in range(_LOOKS):
         newest = next(decisions.publications(), None)

@@ -1,1 +1,1 @@
-"""The protocol's nouns, its durable formats, row hashes and fault points. No I/O."""
+"""Values of the protocol, their durable formats, row hashes and fault points. Only fault points do I/O."""

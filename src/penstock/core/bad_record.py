@@ -1,4 +1,4 @@
-"""What the quarantine keeps of a record that cannot be decoded: bytes as they came, where it came from, and why."""
+"""Columns of the quarantine sink: an undecodable record's bytes as they came, its place in Kafka, and the reason."""
 
 import json
 
@@ -26,7 +26,7 @@ _COLUMNS = {
     "error": "string",
 }
 RAW = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""Those that are as the broker has them."""
+"""The columns that hold the record as the broker has it."""
 
 SCHEMA = json.dumps(
     {
@@ -34,14 +34,14 @@ SCHEMA = json.dumps(
         "fields": [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in _COLUMNS.items()],
     }
 )
-"""Spark's JSON of the columns. `undecodable`: `key` or `value`; `schema_id`: what that names, null if it names none."""
+"""Spark's JSON of the columns. `undecodable` is `key` or `value`; `schema_id` is the schema that it names, null if none."""
 
 UNKNOWN = "unknown"
 _CHECKED = json.loads(SCHEMA)
 SCHEMA_CHECKED = json.dumps(
     {**_CHECKED, "fields": [*_CHECKED["fields"], {"name": UNKNOWN, "type": "boolean", "nullable": False, "metadata": {}}]}
 )
-"""The same with a column that says whether the registry did not know the schema, which may change. It is not kept."""
+"""`SCHEMA` and a column that is true where the registry did not know the schema, which may change. It is not delivered."""
 
 PACKED = "records"
-"""A column of such rows as Arrow's own bytes."""
+"""Name of a binary column that holds rows of `SCHEMA_CHECKED` as an Arrow IPC stream."""

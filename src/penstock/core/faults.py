@@ -1,10 +1,16 @@
 """Named fault points: no-ops until `PENSTOCK_FAULTS` arms them.
 
-`PENSTOCK_FAULTS="point=kind[@occurrence][,…]"` with kinds `kill` (SIGKILL this process before the operation), `error` (fail as
-the store would, before the operation), `lost` (do it, then fail as if the answer was lost), `stall:SECONDS` (sleep, then go on)
-and `torn` (write a part, then kill). The occurrence counts from 1 in each process; without one, the first. A fault fires once per
-process; with `PENSTOCK_FAULTS_ONCE=DIR` (an existing directory) once in all processes that share the directory, told by a file
-`point=kind` in it. A stall ends early when somebody puts a file `point=stall.over` beside that one.
+`PENSTOCK_FAULTS="point=kind[@occurrence][,…]"` with these kinds:
+
+- `kill`: SIGKILL this process before the operation
+- `error`: raise the store's error before the operation
+- `lost`: do the operation, then raise the error of a lost answer
+- `stall:SECONDS`: sleep, then do the operation
+- `torn`: write a part, then kill
+
+The occurrence counts from 1 in each process and defaults to 1. A fault fires once per process. With `PENSTOCK_FAULTS_ONCE=DIR`
+(an existing directory) it fires once in all processes that share the directory; a file `point=kind` there says that it fired. A
+file `point=stall.over` beside it ends a stall early.
 
 Each point is declared once, beside the operation it surrounds, and used once; `tests/architecture` checks both.
 """
@@ -35,14 +41,14 @@ class FaultKind(str, Enum):
 
 
 class Writable(Protocol):
-    """The part of a file that a point writes to."""
+    """The methods of a file that `FaultPoint.write` calls."""
 
     def write(self, data: bytes, /) -> object:
         """Append bytes."""
         ...
 
     def flush(self) -> object:
-        """Push them on."""
+        """Flush buffered bytes to the operating system."""
         ...
 
 
@@ -84,7 +90,7 @@ class FaultPoint:
 
     @property
     def kinds(self) -> tuple[FaultKind, ...]:
-        """The kinds that mean something here."""
+        """Kinds that this point supports: `torn` only where it writes a file."""
         return tuple(kind for kind in FaultKind if kind is not FaultKind.TORN or self.tears)
 
     @contextmanager
@@ -94,7 +100,7 @@ class FaultPoint:
         error: Callable[[str], BaseException] = _error,
         lost: Callable[[str], BaseException] = _lost,
     ) -> Iterator[None]:
-        """Surround the one operation that this point is about; `error` and `lost` make the exception the store would raise."""
+        """Surround the operation of this point. `error` and `lost` build the exception that the store would raise."""
         fault = self._due(torn=False) if _armed else None
         if fault is None:
             yield
@@ -110,7 +116,7 @@ class FaultPoint:
             raise lost(self.name)
 
     def write(self, file: Writable, data: bytes) -> None:
-        """Write `data`; torn: write the first half, flush it and die."""
+        """Write `data`. If `torn` is due: write the first half, flush it and kill the process."""
         if _armed and self._due(torn=True) is not None:
             file.write(data[: len(data) // 2])
             file.flush()
@@ -155,7 +161,7 @@ def _kill() -> None:
 
 
 def parse(text: str) -> tuple[Armed, ...]:
-    """The faults that `text` (the value of PENSTOCK_FAULTS) arms, at most one for each point. Raises Usage."""
+    """Return the faults that `text` (the value of PENSTOCK_FAULTS) arms, at most one per point. Raises Usage."""
     faults = tuple(_parse_one(part.strip()) for part in text.split(",") if part.strip())
     names = [fault.point for fault in faults]
     for name in names:
@@ -191,12 +197,12 @@ def arm(text: str) -> None:
 
 
 def armed() -> tuple[Armed, ...]:
-    """The faults that are armed in this process."""
+    """Return the faults armed in this process."""
     return tuple(_armed.values())
 
 
 def carry() -> Mapping[str, str]:
-    """What `take_over` needs in another process, on any machine, to arm the same faults there; empty when unarmed."""
+    """Return what `take_over` needs to arm the same faults in another process on any machine; empty when none is armed."""
     if not _armed:
         return {}
     once = os.environ.get(ONCE_VARIABLE)
@@ -204,9 +210,9 @@ def carry() -> Mapping[str, str]:
 
 
 def take_over(carried: Mapping[str, str]) -> None:
-    """Arm what the driver carried here; nothing carried undoes an earlier `take_over`, but not what this process armed itself.
+    """Arm the faults that the driver's `carry` returned; an empty mapping disarms only what an earlier `take_over` armed.
 
-    A process that has the same faults armed already goes on counting.
+    If the same faults are armed already, their occurrences keep counting.
     """
     text = carried.get(VARIABLE, "")
     if _texts == [text] or not (text or _taken_over):
@@ -218,7 +224,7 @@ def take_over(carried: Mapping[str, str]) -> None:
 
 
 def points() -> tuple[FaultPoint, ...]:
-    """Every declared point of the modules imported so far, by name."""
+    """Return every fault point declared by the modules imported so far, sorted by name."""
     return tuple(_points[name] for name in sorted(_points))
 
 

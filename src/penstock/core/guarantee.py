@@ -1,4 +1,4 @@
-"""What is guaranteed of one part of a pipeline, and why: a line of `penstock check`."""
+"""The guarantee that one part of a pipeline allows, and why: one line of `penstock check`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from penstock.core.model import Guarantee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One part (`source flights (csv)`, `operator Deduplicate`, `trigger`) and what it lets the whole pipeline guarantee.
+    """One part (`source flights (csv)`, `operator Deduplicate`, `trigger`) and the guarantee it allows the whole pipeline.
 
-    `breaks`: what would break the guarantee and is out of Penstock's power. `warnings`: what is allowed and will hurt, such as
-    state that grows for ever. `remedy`: how to get exactly-once; empty where that is given.
+    `breaks`: events outside Penstock's control that would break the guarantee. `warnings`: allowed settings that will hurt, such
+    as state that grows for ever. `remedy`: how to get exactly-once; empty where that is given already.
     """
 
     subject: str
@@ -23,7 +23,7 @@ class Claim:
 
 
 def too_weak(claims: Iterable[Claim], demanded: Guarantee) -> tuple[Claim, ...]:
-    """The claims that give less than is demanded."""
+    """Return the claims that allow less than `demanded`."""
     if demanded is Guarantee.AT_LEAST_ONCE:
         return ()
     return tuple(claim for claim in claims if claim.guarantee is not Guarantee.EXACTLY_ONCE)

@@ -1,4 +1,4 @@
-"""What a place says of itself, apart from the ledger: whose it is, and up to where everything was published there."""
+"""Values that a place stores about itself, apart from the ledger: its owner, and the position up to which it shows everything."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from penstock.core.model import AccountName, BatchId, Generation, LedgerId, Pipe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HighWaterMark:
-    """What the marker of a place says: every publication of ledger `ledger_id` up to `position` is shown there.
+    """What the marker of a place says: the place shows every publication of ledger `ledger_id` up to `position`.
 
-    `ledger_id` is None where an older Penstock wrote the marker. The rest is of the publication at `position`, None where nothing
-    was published yet.
+    `ledger_id` is None where an older Penstock wrote the marker. The other fields describe the publication at `position`; they
+    are None where nothing was published yet.
     """
 
     position: Position
@@ -22,7 +22,7 @@ class HighWaterMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkedFile:
-    """One file of a publication, as its manifest tells of it; `name` is relative to the account's root."""
+    """One file of a publication, as listed in its manifest. `name` is relative to the account's root."""
 
     name: str
     rows: int
@@ -31,11 +31,11 @@ class MarkedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """High-water mark of one account of a sink: every publication of ledger `ledger_id` up to `position` was shown there.
+    """High-water marker of one account: every publication of ledger `ledger_id` up to `position` was shown there.
 
-    It tells "published, and removed since by maintenance" from "lost": a publication at or below `position` is never written
-    again. Positions are compared, nothing else; the rest tells readers of the publication. `files` is its manifest: all that it
-    added to the account, None where an older Penstock wrote the mark.
+    It distinguishes "published, then removed by maintenance" from "lost": a publication at or below `position` is never written
+    again. Only positions are compared; the other fields describe the publication to readers. `files` is its manifest: all files
+    that it added to the account, None where an older Penstock wrote the marker.
     """
 
     pipeline: PipelineName
@@ -50,7 +50,7 @@ class Marker:
 
     @property
     def high_water_mark(self) -> HighWaterMark:
-        """What it says of itself to a start."""
+        """The fields that a start compares with the ledger."""
         return HighWaterMark(
             position=self.position,
             ledger_id=self.ledger_id,
@@ -62,7 +62,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountOwner:
-    """Whose an account is: one account of one sink of one pipeline, filled by one ledger, for ever."""
+    """The owner of an account: one sink of one pipeline, filled by one ledger, for ever."""
 
     pipeline: PipelineName
     sink: SinkName

@@ -1,8 +1,8 @@
-"""Offsets of a Kafka source as they stand in Spark's checkpoint: positions, and what Penstock's own reader notes beside them.
+"""Offsets of a Kafka source in Spark's checkpoint: positions, and the notes that Penstock's own reader adds.
 
-Positions are written as Spark's connector writes them, `{"orders": {"0": 7}}`. A note is one more key with an empty object, and
-no topic can have its name: Spark's connector finds no partition there and goes on from the positions, so that each reader
-continues where the other stopped.
+Positions are written as Spark's connector writes them: `{"orders": {"0": 7}}`. A note is one more key with an empty object, and
+no topic can have its name. Spark's connector finds no partition there and continues from the positions, so each reader can
+continue where the other stopped.
 """
 
 import json
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 Positions: TypeAlias = Mapping[str, Mapping[int, int]]
-"""Topic, partition, and the first offset that was not read yet."""
+"""The first offset not read yet, by topic and partition."""
 
 _ID, _FROM = "id", "from"
 _FIRST, _BEGAN = "(first)", "(began)"
@@ -20,10 +20,10 @@ _OF_NO_TOPIC = frozenset({_FIRST, _BEGAN})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaOffset:
-    """Where a batch ends, and of each topic its id, where that is known.
+    """The end of a batch, and the id of each topic where it is known.
 
-    `began`: where the first batch of a query begins. The offset log has no entry for that, so the end of this batch says it.
-    `is_first`: the offset is where a query begins that has planned no batch yet.
+    `began` is where the first batch of a query begins. The offset log has no entry for that, so the end of that batch records it.
+    `is_first`: a query that has planned no batch yet begins at this offset.
     """
 
     positions: Positions
@@ -32,7 +32,7 @@ class KafkaOffset:
     is_first: bool = False
 
     def written(self) -> dict[str, dict[str, int]]:
-        """As JSON's object; equal offsets give the same text."""
+        """Return the offset as a JSON object. Equal offsets give the same text."""
         found = {
             topic: {str(number): parts[number] for number in sorted(parts)} for topic, parts in sorted(self.positions.items())
         }
@@ -45,7 +45,7 @@ class KafkaOffset:
 
 
 def read_offset(value: Mapping[str, Mapping[str, int]]) -> KafkaOffset:
-    """The offset in a parsed text of either reader."""
+    """Return the offset in the parsed JSON of Spark's connector or of Penstock's reader."""
     ids = dict[str, str]()
     began = dict[str, dict[int, int]]()
     positions = dict[str, dict[int, int]]()
@@ -62,37 +62,37 @@ def read_offset(value: Mapping[str, Mapping[str, int]]) -> KafkaOffset:
 
 
 def positions_in(offset: str | None) -> Positions:
-    """What an offset of a Kafka source says; nothing for one that is not there."""
+    """Return the positions in the offset of a Kafka source; empty for None."""
     return {} if offset is None else read_offset(json.loads(offset)).positions
 
 
 def ids_in(offset: str | None) -> Mapping[str, str]:
-    """The ids of topics that an offset of a Kafka source notes; nothing for one that is not there."""
+    """Return the topic ids noted in the offset of a Kafka source; empty for None."""
     return {} if offset is None else read_offset(json.loads(offset)).topic_ids
 
 
 def without_notes(offset: str | None) -> str | None:
-    """The offset as Spark's connector would have written it, if it is one of Penstock's reader; any other as it is."""
+    """Return an offset of Penstock's reader as Spark's connector would have written it; any other offset unchanged."""
     value = _with_notes(offset)
     return offset if value is None else _text(KafkaOffset(positions=read_offset(value).positions))
 
 
 def beginning_in(offset: str | None) -> str | None:
-    """Where the batch begins that ends at `offset`, for a first batch that Penstock's reader planned; None for any other."""
+    """Return where the batch that ends at `offset` begins, if it is a first batch that Penstock's reader planned; else None."""
     value = _with_notes(offset)
     began = None if value is None else read_offset(value).began
     return None if began is None else _text(KafkaOffset(positions=began))
 
 
 def moved(value: Mapping[str, Mapping[str, int]], moves: Positions) -> dict[str, dict[str, int]]:
-    """The parsed offset with these topics at other positions, and without notes on what they were."""
+    """Return the parsed offset with the positions of `moves`, and without the ids of the topics moved."""
     found = read_offset(value)
     ids = {topic: topic_id for topic, topic_id in found.topic_ids.items() if topic not in moves}
     return KafkaOffset(positions={**found.positions, **moves}, topic_ids=ids).written()
 
 
 def _with_notes(offset: str | None) -> "dict[str, dict[str, int]] | None":
-    """Parsed, if it holds notes: only then is it surely ours."""
+    """Return the parsed offset if it holds notes, else None: only notes prove that Penstock's reader wrote it."""
     if offset is None or not offset.startswith("{") or not any(mark in offset for mark in (f" {_ID} ", *_OF_NO_TOPIC)):
         return None
     try:

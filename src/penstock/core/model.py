@@ -1,9 +1,9 @@
-"""The nouns of the protocol: frozen values without behaviour that touches the world.
+"""The nouns of the protocol: frozen values without side effects.
 
 A **batch** is one Spark micro-batch, identified by query id and offsets, never by its number alone. A task **attempt** stages
-rows for it; what it wrote is told by **staged** messages. A **decision** freezes which staged messages are the batch. An
-**entry** puts a decision (or the opening of a generation, or an operator's act) at one **position** of the pipeline's ledger.
-A **generation** is one opening of the pipeline; a newer one fences all older ones.
+rows for it and reports them in **staged** messages. A **decision** fixes which staged messages are the batch. An **entry** puts a
+decision (or the opening of a generation, or an operator's act) at one **position** of the pipeline's ledger. A **generation** is
+one opening of the pipeline; a newer one fences all older ones.
 """
 
 import re
@@ -30,23 +30,23 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 DIGEST_MODULUS = 1 << 64
 ONLY_ACCOUNT = AccountName("")
-"""The account of a sink that has just one place to write to."""
+"""The account of a sink with a single place to write to."""
 
 
 def new_nonce() -> Nonce:
-    """A fresh name for one try at something: 64 random bits in hexadecimal."""
+    """Return 64 random bits in hexadecimal, which identify one try."""
     return Nonce(secrets.token_hex(8))
 
 
 def new_ledger_id() -> LedgerId:
-    """A fresh identity for a ledger that begins: 128 random bits in hexadecimal."""
+    """Return the identity of a new ledger: 128 random bits in hexadecimal."""
     return LedgerId(secrets.token_hex(16))
 
 
 class RowDigest(str, Enum):
     """How the 64-bit hash of a row is computed. Fixed when a ledger begins: digests of two kinds cannot be compared.
 
-    `XXHASH64` is Spark's function over all columns, which skips NULLs; `XXHASH64_NULLS` covers which values are NULL, too.
+    `XXHASH64` is Spark's function over all columns, which skips NULLs. `XXHASH64_NULLS` also covers which values are NULL.
     """
 
     XXHASH64 = "xxhash64"
@@ -54,11 +54,11 @@ class RowDigest(str, Enum):
 
 
 NEWEST_ROW_DIGEST = RowDigest.XXHASH64_NULLS
-"""What a ledger that begins now is given."""
+"""The kind of digest of a ledger that begins now."""
 
 
 class Guarantee(str, Enum):
-    """What a pipeline demands of its delivery, and what it gets."""
+    """The delivery guarantee that a pipeline demands or gets."""
 
     EXACTLY_ONCE = "exactly_once"
     AT_LEAST_ONCE = "at_least_once"
@@ -76,8 +76,8 @@ class SinkKind(str, Enum):
 class OffsetRange:
     """What one source contributes to a batch: everything after `start` up to and including `end`.
 
-    Offsets are the JSON text that Spark logged, `None` where Spark logged no offset. `content` fingerprints what the range
-    stands for where the offset alone does not say it: a file source's offset is only an index into its own log of files.
+    Offsets are the JSON text that Spark logged, None where it logged none. `content` is a fingerprint of the range where offsets
+    alone do not identify its data: a file source's offset is only an index into its own log of files.
     """
 
     source: SourceName
@@ -100,7 +100,7 @@ _TOKEN = re.compile(r"g(\d+)-b(\d+)-p(\d+)-t(\d+)-([0-9a-f]{16})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One run of one task of the staging pass. No two attempts ever share a `token`, so what they write never collides."""
+    """One run of one task of the staging pass. No two attempts share a `token`, so what they write never collides."""
 
     generation: Generation
     batch_id: BatchId
@@ -115,7 +115,7 @@ class Attempt:
 
     @staticmethod
     def find(text: str) -> "Attempt | None":
-        """The attempt whose token stands in `text` (a file name, say), or None if there is none."""
+        """Return the attempt whose token occurs in `text` (a file name, say), or None."""
         found = _TOKEN.search(text)
         if found is None:
             return None
@@ -131,7 +131,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Rows, files, bytes and content digest of some set of rows. Addition is exact: the digest is order-free."""
+    """Rows, files, bytes and content digest of a set of rows. Addition is exact, because the digest does not depend on order."""
 
     rows: int = 0
     files: int = 0
@@ -151,9 +151,9 @@ class Totals:
 class Staged:
     """One piece of a batch that a task attempt wrote, invisible until published.
 
-    `name` is where a published piece can be found inside its account (a relative path; the spool piece's name for sinks that
-    publish by a transaction). `ref` is the sink's own note of how to publish it (a staging path, an upload id with its parts);
-    only that sink reads it. `inline` holds the piece itself when it is small enough to travel inside the decision.
+    `name` is where the published piece lies inside its account (a relative path), or the spool piece's name for sinks that
+    publish in a transaction. `ref` says how to publish it (a staging path, or an upload id with its parts); only the sink that
+    wrote it reads it. `inline` holds the piece itself when it is small enough to travel inside the decision.
     """
 
     sink: SinkName
@@ -167,9 +167,10 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a batch is, for ever: the batch and the staged pieces that make it up. `schema` is Spark's JSON of the rows.
+    """The permanent definition of a batch: its identity and its staged pieces. `schema` is Spark's JSON of the rows.
 
-    `topics` and `gaps` are of sources that are read from Kafka. Times and requests are for people; requests are None if unknown.
+    `topics` and `gaps` describe sources read from Kafka. Times and request counts are for people; request counts are None if
+    unknown.
     """
 
     batch: Batch
@@ -184,17 +185,16 @@ class Decision:
     gaps: tuple[GapAccepted, ...] = ()
 
     def of_sink(self, sink: SinkName) -> tuple[Staged, ...]:
-        """The pieces of one sink, in the order in which they were decided."""
+        """Return the pieces of one sink, in the order in which they were decided."""
         return tuple(piece for piece in self.staged if piece.sink == sink)
 
     def totals_of(self, sink: SinkName) -> Totals:
-        """What one sink must show more after this decision."""
         return sum((piece.totals for piece in self.of_sink(sink)), Totals())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A driver opened the pipeline: the fence. `owner` names host, process and start for people only."""
+    """A driver opened the pipeline: the fence. `owner` names host, process and start, for people only."""
 
     owner: str
     checkpoint: str
@@ -205,7 +205,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """The one conditional append that makes a staged batch exist."""
+    """A decision as an entry's body. Its conditional append makes the staged batch exist."""
 
     decision: Decision
 
@@ -214,7 +214,8 @@ class Decided:
 class Adopted:
     """An operator accepted another checkpoint: `query_id` continues the pipeline with batch `next_batch_id`.
 
-    None stands for a checkpoint that is still to be made: any query may start, with batch 0. `gaps` are what it goes on without.
+    `query_id` is None for a checkpoint that does not exist yet: any query may start, with batch 0. `gaps` lists the records that
+    the pipeline goes on without.
     """
 
     query_id: QueryId | None
@@ -233,12 +234,11 @@ SinkTotals: TypeAlias = Mapping[SinkName, Mapping[AccountName, Totals]]
 class Summary:
     """The whole ledger up to and including one entry, in constant size: recovery reads the tail and nothing else.
 
-    `query_id` and `next_batch_id` say which batch may be decided next (None: nothing was decided or adopted yet).
-    `decided_at` is the position of the newest decision; up to `published_at` the writer of this entry knew every decision to be
-    published in every sink; `adopted_at` is the position of the newest `Adopted`.
-    `totals` count every decided row ever, by sink and account. `ledger_id` is who the ledger is: of two ledgers of one pipeline
-    name, at most one may move a sink's marker. It is given to a ledger's first entry, and to an older Penstock's ledger (None) by
-    the next opening. `row_digest` is the kind of every digest in the ledger.
+    `query_id` and `next_batch_id` say which batch may be decided next (None: nothing was decided or adopted yet). `decided_at` is
+    the position of the newest decision, `adopted_at` of the newest `Adopted`. The writer of this entry knew that every decision
+    up to `published_at` was published in every sink. `totals` count every decided row ever, by sink and account. `ledger_id` is
+    the ledger's identity: of two ledgers of one pipeline name, at most one may move a sink's marker. The first entry of a ledger
+    sets it; in an older Penstock's ledger (None) the next opening does. `row_digest` is the kind of every digest in the ledger.
     """
 
     ledger_id: LedgerId | None = None
@@ -253,7 +253,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of the ledger. `nonce` tells the writer's own from another's after a lost answer; the time is for people."""
+    """One entry of the ledger. After a lost answer, `nonce` identifies the writer's own entry. `written_at_ms` is for people."""
 
     pipeline: PipelineName
     position: Position
@@ -268,10 +268,10 @@ class Entry:
 class Publication:
     """One sink's share of a decision, as the coordinator hands it to the sink; identical at every repetition.
 
-    `position` grows with every decision of a pipeline, whatever its query id: it is what markers remember. `ledger_id` is the
-    ledger that decided it: a marker of another one refuses the publication. It is None only for publications that are compared,
-    of a ledger that no newer Penstock has opened. `previous` is the position of the ledger's decision before, 0 if this is the
-    first one, None where that is not known.
+    `position` grows with every decision of a pipeline, whatever its query id; markers store it. `ledger_id` is the ledger that
+    decided it: the marker of another ledger refuses the publication. It is None only where publications of a ledger that no newer
+    Penstock has opened are compared. `previous` is the position of the ledger's previous decision, 0 if there is none, None if
+    unknown.
     """
 
     pipeline: PipelineName
@@ -286,22 +286,21 @@ class Publication:
     previous: Position | None = None
 
     def may_follow(self, position: Position) -> bool:
-        """Whether a place whose marker stands at `position`, below this one's, shows nothing but what this ledger decided.
+        """Return whether this ledger can have moved a marker to `position`, which is below this publication's.
 
-        It may lag behind, where batches had nothing for it. Between two decisions of one ledger there is none: such a marker is
-        of a copy of the ledger, which has its identity, too.
+        The marker may lag behind, where batches had no rows for its place. But it never stands between two consecutive decisions:
+        such a marker was moved by a copy of the ledger, which has the same identity.
         """
         return self.previous is None or position <= self.previous
 
     @property
     def totals(self) -> Totals:
-        """What the sink must show more after this publication."""
         return sum((piece.totals for piece in self.staged), Totals())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What publishing did. `already` means the target showed the batch before: nothing was written."""
+    """The result of publishing. `already`: the target showed the batch before, so nothing was written."""
 
     totals: Totals
     already: bool
@@ -309,11 +308,11 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepCut:
-    """What may be collected: staging of attempts that can never be decided any more.
+    """Which staging may be collected: that of attempts that can never be decided any more.
 
-    An attempt is dead if its generation is older than `generation`, or its batch is not newer than `batch_id` (the last
-    decided one), and its token is not in `kept` (the attempts the newest decision names). No clock is asked. That is so for what
-    the ledger `ledger_id` counts: staging that belongs to another one is left alone.
+    An attempt is dead if its token is not in `kept` (the attempts that the newest decision names), and its generation is older
+    than `generation`, or equal and its batch not newer than `batch_id` (the last decided one). No clock is read. This holds for
+    attempts counted by ledger `ledger_id`; staging of another ledger is left alone.
     """
 
     pipeline: PipelineName
@@ -323,7 +322,7 @@ class SweepCut:
     kept: frozenset[str]
 
     def is_dead(self, attempt: Attempt) -> bool:
-        """Whether nothing staged by `attempt` can become or be part of a decision."""
+        """Return whether nothing staged by `attempt` is or can become part of a decision."""
         if attempt.token in self.kept or attempt.generation > self.generation:
             return False
         if attempt.generation < self.generation:
@@ -333,9 +332,9 @@ class SweepCut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestEstimate:
-    """About how many requests a place takes for each batch that has one file for it: a small one, or one that is uploaded.
+    """Estimated number of requests to a place per batch that has one file for it: a `small` one, or one that is `uploaded`.
 
-    `look` is for one look whether a newer run took over.
+    `look` is the estimate for one check whether a newer run took over.
     """
 
     small: float = 0.0
@@ -350,9 +349,9 @@ class RequestEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Something staged that lies in a target: by which attempt, None for what a killed run left and what can never count.
+    """One staged piece in a target; `size_bytes` is None where the target does not report it.
 
-    `size_bytes` is None where the target does not say it.
+    `attempt` is None for remains of a killed run that can never be decided.
     """
 
     name: str
@@ -362,9 +361,9 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of `penstock check`: what was looked at, whether it is fine, and the reason or remedy.
+    """One line of `penstock check`: the subject, whether it is fine, and the reason or remedy.
 
-    `warns`: a start is not kept back by it, but it will hurt one day.
+    `warns`: the finding does not prevent a start, but will cause a failure one day.
     """
 
     subject: str
@@ -375,7 +374,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One difference that `penstock verify` found, with the place where it is."""
+    """One difference that `penstock verify` found, and where."""
 
     message: str
     account: AccountName | None = None
@@ -385,26 +384,26 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountReport:
-    """One account of a sink as found against what the ledger expects."""
+    """What a sink's account holds, compared with what the ledger expects."""
 
     expected: Totals
     found: Totals
 
     @property
     def ok(self) -> bool:
-        """Whether rows and content digest agree (bytes and files may change under compaction by maintenance)."""
+        """Whether rows and content digest agree. Bytes and files may differ after compaction by maintenance."""
         return self.expected.rows == self.found.rows and self.expected.digest == self.found.digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkReport:
-    """A sink's content against the ledger `as_of` a position. `unread`: what was published was compared, and no row was read."""
+    """A sink's content compared with the ledger `as_of` a position. `unread`: publications were compared, but no row was read."""
 
     accounts: Mapping[AccountName, AccountReport]
     problems: tuple[Problem, ...]
     unread: bool = False
     as_of: Position | None = None
-    """The oldest one of all accounts; None for a sink that keeps nothing to compare."""
+    """The oldest position of all accounts; None for a sink that has nothing to compare."""
 
     @property
     def ok(self) -> bool:

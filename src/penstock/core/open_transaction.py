@@ -1,14 +1,15 @@
-"""A transaction that is open on a partition of a topic: what keeps its readers waiting."""
+"""A Kafka transaction that is open on a partition and blocks its `read_committed` readers."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """One that is open on a partition: readers of committed records stop at `offset`.
+    """One open transaction on one partition: readers of committed records stop at `offset`.
 
-    `transactional_id` is None where no coordinator knows it: it hangs, and nothing but a hand will end it. `open_ms` counts from
-    its begin, or from the newest record of a hanging one; `timeout_ms` is when its coordinator ends it, None if it hangs.
+    `transactional_id` is None for a hanging transaction: no coordinator knows it, so only an operator can end it. `open_ms`
+    counts from its begin, or from the newest record of a hanging one. `timeout_ms` is when its coordinator ends it, None if it
+    hangs.
     """
 
     topic: str
@@ -22,10 +23,10 @@ class OpenTransaction:
 
     @property
     def hangs(self) -> bool:
-        """Whether Kafka will never end it."""
+        """Whether Kafka will never end it by itself."""
         return self.transactional_id is None
 
     @property
     def name(self) -> str:
-        """By what `penstock doctor --end` takes it."""
+        """The name that `penstock doctor --end` accepts for it."""
         return self.transactional_id or f"{self.topic}/{self.partition}/{self.producer_id}"

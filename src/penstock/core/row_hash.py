@@ -1,10 +1,10 @@
 """Row hashes, vectorised, without Spark: the content digests of tasks, of the driver, and of `verify`.
 
 `row_hashes(rows, kind)` equals the value of `penstock.stage.row_hash_sql` for the same rows bit for bit. Both kinds are Spark's
-`xxhash64`: seed 42, folded over the columns from left to right; nulls leave the seed unchanged, -0.0 counts as 0.0 and every NaN
-as one. A map is hashed as `map_entries(map)`, the array of its key-value structs in stored order.
+`xxhash64`: seed 42, folded over the columns from left to right. Nulls leave the seed unchanged, -0.0 is hashed as 0.0, and every
+NaN as the same one. A map is hashed as `map_entries(map)`, the array of its key-value structs in stored order.
 
-`RowDigest.XXHASH64_NULLS` folds in words besides that say where nulls are, so that a value never counts alike in two places:
+`RowDigest.XXHASH64_NULLS` also folds in words that say where nulls are, so that moving a value to another place changes the hash:
 
 - after the columns, and after the fields of a struct that is not null: the exclusive or of `presence_masks` of those that are not
   null. The words depend on names only: a column that is null everywhere does not count, wherever it is added.
@@ -29,31 +29,31 @@ Valid: TypeAlias = npt.NDArray[np.bool_]
 
 SEED = np.uint64(42)
 CHUNK_ROWS = 1 << 14
-"""At once: so many words stay in a core's cache."""
+"""Rows hashed at a time: their words fit a core's cache."""
 
 NULL_ELEMENT = 0x50656E73746F636B
-"""Far from what values are, so that the index of a null is not taken for a value."""
+"""A number unlike usual values, so that the index of a null does not collide with a value."""
 
 _SKIPPED, _COVERED = RowDigest.XXHASH64, RowDigest.XXHASH64_NULLS
 
 
 def row_hashes(rows: "pa.RecordBatch | pa.Table", kind: RowDigest = NEWEST_ROW_DIGEST) -> "pa.UInt64Array":
-    """The 64-bit hash of each row, columns from left to right. Raises TypeError for an Arrow type that Spark has not."""
+    """Return the 64-bit hash of each row, columns from left to right. Raises TypeError for an Arrow type that Spark lacks."""
     chunks = [_batch_hashes(part, kind) for part in _parts(rows)]
     return pa.array(np.concatenate(chunks) if chunks else np.empty(0, np.uint64), pa.uint64())
 
 
 def digest(hashes: "pa.UInt64Array | pa.ChunkedArray | Words") -> int:
-    """The content digest of a set of rows: the sum of their hashes modulo 2^64, whatever their order."""
+    """Return the content digest of a set of rows: the sum of their hashes modulo 2^64, in any order."""
     words = hashes if isinstance(hashes, np.ndarray) else np.asarray(hashes, dtype=np.uint64)
     return int(np.add.reduce(words, dtype=np.uint64)) % DIGEST_MODULUS
 
 
 @lru_cache(maxsize=256)
 def presence_masks(names: tuple[str, ...]) -> tuple[int, ...]:
-    """A word of 63 bits for each of the names of columns, or of the fields of a struct: what stands for "it is not null".
+    """Return a word of 63 bits for each name of a column or struct field, which stands for "it is not null".
 
-    Names that differ in case only are one name, of which the second, third and so on have words of their own.
+    Names that differ only in case are one name; its second, third and further occurrences have words of their own.
     """
     lowered = [name.lower() for name in names]
     return tuple(_word(name, lowered[:place].count(name)) for place, name in enumerate(lowered))
@@ -76,7 +76,7 @@ def _batch_hashes(rows: "pa.RecordBatch", kind: RowDigest) -> Words:
 
 
 def _fold_all(columns: "Sequence[pa.Array]", names: tuple[str, ...], seeds: Words, kind: RowDigest) -> Words:
-    """The columns of a row, or the fields of a struct, and then which of them are there."""
+    """Fold in the columns of a row or the fields of a struct, then which of them are not null."""
     if kind is _SKIPPED:
         for column in columns:
             seeds = _fold(column, seeds, kind)[0]
@@ -94,7 +94,7 @@ def _fold_all(columns: "Sequence[pa.Array]", names: tuple[str, ...], seeds: Word
 
 
 def _fold(column: "pa.Array", seeds: Words, kind: RowDigest) -> tuple[Words, Valid | None]:
-    """The hash of each value of `column` with its row's seed, where a null keeps the seed; and which are valid, None if all."""
+    """Return the hash of each value with its row's seed (a null keeps the seed), and which values are valid (None: all)."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if isinstance(column, pa.ExtensionArray):
@@ -123,7 +123,7 @@ def _hashed(column: "pa.Array", seeds: Words, kind: RowDigest) -> Words:
 
 
 def _fold_map(column: "pa.MapArray", seeds: Words, kind: RowDigest) -> Words:
-    """Key and value of each entry in turn. Keys are never null, so the values say where nulls are."""
+    """Fold in key and value of each entry in turn. Keys are never null, so the values tell where nulls are."""
     items = pa.Array.from_buffers(
         pa.list_(column.type.item_field),
         len(column),
@@ -136,9 +136,9 @@ def _fold_map(column: "pa.MapArray", seeds: Words, kind: RowDigest) -> Words:
 
 
 def _fold_elements(column: "pa.ListArray", parts: "Sequence[pa.Array]", seeds: Words, kind: RowDigest) -> Words:
-    """Fold the elements of each row's list in turn: first elements of all rows together, then second ones, and so on.
+    """Fold in the elements of each row's list: the first elements of all rows together, then the second ones, and so on.
 
-    `parts` of an element lie at the same places; the last may be null.
+    The `parts` of an element (key and value of a map's entry) have the same index; only the last part may be null.
     """
     lengths: Places = np.asarray(pc.fill_null(pc.list_value_length(column), 0)).astype(np.int64)
     order = np.argsort(-lengths, kind="stable")
@@ -164,7 +164,7 @@ def _fold_marks(elements: "pa.Array", starts: Places, lengths: Places, folded: W
 
 
 def _fold_nulls(nulls: Places, starts: Places, lengths: Places, folded: Words) -> None:
-    """`nulls` are the places of null elements, rising: the first one of every list is folded in, then the second, and so on."""
+    """Fold in the first null element of every list, then the second, and so on. `nulls` are their ascending indices."""
     first = np.searchsorted(nulls, starts)
     counts = np.searchsorted(nulls, starts + lengths) - first
     for step in range(int(counts.max())):

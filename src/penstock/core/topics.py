@@ -1,4 +1,4 @@
-"""What a batch read from Kafka, and what was missing there: frozen values that a decision holds."""
+"""What a batch read from Kafka, and which records were missing: frozen values that a decision holds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ SourceName = NewType("SourceName", str)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRead:
-    """What a batch is of one partition: offsets from `start` on and below `end`.
+    """The offsets that a batch reads from one partition: from `start` on and below `end`.
 
-    The broker then held those from `low` on and below `high`.
+    The broker then held offsets from `low` on and below `high`.
     """
 
     start: int
@@ -23,7 +23,7 @@ class PartitionRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRead:
-    """What a batch is of one topic, known by its id: another topic of that name has another one."""
+    """What a batch reads from one topic. `topic_id` tells the topic from a later one of the same name."""
 
     source: SourceName
     topic: str
@@ -32,7 +32,7 @@ class TopicRead:
 
 
 class GapKind(str, Enum):
-    """How records came to be missing: by retention, or with their topic, or because the broker lost the end of its log."""
+    """Why records are missing: retention, a recreated or deleted topic, or a broker that lost the end of its log."""
 
     EXPIRED = "expired"
     RECREATED = "recreated"
@@ -42,9 +42,9 @@ class GapKind(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapAccepted:
-    """Records that the broker did not have any more, and that the pipeline went on without: never delivered.
+    """Records that the broker no longer had and that the pipeline went on without. They are never delivered.
 
-    Their offsets are from `first` on and below `end`, in the topic of that id.
+    Their offsets are from `first` on and below `end`, in the topic of id `topic_id`.
     """
 
     kind: GapKind

@@ -1,6 +1,6 @@
-"""Spark's `xxhash64` of columns whose values are not nested, vectorised: each row's seed becomes the hash of its value.
+"""Spark's `xxhash64` of columns without nested values, vectorised: each row's seed becomes the hash of its value.
 
-What comes out for a null is arbitrary; `penstock.core.row_hash` keeps the seed there.
+The result for a null is arbitrary; `penstock.core.row_hash` restores the seed there.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _MAX_LONG_DIGITS = 18
 
 
 def kernel_of(kind: "pa.DataType") -> Kernel:
-    """How values of `kind` are hashed. Raises TypeError for an Arrow type that Spark has not, and for nested ones."""
+    """Return the function that hashes values of `kind`. Raises TypeError for nested types and for types that Spark lacks."""
     for is_kind, kernel in _KERNELS:
         if is_kind(kind):
             return kernel
@@ -32,12 +32,12 @@ def kernel_of(kind: "pa.DataType") -> Kernel:
 
 
 def hash_long(values: Words, seeds: Words) -> Words:
-    """The hash of each long with its row's seed; one value for all rows is as good as many."""
+    """Return the hash of each long with its row's seed. A single value is broadcast to all rows."""
     return _finish(_mix_long(seeds + _LONG_BASE, values))
 
 
 def hash_int(values: npt.NDArray[np.uint32], seeds: Words) -> Words:
-    """The hash of each integer of 32 bits with its row's seed."""
+    """Return the hash of each 32-bit integer with its row's seed."""
     return _finish(_mix_int(seeds + _INT_BASE, values.astype(np.uint64)))
 
 
@@ -77,7 +77,7 @@ def _mix_int(state: Words, values: Words) -> Words:
 
 
 def _values(column: "pa.Array", kind: type[np.generic]) -> npt.NDArray[Any]:
-    """The values of a column of fixed width as they lie in memory; what stands at nulls is arbitrary."""
+    """Return the values of a fixed-width column as they lie in memory; those at nulls are arbitrary."""
     _, data = column.buffers()
     if data is None:
         return np.zeros(len(column), kind)
@@ -181,7 +181,7 @@ def _fold_fixed_bytes(column: "pa.Array", seeds: Words) -> Words:
 
 
 def _hash_bytes(data: Bytes, starts: Places, lengths: Places, seeds: Words) -> Words:
-    """XXH64 of `data[start : start + length]` for each row: one step at a time, for all rows that are long enough."""
+    """Return XXH64 of `data[start : start + length]` for each row: each step runs once, for all rows that are long enough."""
     order = np.argsort(-lengths, kind="stable") if len(lengths) and int(lengths.max()) >= 8 else None
     if order is not None:
         starts, lengths, seeds = starts[order], lengths[order], seeds[order]
@@ -208,7 +208,7 @@ def _words_at(data: Bytes, kind: str, places: Places) -> Words:
 
 
 def at_least(lengths: Places, length: int) -> int:
-    """How many of `lengths`, which fall, reach `length`."""
+    """Return how many of `lengths`, which are in descending order, are at least `length`."""
     return len(lengths) - int(np.searchsorted(lengths[::-1], length, side="left"))
 
 

@@ -1,1 +1,1 @@
-"""What sources and sinks of Kafka share: transactions that keep its readers waiting."""
+"""What the Kafka source and the Kafka sink share: login errors, open transactions, and connection strings of Event Hubs."""

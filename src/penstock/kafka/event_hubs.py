@@ -1,4 +1,4 @@
-"""Azure Event Hubs by its Kafka endpoint: what a client must be told, read off a connection string.
+"""Client settings for Azure Event Hubs over its Kafka endpoint, derived from a connection string.
 
 https://learn.microsoft.com/azure/event-hubs/azure-event-hubs-kafka-overview: SASL PLAIN over TLS on port 9093, the user is the
 literal `$ConnectionString` and the password the whole string. The emulator speaks SASL without TLS on port 9092.
@@ -21,7 +21,7 @@ _COPY = f"Copy it from the namespace's shared access policies; it reads {_SHAPE}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventHubs:
-    """A namespace of Event Hubs, and the event hub that the connection string is for, None if it is for all of them.
+    """An Event Hubs namespace. `hub` is the one that the connection string is for, None if it is for all of them.
 
     `connection_string` is never shown.
     """
@@ -33,12 +33,12 @@ class EventHubs:
 
     @property
     def bootstrap(self) -> str:
-        """Where its Kafka endpoint listens."""
+        """Host and port of its Kafka endpoint."""
         return f"{self.host}:{9092 if self.emulated else 9093}"
 
     @property
     def options(self) -> Mapping[str, str]:
-        """As librdkafka takes them."""
+        """Connection properties for librdkafka."""
         return {
             "security.protocol": self._protocol,
             "sasl.mechanism": "PLAIN",
@@ -48,7 +48,7 @@ class EventHubs:
 
     @property
     def spark_options(self) -> Mapping[str, str]:
-        """As Spark's connector takes them, by Kafka's own Java client."""
+        """Connection options for Spark's connector, which uses Kafka's own Java client."""
         login = "org.apache.kafka.common.security.plain.PlainLoginModule"
         return {
             "kafka.security.protocol": self._protocol,
@@ -62,12 +62,12 @@ class EventHubs:
 
 
 def is_event_hubs(bootstrap: str) -> bool:
-    """Whether these brokers are a namespace's endpoint."""
+    """Return whether `bootstrap` is the Kafka endpoint of an Event Hubs namespace."""
     return ".servicebus." in bootstrap.partition(",")[0]
 
 
 def event_hubs_of(connection_string: str) -> EventHubs:
-    """What `connection_string` leads to. Raises Usage, which names parts and never shows the key."""
+    """Parse `connection_string`. Raises Usage, which names its parts and never shows the key."""
     remember(Secret(connection_string))
     parts = _parts(connection_string)
     missing = [name for name in _NEEDED if not parts.get(name)]

@@ -1,6 +1,6 @@
-"""A cluster that does not let us in, told at once: librdkafka would try again until the question's time is over.
+"""Fails fast where a Kafka cluster rejects the login: librdkafka alone would try again until the request times out.
 
-Why a handshake failed the client tells beside all questions (`error_cb`), and the question itself ends with a time-out.
+The client reports why a handshake failed through `error_cb` only. The request itself ends with a time-out.
 """
 
 import time
@@ -13,40 +13,43 @@ from confluent_kafka.admin import AdminClient
 
 HANDSHAKE_FAILED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
 HUNG_UP: Final = "isconnected"
-"""In what a client says of a handshake that a broker broke off, as it does when it stops."""
+"""Part of the client's error when a broker closed the connection during a handshake, as it does when it stops."""
 _ANSWER_S: Final = 3.0
 _OTHERS_S: Final = 1.0
-"""For how long another broker may let us in after one did not."""
+"""How long another broker may still accept the login after one rejected it."""
 _LOOK_S: Final = 0.05
 _RECENT_S: Final = 120.0
 
 
 class Heard:
-    """What clients tell beside all questions. They hold it, and it holds none of them: they end when nobody holds them."""
+    """An `error_cb` that remembers the client's newest error.
+
+    Clients reference it, and it references no client: a client ends when nobody else references it.
+    """
 
     def __init__(self) -> None:
         self._said: KafkaError | None = None
         self._at_s = 0.0
 
     def __call__(self, error: KafkaError) -> None:
-        """That all brokers are gone says less than what was said of one of them before."""
+        """Remember `error`, unless it only says that all brokers are down: an earlier error of one broker says more."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._said, self._at_s = error, time.monotonic()
 
     def recently(self) -> KafkaError | None:
-        """The last thing."""
+        """Return the newest error, None if it is older than `_RECENT_S` seconds."""
         return self._said if time.monotonic() - self._at_s < _RECENT_S else None
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Whether a broker said by it, in a handshake, that we are not let in."""
+    """Return whether a broker rejected the login by `error`, in a handshake."""
     return error.code() in HANDSHAKE_FAILED and HUNG_UP not in error.str()
 
 
 def require_let_in(admin: AdminClient, heard: Callable[[], KafkaError | None]) -> None:
-    """Raise KafkaException, with what was `heard`, if no broker lets `admin` in; for its first question.
+    """Raise KafkaException with the error that `heard` returns if no broker accepts the login of `admin`.
 
-    Whatever else keeps brokers from answering is left to the question itself.
+    Called before the client's first request. Brokers that do not answer for any other reason are left to that request.
     """
     before = heard()
     answer = admin.describe_cluster(request_timeout=_ANSWER_S)

@@ -1,8 +1,8 @@
-"""Open transactions on the partitions of some topics: who holds them, since when, and how one is ended by hand.
+"""Lists the open transactions on the partitions of some topics, with their owners and ages, and ends a single one by hand.
 
-A reader of committed records, Spark's source too, stops before the first record of the oldest open transaction. Kafka ends one
-by itself when its producer's `transaction.timeout.ms` has passed, and a producer that comes back under its transactional id at
-once; one that no coordinator knows any more ("hanging", KIP-664) stays for ever, unless somebody ends it.
+A `read_committed` consumer, Spark's source included, stops before the first record of the oldest open transaction. Kafka ends a
+transaction by itself when its producer's `transaction.timeout.ms` has passed, and at once when a producer starts under the same
+transactional id. A transaction that no coordinator knows any more ("hanging", KIP-664) stays until somebody ends it.
 """
 
 import time
@@ -37,9 +37,9 @@ _SAME_NAMES: Final = {
     "ssl.key.password": "ssl_password",
     "ssl.crl.location": "ssl_crlfile",
 }
-"""Of librdkafka's properties those that the client which can list transactions has, too."""
+"""librdkafka's connection properties, by kafka-python's names for them: that is the client that can list transactions."""
 _ELSEWHERE: Final = ("sasl.oauthbearer.", "ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem", "ssl.keystore.")
-"""Properties of a connection that it has not."""
+"""Prefixes of connection properties that kafka-python does not have."""
 
 
 _Place: TypeAlias = tuple[TopicPartition, int, int]
@@ -53,24 +53,24 @@ class _Known:
 
 
 def open_transactions(options: Mapping[str, str], topics: Collection[str]) -> Sequence[OpenTransaction]:
-    """All on the partitions of `topics`, as far as these exist; the oldest first. Changes nothing.
+    """Return the open transactions on the partitions of those of `topics` that exist, the oldest first. Changes nothing.
 
-    `options` are librdkafka's. A user who may not describe a transactional id gets its transactions as hanging ones, which is
-    why nothing is ended by itself. Raises Usage for a connection that cannot be made this way, Failed where nobody answers.
+    `options` are librdkafka's. Transactions whose ids the user may not describe look like hanging ones, which is why Penstock
+    never ends one by itself. Raises Usage for a connection that kafka-python cannot make, Failed where no broker answers.
     """
     asked = _partitions(options, topics)
     with _admin(options) as admin:
         before, known = _producers(admin, asked), _known(admin)
         after = _producers(admin, asked)
-    # What was not open all the while began or ended as the coordinators were asked: their not knowing it says nothing.
+    # A transaction that began or ended while the coordinators were asked may be unknown to them without hanging.
     found = [_found(place, after[place], known) for place in before.keys() & after.keys()]
     return sorted(found, key=lambda one: (-one.open_ms, one.topic, one.partition))
 
 
 def end_transaction(options: Mapping[str, str], one: OpenTransaction) -> None:
-    """Abort it: its records are passed over by readers of committed ones, and its producer, should it live, is fenced.
+    """Abort `one`: `read_committed` consumers skip its records, and its producer, if it still runs, is fenced.
 
-    Its owner's next start would do the same. Raises Failed, Usage.
+    The owner's next start would do the same. Raises Failed, Usage.
     """
     if one.transactional_id is None:
         spec = AbortTransactionSpec(TopicPartition(one.topic, one.partition), one.producer_id, one.producer_epoch)
@@ -94,7 +94,7 @@ def _not_ended(one: OpenTransaction, reason: str, remedy: str) -> Failed:
 
 
 def _partitions(options: Mapping[str, str], topics: Collection[str]) -> Sequence[TopicPartition]:
-    """Asked by the other client: this one would leave sockets open where nobody listens."""
+    """Return the existing partitions, asked by librdkafka: kafka-python would leave sockets open where nobody listens."""
     try:
         there = AdminClient({**options, "log_level": 0}).list_topics(timeout=_ANSWER_MS / 1000).topics
     except KafkaException as error:
@@ -114,7 +114,7 @@ def _place(options: Mapping[str, str]) -> str:
 
 
 def _producers(admin: KafkaAdminClient, asked: Sequence[TopicPartition]) -> Mapping[_Place, Any]:
-    """Those with an open transaction, by partition, producer, and the offset that the transaction begins at."""
+    """Return the producers with an open transaction, by partition, producer id, and the first offset of the transaction."""
     described = admin.describe_producers(asked)
     every = [(at, one) for at, state in described.items() for one in state.active_producers]
     return {(at, one.producer_id, begins): one for at, one in every if (begins := one.current_transaction_start_offset) >= 0}
@@ -137,7 +137,7 @@ def _found(place: _Place, one: Any, known: Mapping[int, _Known]) -> OpenTransact
 
 
 def _known(admin: KafkaAdminClient) -> Mapping[int, _Known]:
-    """Those that are open by their coordinators, by producer."""
+    """Return the transactions that their coordinators report as open, by producer id."""
     listed = [one for ones in admin.list_transactions().values() for one in ones if one.state.value not in _ENDED]
     described = admin.describe_transactions([one.transactional_id for one in listed])
     return {

@@ -1,1 +1,1 @@
-"""The pipeline's ledger: one append-only log with one conditional operation, in an SQLite file or in a store of keys."""
+"""The pipeline's ledger: an append-only log with one conditional operation, in SQLite, a database, a directory or a store."""

@@ -1,4 +1,4 @@
-"""A store of keys in a bucket, a container or an HDFS directory."""
+"""A `ConditionalStore` in a bucket, a container or an HDFS directory."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,7 +7,7 @@ from penstock.blob.request_counter import requests_to
 from penstock.core.model import new_nonce
 
 _OWN = ("entries/", "floor/", "prove/", "hint")
-"""Where its keys are. What else lies below its root is not the ledger's: an account, or somebody's backup on its way up."""
+"""Prefixes of the ledger's keys. Anything else below the root is not the ledger's: an account, or an upload in progress."""
 
 
 class BlobLedgerStore:
@@ -18,7 +18,6 @@ class BlobLedgerStore:
 
     @property
     def location(self) -> str:
-        """The store's root."""
         return self._store.url
 
     @property
@@ -44,10 +43,10 @@ class BlobLedgerStore:
         return (found.key for found in self._store.list(folder))
 
     def sweep(self) -> None:
-        """As `ConditionalStore.sweep`: what was written aside and never got its place."""
+        """Discard uploads that were never completed."""
         for folder in _OWN:
             for pending in self._store.pending(folder):
                 self._store.discard(pending)
 
     def close(self) -> None:
-        """Nothing: connections belong to the process."""
+        """Do nothing: connections belong to the process."""

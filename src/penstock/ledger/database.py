@@ -1,4 +1,4 @@
-"""What a ledger needs of a database on a server."""
+"""The connection and the SQL that a ledger needs from a database server."""
 
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
@@ -7,15 +7,15 @@ from penstock.errors import Failed
 
 LEDGER_TABLE = "penstock_ledger"
 HISTORY_VIEW = "penstock_history"
-"""For people and their programs: Penstock itself never reads it."""
+"""A view for people and their programs; Penstock never reads it."""
 KEY = frozenset({"pipeline", "position"})
 
 
 class Session(Protocol):
-    """A connection; outside a transaction each statement is one."""
+    """A connection. Outside a transaction, each statement is its own transaction."""
 
     def execute(self, statement: Any, values: Any, /) -> Any:
-        """A cursor that holds the answer."""
+        """Return a cursor with the result."""
         ...
 
 
@@ -23,38 +23,38 @@ C = TypeVar("C", bound=Session)
 
 
 class LedgerDatabase(Protocol[C]):
-    """A database, with one connection kept open between transactions."""
+    """A database, with one connection that stays open between transactions."""
 
     place: str
     home: str
 
     @property
     def is_connected(self) -> bool:
-        """Whether a connection is open, as far as this side knows."""
+        """Whether a connection is open, as far as the client knows."""
         ...
 
     def another(self) -> "LedgerDatabase[C]":
-        """The same with a connection of its own."""
+        """Return an object for the same database with a connection of its own."""
         ...
 
     def connected(self, kind: type[Failed] = ...) -> C:
-        """The open connection, or a new one. Raises Retryable, `kind`."""
+        """Return the open connection, or a new one. Raises Retryable, `kind`."""
         ...
 
     def writable(self, kind: type[Failed] = ...) -> C:
-        """As `connected`, to a server that keeps what it commits. Raises Retryable, `kind`, Refused."""
+        """Return a connection, like `connected`, to a server that persists what it commits. Raises Retryable, `kind`, Refused."""
         ...
 
     def begin(self, connection: C) -> None:
-        """Open a transaction whose waits are bounded."""
+        """Begin a transaction whose lock waits are bounded."""
         ...
 
     def drop(self) -> None:
-        """Close, which rolls back what is open."""
+        """Close the connection, which rolls back an open transaction."""
         ...
 
     def dropping_on_error(self) -> AbstractContextManager[None]:
-        """Never use a connection again on which something failed."""
+        """Drop the connection on any exception, so that it is never used again."""
         ...
 
     def translate_errors(self, kind: type[Failed] = ...) -> AbstractContextManager[None]:
@@ -63,21 +63,21 @@ class LedgerDatabase(Protocol[C]):
 
 
 class LedgerStatements(Protocol):
-    """All SQL about the ledger's table that the databases share, each in its own words; without the insert."""
+    """The SQL on the ledger's table that all databases share, each in its own dialect. The insert is not among it."""
 
     @property
     def tail(self) -> Any:
-        """Position and text of the newest entry of a pipeline: one look at the end of the key."""
+        """Select position and text of a pipeline's newest entry: one look at the end of the key."""
         ...
 
     @property
     def at(self) -> Any:
-        """Those of one entry."""
+        """Select position and text of the entry at a position."""
         ...
 
     @property
     def newest_positions(self) -> Any:
-        """The last two."""
+        """Select the two newest positions."""
         ...
 
     @property
@@ -87,5 +87,5 @@ class LedgerStatements(Protocol):
 
     @property
     def prune_proofs(self) -> Any:
-        """Delete what self-tests left behind that were killed when the ledger ended `below` a position: names with a `prefix`."""
+        """Delete rows of killed self-tests: those with a name that begins with `prefix`, and a position below `below`."""
         ...

@@ -1,8 +1,8 @@
-"""A ledger in a table of a database on a server: one transaction is one append, whatever the database.
+"""A ledger in a table on a database server, for any database: one append is one transaction.
 
-Pipeline and position are the primary key: an insert waits for whoever inserts the same key. A sink in the same database commits
-its rows in the ledger's transaction. Nothing is created by reading, and nothing of a session is needed from one transaction
-to the next but its settings. Each statement sees what was committed before it began (`READ COMMITTED`).
+Pipeline and position are the primary key: an insert waits for a concurrent insert of the same key. A sink in the same database
+commits its rows in the ledger's transaction. Reading creates nothing. From one transaction to the next, nothing of the session is
+needed but its settings. Each statement sees what was committed before it began (`READ COMMITTED`).
 """
 
 from abc import ABC, abstractmethod
@@ -24,10 +24,10 @@ C = TypeVar("C", bound=Session)
 
 
 class ServedLedger(ABC, Generic[C]):
-    """A `Ledger` in the table `penstock_ledger`, which holds those of other pipelines, too.
+    """A `Ledger` in the table `penstock_ledger`, which also holds other pipelines' ledgers.
 
-    Safe to use from several threads: one connection, one call at a time. Waits as long as the database says for another session
-    that holds the same position, then raises Retryable. A connection on which anything failed is dropped.
+    Thread-safe: one connection, one call at a time. Waits for another session that is writing the same position as long as the
+    database allows, then raises Retryable. A connection on which anything failed is dropped.
     """
 
     def __init__(
@@ -44,57 +44,56 @@ class ServedLedger(ABC, Generic[C]):
 
     @abstractmethod
     def _fetch(self, connection: C, statement: Any, values: tuple[str | int, ...]) -> tuple[int, str] | None:
-        """The first row of a query, None also where there is no table."""
+        """Return the first row of a query, None if there is none or no table."""
 
     @abstractmethod
     def _put(self, connection: C, pipeline: str, position: int, text: str) -> bool:
-        """Insert a row, after waiting for whoever inserts one at the same place; False if that is taken."""
+        """Insert a row, after waiting for a concurrent insert at the same position. False if the position is taken."""
 
     @abstractmethod
     def _require_table(self, connection: C) -> None:
-        """Create the table where it is missing. Raises LedgerMismatch, GuaranteeTooWeak for one that would lose entries."""
+        """Create the table if it is missing. Raises LedgerMismatch, and GuaranteeTooWeak for a table that would lose entries."""
 
     @abstractmethod
     def _commit(self, connection: C) -> None:
-        """End the transaction. Raises the client's errors, Retryable, Failed."""
+        """Commit the transaction. Raises the client's errors, Retryable, Failed."""
 
     @abstractmethod
     def _settling(self) -> AbstractContextManager[None]:
-        """Around a COMMIT: raises OutcomeUnknown where it gave no answer."""
+        """Surround a COMMIT. Raises OutcomeUnknown if the answer was lost."""
 
     @abstractmethod
     def _inserting(self) -> AbstractContextManager[None]:
-        """The fault point around inserting an entry."""
+        """The fault point around the insert of an entry."""
 
     @abstractmethod
     def _committing(self) -> AbstractContextManager[None]:
-        """The fault point around the COMMIT of one."""
+        """The fault point around the COMMIT of an entry."""
 
     @abstractmethod
     def _pruning(self) -> AbstractContextManager[None]:
-        """The fault point around deleting old ones."""
+        """The fault point around the deletion of old entries."""
 
     # --- as `Ledger`
 
     @property
     def location(self) -> str:
-        """Server and database."""
         return self._location
 
     @property
     def home(self) -> str | None:
-        """The database's, which is also that of a sink there. `within` gets the database's connection."""
+        """The home of the database, which a sink in it has, too. `within` gets the database's connection."""
         return self._database.home
 
     def tail(self) -> Entry | None:
-        """As `Ledger.tail`: one look at the end of the primary key."""
+        """Costs one look at the end of the primary key."""
         return self._select(self._sql.tail, self._pipeline)
 
     def read(self, position: Position) -> Entry | None:
         return self._select(self._sql.at, self._pipeline, position)
 
     def append(self, entry: Entry, *, within: Within | None = None) -> None:
-        """As `Ledger.append`. What `within` raises is raised on, and nothing is written."""
+        """An exception of `within` is raised unchanged, and nothing is written."""
         require_pipeline(entry.pipeline, pipeline=self._pipeline, location=self.location)
         with self._lock, self._database.dropping_on_error():
             connection = self._writable()
@@ -107,11 +106,11 @@ class ServedLedger(ABC, Generic[C]):
                 self._commit(connection)
 
     def newest_first(self) -> Iterator[Entry]:
-        """As `Ledger.newest_first`: one look per entry, so that no transaction is open between them."""
+        """Reads entry by entry, so that no transaction is open in between."""
         return newest_first(self)
 
     def prove(self) -> None:
-        """As `Ledger.prove`: a server that keeps what it commits, a table with its key, racing writers."""
+        """Requires a server that persists what it commits, a table with its key, and exactly one winner among racing writers."""
         with self._lock, self._database.dropping_on_error(), self._database.translate_errors(Failed):
             self._writable()
             tail = self.tail()
@@ -119,7 +118,7 @@ class ServedLedger(ABC, Generic[C]):
             prove_writers(self._database, self._sql, self._put, pipeline=self._pipeline, after=after, location=self.location)
 
     def prune(self, *, below: Position) -> None:
-        """As `Ledger.prune`. A pruned position stays taken because the tail stays. Raises ValueError if it would not."""
+        """Raises ValueError if the tail would be pruned: while it stays, a pruned position counts as taken."""
         with self._lock, self._database.dropping_on_error():
             tail = self.tail()
             require_tail_kept(tail, below=below)
@@ -145,7 +144,7 @@ class ServedLedger(ABC, Generic[C]):
             except Retryable:
                 if not stood_idle:
                     raise
-                row = self._look(statement, values)  # the connection was gone, and nobody had noticed
+                row = self._look(statement, values)  # the idle connection had broken unnoticed
         if row is None:
             return None
         position, text = row
@@ -156,11 +155,11 @@ class ServedLedger(ABC, Generic[C]):
             return self._fetch(self._database.connected(Failed), statement, values)
 
     def _insert(self, connection: C, entry: Entry) -> None:
-        """Looks after the insert: from then on nobody takes the position, so what it finds stays true until the COMMIT."""
+        """Look only after the insert: from then on nobody can take the position, so the result stays true until the COMMIT."""
         if not self._put(connection, self._pipeline, entry.position, encode_entry(entry).decode("ascii")):
             raise PositionTaken
         newest = [position for (position,) in connection.execute(self._sql.newest_positions, (self._pipeline,)).fetchall()]
-        if newest[0] != entry.position:  # it was taken once, and pruned
+        if newest[0] != entry.position:  # the position was taken before, and pruned
             raise PositionTaken
         if entry.position > 1 and newest[1:] != [entry.position - 1]:
             raise gap(entry, location=self.location)

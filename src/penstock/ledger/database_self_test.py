@@ -1,7 +1,7 @@
-"""The self-test of a ledger in a table: one of several racing writers wins.
+"""The self-test of a ledger in a database table: of several racing writers, exactly one wins.
 
-They race for rows of the very table, under the name of a pipeline that cannot be: what counts is its own key, not that of
-a scratch table. Their positions are above the tail, so that a later `prune` knows the rows of a test that was killed.
+They race for rows of the ledger's own table, since its key is what counts, not that of a scratch table. The rows have an
+impossible pipeline name, and positions above the tail, by which a later `prune` recognises the rows of a killed test.
 """
 
 import json
@@ -19,14 +19,14 @@ Put = Callable[[C, str, int, str], bool]
 
 
 def prefix_of(pipeline: PipelineName) -> str:
-    """What the names of a pipeline's self-tests begin with. No name of a pipeline has a slash."""
+    """Return the prefix of the names of a pipeline's self-tests. No pipeline's name contains a slash."""
     return f"{pipeline}/prove/"
 
 
 def prove_writers(
     database: LedgerDatabase[C], statements: LedgerStatements, put: Put[C], *, pipeline: PipelineName, after: int, location: str
 ) -> None:
-    """Let writers with connections of their own race for rows, which are removed after success. Raises StoreIgnoresConditions."""
+    """Let writers with their own connections race for rows, removed after success. Raises StoreIgnoresConditions."""
     name = f"{prefix_of(pipeline)}{new_nonce()}"
     writers = [database.another() for _ in range(WRITERS)]
     try:

@@ -1,7 +1,8 @@
-"""A store of keys in a directory: a hard link creates a name only if it is free, whole or not at all.
+"""A `ConditionalStore` in a directory: a hard link creates a name only if it is free, atomically.
 
-Source: link(2). The file is complete and on disk before it gets its name, so no reader ever sees a part of it. A failed fsync is
-never tried again: what the kernel then holds as clean may not be on the disk, so the run ends and the next start reads anew.
+Source: link(2). A file is complete and on disk before it gets its name, so no reader ever sees a part of it. A failed fsync is
+never repeated: pages that the kernel then considers clean may not be on the disk. So the run ends, and the next start reads the
+disk.
 """
 
 import errno
@@ -26,7 +27,7 @@ SYNC = FaultPoint("ledger.directory_sync", "The new name is forced to the disk."
 _TEMPORARY = "tmp"
 _OURS = re.compile(r"[0-9a-f]{16}")
 _SHARDED = ("entries", "prove")
-"""Folders whose own folders come and go; whatever else lies in the directory is not the ledger's."""
+"""Folders whose subfolders come and go. Anything else in the directory is not the ledger's."""
 _PASSING = frozenset(
     {errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.ENFILE, errno.EMFILE, errno.ENOMEM, errno.ETIMEDOUT, errno.ESTALE}
 )
@@ -35,7 +36,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK
 
 
 class DirectoryStore:
-    """A `ConditionalStore` in the directory `root`, which is created by the first write. Local disks and honest network ones."""
+    """A `ConditionalStore` in the directory `root`, which the first write creates. For local disks and reliable network ones."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -43,11 +44,10 @@ class DirectoryStore:
 
     @property
     def location(self) -> str:
-        """The directory's path."""
         return str(self._root)
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        """As `ConditionalStore.put_if_absent`. Raises StoreIgnoresConditions where the file system knows no hard links."""
+        """Raises StoreIgnoresConditions where the file system has no hard links."""
         path = self._root / key
         self._make(path.parent)
         temporary = self._write(data, durably=True)
@@ -67,7 +67,7 @@ class DirectoryStore:
             raise self._error_for("read", key, error) from error
 
     def put(self, key: str, data: bytes) -> None:
-        """As `ConditionalStore.put`; not forced to the disk."""
+        """Not forced to the disk."""
         path = self._root / key
         self._make(path.parent)
         temporary = self._write(data, durably=False)
@@ -90,7 +90,7 @@ class DirectoryStore:
                 yield f"{folder}{name}"
 
     def sweep(self) -> None:
-        """As `ConditionalStore.sweep`: temporary files, and folders that hold nothing any more."""
+        """Remove temporary files and empty folders."""
         for name, _ in self._names(f"{_TEMPORARY}/"):
             if _OURS.fullmatch(name):
                 self.delete(f"{_TEMPORARY}/{name}")
@@ -99,7 +99,7 @@ class DirectoryStore:
                 self._remove_if_empty(self._root / top / name)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: nothing stays open."""
 
     # --- steps
 
@@ -111,7 +111,7 @@ class DirectoryStore:
         try:
             for private in (self._root, folder, self._root / _TEMPORARY):
                 make_private_directory(private)
-            for new in {*missing, *inside}:  # another run may have made the inner ones and died before it forced them
+            for new in {*missing, *inside}:  # another run may have made the inner ones and died before it synced them
                 _sync_folder(new.parent)
         except OSError as error:
             raise self._error_for("create", str(folder), error) from error

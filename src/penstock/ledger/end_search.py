@@ -1,7 +1,7 @@
-"""Finding the end of a dense run of numbered objects with few looks.
+"""The search for the end of a dense run of numbered objects, with few lookups.
 
 Exponential, then binary search (Bentley and Yao, 1976): the cost grows with the logarithm of the distance from the start, so an
-old hint costs a few looks more and never a walk over all entries.
+old hint costs a few more lookups and never a walk over all entries.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 
 def last_present(look: Callable[[int], _T | None], start: int) -> tuple[int, _T] | None:
-    """The last number of the dense run that begins at or before `start`, and what is there; None if nothing is at `start`.
+    """Return the last number of the dense run that contains `start`, and its object; None if nothing is at `start`.
 
     A run that grows meanwhile is seen as it was at some moment of the call.
     """

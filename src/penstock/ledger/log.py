@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"/(\d{12})(?!\d)")
 
 
 class LogLedger:
-    """A `Ledger` over a `ConditionalStore`. Reading is safe from several threads; one thread appends."""
+    """A `Ledger` over a `ConditionalStore`. Reading is thread-safe; one thread appends."""
 
     home = None
 
@@ -55,11 +55,10 @@ class LogLedger:
 
     @property
     def location(self) -> str:
-        """The store's."""
         return self._store.location
 
     def tail(self) -> Entry | None:
-        """As `Ledger.tail`: some ten looks after a start, two once the tail is known."""
+        """Takes some ten lookups after a start, two once the tail is known."""
         while True:
             floor = self._floor()
             newest = self._newest_from(floor)
@@ -77,7 +76,7 @@ class LogLedger:
         return self._decode(data, position)
 
     def append(self, entry: Entry, *, within: Within | None = None) -> None:
-        """As `Ledger.append`; nothing can ride in it."""
+        """Raises ValueError for `within`: there is no transaction to join."""
         if within is not None:
             raise ValueError("this ledger has no transaction to ride in")
         require_pipeline(entry.pipeline, pipeline=self._pipeline, location=self.location)
@@ -90,16 +89,16 @@ class LogLedger:
         self._leave_hint(entry.position)
 
     def newest_first(self) -> Iterator[Entry]:
-        """As `Ledger.newest_first`; stops where another run prunes meanwhile."""
+        """Stops where another run prunes meanwhile."""
         return newest_first(self)
 
     def prove(self) -> None:
-        """As `Ledger.prove`. Scratch keys left by a killed run are collected by a later `prune`."""
+        """A later `prune` collects the scratch keys of a killed run."""
         tail = self.tail()
         prove_conditions(self._store, folder=f"prove/{0 if tail is None else tail.position:012d}")
 
     def prune(self, *, below: Position) -> None:
-        """As `Ledger.prune`. Raises ValueError for a `below` that would forget the tail."""
+        """Raises ValueError for a `below` above the tail."""
         tail = self.tail()
         require_tail_kept(tail, below=below)
         floor = self._raise_floor(below)
@@ -108,11 +107,10 @@ class LogLedger:
         self._store.sweep()
 
     def requests_sent(self) -> Mapping[str, int]:
-        """The store's."""
         return self._store.requests_sent() if isinstance(self._store, BillingStore) else {}
 
     def estimated_requests(self) -> Mapping[str, RequestEstimate]:
-        """An append puts the entry and reads the floors, and leaves a hint now and then. A look at the tail reads them twice."""
+        """An append puts the entry, reads the floors, and sometimes leaves a hint. A look at the tail reads the floors twice."""
         if not isinstance(self._store, BillingStore):
             return {}
         each = self._store.requests_each
@@ -120,7 +118,6 @@ class LogLedger:
         return {self.location: RequestEstimate(small=append, uploaded=append, look=each.list + _ABSENT + each.list)}
 
     def close(self) -> None:
-        """Close the store."""
         self._store.close()
 
     # --- entries
@@ -163,7 +160,7 @@ class LogLedger:
             return _FIRST
         try:
             _, fields = decode_document(data, kind=_HINT_FORMAT, newest=_HINT_VERSION, where="The hint")
-        except Refused:  # torn by a power cut, or of the future: the search merely takes a few looks more
+        except Refused:  # torn by a power cut, or of a newer version: the search merely takes a few more lookups
             return _FIRST
         position = fields.get("position")
         return Position(position) if isinstance(position, int) else _FIRST
@@ -198,7 +195,7 @@ class LogLedger:
             data = encode_document(_FLOOR_FORMAT, _FLOOR_VERSION, {"pipeline": self._pipeline, "position": below})
             with FLOOR.around():
                 self._store.put_if_absent(f"floor/{below:012d}", data)
-        for _, key in floors[:-1]:  # the last but one stays for whoever is listing just now
+        for _, key in floors[:-1]:  # the previous floor stays for processes that are listing now
             self._store.delete(key)
         return max([below, *(floor for floor, _ in floors)])
 

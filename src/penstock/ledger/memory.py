@@ -1,4 +1,4 @@
-"""A store of keys in memory: for tests and the simulator, gone with the process."""
+"""A `ConditionalStore` in memory, for tests and the simulator. Its content ends with the process."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from threading import Lock
 
 
 class MemoryStore:
-    """A `ConditionalStore` that honours every condition. Shared by whoever holds the object."""
+    """A `ConditionalStore` that honours every condition. All users of one object share its content."""
 
     location = "memory"
 
@@ -42,10 +42,10 @@ class MemoryStore:
         return iter(found)
 
     def sweep(self) -> None:
-        """Puts leave nothing behind here."""
+        """Do nothing: puts leave nothing behind."""
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: nothing is open."""
 
     def _set(self, key: str, data: bytes) -> None:
         if key not in self._objects:

@@ -1,8 +1,8 @@
-"""A ledger in MySQL or MariaDB, as `ServedLedger`.
+"""The `ServedLedger` of MySQL and MariaDB.
 
-Source: the manual of MySQL, "Locks Set by Different SQL Statements in InnoDB": an insert waits for whoever inserts the same
-key, and then finds it there or free; "Consistent Nonlocking Reads": with READ COMMITTED each statement sees what was committed
-before it.
+Source: the manual of MySQL, "Locks Set by Different SQL Statements in InnoDB": an insert waits for a concurrent insert of the
+same key, and then finds the key taken or free. "Consistent Nonlocking Reads": with READ COMMITTED each statement sees what was
+committed before it.
 """
 
 from contextlib import AbstractContextManager
@@ -26,7 +26,7 @@ COMMIT = FaultPoint("ledger.mysql_commit", "The entry's transaction is committed
 PRUNE = FaultPoint("ledger.mysql_prune", "Old entries are deleted in one transaction.")
 
 _AROUND_ENTRY = 1_000
-"""More than the bytes of the statement that inserts an entry, without the entry."""
+"""An upper bound for the bytes of the insert statement without the entry."""
 
 
 class MysqlLedger(ServedLedger[Connection]):
@@ -63,9 +63,9 @@ class MysqlLedger(ServedLedger[Connection]):
         return True
 
     def _require_carried(self, connection: Connection, values: tuple[str, int, str]) -> None:
-        """A server that gets more than it takes closes the connection, which would look like a network that fails."""
+        """Raise Failed above `max_allowed_packet`: the server would close the connection, as if the network had failed."""
         most = self._database.server.max_packet
-        if 2 * len(values[2]) + _AROUND_ENTRY <= most:  # every sign escaped
+        if 2 * len(values[2]) + _AROUND_ENTRY <= most:  # enough even if every character is escaped
             return
         size = connection.size_of(self._sql.insert, values)
         if size >= most:

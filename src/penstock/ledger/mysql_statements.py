@@ -1,7 +1,7 @@
-"""All SQL of the ledger in MySQL: what it says and nothing about when.
+"""SQL statements of the ledger in MySQL.
 
-One table holds the ledgers of many pipelines, told apart by the first column of its key. `entry` is text, so that its bytes stay
-as they were written: the server's own type for JSON would sort its keys.
+One table holds the ledgers of many pipelines, distinguished by the first column of its key. `entry` is text, so that its bytes
+stay as written: the server's JSON type would sort its keys.
 """
 
 # ruff: noqa: S608 - every name in a statement is our own, every value is bound
@@ -18,7 +18,7 @@ _MICROSECONDS = f"CAST({_TEXT.format('written_at_ms')} AS SIGNED) * 1000"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MysqlStatements:
-    """As `LedgerStatements`."""
+    """The `LedgerStatements` of MySQL, and its statements that create and insert."""
 
     create_ledger: str = (
         "CREATE TABLE penstock_ledger (pipeline varchar(255) NOT NULL, position bigint NOT NULL, entry longtext NOT NULL, "
@@ -35,14 +35,14 @@ SELECT ledger.pipeline, ledger.position, CAST({_TEXT.format("generation")} AS SI
 FROM penstock_ledger AS ledger
 WHERE ledger.pipeline NOT LIKE '%/%'
 """
-    """For people. A name with a slash is a self-test's."""
+    """The view for people. Names with a slash belong to self-tests."""
     tail: str = "SELECT position, entry FROM penstock_ledger WHERE pipeline = %s ORDER BY position DESC LIMIT 1"
     at: str = "SELECT position, entry FROM penstock_ledger WHERE pipeline = %s AND position = %s"
     newest_positions: str = "SELECT position FROM penstock_ledger WHERE pipeline = %s ORDER BY position DESC LIMIT 2"
     insert: str = "INSERT INTO penstock_ledger (pipeline, position, entry) VALUES (%s, %s, %s)"
-    """Waits for whoever puts one there at the same time; raises where there is one."""
+    """Waits for a concurrent insert at the same position; raises if the position is taken."""
     prune: str = "DELETE FROM penstock_ledger WHERE pipeline = %s AND position < %s"
     prune_proofs: str = (
         "DELETE FROM penstock_ledger WHERE pipeline > %(prefix)s AND pipeline < CONCAT(%(prefix)s, 'g') AND position < %(below)s"
     )
-    """By the range of the key, which locks nobody else's rows: the rest of a name is hexadecimal."""
+    """Deletes a range of the key, which locks no other rows: the rest of a name is hexadecimal, so it sorts below 'g'."""

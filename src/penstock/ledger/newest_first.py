@@ -1,4 +1,4 @@
-"""A ledger from its tail on back, and the tail that no pruning may forget."""
+"""Reading a ledger from its tail backwards, and the rule that pruning must leave the tail."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from penstock.protocols import Ledger
 
 
 def newest_first(ledger: Ledger) -> Iterator[Entry]:
-    """One look per entry, so that nothing is held between them; ends where another run prunes meanwhile."""
+    """Yield entries from the tail backwards: one read each, no lock in between. Ends where another run prunes meanwhile."""
     entry = ledger.tail()
     while entry is not None:
         yield entry
@@ -15,6 +15,6 @@ def newest_first(ledger: Ledger) -> Iterator[Entry]:
 
 
 def require_tail_kept(tail: Entry | None, *, below: Position) -> None:
-    """Raise ValueError for a pruning that would forget the tail, without which a position could be taken again."""
+    """Raise ValueError if pruning `below` would delete the tail, without which a position could be taken again."""
     if tail is None or below > tail.position:
         raise ValueError(f"pruning below {below} would forget the tail")

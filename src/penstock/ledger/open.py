@@ -1,4 +1,4 @@
-"""From the pipeline file's `ledger:` to a ledger."""
+"""Opening of the ledger that `ledger:` in the pipeline file names."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,12 +22,11 @@ _POSTGRES, _MYSQL = ("postgresql://", "postgres://"), ("mysql://", "mariadb://")
 
 
 def open_ledger(place: str, *, pipeline: PipelineName, options: Mapping[str, Any] | None = None) -> Ledger:
-    """The ledger at `place`, which the caller made absolute. Nothing is read, created or proved yet.
+    """Return the ledger at `place`, which the caller made absolute. Nothing is read, created or proved yet.
 
-    `sqlite:////data/ledger.db` and `file:///data/ledger` name absolute paths, `sqlite:///ledger.db` one relative to the
-    working directory; paths are taken literally, as everywhere in the pipeline file. `options` are those of a store such as S3;
-    of a ledger in PostgreSQL the `schema` of its table.
-    Raises Usage for every other scheme, DependencyMissing.
+    `sqlite:////data/ledger.db` and `file:///data/ledger` name absolute paths, `sqlite:///ledger.db` one relative to the working
+    directory. Paths are literal, as everywhere in the pipeline file. `options` are those of a store such as S3, or for PostgreSQL
+    the `schema` of the table. Raises Usage for every other scheme, DependencyMissing.
     """
     if is_blob(place):
         return LogLedger(BlobLedgerStore(open_store(place, options=options)), pipeline=pipeline)

@@ -1,4 +1,4 @@
-"""Every entry says whose it is and where it stands; one that says otherwise is never used."""
+"""Checks that a ledger entry belongs to its pipeline and stands at its own position; any other is never used."""
 
 from penstock.core.codec import decode_entry
 from penstock.core.model import Entry, PipelineName
@@ -6,7 +6,7 @@ from penstock.errors import LedgerMismatch
 
 
 def own_entry(data: bytes, *, pipeline: PipelineName, position: int, location: str) -> Entry:
-    """The entry in `data`, read at `position`. Raises LedgerMismatch unless it is this pipeline's and belongs there."""
+    """Return the entry in `data`, read at `position`. Raises LedgerMismatch if pipeline or position differ."""
     entry = decode_entry(data, where=f"Entry {position} of the ledger at {location}")
     require_pipeline(entry.pipeline, pipeline=pipeline, location=location)
     if entry.position != position:
@@ -18,7 +18,7 @@ def own_entry(data: bytes, *, pipeline: PipelineName, position: int, location: s
 
 
 def require_pipeline(found: str, *, pipeline: PipelineName, location: str) -> None:
-    """Raises LedgerMismatch if the ledger is another pipeline's."""
+    """Raise LedgerMismatch if the ledger belongs to another pipeline."""
     if found != pipeline:
         raise LedgerMismatch(
             f"The ledger at {location} belongs to pipeline {found!r}, not to {pipeline!r}.",
@@ -27,7 +27,7 @@ def require_pipeline(found: str, *, pipeline: PipelineName, location: str) -> No
 
 
 def gap(entry: Entry, *, location: str) -> LedgerMismatch:
-    """The error for an append that would leave a hole: entries that this run saw are gone."""
+    """Return the error for an append that would leave a hole: entries that this run saw are gone."""
     return LedgerMismatch(
         f"Position {entry.position} of the ledger at {location} is next, but position {entry.position - 1} is empty.",
         remedy="The ledger was removed or replaced while in use: restore it from a backup.",

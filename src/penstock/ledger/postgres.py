@@ -1,7 +1,7 @@
-"""A ledger in PostgreSQL, as `ServedLedger`.
+"""The `ServedLedger` of PostgreSQL.
 
-Source: the manual of PostgreSQL, "Read Committed Isolation Level": an insert waits for whoever inserts the same key, and each
-statement sees what was committed before it began.
+Source: the manual of PostgreSQL, "Read Committed Isolation Level": an insert waits for a concurrent insert of the same key, and
+each statement sees what was committed before it began.
 """
 
 from contextlib import AbstractContextManager

@@ -1,7 +1,7 @@
-"""All SQL of the ledger in PostgreSQL: what it says and nothing about when.
+"""SQL statements of the ledger in PostgreSQL.
 
-One table holds the ledgers of many pipelines, told apart by the first column of its key. `penstock_history` is for people and
-their programs; Penstock itself never reads it. `entry` is text, so that its bytes stay as they were written.
+One table holds the ledgers of many pipelines, distinguished by the first column of its key. `entry` is text, so that its bytes
+stay as written. `penstock_history` is for people and their programs; Penstock never reads it.
 """
 
 from dataclasses import dataclass
@@ -23,22 +23,21 @@ SELECT ledger.pipeline, ledger.position, (read.entry ->> 'generation')::bigint A
 FROM {ledger} AS ledger CROSS JOIN LATERAL (SELECT ledger.entry::jsonb AS entry OFFSET 0) AS read
 WHERE read.entry -> 'body' IS NOT NULL
 """
-"""`OFFSET 0` has each entry parsed once. The rows of the self-test have no body."""
+"""`OFFSET 0` makes PostgreSQL parse each entry once. Rows of the self-test have no body."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresStatements:
-    """As `LedgerStatements`, about the table in `schema`."""
+    """The `LedgerStatements` of PostgreSQL, and its statements that create and insert, for the table in `schema`."""
 
     schema: str
 
     def _of(self, text: str) -> Composed:
-        schema = self.schema.replace("%", "%%")  # every one is executed with values, even with none
+        schema = self.schema.replace("%", "%%")  # all statements are executed with a sequence of values, even an empty one
         return SQL(text).format(ledger=Identifier(schema, LEDGER_TABLE), history=Identifier(schema, HISTORY_VIEW))
 
     @property
     def create_ledger(self) -> Composed:
-        """The table."""
         return self._of(
             "CREATE TABLE {ledger} (pipeline text NOT NULL, position bigint NOT NULL, entry text NOT NULL, "
             "PRIMARY KEY (pipeline, position))"
@@ -46,37 +45,31 @@ class PostgresStatements:
 
     @property
     def create_history(self) -> Composed:
-        """The view for people."""
         return self._of(_HISTORY)
 
     @property
     def tail(self) -> Composed:
-        """The newest entry: one look at the end of the key."""
         return self._of("SELECT position, entry FROM {ledger} WHERE pipeline = %s ORDER BY position DESC LIMIT 1")
 
     @property
     def at(self) -> Composed:
-        """One entry."""
         return self._of("SELECT position, entry FROM {ledger} WHERE pipeline = %s AND position = %s")
 
     @property
     def newest_positions(self) -> Composed:
-        """The last two."""
         return self._of("SELECT position FROM {ledger} WHERE pipeline = %s ORDER BY position DESC LIMIT 2")
 
     @property
     def insert(self) -> Composed:
-        """Put an entry at a free position. Waits for whoever puts one there at the same time; no row: it is not free."""
+        """Waits for a concurrent insert at the same position. Returns no row if the position is taken."""
         return self._of(
             "INSERT INTO {ledger} (pipeline, position, entry) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING RETURNING position"
         )
 
     @property
     def prune(self) -> Composed:
-        """Entries below a position."""
         return self._of("DELETE FROM {ledger} WHERE pipeline = %s AND position < %s")
 
     @property
     def prune_proofs(self) -> Composed:
-        """What self-tests left behind that were killed when the ledger ended below a position."""
         return self._of("DELETE FROM {ledger} WHERE starts_with(pipeline, %(prefix)s) AND position < %(below)s")

@@ -1,4 +1,4 @@
-"""The ledger's table in PostgreSQL: whether it is there, and whether it keeps rows."""
+"""Checks of the ledger's table in PostgreSQL: that it exists, and that it does not lose rows."""
 
 from penstock.errors import GuaranteeTooWeak, LedgerMismatch
 from penstock.ledger.database import KEY, LEDGER_TABLE
@@ -8,12 +8,12 @@ from penstock.sql.table_name import in_double_quotes
 
 
 def has_table(connection: Connection, schema: str) -> bool:
-    """Whether the ledger's table, or anything of its name, is there."""
+    """Return whether the ledger's table, or anything of its name, exists."""
     return connection.execute(TABLE_KIND, (schema, LEDGER_TABLE)).fetchone() is not None
 
 
 def require_table(connection: Connection, schema: str, *, location: str) -> None:
-    """Raise LedgerMismatch or GuaranteeTooWeak unless it is a table that keeps its rows and each position once."""
+    """Raise LedgerMismatch or GuaranteeTooWeak unless it is a logged table with the ledger's primary key."""
     row = connection.execute(TABLE_KIND, (schema, LEDGER_TABLE)).fetchone()
     assert row is not None
     oid, kind, persistence, _, _ = row

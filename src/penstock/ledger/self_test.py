@@ -1,6 +1,6 @@
 """The self-test of put-if-absent: writers race for one key, and exactly one may win.
 
-Some stores ignore conditional headers or check and write in two steps; on them nothing can fence anything.
+Some stores ignore conditional headers, or check and write in two steps; on them nothing can fence anything.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ Look = Callable[[], bytes | None]
 
 
 def prove_conditions(store: ConditionalStore, *, folder: str) -> None:
-    """Let writers race for scratch keys in a new folder beside `folder`; the keys are removed after success."""
+    """Let writers race for scratch keys in a new folder beside `folder`, removed after success. Raises StoreIgnoresConditions."""
     proof = f"{folder}-{new_nonce()}"
     for number in range(ROUNDS):
         key = f"{proof}/{number:03d}"
@@ -30,7 +30,7 @@ def prove_conditions(store: ConditionalStore, *, folder: str) -> None:
 
 
 def race(writers: Sequence[Create], *, look: Look, location: str) -> None:
-    """One round: all `writers` create at once, then the first of them once more. Raises StoreIgnoresConditions."""
+    """Let all `writers` create at once, then the first of them once more. Raises StoreIgnoresConditions unless one wins."""
     bodies = [f"writer {number}".encode() for number in range(len(writers))]
     barrier = Barrier(len(writers))
 

@@ -1,8 +1,8 @@
 """A ledger in an SQLite file: the position is the primary key, and one immediate transaction is one append.
 
-The table lives beside the user's own tables if the file holds any, so that a sink in the same file commits its rows in the
-ledger's transaction. Source: sqlite.org, "Isolation In SQLite" and "Write-Ahead Logging"; `synchronous=FULL` makes a COMMIT
-durable before it returns. Nothing is created by reading.
+The table may stand beside the user's own tables: a sink in the same file commits its rows in the ledger's transaction. Source:
+sqlite.org, "Isolation In SQLite" and "Write-Ahead Logging"; `synchronous=FULL` makes a COMMIT durable before it returns. Reading
+creates nothing.
 """
 
 import sqlite3
@@ -42,7 +42,7 @@ _PRUNE = "DELETE FROM penstock_ledger WHERE position < ?"
 
 
 class SqliteLedger:
-    """A `Ledger` in the SQLite file at `path`. Safe to use from several threads: one connection, one call at a time.
+    """A `Ledger` in the SQLite file at `path`. Thread-safe: one connection, one call at a time.
 
     Waits `busy_timeout_s` for another writer of the file, then raises Retryable.
     """
@@ -57,23 +57,22 @@ class SqliteLedger:
 
     @property
     def location(self) -> str:
-        """The file's path."""
         return str(self._path)
 
     @property
     def home(self) -> str | None:
-        """As `Ledger.home`: `sqlite:` and the file's real path. `within` gets the `sqlite3.Connection`."""
+        """`sqlite:` and the file's real path. `within` gets the `sqlite3.Connection`."""
         return f"sqlite:{self._path.resolve()}"
 
     def tail(self) -> Entry | None:
-        """As `Ledger.tail`: one look at the end of the primary key."""
+        """Costs one look at the end of the primary key."""
         return self._select(_TAIL)
 
     def read(self, position: Position) -> Entry | None:
         return self._select(_AT, position)
 
     def append(self, entry: Entry, *, within: Within | None = None) -> None:
-        """As `Ledger.append`. What `within` raises is raised on, and nothing is written."""
+        """An exception of `within` is raised unchanged, and nothing is written."""
         data = encode_entry(entry).decode("ascii")
         with self._lock:
             connection = self._open_for_writing()
@@ -90,11 +89,11 @@ class SqliteLedger:
             self._commit(connection)
 
     def newest_first(self) -> Iterator[Entry]:
-        """As `Ledger.newest_first`: one look per entry, so that no lock is held between them."""
+        """Reads entry by entry, so that no lock is held in between."""
         return newest_first(self)
 
     def prove(self) -> None:
-        """As `Ledger.prove`: write-ahead mode, locks that hold between processes, racing writers, an undamaged table."""
+        """Requires write-ahead mode, an undamaged table, locks that hold between processes, and one winner of a race."""
         with self._lock, translate_errors(self.location):
             connection = self._open_for_writing()
             prove_undamaged(connection, self._path)
@@ -102,7 +101,7 @@ class SqliteLedger:
             prove_writers(connection, self._uri("rw"), location=self.location)
 
     def prune(self, *, below: Position) -> None:
-        """As `Ledger.prune`. A pruned position stays taken because the tail stays. Raises ValueError if it would not."""
+        """Raises ValueError if the tail would be pruned: while it stays, a pruned position counts as taken."""
         with self._lock:
             connection = self._open_for_writing()
             tail = self.tail()
@@ -112,7 +111,7 @@ class SqliteLedger:
                     connection.execute(_PRUNE, (below,))
                 with translate_errors(self.location):
                     collect_proofs(connection)
-            except BaseException:  # the next batch goes on with this ledger: not with a connection on which something failed
+            except BaseException:  # the next batch uses this ledger, but never a connection on which something failed
                 self._drop()
                 raise
 
@@ -179,7 +178,7 @@ class SqliteLedger:
         return self._connection
 
     def _create(self) -> None:
-        """SQLite's own files beside it get the access of this one."""
+        """Create the file as private: SQLite gives its own files beside it the same permissions."""
         try:
             make_private_directory(self._path.parent)
             if not self._path.exists():
@@ -214,12 +213,13 @@ class SqliteLedger:
             )
 
     def _drop(self) -> None:
-        """Roll back and close: what the connection did is then known only to the file. Closing alone would keep the lock while
-        some cursor of the connection lives, in the traceback of an exception, say.
+        """Roll back and close, so that only the file says what the connection did.
+
+        Closing alone would leave the lock while a cursor of the connection lives, for example in an exception's traceback.
         """
         connection, self._connection, self._writable = self._connection, None, False
         if connection is not None:
-            with suppress(sqlite3.Error):  # the file tells the truth, whatever the connection says while it goes
+            with suppress(sqlite3.Error):  # only the file counts, whatever the closing connection raises
                 connection.rollback()
             with suppress(sqlite3.Error):
                 connection.close()

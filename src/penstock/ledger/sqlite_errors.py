@@ -1,4 +1,4 @@
-"""What SQLite says, said to people. Matched by text: Python 3.10 does not tell SQLite's error codes."""
+"""Penstock errors for SQLite's, matched by text: Python 3.10 does not expose SQLite's error codes."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _OTHER = f"Mend the disk or the file{_THEN}"
 
 
 def translate_error(error: sqlite3.Error, location: str) -> PenstockError:
-    """The error to raise for `error`, which happened before anything was committed."""
+    """Return the error to raise for `error`, which happened before anything was committed."""
     text = str(error)
     for part, kind, remedy in _KINDS:
         if part in text:
@@ -32,14 +32,14 @@ def translate_error(error: sqlite3.Error, location: str) -> PenstockError:
 
 
 def require_not_emptied(path: Path) -> None:
-    """Raise LedgerMismatch for a file without content beside a write-ahead log: SQLite writes to the file before it has one.
+    """Raise LedgerMismatch for an empty file with a write-ahead log: SQLite fills the file before it begins a log.
 
-    SQLite itself would find an empty database, or say that it is locked.
+    SQLite itself would find an empty database, or report that it is locked.
     """
     log = path.with_name(f"{path.name}-wal")
     try:
         size, logged = path.stat().st_size, log.stat().st_size
-    except OSError:  # whoever opens the file says what is wrong with it
+    except OSError:  # opening the file will report what is wrong with it
         return
     if size == 0 < logged:
         raise LedgerMismatch(
@@ -50,7 +50,7 @@ def require_not_emptied(path: Path) -> None:
 
 @contextmanager
 def translate_errors(location: str) -> Iterator[None]:
-    """Turn SQLite's errors into Penstock's; only around what commits nothing."""
+    """Translate SQLite's errors; only around statements that commit nothing."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""The self-test of an SQLite file: its locks hold between processes, and one of several racing writers wins."""
+"""The self-test of an SQLite file: its locks hold between processes, and of several racing writers one wins."""
 
 import sqlite3
 import subprocess
@@ -26,7 +26,7 @@ sys.exit({_FREE})
 
 
 def prove_locks(connection: sqlite3.Connection, path: Path) -> None:
-    """Hold the write lock while another process asks for it. Raises StoreIgnoresConditions if it gets it."""
+    """Take the write lock and let another process ask for it. Raises StoreIgnoresConditions if that process gets it."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         other = subprocess.run(
@@ -43,7 +43,7 @@ def prove_locks(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def prove_undamaged(connection: sqlite3.Connection, path: Path) -> None:
-    """Look through the ledger's table, unless the file is so large that a start would wait for it. Raises LedgerMismatch."""
+    """Check the ledger's table, unless the file is so large that it would delay a start. Raises LedgerMismatch."""
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     if pages > CHECKED_PAGES:
         return
@@ -54,7 +54,7 @@ def prove_undamaged(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def prove_writers(connection: sqlite3.Connection, uri: str, *, location: str) -> None:
-    """Let writers with connections of their own race for the rows of a scratch table, which is dropped after success."""
+    """Let writers with their own connections race in a scratch table, dropped on success. Raises StoreIgnoresConditions."""
     table = f"{PREFIX}{new_nonce()}"
     connection.execute(f"CREATE TABLE {table} (name INTEGER PRIMARY KEY, body BLOB)")
     for number in range(ROUNDS):
@@ -78,7 +78,7 @@ def _look(connection: sqlite3.Connection, table: str, number: int) -> bytes | No
 
 
 def collect_proofs(connection: sqlite3.Connection) -> None:
-    """Drop the scratch tables of runs that were killed in their self-test."""
+    """Drop the scratch tables of runs that were killed during their self-test."""
     found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB ?", (f"{PREFIX}*",)).fetchall()
     for (table,) in found:
         connection.execute(f"DROP TABLE IF EXISTS {table}")

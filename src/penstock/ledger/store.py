@@ -1,4 +1,4 @@
-"""What a place must offer to hold a ledger as single objects: put-if-absent, and nothing else that decides anything."""
+"""The interface of a store that can hold a ledger as single objects: put-if-absent alone decides."""
 
 from collections.abc import Iterator, Mapping
 from typing import Protocol, runtime_checkable
@@ -7,43 +7,43 @@ from penstock.blob import RequestsEach
 
 
 class ConditionalStore(Protocol):
-    """Objects under keys. Keys are made of lower-case letters, digits, hyphens and slashes; the folder `tmp/` is the store's own.
+    """Objects under keys of lower-case letters, digits, hyphens and slashes. The folder `tmp/` is the store's own.
 
-    Every method may be called from several threads. What a method returned must be seen by every later call of any process.
-    Unless told otherwise they raise Retryable (nothing was changed), OutcomeUnknown (it may have been), Failed.
+    Thread-safe. Every later call of any process sees what a method returned. Unless stated otherwise, methods raise Retryable
+    (nothing was changed), OutcomeUnknown (it may have been), Failed.
     """
 
     @property
     def location(self) -> str:
-        """Where it is, for people: no secrets in it."""
+        """Where the store is, for people, without secrets."""
         ...
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        """Create `key` with exactly `data`, durably and all at once; False if it exists already.
+        """Create `key` with exactly `data`, durably and atomically; False if it exists already.
 
-        An answer that was lost is told as OutcomeUnknown. A False may be the store's answer to its own repetition of this very
-        call: the caller looks at what is there.
+        Raises OutcomeUnknown if the answer was lost. False may be the store's answer to its own repetition of this very call: the
+        caller reads what is there.
         """
         ...
 
     def get(self, key: str) -> bytes | None:
-        """The whole object, None if there is none."""
+        """Return the whole object, None if it does not exist."""
         ...
 
     def put(self, key: str, data: bytes) -> None:
-        """Create or replace `key` all at once. Need not be durable: only hints are written like this."""
+        """Create or replace `key` atomically. Need not be durable: only hints are written like this."""
         ...
 
     def delete(self, key: str) -> None:
-        """Remove `key`; fine if there is none."""
+        """Remove `key` if it exists."""
         ...
 
     def keys(self, folder: str) -> Iterator[str]:
-        """Every key below `folder` (which ends with a slash), lazily and in ascending order."""
+        """Yield every key below `folder` (which ends with a slash), lazily and in ascending order."""
         ...
 
     def sweep(self) -> None:
-        """Collect what interrupted puts left behind. A put that is running meanwhile fails with Retryable at worst."""
+        """Collect what interrupted puts left behind. At worst, a concurrent put fails with Retryable."""
         ...
 
     def close(self) -> None:
@@ -53,11 +53,11 @@ class ConditionalStore(Protocol):
 
 @runtime_checkable
 class BillingStore(Protocol):
-    """A `ConditionalStore` that is reached by requests, which somebody bills."""
+    """A `ConditionalStore` that bills its requests."""
 
     @property
     def requests_each(self) -> RequestsEach:
-        """How many each operation takes."""
+        """How many requests each operation takes."""
         ...
 
     def requests_sent(self) -> Mapping[str, int]: ...

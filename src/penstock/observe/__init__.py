@@ -1,1 +1,1 @@
-"""What people see of a pipeline: history, status and progress as frozen values; rendering belongs to the command line."""
+"""History, status and progress of a pipeline as frozen values; the command line renders them."""

@@ -23,7 +23,7 @@ from penstock.core.topics import GapAccepted, TopicRead
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceCounts:
-    """How the pieces of one account went: `in_decision` travelled inside of it, `staged` were written or uploaded before."""
+    """How the pieces of one account were staged: `in_decision` inline in the decision, `staged` written or uploaded before it."""
 
     in_decision: int = 0
     staged: int = 0
@@ -36,9 +36,9 @@ class PieceCounts:
 class HistoryRow:
     """One entry of the ledger. `kind` is `opened`, `decided` or `adopted`; fields that do not apply are None or empty.
 
-    What publishing took comes from the decision after it (a decision is written before it is published), so the last one of each
-    run has none. `publish_requests` count the decision itself as well; requests are None for places where nobody bills them.
-    `topics` and `gaps` are of sources that are read from Kafka.
+    A decision is written before it is published. So `publish_ms` and `publish_requests` come from the decision after it, and the
+    last decision of each run has none. `publish_requests` includes the decision itself. Requests are None for places where nobody
+    bills them. `topics` and `gaps` are of sources that are read from Kafka.
     """
 
     position: Position
@@ -62,7 +62,7 @@ class HistoryRow:
 
 
 def history(newest_first: Iterable[Entry], *, batch_id: BatchId | None = None) -> Iterator[HistoryRow]:
-    """Rows for the entries of a ledger, lazily; with `batch_id` only the decisions of that batch."""
+    """Yield rows for the entries of a ledger, lazily; with `batch_id` only the decisions of that batch."""
     after: Decision | None = None
     for entry in newest_first:
         row = _row(entry, after)

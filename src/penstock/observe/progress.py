@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: one value per batch, one at the end. The keys of the last one are binding."""
+"""Progress of a run as values: one per batch, and one at the end, the summary. The keys of the summary are a contract."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from penstock.core.model import Published, SinkName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkProgress:
-    """One sink's share: of a batch, or of a whole run (then `already_committed` counts batches)."""
+    """One sink's share of a batch, or of a whole run, where `already_committed` counts batches."""
 
     rows: int = 0
     files: int = 0
@@ -25,7 +25,7 @@ class SinkProgress:
 
 
 def sink_progress(published: Published) -> SinkProgress:
-    """What one publication wrote: nothing if the target showed it already."""
+    """Return what one publication wrote: nothing if the target showed it already."""
     if published.already:
         return SinkProgress(already_committed=1)
     totals = published.totals
@@ -56,7 +56,7 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The last object of `run --json`."""
+    """The last object that `run --json` prints."""
 
     pipeline: str
     generation: int
@@ -68,7 +68,7 @@ class RunSummary:
 
 
 class RunTally:
-    """Adds the batches of one run up. Fed by the delivery's thread, read at the end."""
+    """Adds up the batches of one run as the delivery reports them."""
 
     def __init__(self, sinks: tuple[SinkName, ...]) -> None:
         self._sinks = {sink: SinkProgress() for sink in sinks}
@@ -87,7 +87,7 @@ class RunTally:
             self.rows_in += progress.rows_in
 
     def summary(self, *, pipeline: str, generation: int) -> RunSummary:
-        """The totals so far."""
+        """Return the totals so far."""
         return RunSummary(
             pipeline=pipeline,
             generation=generation,

@@ -1,4 +1,4 @@
-"""Where a pipeline stands, from its ledger's tail alone and, if it can be read, from Spark's checkpoint; constant cost."""
+"""The status of a pipeline, read at constant cost from its ledger's tail and, if possible, Spark's checkpoint."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from penstock.source.kafka.lag import TopicLag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPosition:
-    """What Spark's checkpoint says: the newest planned batch, the newest batch in the commit log, and what runs next."""
+    """What Spark's checkpoint holds: the newest planned batch and the newest committed one, which tell the next one to run."""
 
     query_id: QueryId | None
     planned: BatchId | None
@@ -25,16 +25,17 @@ class CheckpointPosition:
 
     @property
     def is_replay(self) -> bool:
-        """Whether Spark runs a batch again that it planned before."""
+        """Whether Spark will run a batch again that it planned before."""
         return self.planned is not None and (self.committed is None or self.committed < self.planned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceState:
-    """One account of a sink by its own marker, which stands at position `mark` of the ledger; `account` None: all of the sink.
+    """One account of a sink as its own marker describes it; `account` None stands for the whole sink.
 
-    `state`: `own` (this ledger's), `empty` (nothing was published there), `foreign` (another ledger filled it), `behind` (this
-    ledger is behind it: an older copy), `lost` (what was published is not there), `unreachable`. `trouble` says more of them.
+    `mark` is the marker's position in the ledger. `state` is `own` (this ledger's), `empty` (nothing was published there),
+    `foreign` (another ledger filled it), `behind` (this ledger is an older copy), `lost` (what was published is not there) or
+    `unreachable`. `trouble` explains the last four.
     """
 
     sink: SinkName
@@ -46,9 +47,9 @@ class PlaceState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """One pipeline. `health` is `new`, `ok`, `replay` or `conflict`; `text` says it in a sentence.
+    """The status of one pipeline. `health` is `new`, `ok`, `replay` or `conflict`; `text` explains it in a sentence.
 
-    `unsettled` is a batch that is decided and of which nobody noted yet that every sink shows it.
+    `unsettled` is a decided batch that the ledger does not record yet as published in every sink.
     """
 
     pipeline: str
@@ -65,11 +66,11 @@ class Status:
     checkpoint: CheckpointPosition | None
     lag: tuple[TopicLag, ...] = ()
     lag_unknown: tuple[str, ...] = ()
-    """Why it is not known of a source how far the pipeline is behind it."""
+    """The reason for each source whose lag could not be found out."""
     places: tuple[PlaceState, ...] = ()
 
     def with_places(self, places: tuple[PlaceState, ...]) -> "Status":
-        """With what the sinks' places say. One that is not this ledger's is a conflict: a start would be refused."""
+        """Return this status with the sinks' places. One that is not this ledger's is a conflict: a start would be refused."""
         wrong = next((place for place in places if place.state in {"foreign", "behind", "lost"}), None)
         if wrong is None:
             return replace(self, places=places)
@@ -77,7 +78,7 @@ class Status:
 
 
 def status(*, pipeline: str, ledger: Ledger, checkpoint: CheckpointPosition | None, before: Entry | None = None) -> Status:
-    """Read the tail and judge it against the checkpoint; `before` was the tail when the checkpoint had not been read yet."""
+    """Read the ledger's tail and compare it with the checkpoint. `before` was the tail before the checkpoint was read."""
     tail = ledger.tail()
     health, text = _judge(tail, checkpoint)
     if health == "conflict" and _fits_between(before, tail, checkpoint):
@@ -104,14 +105,14 @@ def _last_batch(tail: Entry | None) -> BatchId | None:
 
 
 def unsettled_batch(tail: Entry | None) -> BatchId | None:
-    """The newest decision, unless the ledger knows that every sink shows it."""
+    """Return the newest decided batch, None if the ledger knows that every sink shows it."""
     if tail is None or tail.summary.decided_at in {None, tail.summary.published_at}:
         return None
     return _last_batch(tail)
 
 
 def _owner(ledger: Ledger, tail: Entry | None) -> str | None:
-    """Who opened the newest generation; entries of one generation lie behind its fence."""
+    """Return who opened the newest generation: its `Opened` is the first one from the tail back."""
     if tail is None:
         return None
     for entry in ledger.newest_first():
@@ -137,7 +138,7 @@ def _judge(tail: Entry | None, checkpoint: CheckpointPosition | None) -> tuple[s
 
 
 def _fits_between(before: Entry | None, tail: Entry | None, checkpoint: CheckpointPosition | None) -> bool:
-    """Whether ledger and checkpoint only differ since a running driver moved both while one was read after the other."""
+    """Return whether ledger and checkpoint differ only because a running driver moved both between the two reads."""
     if before is None or tail is None or checkpoint is None or before.position == tail.position:
         return False
     first, last = before.summary.next_batch_id, tail.summary.next_batch_id

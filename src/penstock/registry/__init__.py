@@ -1,1 +1,1 @@
-"""Schema registries that speak Confluent's protocol, and values in their wire format: looked up, decoded, typed."""
+"""Client of schema registries that speak Confluent's protocol, and decoding and encoding of values in their wire format."""

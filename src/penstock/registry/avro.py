@@ -1,7 +1,7 @@
-"""Avro: a schema as a type of Spark's, and values in Avro's binary form read by the schema that they were written with.
+"""Avro: maps schemas to Spark types, and reads and writes values in Avro's binary encoding.
 
-Types become what Spark's own Avro connector makes of them (https://spark.apache.org/docs/latest/sql-data-sources-avro.html),
-but a union must be a type or null, or of numbers alone: any other would give rows that no sink takes.
+Types map as in Spark's own Avro connector (https://spark.apache.org/docs/latest/sql-data-sources-avro.html), except that a union
+must be of one type and null, or of numbers alone: any other would give rows that no sink takes.
 """
 
 import json
@@ -36,8 +36,9 @@ _NESTED = frozenset({"array", "map", "record", "error"})
 
 @dataclass(frozen=True, slots=True)
 class AvroType:
-    """Of a column: Spark's type, what must be done to a value of fastavro's before Arrow takes it, and what raises for a value
-    that fastavro would write as another one; None if nothing.
+    """How a column maps: `spark` is its type, `make` converts fastavro's value to one that Arrow takes.
+
+    `require` raises for a value that fastavro would write as another one. None: there is nothing to do.
     """
 
     spark: Json
@@ -46,7 +47,7 @@ class AvroType:
 
 
 def parsed(schema: Registered, named: dict[str, Schema] | None = None) -> Schema:
-    """As fastavro takes it; puts what has a name into `named`. Raises Usage."""
+    """Return the schema as parsed by fastavro, and add its named types to `named`. Raises Usage."""
     names = {} if named is None else named
     try:
         for reference in schema.references:
@@ -60,9 +61,9 @@ def parsed(schema: Registered, named: dict[str, Schema] | None = None) -> Schema
 
 
 class AvroReader:
-    """Reads values by any schema of the registry as values of `reader`, by Avro's rules of schema resolution.
+    """Reads values written by any schema of the registry as values of `reader`, by Avro's schema resolution.
 
-    Raises Usage where `reader` has no type of Spark's, naming the field.
+    The constructor raises Usage if `reader` has no Spark type, naming the field.
     """
 
     kind = "AVRO"
@@ -75,19 +76,17 @@ class AvroReader:
 
     @property
     def spark(self) -> Json:
-        """The type of the values in Spark's JSON."""
         return self._type.spark
 
     def read(self, value: bytes, writer: Registered) -> Any:
-        """The value behind the schema's id, as Arrow takes it. Raises Undecodable."""
         written = self._written_by(writer)
         same = writer.schema_id == self._reader.schema_id
         source = BytesIO(value)
         source.seek(HEAD)
-        try:  # bytes that are no such value end in any exception there is
+        try:  # malformed bytes can raise any exception
             found = fastavro.schemaless_reader(source, written, None if same else self._schema)
             made = found if self._type.make is None else self._type.make(found)
-        except (MemoryError, OSError):  # the machine's trouble says nothing about the value
+        except (MemoryError, OSError):  # a failure of the machine says nothing about the value
             raise
         except Exception as error:
             raise Undecodable(self._reason(error), schema_id=writer.schema_id) from error
@@ -97,7 +96,6 @@ class AvroReader:
         return made
 
     def write(self, value: Any) -> bytes:
-        """By this schema, without its id."""
         written = BytesIO()
         given = without_pairs(self.spark, value)
         if self._type.require is not None:
@@ -122,7 +120,7 @@ class AvroReader:
 
 
 class _Types:
-    """A walk through one schema."""
+    """Maps one schema to Spark types, recursively."""
 
     def __init__(self, named: Mapping[str, Schema], subject: str) -> None:
         self._named, self._subject = named, subject
@@ -209,7 +207,7 @@ def _array(element: AvroType) -> AvroType:
 
 
 def _map(value: AvroType) -> AvroType:
-    """Arrow takes pairs."""
+    """Return the type of a map, which Arrow takes as pairs."""
     make = value.make
     spark: Json = {"type": "map", "keyType": "string", "valueType": value.spark, "valueContainsNull": True}
     require = _require_each(value.require, of=dict.values)
@@ -251,7 +249,7 @@ def _unless_null(require: Require, branches: Sequence[Schema]) -> Require:
 
 
 def _no_null(value: Any) -> None:
-    """Fastavro writes it as false."""
+    """Raise ValueError for None, which fastavro would write as false."""
     if value is None:
         raise ValueError("a boolean is null, which the schema does not allow")
 
@@ -261,7 +259,7 @@ def _or_null(make: Make) -> Make:
 
 
 def _decimal(scale: int) -> Make:
-    """A default, and a value whose writer did not call it a decimal, come as bytes."""
+    """Return a converter to Decimal. A default, or a value whose writer did not declare it a decimal, arrives as bytes."""
 
     def made(value: Decimal | bytes | str) -> Decimal:
         if isinstance(value, Decimal):
@@ -272,12 +270,12 @@ def _decimal(scale: int) -> Make:
 
 
 def _bytes(value: bytes | str) -> bytes:
-    """A default of bytes is a text in the schema."""
+    """Return `value` as bytes. A default of bytes is text in the schema."""
     return value.encode("iso-8859-1") if isinstance(value, str) else value
 
 
 def _of_thousandths(value: datetime | int) -> datetime | int:
-    """One whose writer did not call it a time is a number, and Arrow counts in millionths."""
+    """Return a timestamp. If the writer did not declare it one it is a number of milliseconds, and Arrow takes microseconds."""
     return value if isinstance(value, datetime) else value * 1000
 
 
@@ -307,4 +305,4 @@ _LOGICAL: Mapping[tuple[str, str | None], AvroType] = {
     ("long", "local-timestamp-millis"): AvroType("timestamp_ntz", _of_thousandths),
     ("long", "local-timestamp-micros"): AvroType("timestamp_ntz"),
 }
-"""Types that have no fields, by what Avro calls them and what they stand for; others are as their plain type."""
+"""Types without fields, by Avro's type and logical type; others map like their plain type."""

@@ -1,4 +1,4 @@
-"""The pass over a batch's records that finds those which cannot be decoded, and keeps them as they came."""
+"""Spark pass that collects the undecodable records of a batch, unchanged, for the quarantine."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,17 +14,16 @@ from penstock.support.error_transport import through_spark
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinePass:
-    """Picklable. For `mapInArrow` over the columns of Spark's Kafka source, headers included; yields
-    SCHEMA_CHECKED as Arrow's own bytes in one column, PACKED: Spark cannot hand on all that may be null in it.
+    """Finds undecodable records with `mapInArrow` over the columns of Spark's Kafka source, headers included. Picklable.
 
-    A task stops after it has found more than `at_most`.
+    Yields rows of SCHEMA_CHECKED as Arrow IPC bytes in the one column PACKED: Spark cannot pass on all that may be null in them.
+    A task yields no more once it has found more than `at_most`.
     """
 
     decode: DecodePass
     at_most: int
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        """Called by Spark in each task."""
         try:
             yield from self._found(batches)
         except PenstockError as error:
@@ -41,7 +40,7 @@ class QuarantinePass:
 
 
 def _bad_rows(source: str, batch: "pa.RecordBatch", decoded: Decoded) -> "pa.RecordBatch":
-    """The bad rows of `batch`, with what is wrong with them."""
+    """Return the undecodable rows of `batch`, each with its reason."""
     rows = pa.array(decoded.bad.keys(), pa.int64())
     schema = arrow_schema(SCHEMA_CHECKED)
     bad = list(decoded.bad.values())
@@ -65,7 +64,7 @@ def _packed(rows: "pa.RecordBatch") -> "pa.RecordBatch":
 
 
 def unpacked(found: Iterable[bytes]) -> "pa.Table":
-    """What the tasks of the pass have found."""
+    """Return the rows that the tasks of the pass found, as one table."""
     tables = [pa.ipc.open_stream(one).read_all() for one in found]
     return pa.concat_tables([arrow_schema(SCHEMA_CHECKED).empty_table(), *tables])
 

@@ -1,4 +1,4 @@
-"""A registry asked by HTTP: which schema is the newest of a subject, and which one has an id."""
+"""HTTP client of a schema registry: looks up schemas by id, or by subject and version."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,31 +20,31 @@ _MAY_PASS = (429, 500, 502, 503, 504)
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _OF_REFERENCE = {"name", "subject", "version"}
 _AVRO = "AVRO"
-"""What a registry means that names no kind."""
+"""The kind that a registry means when it names none."""
 
 
 class SchemaUnknown(Exception):
-    """The registry says that it has no such schema. Any other answer, as by a proxy in front of it, is not that."""
+    """The registry itself answers that it has no such schema. Any other answer, such as a proxy's 404, does not count."""
 
 
 class Registry:
-    """Asks one registry. What has an id never changes, so each is asked for once. Used by one thread."""
+    """Client of one registry, for one thread. A schema with an id never changes, so each id is requested once."""
 
     def __init__(self, place: RegistryPlace) -> None:
         self._place = place
         self._session = _session(place)
-        self._verify = place.ca_file  # told with each request: of a session's, `requests` thinks less than of REQUESTS_CA_BUNDLE
+        self._verify = place.ca_file  # passed with each request: REQUESTS_CA_BUNDLE overrides that of a session
         self._by_id: dict[int, Registered] = {}
 
     def by_id(self, schema_id: int) -> Registered:
-        """The schema of that id. Raises SchemaUnknown, Retryable, Failed."""
+        """Return the schema with that id. Raises SchemaUnknown, Retryable, Failed."""
         if schema_id not in self._by_id:
             found = self._get(f"schemas/ids/{schema_id}")
             self._by_id[schema_id] = self._registered(found, schema_id=schema_id)
         return self._by_id[schema_id]
 
     def of_subject(self, subject: str, version: int | None) -> Registered:
-        """The subject's schema of that version, or its newest. Raises Usage where there is none, Retryable, Failed."""
+        """Return the subject's schema of that version, or its newest. Raises Usage if there is none, Retryable, Failed."""
         wanted = "latest" if version is None else str(version)
         try:
             found = self._get(f"subjects/{quote(subject, safe='')}/versions/{wanted}")
@@ -72,7 +72,7 @@ class Registry:
         )
 
     def _referred(self, found: Mapping[str, Any]) -> Iterator[Reference]:
-        """Each before what refers to it. They have versions, so that none can refer to itself."""
+        """Yield each referenced schema before those that refer to it. References name versions, so no schema refers to itself."""
         for one in found.get("references") or ():
             inner = self._get(f"subjects/{quote(one['subject'], safe='')}/versions/{one['version']}")
             yield from self._referred(inner)
@@ -88,7 +88,10 @@ class Registry:
         return patient(self._get_once, path)
 
     def _get_once(self, path: str) -> Mapping[str, Any]:
-        """Of the first URL that has it: another node may not know yet what was registered. Unknown is what none of them knows."""
+        """Return the answer of the first URL that has it: other nodes may not know yet what was registered.
+
+        Raises SchemaUnknown only if no node knows the schema.
+        """
         failure: PenstockError | None = None
         unknown: SchemaUnknown | None = None
         for url in self._place.urls:
@@ -103,7 +106,7 @@ class Registry:
                 ) from error
             except (requests.RequestException, Retryable) as error:
                 failure = _no_answer(self._place, error)
-            except OSError as error:  # by which `requests` says that a file is not there
+            except OSError as error:  # `requests` raises it for a missing file
                 raise Failed(
                     f"The schema registry {self._place.name} cannot be asked: {error}.",
                     remedy="Put the files that `registry` names on every machine: here and on the executors.",
@@ -136,12 +139,12 @@ class Registry:
 
 @cache
 def registry(place: RegistryPlace) -> Registry:
-    """The one of this process: a Python worker of Spark's runs many tasks one after the other."""
+    """Return this process's client of a registry: a Python worker of Spark runs many tasks one after the other."""
     return Registry(place)
 
 
 class _Bearer(AuthBase):
-    """Not a header of the session's: for that `requests` would put what a `.netrc` has for the machine."""
+    """Authentication by a bearer token. `requests` would replace a session's own header by the host's entry in `.netrc`."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -186,7 +189,7 @@ def _no_answer(place: RegistryPlace, error: Exception) -> Retryable:
 
 
 def _innermost_reason(error: Exception) -> str:
-    """The innermost reason, in one line; `requests` wraps it in what its pool did about it."""
+    """Return the innermost reason in one line; `requests` wraps it in the actions of its connection pool."""
     wrapped = error.args[0] if error.args else None
     reason = getattr(wrapped, "reason", None) or error
     first = (str(reason).splitlines() or [type(reason).__name__])[0].rpartition(">: ")[2]

@@ -1,4 +1,4 @@
-"""The pass that decodes the records of a topic, in the tasks that read them. The same object runs for every task."""
+"""Spark pass that decodes the records of a topic, in the tasks that read them. The same object runs for every task."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ from penstock.support.error_transport import through_spark
 
 
 class Reader(Protocol):
-    """Reads and writes values of one format as those of one schema."""
+    """Reads and writes values of one format by one schema."""
 
     @property
     def kind(self) -> str:
-        """What the registry calls the format."""
+        """The registry's name of the format."""
         ...
 
     @property
@@ -32,11 +32,11 @@ class Reader(Protocol):
         ...
 
     def read(self, value: bytes, writer: Registered) -> Any:
-        """A whole value of the wire format, written by `writer`, as Arrow takes it. Raises Undecodable."""
+        """Decode a whole value of the wire format, written by `writer`, into one that Arrow takes. Raises Undecodable."""
         ...
 
     def write(self, value: Any) -> bytes:
-        """A value of Arrow's by this schema, without its id. Raises whatever its library does where it does not fit."""
+        """Encode a value from Arrow, without the schema's id. Raises what its library raises for a value that does not fit."""
         ...
 
 
@@ -52,12 +52,12 @@ def _protobuf(schema: Registered, *, subject: str) -> Reader:
 
 
 READERS: Mapping[str, Callable[..., Reader]] = {"avro": AvroReader, "json": JsonReader, "protobuf": _protobuf}
-"""By the name of the format in a pipeline file: made with the schema and its `subject`."""
+"""Factories by the name of the format in a pipeline file, called with the schema and its `subject`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coded:
-    """A column, and the schema that its values are read as."""
+    """A column, and the schema by which its values are decoded or encoded."""
 
     column: str
     format: str
@@ -65,12 +65,12 @@ class Coded:
     schema: Registered
 
     def reader(self) -> Reader:
-        """Raises Usage where the schema has no type of Spark's, or is of another format."""
+        """Return the reader of the schema. Raises Usage if the schema has no Spark type or is of another format."""
         self.require_kind()
         return READERS[self.format](self.schema, subject=self.subject)
 
     def require_kind(self) -> None:
-        """Raise Usage unless the schema is of the format that the settings say."""
+        """Raise Usage unless the schema is of the format that the settings name."""
         if self.schema.kind != self.format.upper():
             raise Usage(
                 f"The schema of subject {self.subject!r} is of {self.schema.kind}, expected {self.format.upper()}.",
@@ -79,21 +79,20 @@ class Coded:
 
 
 class DecodingFailed(RuntimeError):
-    """What Spark is told when a task failed. Its text carries the task's own error to the driver."""
+    """Raised to Spark by a task that failed. Its text carries the task's own error to the driver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodePass:
-    """Picklable: schemas as text, no client. For `mapInArrow` over the columns of Spark's Kafka source."""
+    """Decodes with `mapInArrow` over the columns of Spark's Kafka source. Picklable: holds schemas as text, and no client."""
 
     source: str
     place: RegistryPlace
     coded: tuple[Coded, ...]
     passes_over: bool = False
-    """Whether a record that cannot be decoded is left out; else it fails the task."""
+    """Whether an undecodable record is left out; otherwise it fails the task."""
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        """Called by Spark in each task."""
         try:
             decoder = Decoder(self)
             for batch in batches:
@@ -112,7 +111,7 @@ class DecodePass:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Why a record cannot be decoded, and which of its columns."""
+    """Why a record cannot be decoded, and in which of its columns."""
 
     column: str
     reason: Undecodable
@@ -120,7 +119,7 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A batch with its columns decoded, null where they cannot be, and the reason for each such row, in their order."""
+    """A batch with its columns decoded, null where that failed, and the reason for each such row, in row order."""
 
     batch: "pa.RecordBatch"
     bad: Mapping[int, Bad]
@@ -134,7 +133,7 @@ class Decoder:
         self._columns = [_Column(coded, asked) for coded in decode_pass.coded]
 
     def decoded(self, batch: "pa.RecordBatch") -> Decoded:
-        """All rows of `batch`. Raises what the registry does that does not answer, and Usage."""
+        """Decode all rows of `batch`. Raises Usage, and the registry's error if it does not answer."""
         names = batch.schema.names
         arrays = list(batch.columns)
         bad = dict[int, Bad]()
@@ -146,7 +145,7 @@ class Decoder:
 
 
 class _Column:
-    """One column of the batches. An id that the registry does not know is asked for once in a task."""
+    """Decodes one column. An id that the registry does not know is requested once per task."""
 
     def __init__(self, coded: Coded, asked: Registry) -> None:
         self.name = coded.column
@@ -156,7 +155,7 @@ class _Column:
         self._unknown: dict[int, str] = {}
 
     def decoded(self, values: "pa.Array") -> "tuple[pa.Array, Mapping[int, Undecodable]]":
-        """The column, null where it cannot be decoded, with the reasons by row."""
+        """Return the column, null where it cannot be decoded, and the reasons by row."""
         found = list[Any]()
         bad = dict[int, Undecodable]()
         for row, value in enumerate(values.to_pylist()):
@@ -184,7 +183,7 @@ class _Column:
         raise Undecodable(reason, schema_id=schema_id, unknown=True)
 
     def _typed(self, found: list[Any], values: "pa.Array", bad: dict[int, Undecodable]) -> "pa.Array":
-        """As Arrow's. A value that its type cannot hold, which a writer's schema may allow, spoils no other one."""
+        """Return an Arrow array. A value that a writer's schema allows and the type cannot hold spoils its own row only."""
         try:
             return pa.array(found, self._type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -197,7 +196,7 @@ class _Column:
 
 
 def arrow_type(spark: Json) -> "pa.DataType":
-    """Arrow's type for one of Spark's, in JSON."""
+    """Return Arrow's type for one of Spark's, given as JSON."""
     field = {"name": "value", "type": spark, "nullable": True, "metadata": {}}
     return arrow_schema(json.dumps({"type": "struct", "fields": [field]})).field(0).type
 
@@ -227,7 +226,7 @@ def _failed(source: str, batch: "pa.RecordBatch", row: int, bad: Bad) -> StageFa
 
 
 def schema_after(schema: Mapping[str, Json], coded: Sequence[Coded]) -> str:
-    """Spark's JSON of a source's columns once they are decoded. Raises Usage."""
+    """Return a source's columns after decoding, in Spark's JSON. Raises Usage."""
     types = {each.column: each.reader().spark for each in coded}
     fields: Any = schema["fields"]
     changed = [{**field, "type": types.get(field["name"], field["type"])} for field in fields]

@@ -1,4 +1,4 @@
-"""The pass that encodes columns by schemas of a registry, in the tasks that computed the rows. Nothing is registered."""
+"""Spark pass that encodes columns by schemas of a registry, in the tasks that computed the rows. It registers nothing."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodePass:
-    """Picklable: schemas as text, no client. For `mapInArrow` over rows whose types `require_fitting` let pass."""
+    """Encodes with `mapInArrow` over rows that `schema_after_encoding` accepts. Picklable: holds schemas as text, no client."""
 
     coded: tuple[Coded, ...]
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        """Called by Spark in each task."""
         try:
             columns = [(coded, coded.reader()) for coded in self.coded]
             for batch in batches:
@@ -39,7 +38,7 @@ class EncodePass:
 
 def _encoded(values: list[Any], coded: Coded, reader: "Reader") -> Iterator[bytes | None]:
     for value in values:
-        try:  # what a schema does not allow ends in any exception there is
+        try:  # a value that the schema does not allow can raise any exception
             yield None if value is None else framed(coded.schema.schema_id, reader.write(value))
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
@@ -51,7 +50,7 @@ def _encoded(values: list[Any], coded: Coded, reader: "Reader") -> Iterator[byte
 
 
 def schema_after_encoding(schema: Mapping[str, Json], coded: Iterable[Coded]) -> str:
-    """Spark's JSON of the rows once they are encoded. Raises Usage where a column has not the type of its schema."""
+    """Return the rows' columns after encoding, in Spark's JSON. Raises Usage if a column has not the type of its schema."""
     expected = {each.column: each for each in coded}
     fields: Any = schema["fields"]
     found = {field["name"]: field["type"] for field in fields}
@@ -76,7 +75,7 @@ def _require_fitting(found: Json, coded: Coded) -> None:
 
 
 def _misfit(expected: Any, found: Any, path: str) -> str | None:
-    """What is wrong first with a type that was `found`; whether it may be null does not count here."""
+    """Return the first difference of the type `found` from the expected one, None if there is none. Nullability is ignored."""
     if not isinstance(expected, dict) or not isinstance(found, dict) or expected["type"] != found["type"]:
         return None if expected == found else f"{path} is {_named(found)}, expected {_named(expected)}"
     if expected["type"] == "struct":

@@ -1,7 +1,7 @@
-"""JSON by a JSON Schema: the schema as a type of Spark's, and values as that type holds them.
+"""JSON: maps JSON Schemas to Spark types, and reads and writes JSON values of these types.
 
-What a type of Spark's cannot say (several types, any object, something that contains itself) stays JSON, as text. JSON Schema has
-no rules for reading by another schema than the writer's: fields are found by name, and what is missing is null.
+What no Spark type can express (several types, any object, something that contains itself) stays JSON, as text. JSON Schema has no
+rules for reading by another schema than the writer's: fields are found by name, and what is missing is null.
 """
 
 import json
@@ -23,17 +23,17 @@ _LONGEST = 2**63
 _LARGEST = sys.float_info.max
 _DEEPEST = 64
 _DEEPEST_VALUE = 200
-"""Levels of a value: Python's own limit depends on how deep the stack is already, which differs from one pass to another."""
+"""Most levels of a value. Python's own limit depends on the depth of the stack, which differs from one pass to another."""
 _TEXT_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 
 
 class Misfit(ValueError):
-    """A value that the reader's schema does not allow, by its place."""
+    """A value does not fit the reader's schema; the message names its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonType:
-    """Of a value: Spark's type, what makes one of it from parsed JSON at a place, and JSON of it."""
+    """How a value maps: Spark's type, `make` from parsed JSON and its place, and `unmake` back to JSON."""
 
     spark: Json
     make: Make
@@ -41,7 +41,7 @@ class JsonType:
 
 
 class JsonReader:
-    """Reads values of JSON as those of `reader`."""
+    """Reads and writes JSON values by the schema `reader`."""
 
     kind = "JSON"
 
@@ -51,11 +51,9 @@ class JsonReader:
 
     @property
     def spark(self) -> Json:
-        """The type of the values in Spark's JSON."""
         return self._type.spark
 
     def read(self, value: bytes, writer: Registered) -> Any:
-        """The value behind the schema's id, as Arrow takes it. Raises Undecodable."""
         try:
             text = value[HEAD:].decode(json.detect_encoding(value[HEAD:]), "surrogatepass")
             if _is_deep(text):
@@ -70,12 +68,12 @@ class JsonReader:
             raise Undecodable(f"it is no JSON: {error}", schema_id=writer.schema_id) from error
 
     def write(self, value: Any) -> bytes:
-        """By this schema, without its id. What is null is left out of objects."""
+        """Encode a value from Arrow, without the schema's id and without the null fields of structs."""
         return json.dumps(self._type.unmake(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 class _Types:
-    """A walk through one schema."""
+    """Maps one schema to Spark types, recursively."""
 
     def __init__(self, reader: Registered, subject: str) -> None:
         try:
@@ -87,7 +85,7 @@ class _Types:
             ) from error
 
     def of(self, schema: Any, above: tuple[str, ...]) -> JsonType:
-        """The type of what `schema` describes; `above` are the references on the way to it."""
+        """Return the type that `schema` describes; `above` are the references on the way to it."""
         if not isinstance(schema, dict):
             return _TEXT
         if "$ref" in schema:
@@ -122,7 +120,7 @@ class _Types:
 
 
 def _kind_of(schema: Schema) -> str | None:
-    """The one type that values have which are not null, None if there may be several."""
+    """Return the one type of all values that are not null, None if there can be several."""
     given = schema.get("type", "string" if _are_texts(schema.get("enum") or ()) else None)
     kinds = [kind for kind in (given if isinstance(given, list) else [given]) if kind != "null"]
     return kinds[0] if len(kinds) == 1 else None
@@ -185,7 +183,7 @@ def _flag(value: Any, place: str) -> bool:
 
 
 def _whole(value: Any, place: str) -> int:
-    """JSON Schema counts 1.0 among the whole numbers."""
+    """Return a whole number of 64 bits. JSON Schema counts 1.0 among the whole numbers."""
     if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
         raise _misfit(value, "a whole number", place)
     if not -_LONGEST <= value < _LONGEST:

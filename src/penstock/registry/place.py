@@ -1,4 +1,4 @@
-"""Where a registry is and how to be let in; and what it holds: values, no client."""
+"""Address and credentials of a registry, and the schemas that it returns: plain values, no client."""
 
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -8,7 +8,10 @@ SchemaKind: TypeAlias = Literal["AVRO", "JSON", "PROTOBUF"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryPlace:
-    """Picklable: it travels to the tasks. Several `urls` are of one registry; files are paths on every machine that asks."""
+    """Address and credentials of one registry, with all its `urls`. Picklable, since tasks receive it.
+
+    `name` stands for it in messages. Files are paths on every machine that sends requests.
+    """
 
     urls: tuple[str, ...]
     name: str
@@ -19,12 +22,11 @@ class RegistryPlace:
     certificate_file: str | None = None
     key_file: str | None = None
     timeout_s: float = 10.0
-    """`name`: what people are told that it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """A schema as the registry gives it out, with all that it refers to, each before what refers to it."""
+    """A schema as the registry returns it, with all schemas that it refers to, each before those that refer to it."""
 
     schema_id: int
     kind: str
@@ -35,7 +37,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A schema under the name by which another one imports it."""
+    """A schema, and the name by which another one imports it."""
 
     name: str
     text: str

@@ -1,7 +1,7 @@
-"""Protobuf: a message as a type of Spark's, and values in its binary form, which say by which message of their schema they are.
+"""Protobuf: maps messages to Spark types, and reads and writes values in Protobuf's binary encoding.
 
-A value is read by the reader's message, as Protobuf does it: fields are found by number, those it does not know are passed over,
-and those that are missing have their default, or are null where the schema tells missing from default.
+A value names its message within its schema, and is read by the reader's message, as Protobuf does it: fields are found by number,
+unknown ones are ignored, and missing ones have their default, or are null where the schema tells missing from default.
 """
 
 import os
@@ -30,7 +30,7 @@ _MAIN = "penstock.main.proto"
 _GOOD = "penstock.good.proto"
 _GOOD_TEXT = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message Good {}'
 _ROOM = 2**20
-"""Bytes that must fit into the directory before a failure of protoc says something about a schema."""
+"""Bytes that must fit into the directory before a failure of protoc is taken as one of the schema."""
 _KNOWN_FILES = Path(grpc_tools.__file__).parent / "_proto"
 _TIMESTAMP = "google.protobuf.Timestamp"
 _WRAPPERS = frozenset(
@@ -51,13 +51,13 @@ _WHOLE = frozenset({FieldDescriptor.CPPTYPE_UINT64})
 _BEGINNING = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LONGEST_VARINT = 5
 _FIRST = b"\0"
-"""The first message of a file, in short."""
+"""Short form of the path to the first message of a file."""
 _MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ProtoType:
-    """Of a field: Spark's type, what makes Arrow's value of Protobuf's, and what Protobuf's constructor takes of Arrow's."""
+    """How a field maps: Spark's type, `make` from Protobuf's value to Arrow's, and `unmake` to an argument of its constructor."""
 
     spark: Json
     make: Make
@@ -65,7 +65,10 @@ class ProtoType:
 
 
 class ProtobufReader:
-    """Reads values as the first message of `reader`. Raises Usage where that has no type of Spark's, naming the field."""
+    """Reads and writes values as the first message of `reader`.
+
+    The constructor raises Usage if that message has no Spark type, naming the field.
+    """
 
     kind = "PROTOBUF"
 
@@ -79,11 +82,9 @@ class ProtobufReader:
 
     @property
     def spark(self) -> Json:
-        """The type of the values in Spark's JSON."""
         return self._type.spark
 
     def read(self, value: bytes, writer: Registered) -> Any:
-        """The value behind the schema's id, as Arrow takes it. Raises Undecodable."""
         try:
             path, begin = _path_in(value)
             written = _at(compiled(writer), path)
@@ -99,14 +100,14 @@ class ProtobufReader:
             raise Undecodable(f"it is no {written.full_name}: {error}", schema_id=writer.schema_id) from error
 
     def write(self, value: Any) -> bytes:
-        """By the first message of this schema, without its id but with the place of the message."""
+        """Encode a value from Arrow, without the schema's id but with the path of the message."""
         written: bytes = self._class(**self._type.unmake(value)).SerializeToString(deterministic=True)
         return _FIRST + written
 
 
 @cache
 def compiled(schema: Registered) -> FileDescriptor:
-    """The file, with all that it imports. Raises Usage for text that is none, Retryable where protoc cannot tell."""
+    """Compile a schema with all that it imports. Raises Usage for an invalid one, Retryable if protoc does not work here."""
     _require_inside(schema)
     with TemporaryDirectory(prefix="penstock-protobuf-") as directory:
         for name, text in [*((one.name, one.text) for one in schema.references), (_MAIN, schema.text)]:
@@ -122,7 +123,7 @@ def compiled(schema: Registered) -> FileDescriptor:
 
 
 def _compile(schema: Registered, directory: str) -> None:
-    """What lies in `directory` into its file `out`. The second try is the one that counts: what was in the way may be gone."""
+    """Compile the files in `directory` into its file `out`. The second failure counts: the cause of the first can be gone."""
     if _compiles(_MAIN, directory):
         return
     _require_working(directory)
@@ -140,7 +141,7 @@ def _compiles(name: str, directory: str) -> bool:
 
 
 def _require_working(directory: str) -> None:
-    """Raise Retryable if protoc may have failed by this machine: else every record of a good schema would be undecodable."""
+    """Raise Retryable if protoc may have failed because of this machine, which would make all records undecodable."""
     why = "it does not compile a schema that is right"
     try:
         Path(directory, _GOOD).write_text(_GOOD_TEXT, encoding="utf-8")
@@ -160,7 +161,7 @@ def _require_working(directory: str) -> None:
 
 
 def _require_inside(schema: Registered) -> None:
-    """Raise Usage where what it imports would be written beside the directory that protoc reads from."""
+    """Raise Usage if an imported file would be written outside the directory that protoc reads from."""
     outside = [one.name for one in schema.references if Path(one.name).is_absolute() or ".." in Path(one.name).parts]
     if outside:
         raise Usage(
@@ -170,7 +171,7 @@ def _require_inside(schema: Registered) -> None:
 
 
 def _path_in(value: bytes) -> tuple[list[int], int]:
-    """Which message of the file it is, level by level, and where it begins. Raises IndexError."""
+    """Return the path to the message in its file, level by level, and where its bytes begin. Raises IndexError."""
     count, at = _varint(value, HEAD)
     if count == 0:
         return [0], at
@@ -182,7 +183,7 @@ def _path_in(value: bytes) -> tuple[list[int], int]:
 
 
 def _varint(value: bytes, at: int) -> tuple[int, int]:
-    """A number in zigzag, and where it ends."""
+    """Return a zigzag number, and where it ends."""
     found = 0
     for place in range(_LONGEST_VARINT):
         byte = value[at + place]
@@ -193,7 +194,7 @@ def _varint(value: bytes, at: int) -> tuple[int, int]:
 
 
 def _at(file: FileDescriptor, path: list[int]) -> Descriptor:
-    """Raises IndexError."""
+    """Return the message at `path`. Raises IndexError."""
     if not path or min(path) < 0:
         raise IndexError("its number is negative")
     found: Descriptor = list(file.message_types_by_name.values())[path[0]]
@@ -253,14 +254,14 @@ def _map(entry: Descriptor, subject: str, path: str, above: tuple[str, ...]) -> 
 
 
 def _no_null(value: Any, of: FieldDescriptor | Descriptor) -> Any:
-    """Protobuf would write an element's default."""
+    """Raise ValueError for a null element, which Protobuf would write as its default."""
     if value is None:
         raise ValueError(f"an element of {of.name!r} is null, which Protobuf has not")
     return value
 
 
 def _one(field: FieldDescriptor, subject: str, path: str, above: tuple[str, ...]) -> ProtoType:
-    """A value of the field that is not repeated."""
+    """Return the type of one value of the field, repeated or not."""
     message = field.message_type
     if message is None:
         return _scalar(field)
@@ -283,7 +284,7 @@ def _scalar(field: FieldDescriptor) -> ProtoType:
 
 
 def _of_name(name: str) -> str | int:
-    """Of an enum: one that the schema does not know is a number."""
+    """Return an enum's value as Protobuf takes it; one that the schema does not know is a number."""
     return int(name) if name.lstrip("-").isdecimal() else name
 
 

@@ -1,4 +1,4 @@
-"""How a value says by which schema it was written: a byte 0, the schema's id in four bytes, then the value itself.
+"""Confluent's wire format, in which a value names its schema: a byte 0, the schema's id in four bytes, then the encoded value.
 
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 """
@@ -10,24 +10,24 @@ from penstock.core.model import Json
 
 MAGIC = 0
 HEAD = 5
-"""Bytes before the value itself."""
+"""Bytes before the encoded value."""
 _HEAD = struct.Struct(">BI")
 
 
 class Undecodable(Exception):
-    """One value that cannot be decoded, and why. `schema_id`: what it names, None if it names none."""
+    """One value cannot be decoded, and why. `schema_id` is the id that it names, None if it names none."""
 
     def __init__(self, reason: str, *, schema_id: int | None = None, unknown: bool = False) -> None:
-        text = reason.encode("utf-8", "backslashreplace").decode()  # it may quote half of a character, which Arrow takes not
+        text = reason.encode("utf-8", "backslashreplace").decode()  # it may quote a lone surrogate, which Arrow refuses
         super().__init__(text)
         self.reason = text
         self.schema_id = schema_id
         self.unknown = unknown
-        """`unknown`: the registry has no such schema, which may change."""
+        """Whether the registry has no such schema, which may change."""
 
 
 def schema_id_of(value: bytes) -> int:
-    """The id in front of `value`. Raises Undecodable."""
+    """Return the schema's id in front of `value`. Raises Undecodable."""
     if len(value) < HEAD:
         raise Undecodable(f"it has {len(value)} bytes, expected {HEAD} of a schema's id and more")
     magic, schema_id = _HEAD.unpack_from(value)
@@ -37,12 +37,12 @@ def schema_id_of(value: bytes) -> int:
 
 
 def framed(schema_id: int, value: bytes) -> bytes:
-    """`value` with the id in front."""
+    """Return `value` with the schema's id in front."""
     return _HEAD.pack(MAGIC, schema_id) + value
 
 
 def without_pairs(kind: Json, value: Any) -> Any:
-    """A value of Arrow's with its maps, which are lists of pairs there, as mappings."""
+    """Return a value from Arrow with its maps as dictionaries instead of lists of pairs."""
     if value is None or not isinstance(kind, dict):
         return value
     inner: Any = kind

@@ -1,1 +1,1 @@
-"""Putting a pipeline together and running it on Spark."""
+"""Assembly of a pipeline, its execution on Spark, and the commands that operate it."""

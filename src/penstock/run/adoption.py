@@ -1,4 +1,4 @@
-"""`penstock adopt`: what accepting the present checkpoint would mean, said first and done only on request."""
+"""`penstock adopt`: what accepting the present checkpoint would mean, stated first and recorded only on request."""
 
 import getpass
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """What would be (or was) recorded. `needed` is False where the checkpoint continues the ledger as it is."""
+    """What adopting would record, or did record. `needed` is False where the checkpoint continues the ledger as it is."""
 
     needed: bool
     done: bool
@@ -25,12 +25,12 @@ class Adoption:
     consequences: tuple[str, ...]
 
     def recorded(self, *, reason: str, operator: str) -> Adopted:
-        """As the ledger has it."""
+        """Return the entry's body for the ledger."""
         return Adopted(query_id=self.query_id, next_batch_id=self.next_batch_id, reason=reason, operator=operator)
 
 
 def adopt(plan: DeliveryPlan, *, reason: str, yes: bool) -> Adoption:
-    """Say what adopting means; with `yes` fence, publish what is decided, and record it. Raises CheckpointDamaged."""
+    """State what adopting means; with `yes` fence, publish what is decided, and record the adoption. Raises CheckpointDamaged."""
     with acting(plan) as runtime:
         tail = runtime.ledger.tail()
         adoption = plan_adoption(runtime, Summary() if tail is None else tail.summary)
@@ -44,7 +44,7 @@ def adopt(plan: DeliveryPlan, *, reason: str, yes: bool) -> Adoption:
 
 
 def plan_adoption(runtime: Runtime, summary: Summary) -> Adoption:
-    """What it would mean to go on with this checkpoint: a judgement of both sides that changes nothing."""
+    """Return what going on with this checkpoint would mean, judged by checkpoint and ledger. Changes nothing."""
     position = position_of(runtime.checkpoint)
     if position is None:
         return _new_checkpoint(summary)
@@ -65,7 +65,7 @@ def plan_adoption(runtime: Runtime, summary: Summary) -> Adoption:
 
 
 def _conflict(runtime: Runtime, summary: Summary, position: CheckpointPosition) -> Refused | None:
-    """Why the newest batch that Spark planned would be refused, None if it would not. Raises what no adoption can resolve."""
+    """Return why Spark's newest planned batch would be refused, None if it would not. Raises what no adoption can resolve."""
     if position.planned is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""From settings to the real ledger, sinks and checkpoint. The only place that knows every kind of sink."""
+"""Construction of the real ledger, sinks and checkpoint from settings. The only module that knows every kind of sink."""
 
 import hashlib
 import json
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryPlan:
-    """All a delivery is configured by: picklable, no handles. `sources` are in the order of the query's plan; empty: unnamed.
+    """The complete configuration of a delivery. Picklable: it holds no handles.
 
-    `modules`: where modules of the user's are looked for besides the search path; the directory of a pipeline file. `decoding`:
-    how the query decodes its sources; the quarantine must do it by the same schemas. `left`: what `Runtime` say of it.
-    `output_mode`: of the query, None before it is known.
+    `sources` are in the order of the query's plan; empty if unnamed. `modules` is the directory of a pipeline file: the user's
+    modules are found there as well as on the search path. `decoding` is how the query decodes its sources; the quarantine must
+    use the same schemas. `left`: see `Runtime.left`. `output_mode` is the query's, None before it is known.
     """
 
     settings: DeliverySettings
@@ -54,25 +54,25 @@ class DeliveryPlan:
 
     @property
     def pipeline(self) -> PipelineName:
-        """The ledger's identity."""
+        """The pipeline's name, which its ledger has, too."""
         return PipelineName(self.settings.pipeline)
 
     @property
     def spark_checkpoint(self) -> str:
-        """The checkpoint location as Spark understands it."""
+        """The checkpoint location as a URL that Spark understands."""
         return hadoop_url(self.settings.checkpoint.url)
 
     @property
     def digest(self) -> str:
-        """Fingerprint of the settings, secrets masked: shows in the ledger when they changed."""
+        """Fingerprint of the settings with secrets masked. The ledger records it, which shows when settings changed."""
         shown = json.dumps(self.settings.shown(), sort_keys=True, default=str)
         return hashlib.sha256(shown.encode()).hexdigest()[:16]
 
 
 def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Runtime:
-    """Everything a delivery needs, opened. If `demanded`, raises GuaranteeTooWeak for a sink that gives less than that.
+    """Open the ledger and build all else that a delivery needs. Raises Usage for an armed fault that could never fire.
 
-    Raises Usage for an armed fault that could never fire.
+    If `demanded`, raises GuaranteeTooWeak for a sink that gives less than is demanded.
     """
     sinks = sinks_of(plan)
     require_known()
@@ -94,13 +94,13 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Runtime:
 
 
 def ledger_of(plan: DeliveryPlan) -> Ledger:
-    """The pipeline's ledger; the caller closes it."""
+    """Open the pipeline's ledger; the caller closes it."""
     place = plan.settings.ledger
     return open_ledger(place.url, pipeline=plan.pipeline, options=place.options)
 
 
 def spool_of(plan: DeliveryPlan) -> "SpoolRoot":
-    """The pipeline's spool; nothing is connected."""
+    """Return the pipeline's spool. Nothing is connected."""
     from penstock.sink.spool import SpoolRoot
 
     place = plan.settings.spool
@@ -108,20 +108,20 @@ def spool_of(plan: DeliveryPlan) -> "SpoolRoot":
 
 
 def checkpoint_of(plan: DeliveryPlan) -> SparkCheckpoint:
-    """The pipeline's checkpoint; nothing is read yet."""
+    """Return the pipeline's checkpoint. Nothing is read yet."""
     place = plan.settings.checkpoint
     return SparkCheckpoint(place.url, options=place.options)
 
 
 def sinks_of(plan: DeliveryPlan) -> tuple[Sink, ...]:
-    """The pipeline's sinks in the order of the file, and the quarantine last; nothing is connected or written yet."""
+    """Return the pipeline's sinks in the order of the file, the quarantine last. Nothing is connected or written yet."""
     given = tuple(_BUILDERS[type(each)](SinkName(name), each, plan) for name, each in plan.settings.sinks.items())
     quarantine = quarantine_of(plan)
     return given if quarantine is None else (*given, quarantine)
 
 
 def quarantine_of(plan: DeliveryPlan) -> "QuarantineSink | None":
-    """The quarantine, None if the pipeline has none; nothing is connected or written yet."""
+    """Return the quarantine, None if the pipeline has none. Nothing is connected or written yet."""
     place: Quarantine | None = getattr(plan.settings, NAME, None)
     if place is None:
         return None
@@ -131,7 +131,7 @@ def quarantine_of(plan: DeliveryPlan) -> "QuarantineSink | None":
 
 
 def table_of(plan: DeliveryPlan, name: str | None) -> "ParquetSink":
-    """The sink `name` if it keeps its table as files, or the only such one; the quarantine by its name alone. Raises Usage."""
+    """Return the parquet sink `name`, or the only one if `name` is None; the quarantine by its name alone. Raises Usage."""
     quarantine = quarantine_of(plan) if name == NAME else None
     if quarantine is not None:
         return quarantine
@@ -340,7 +340,7 @@ _BUILDERS: Mapping[type, Callable[[SinkName, Any, DeliveryPlan], Sink]] = {
 
 
 def route_sql(route: Route | None, accounts: tuple[str, ...]) -> str | None:
-    """The Spark SQL expression that yields a row's account."""
+    """Return the Spark SQL expression that yields a row's account, None without a route."""
     if route is None:
         return None
     if route.column is not None:

@@ -31,7 +31,7 @@ from penstock.transform.plan import plan_of, source_order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """Everything `check` found. `given` is what the whole pipeline guarantees; `costs` is None where no request is billed."""
+    """The result of `check`. `given` is what the whole pipeline guarantees; `costs` is None where no request is billed."""
 
     pipeline: str
     demanded: Guarantee
@@ -42,17 +42,17 @@ class CheckReport:
 
     @property
     def too_weak(self) -> tuple[Claim, ...]:
-        """The parts that give less than is demanded."""
+        """The claims that give less than is demanded."""
         return too_weak(self.claims, self.demanded)
 
     @property
     def ok(self) -> bool:
-        """Whether a start would be let through and could reach everything."""
+        """Whether a start would be allowed and could reach everything."""
         return not self.too_weak and all(finding.ok for finding in self.findings)
 
 
 def check(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -> CheckReport:
-    """Called by `Pipeline.check`. Has Spark analyse the query; runs no batch, leaves nothing. Raises Usage, Refused."""
+    """Have Spark analyse the query and check all places. Runs no batch, leaves nothing behind. Raises Usage, Refused."""
     frame, sources = frame_of(settings, spark, modules=plan.modules)
     require_read_once(quarantined(settings), source_order(plan_of(frame), tuple(sources)))
     found = readers(sources, settings)

@@ -1,7 +1,7 @@
-"""What differs on Spark Connect: this process is a client, and another one, at the server, delivers the batches.
+"""Support for Spark Connect, where this process is a client and another one, at the server, delivers the batches.
 
-The client opens the delivery first, so that everything that can be refused is refused before Spark plans a batch, and leaves the
-pipeline to the server, which opens it once more with its first batch. Both must see the same ledger.
+The client opens the delivery first, so that everything that can be refused is refused before Spark plans a batch. Then it leaves
+the pipeline to the server, which opens it once more with its first batch. Both must see the same ledger.
 """
 
 import logging
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 REMOTE = "SPARK_REMOTE"
-"""Names the server, as Spark knows it: `sc://host:port`."""
+"""Spark's environment variable that names the server: `sc://host:port`."""
 _ADDRESS = re.compile(r"sc://(?P<host>[^\s/@:;?#]+|\[[0-9a-fA-F:.]+\])(:(?P<port>\d{1,5}))?(?=[/;]|$)")
 _PORT = 15002
 _ANSWER_S = 20.0
@@ -33,12 +33,12 @@ _log = logging.getLogger(__name__)
 
 
 def is_of_client(thing: object) -> bool:
-    """Whether a session, writer or query of Spark's is a client's. Asks nobody, and needs none of the client's packages."""
+    """Return whether a session, writer or query is a Connect client's. Asks no server; needs none of the client's packages."""
     return type(thing).__module__.startswith("pyspark.sql.connect")
 
 
 def frame_of(writer: "DataStreamWriter") -> DataFrame:
-    """The rows that `writer` is to write."""
+    """Return the rows that `writer` is to write."""
     if not is_of_client(writer):
         return writer._df
     from pyspark.sql.connect.dataframe import DataFrame as ClientDataFrame
@@ -47,7 +47,7 @@ def frame_of(writer: "DataStreamWriter") -> DataFrame:
 
 
 def require_no_limit(batches: int | None) -> None:
-    """Raise Usage: what counts batches is in another process than what could end the query."""
+    """Raise Usage if there is a limit: the process that counts batches is not the one that could end the query."""
     if batches is not None:
         raise Usage(
             f"A run on Spark Connect cannot be told to stop after {batches} batches.",
@@ -56,7 +56,7 @@ def require_no_limit(batches: int | None) -> None:
 
 
 def require_left(ledger: Ledger, left: Nonce | None) -> None:
-    """At the server: raise LedgerMismatch or Fenced unless the newest entry is what the client left."""
+    """Raise LedgerMismatch or Fenced unless the newest entry is what the client left. Called at the server."""
     if left is None:
         return
     newest_first = ledger.newest_first()
@@ -72,7 +72,7 @@ def require_left(ledger: Ledger, left: Nonce | None) -> None:
 
 
 def summary_of(ledger: Ledger, left: Nonce, *, pipeline: str, sinks: Iterable[str]) -> RunSummary:
-    """What was decided behind the entry that the client left."""
+    """Return the summary of what was decided after the entry that the client left."""
     rows = []
     generation = 0
     entries = list(ledger.newest_first())
@@ -104,9 +104,9 @@ def _delivered(batch_id: int, rows_in: int, sinks: Mapping[SinkName, SinkProgres
 
 
 def connect_session(conf: Mapping[str, str], packages: Sequence[str]) -> SparkSession:
-    """A session at the server that SPARK_REMOTE names, with what of `conf` a session may still set.
+    """Return a session at the server that SPARK_REMOTE names, with those settings of `conf` that a session may still set.
 
-    Raises DependencyMissing, Retryable (it does not answer), Failed.
+    Raises DependencyMissing, Retryable (the server does not answer), Failed.
     """
     url = os.environ[REMOTE]
     require_listening(url)
@@ -136,9 +136,9 @@ def _is_set(spark: SparkSession, key: str, value: str) -> bool:
 
 
 def require_listening(url: str) -> None:
-    """Spark's client itself would try for ten minutes."""
+    """Raise Retryable if no server answers within seconds. Spark's own client would try for ten minutes."""
     address = _address(url)
-    if address is None:  # which Spark's client knows better
+    if address is None:  # Spark's client explains it better
         return
     try:
         with socket.create_connection(address, timeout=_ANSWER_S):
@@ -151,7 +151,7 @@ def require_listening(url: str) -> None:
 
 
 def _shown(url: str) -> str:
-    """Without the token that may stand behind the address."""
+    """Return the address without the token that may follow it."""
     address = _address(url)
     return outlined(url) if address is None else "sc://{}:{}".format(*address)
 

@@ -1,4 +1,4 @@
-"""The sources of a DataFrame of Spark Connect: from the message that the client sends, and from the server's plan."""
+"""The sources of a Spark Connect DataFrame, from the message that the client sends and from the server's plan."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ _READ = "spark.connect.Read"
 
 
 def sources_of_client(frame: DataFrame) -> tuple[OpenedSource, ...]:
-    """What the client opened, with options; and, where the server knows of more (behind its views), what its plan says."""
+    """Return what the client opened, with options; if the server knows more sources (behind views), those of its plan."""
     client_frame: Any = frame
     opened = tuple(_reads(client_frame._plan.to_proto(client_frame.sparkSession.client).root))
     planned = [node for node in plan_of(frame).walk() if node.is_stream_source]
@@ -46,6 +46,6 @@ def _lower(options: Any) -> dict[str, str]:
 
 
 def _by_text(node: PlanNode) -> OpenedSource:
-    """`StreamingRelationV2 <provider>, <format>, …`; a relation over files does not say which format."""
+    """Parse `StreamingRelationV2 <provider>, <format>, …`; a relation over files does not say which format."""
     parts = node.detail.split(", ")
     return OpenedSource(format=parts[1] if node.name == "StreamingRelationV2" and len(parts) > 1 else node.name, options=None)

@@ -1,4 +1,4 @@
-"""Continuous and real-time queries have no batches to recognise: a sink of Spark's own takes their rows, at least once."""
+"""The start of continuous and real-time queries: without batches to recognise, Spark's sinks take their rows, at least once."""
 
 from typing import Final
 
@@ -20,11 +20,11 @@ _OF_BOTH_CLIENTS: Final = frozenset({
     "security.protocol", "sasl.mechanism", "sasl.kerberos.service.name", "ssl.endpoint.identification.algorithm",
     "client.id", "client.dns.lookup", "compression.type", "linger.ms",
 })  # fmt: skip
-"""Properties of Kafka's producers with one name and meaning in librdkafka and in Java."""
+"""Producer properties of Kafka with the same name and meaning in librdkafka and in Java."""
 
 
 def start_unprotected(settings: PipelineSettings, frame: DataFrame, delivery: Delivery) -> Query:
-    """Start the query into its only sink. Raises GuaranteeTooWeak for other sinks, Usage for what Spark cannot be told."""
+    """Start the query into its only sink. Raises GuaranteeTooWeak for other sinks, Usage for what Spark's sink cannot take."""
     name, sink = next(iter(settings.sinks.items()))
     if len(settings.sinks) != 1 or not isinstance(sink, Console | Kafka | Memory):
         raise batches_without_identity()

@@ -37,7 +37,7 @@ _sleep = time.sleep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heap:
-    """Staged pieces of one kind. `size_bytes` adds up what is known of them, None if nothing is."""
+    """The number and size of staged pieces of one kind. `size_bytes` adds up the known sizes, None if none is known."""
 
     pieces: int = 0
     size_bytes: int | None = None
@@ -47,14 +47,13 @@ class Heap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountState:
-    """One account of a sink.
+    """One account of a sink. The account shows everything up to the position `mark`, where `batch_id` was decided.
 
-    `state`: `published` (it shows everything that is decided), `outstanding` (not yet the newest decision), `lost` (it has not
-    the mark of the newest decision, which the ledger knows to be published there), `foreign` (another ledger filled it),
-    `behind` (it shows more than the ledger holds, which is an older copy),
-    `unknown` (the sink keeps no mark, and nobody noted it), `unreachable` (`trouble` says why). `mark` is the position up to
-    which it shows everything, `batch_id` the batch there. `decided` waits to be published, `running` is of the running generation
-    and may be decided yet, `dead` can never be.
+    `state`: `published` (it shows everything that is decided), `outstanding` (not yet the newest decision), `lost` (it lacks the
+    mark of the newest decision, which the ledger knows to be published there), `foreign` (another ledger filled it), `behind` (it
+    shows more than the ledger holds, which is an older copy), `unknown` (the sink has no marker, and the ledger does not know the
+    newest decision to be published), `unreachable` (`trouble` says why). `decided` waits to be published, `running` may still be
+    decided by the running generation, `dead` never.
     """
 
     sink: SinkName
@@ -70,7 +69,7 @@ class AccountState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """All accounts against the ledger. `entries` were appended so far; `position` and `batch_id` are of the newest decision."""
+    """All accounts compared with the ledger, which got `entries` entries. `position` and `batch_id`: of the newest decision."""
 
     pipeline: str
     ledger: str
@@ -85,14 +84,14 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing needs a hand: warnings and what the next start collects do not, nor what Kafka ends by itself."""
+        """Whether nobody has to act. Warnings, what the next start collects, and what Kafka ends by itself need no action."""
         hangs = any(one.hangs for one in self.transactions)
         return not hangs and all(account.state in {"published", "unknown"} for account in self.accounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
-    """The ledger as of one look."""
+    """The ledger as read at one moment."""
 
     plan: DeliveryPlan
     ledger: Ledger
@@ -108,13 +107,13 @@ class _Case:
         return self.newest is None or (self.tail is not None and self.tail.summary.published_at == self.newest.position)
 
     def pieces(self, sink: SinkName, account: AccountName) -> Sequence[Staged]:
-        """What the newest decision holds for an account."""
+        """Return the newest decision's pieces for an account."""
         decided = () if self.newest is None else decision_in(self.newest).of_sink(sink)
         return [piece for piece in decided if piece.account == account]
 
 
 def doctor_of(plan: DeliveryPlan) -> Diagnosis:
-    """Called by `Pipeline.doctor`. Costs a listing of every staging place. Raises what the ledger raises."""
+    """Compare all accounts with the ledger, for `Pipeline.doctor`. Lists every staging place. Raises what the ledger raises."""
     with reading(plan) as ledger:
         tail = ledger.tail()
         newest = None if tail is None else newest_decision(ledger, tail)
@@ -143,7 +142,7 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
 
 
 def _look(sinks: Sequence[Sink], case: _Case) -> tuple[AccountState, ...]:
-    """All accounts, again for a moment while one is outstanding: a running driver publishes what it decided."""
+    """Return all accounts. Looks again for a moment while one is outstanding: a running driver publishes what it decided."""
     waiting = Retrying(
         retry=retry_if_result(lambda states: any(state.state == "outstanding" for state in states)),
         stop=stop_after_attempt(_LOOKS),
@@ -156,14 +155,14 @@ def _look(sinks: Sequence[Sink], case: _Case) -> tuple[AccountState, ...]:
 
 
 def _lifecycle(sink: Sink, states: Sequence[AccountState]) -> Iterator[Finding]:
-    """What a sink's stores delete by themselves; only warnings while an account is unreachable."""
+    """Yield what a sink's stores delete by themselves; only warnings while an account is unreachable."""
     reached = not any(state.sink == sink.name and state.state == "unreachable" for state in states)
     if isinstance(sink, ReportsStaging):
         yield from (found for found in sink.lifecycle() if reached or found.warns)
 
 
 def ledger_lifecycle(plan: DeliveryPlan) -> Sequence[Finding]:
-    """Whether the store of the ledger deletes entries by itself; nothing to say of a ledger on a disk."""
+    """Return whether the ledger's store deletes entries by itself; empty for a ledger that is not in a blob store."""
     place = plan.settings.ledger
     if not is_blob(place.url):
         return []
@@ -211,7 +210,7 @@ def _published(sink: Sink, account: AccountName, mark: Position | None, case: _C
 
 
 def _waiting(sink: Sink, account: AccountName, case: _Case) -> Iterator[Waiting]:
-    """Of a sink that does not tell, what a sweep would take is known; it is told of its first account."""
+    """Yield what is staged for an account; if the sink cannot tell, what a sweep would take, for the first account only."""
     if isinstance(sink, ReportsStaging):
         yield from sink.waiting(account, pipeline=case.plan.pipeline)
     elif case.cut is not None and account == sink.accounts[0]:
@@ -221,7 +220,7 @@ def _waiting(sink: Sink, account: AccountName, case: _Case) -> Iterator[Waiting]
 def _sorted(
     found: Iterator[Waiting], cut: SweepCut | None, decided: Sequence[Staged]
 ) -> tuple[Sequence[Waiting], Sequence[Waiting]]:
-    """What the running generation may still decide, or leaves to a later sweep, and what is dead; without what is `decided`."""
+    """Return pieces that the running generation may still decide or leave to a later sweep, and dead ones, without `decided`."""
     running, dead, kept = list[Waiting](), list[Waiting](), {piece.attempt for piece in decided}
     for one in found:
         if one.attempt is None or (cut is not None and cut.is_dead(one.attempt)):

@@ -1,4 +1,4 @@
-"""Rows whose columns are written by schemas of a registry, as a sink's `encode` says, before any sink gets them."""
+"""Encoding of columns by schemas of a registry, as a sink's `encode` says, before any sink gets the rows."""
 
 import json
 from typing import TYPE_CHECKING
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def encoded(settings: PipelineSettings, frame: "DataFrame") -> "DataFrame":
-    """The rows that the sinks get. The registry is asked now for the schemas, which stay the same until the next start.
+    """Return the rows that the sinks get. The registry is asked now for the schemas, which stay the same until the next start.
 
-    Encoded before they are staged, they are bytes in everything that is decided: a batch that is published again is the same,
-    and `verify` compares bytes. Raises Usage (no such subject, a column that is not of its schema's type), Retryable, Failed,
-    DependencyMissing.
+    Rows are encoded before they are staged, so everything that is decided holds the encoded bytes: a batch that is published
+    again is the same, and `verify` compares bytes. Raises Usage (no such subject, a column that is not of its schema's type),
+    Retryable, Failed, DependencyMissing.
     """
     wanted = _wanted(settings)
     if wanted is None:
@@ -33,6 +33,6 @@ def encoded(settings: PipelineSettings, frame: "DataFrame") -> "DataFrame":
 
 
 def _wanted(settings: PipelineSettings) -> "tuple[str, Kafka, Encode] | None":
-    """Of the first sink that has it: that all have the same is checked with the settings."""
+    """Return the first sink with `encode`. The settings were checked to have the same `encode` in all sinks."""
     found = ((name, sink, sink.encode) for name, sink in settings.sinks.items() if isinstance(sink, Kafka))
     return next(((name, sink, encode) for name, sink, encode in found if encode is not None), None)

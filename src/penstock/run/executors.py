@@ -1,6 +1,6 @@
-"""What `penstock check` finds out on the executors: the same Penstock, and every account within reach.
+"""What `penstock check` finds on the executors: the same Penstock, and every account within reach.
 
-One task runs for each core that Spark has, and Spark deals tasks out to all executors before it gives one a second task.
+Spark runs one task for each of its cores, and gives every executor a task before it gives one a second task.
 """
 
 import socket
@@ -25,7 +25,7 @@ _TOLD = "executor STRING, host STRING, subject STRING, ok BOOLEAN, message STRIN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """A finding of one task. `executor` tells executors of one host apart."""
+    """A finding of one task. `executor` distinguishes executors of one host."""
 
     executor: str
     host: str
@@ -33,9 +33,9 @@ class _Seen:
 
 
 def executor_findings(plan: DeliveryPlan, spark: "SparkSession", *, also: Sequence[TaskCheck] = ()) -> Iterator[Finding]:
-    """Whether tasks can import Penstock, the same one; if so, how they find each account and the spool. Two small Spark jobs.
+    """Yield whether tasks import the same Penstock and, if so, how they find each account and the spool. Two small Spark jobs.
 
-    `also`: what else they look at.
+    `also` lists further checks for the tasks.
     """
     importing = _importing(spark)
     yield importing
@@ -88,7 +88,7 @@ def _seen_by_tasks(checks: Sequence[TaskCheck], spark: "SparkSession") -> Sequen
 
 
 def look_around(checks: Sequence[TaskCheck]) -> "pa.RecordBatch":
-    """What one task finds. Workers of one executor are forked from one process."""
+    """Return what one task finds. Workers of one executor are forked from one process, whose id identifies the executor."""
     import os
 
     import pyarrow as pa
@@ -107,7 +107,7 @@ def look_around(checks: Sequence[TaskCheck]) -> "pa.RecordBatch":
 
 
 def _gathered(seen: Sequence[_Seen]) -> Iterator[Finding]:
-    """One finding for each subject, that of an executor for which it is wrong before all others."""
+    """Yield one finding for each subject. A failure on any executor takes precedence."""
     for subject in dict.fromkeys(one.finding.subject for one in seen):
         findings = [one for one in seen if one.finding.subject == subject]
         executors = len({one.executor for one in findings})

@@ -22,7 +22,7 @@ _OF_SPARK: Mapping[str, str] = {"publish": "Spark's own sink of that type: after
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """One batch's way. `scans` counts how often each source is read per batch: once, unless the transform names it again.
+    """How one batch will go. `scans` counts how often each source is read per batch: once, unless the transform names it again.
 
     `batches_per_day` is None where the trigger sets no interval, `costs` where no request is billed.
     """
@@ -40,7 +40,7 @@ class Explanation:
 
 
 def explain(settings: PipelineSettings, delivery: DeliveryPlan, spark: SparkSession) -> Explanation:
-    """Called by `Pipeline.explain`. Analyses the query; runs nothing. Raises Usage."""
+    """Analyse the query and return how a batch will go, for `Pipeline.explain`. Runs nothing. Raises Usage."""
     frame, sources = frame_of(settings, spark, modules=delivery.modules)
     plan = plan_of(frame)
     order = source_order(plan, tuple(sources))

@@ -1,4 +1,4 @@
-"""From whatever ended a Spark query to one sentence for people and back to the error class that says what to do.
+"""Translation of whatever ended a Spark query into the Penstock error that says in one sentence what to do.
 
 A foreachBatch function may run in another process than the one that awaits the query (Spark Connect), and Spark keeps only the
 text of its exception, so that text carries the error (penstock.support.error_transport).
@@ -36,11 +36,11 @@ _LOST_METADATA = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
 
 
 class StopRequested(BaseException):
-    """The batch was dropped because the run is to stop; nothing of it was decided."""
+    """Raised where a batch is dropped because the run is to stop. Nothing of the batch was decided."""
 
 
 def from_exception(cause: BaseException) -> PenstockError:
-    """The error that `cause`, raised while a batch was delivered, means."""
+    """Return the PenstockError for `cause`, an exception raised while a batch was delivered."""
     if isinstance(cause, PenstockError):
         return cause
     return from_text(str(cause)) or BatchFailed(
@@ -51,7 +51,7 @@ def from_exception(cause: BaseException) -> PenstockError:
 
 @contextmanager
 def translate_start_errors() -> Iterator[None]:
-    """Raise an exception of any kind, raised within while a run was opened and recovered, as a PenstockError with its cause."""
+    """Raise any exception from opening and recovering a run as a PenstockError with that exception as its cause."""
     try:
         yield
     except PenstockError:
@@ -67,11 +67,11 @@ _FORBIDDEN = {
     "TopicAuthorizationException": "the right Read on one of the topics",
     "GroupAuthorizationException": "the right Read on the consumer group that Spark's reader has (groupIdPrefix)",
 }
-"""What Java's client of Kafka says, and what is missing then."""
+"""Exceptions of Kafka's Java client, and the right that is missing then."""
 
 
 def from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "run") -> PenstockError:
-    """The error behind the text of an exception of Spark's, raised while it was to `doing` the query."""
+    """Return the error behind the text of a Spark exception. `doing` is what Spark failed to do: `run` or `start` the query."""
     known = from_text(text)
     if known is not None:
         return known
@@ -98,7 +98,7 @@ def from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "run") ->
 
 
 def _around(text: str, *, doing: str) -> PenstockError | None:
-    """What lies neither in the query nor in its checkpoint: rights, a machine that is too busy, a jar."""
+    """Return an error that lies neither in the query nor in its checkpoint: rights, a busy machine, a missing package."""
     forbidden = next((right for sign, right in _FORBIDDEN.items() if sign in text), None)
     if forbidden is not None:
         return Failed(
@@ -123,16 +123,16 @@ def _around(text: str, *, doing: str) -> PenstockError | None:
 
 
 def _damage_of(checkpoint: SparkCheckpoint) -> Anomaly | None:
-    """What keeps Spark from starting on the checkpoint, as far as its files tell."""
+    """Return what keeps Spark from starting on the checkpoint, as far as its files show."""
     try:
         found = inspect_files(checkpoint.files).anomalies
-    except PenstockError:  # it cannot be read from here: Spark's own words must do
+    except PenstockError:  # it cannot be read from here: Spark's own message must do
         return None
     return next((anomaly for anomaly in found if anomaly.severity is Severity.STOPS), None)
 
 
 def from_text(text: str) -> PenstockError | None:
-    """The error whose class or Spark condition stands in `text`, None if there is none."""
+    """Return the error whose class or Spark condition stands in `text`, None if there is none."""
     known = decode_error(text)
     if known is not None:
         return known

@@ -1,4 +1,4 @@
-"""Every fault point of the product, and the refusal to run with a fault armed that could never fire."""
+"""All fault points of the product, and the refusal to run with an armed fault that could never fire."""
 
 import importlib
 from collections.abc import Iterator, Sequence
@@ -12,14 +12,14 @@ _WITHOUT_POINTS = ("penstock.cli", "penstock.testing")
 
 
 def import_all() -> Sequence[str]:
-    """Import every module of the product, so that each has declared its points; those whose packages are not installed."""
+    """Import every module of the product, so that each declares its points. Return those whose packages are not installed."""
     return tuple(name for name in _modules() if not _imported(name))
 
 
 def require_known() -> None:
-    """Raise Usage if a fault is armed that could never fire: at a point that does not exist, or of a kind that it has not.
+    """Raise Usage if an armed fault could never fire: its point does not exist, or does not have that kind.
 
-    Free where nothing is armed. Call it when the modules of user-written sinks are imported: they may declare points, too.
+    Free where nothing is armed. Call it after the modules of user-written sinks are imported: they may declare points, too.
     """
     declared = {point.name: point for point in points()}
     if all(fault.point in declared for fault in armed()):

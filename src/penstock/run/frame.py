@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def session_of(settings: PipelineSettings) -> SparkSession:
-    """The active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""
+    """Return the active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""
     readers = {source.reader for source in settings.sources.values() if is_kafka(source)}
     return session(
         app=settings.pipeline,
@@ -40,6 +40,6 @@ def frame_of(
     modules: Path | None,
     decoding: "Mapping[SourceName, DecodePass] | None" = None,
 ) -> tuple[DataFrame, Mapping[SourceName, DataFrame]]:
-    """The DataFrame that is delivered, and the sources below it; `decoding`: see `open_sources`. Raises Usage."""
+    """Return the DataFrame that is delivered, and those of the sources below it. `decoding`: see `open_sources`. Raises Usage."""
     sources = open_sources(spark, settings.sources, decoding=decoding)
     return encoded(settings, apply_transform(spark, sources, settings.transform, modules=modules)), sources

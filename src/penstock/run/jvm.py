@@ -1,8 +1,8 @@
-"""Starts Spark's JVM so that nobody else on the machine reads a secret of its settings, or reaches its UI.
+"""The start of Spark's JVM, such that no other user of the machine reads a secret of its settings or reaches its UI.
 
-Every user of a machine can read command lines. PySpark puts all settings of a session there, so the JVM is started with those
-that hold no secret. What SparkSubmit itself may need of the others (a key of the store that `spark.jars` lie in) it reads from a
-file of mode 0600, which is removed once the JVM answers.
+Every user of a machine can read command lines, and PySpark puts all settings of a session there. So the JVM is started with
+those that hold no secret. The others that SparkSubmit itself may need (a key of the store that `spark.jars` lie in) it reads
+from a file of mode 0600, which is removed once the JVM answers.
 """
 
 import logging
@@ -29,9 +29,9 @@ _log = logging.getLogger(__name__)
 
 
 def start_jvm(settings: Mapping[str, str]) -> Callable[[str], str | None]:
-    """Start the JVM of this process, or find the running one; a function that looks up the settings that it began with.
+    """Start the JVM of this process, or find the running one. Return a function that looks up the settings that it began with.
 
-    The secrets of `settings` are not in its SparkConf for certain: set them before the SparkContext is made.
+    Its SparkConf may lack the secrets of `settings`: set them before the SparkContext is made.
     """
     secret = {key for key, value in settings.items() if holds_secret(key, value) or is_redacted(key, settings)}
     _warn_of_java_options(settings)
@@ -64,7 +64,7 @@ def _environment(settings: Mapping[str, str], secret: Mapping[str, str]) -> Iter
 
 @contextmanager
 def _properties_file(settings: Mapping[str, str]) -> Iterator[str | None]:
-    """A file that only this user can read, as long as it is needed."""
+    """Yield a file that only this user can read, and remove it afterwards. None if nothing is to be written."""
     lines = [f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items() if key.startswith("spark.")]
     if not lines:
         yield None
@@ -79,16 +79,15 @@ def _properties_file(settings: Mapping[str, str]) -> Iterator[str | None]:
 
 
 def _escaped(text: str) -> str:
-    """A key or value of a Java properties file."""
     units = text.encode("utf-16-be")
     codes = [int.from_bytes(units[start : start + 2], "big") for start in range(0, len(units), 2)]
     return "".join(chr(code) if chr(code).isascii() and chr(code).isalnum() else f"\\u{code:04x}" for code in codes)
 
 
 def is_for_this_machine(settings: Mapping[str, str], words: "list[str]") -> bool:
-    """Whether Spark shall listen on the loopback address: it runs in this JVM alone, and nobody gave it another address.
+    """Return whether Spark shall listen on the loopback address: it runs in this JVM alone, and nobody gave it another address.
 
-    Executors, and the proxy of YARN, must reach the driver of a cluster; there Spark's own rules are kept.
+    Executors, and the proxy of YARN, must reach the driver of a cluster; there Spark's own rules apply.
     """
     given = dict(word.split("=", 1) for word in words if word.startswith("spark.") and "=" in word)
     whole = {**settings, **given}

@@ -1,4 +1,4 @@
-"""Does Kafka still have what the next batch needs, by what ledger and checkpoint say; and what to do where it has not."""
+"""The check that Kafka still has what the next batch needs by ledger and checkpoint, and the handling of gaps."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,21 +18,21 @@ from penstock.source.kafka.source_options_check import require_named
 from penstock.source.kafka.watch import Seen, Watch
 
 LOOK_S = 10.0
-"""How often a batch that waits looks whether Kafka has its records again."""
+"""Seconds between two checks of a waiting batch whether Kafka has its records again."""
 
 _READ_OVER = GapKind.EXPIRED
-"""Spark goes on behind such a gap by itself; all others need another position in its checkpoint."""
+"""The kind of gap that Spark reads over by itself; every other kind needs another position in Spark's checkpoint."""
 _FOR_STATE = (
     "They are delivered, but Spark needs them once more for the query's state, which must come from all of them: bring them "
     "back, or read what `penstock adopt` says about starting with a new checkpoint."
 )
 _Place: TypeAlias = tuple[SourceName, str, str, int]
-"""A partition of a source's topic of that id."""
+"""Source, topic, topic id, and partition."""
 _log = logging.getLogger(__name__)
 
 
 def known_topics(ledger: Ledger, summary: Summary) -> tuple[TopicRead, ...]:
-    """The topics as the newest decision read them; none if another checkpoint was adopted since."""
+    """Return the topics as the newest decision read them; none if another checkpoint was adopted since."""
     if summary.decided_at is None or (summary.adopted_at or 0) > summary.decided_at:
         return ()
     newest = ledger.read(summary.decided_at)
@@ -40,7 +40,7 @@ def known_topics(ledger: Ledger, summary: Summary) -> tuple[TopicRead, ...]:
 
 
 class KafkaInput:
-    """One run's looks at Kafka. `names` gives the sources in the order of the plan."""
+    """One run's checks of Kafka. `names` gives the sources of a batch in the order of the plan."""
 
     def __init__(
         self, watch: Watch, *, ledger: Ledger, checkpoint: SparkCheckpoint, names: Callable[[BatchId], Sequence[SourceName]]
@@ -55,7 +55,7 @@ class KafkaInput:
         self._behind: Mapping[tuple[SourceName, str, int], int] | None = None
 
     def require(self, summary: Summary) -> Seen:
-        """Before Spark starts. Raises SourcesChanged, InputLost, and where a source waits Retryable."""
+        """Check what Spark reads next, before it starts. Raises SourcesChanged, InputLost, and where a source waits Retryable."""
         self._known = self._read = known_topics(self._ledger, summary)
         self._delivered = _ends(self._known)
         planned = self._checkpoint.latest_offsets_id()
@@ -78,9 +78,9 @@ class KafkaInput:
         raise _lost(seen)
 
     def skip_gaps(self, summary: Summary) -> tuple[GapAccepted, ...]:
-        """Put Spark's checkpoint behind accepted gaps that it does not read over; what they are, for the ledger.
+        """Move Spark's checkpoint behind accepted gaps that Spark does not read over. Return these gaps, for the ledger.
 
-        Only for a run that has fenced all others. What a batch was decided with is left as it is: that is moved by a later start.
+        Only for a run that has fenced all others. Offsets that a batch was decided with are not moved; a later start moves them.
         """
         seen = self.require(summary)
         gaps = tuple(gap for gap in seen.gaps if gap.kind is not _READ_OVER)
@@ -100,7 +100,7 @@ class KafkaInput:
         return gaps
 
     def before(self, batch: Batch, *, wait: Callable[[float], None]) -> Seen:
-        """Before the rows of `batch` are read. `wait` lets some seconds pass, or raises what ends the waiting.
+        """Look at Kafka before the rows of `batch` are read. `wait` lets some seconds pass, or raises what ends the waiting.
 
         Raises InputLost, Refused, Retryable.
         """
@@ -119,7 +119,7 @@ class KafkaInput:
             wait(LOOK_S)
 
     def after(self, batch: Batch, seen: Seen) -> Seen:
-        """When they were read and are not decided yet: Kafka must have had all of them meanwhile. Raises Retryable."""
+        """Look again when the rows are read but not decided: Kafka must have had all of them meanwhile. Raises Retryable."""
         again = self._watch.look(self._ranges(batch), known=seen.topics)
         ends = {each.source: positions_in(each.end) for each in batch.offsets}
         before, after = (tuple(part for gap in look.gaps for part in within(gap, ends[gap.source])) for look in (seen, again))
@@ -132,7 +132,7 @@ class KafkaInput:
         return replace(again, gaps=after)
 
     def delivered(self) -> tuple[TopicRead, ...]:
-        """The batch of the last look is decided: its topics are what the next one must find."""
+        """Record that the batch of the last look is decided. Return its topics, which the next batch must find."""
         self._known = self._read
         self._delivered = {**self._delivered, **_ends(self._known)}
         return self._known
@@ -140,7 +140,7 @@ class KafkaInput:
     def _require_undelivered(self, batch: Batch, seen: Seen) -> None:
         """Raise Refused for a batch that reads a partition below where the one before ended: those records would come twice.
 
-        Where a topic is left out of Spark's offsets for a moment, Spark reads it from its first record when it is back.
+        Where a topic is missing from Spark's offsets for a moment, Spark reads it from its first record when it is back.
         """
         for read in seen.topics:
             for number, of in read.partitions.items():
@@ -155,8 +155,8 @@ class KafkaInput:
     def _require_read_over(self, seen: Seen) -> None:
         """Raise Retryable unless Spark will pass over exactly what is missing.
 
-        In mid-run it may still have records that went since, from an earlier fetch, and would deliver some that are noted
-        as lost.
+        In mid-run Spark may still hold records from an earlier fetch that Kafka has dropped since. It would deliver some that are
+        noted as lost.
         """
         ends = {(gap.source, gap.topic, gap.partition): gap.end for gap in seen.gaps}
         if self._behind is None:
@@ -169,7 +169,7 @@ class KafkaInput:
             )
 
     def _noted(self, batch_id: BatchId, ranges: Sequence[OffsetRange]) -> tuple[TopicRead, ...]:
-        """The topics as Penstock's own reader planned a batch with them: nothing is read where a decision knows all of them."""
+        """Return the topics that Penstock's own reader planned the batch with; none, unread, if a decision knows all of them."""
         known = {(read.source, read.topic) for read in self._known}
         if known.issuperset(_topics_of(each for each in ranges if each.source in self._watch.sources)):
             return ()
@@ -191,7 +191,7 @@ class KafkaInput:
 def upcoming(
     checkpoint: SparkCheckpoint, names: Callable[[BatchId], Sequence[SourceName]], summary: Summary
 ) -> tuple[OffsetRange, ...]:
-    """What Spark reads next: the batch that it planned and must read again, or from the end of the newest one on."""
+    """Return what Spark reads next: the batch that it planned and must read again, or from the end of the newest one on."""
     planned = checkpoint.latest_offsets_id()
     if planned is None:
         return ()
@@ -202,14 +202,14 @@ def upcoming(
 
 
 def is_read_for_state_only(checkpoint: SparkCheckpoint, summary: Summary) -> bool:
-    """Whether Spark will read a batch again that is decided: nobody may take other rows for it, whatever the policy."""
+    """Return whether Spark will read a decided batch again, for its state: no other rows may replace it, whatever the policy."""
     planned = checkpoint.latest_offsets_id()
     again = planned is not None and _is_uncommitted(checkpoint, planned) and _is_decided(summary, planned)
     return again and checkpoint.has_state()
 
 
 def with_beginnings(checkpoint: SparkCheckpoint, batch: Batch, names: Sequence[SourceName]) -> tuple[OffsetRange, ...]:
-    """The offsets of `batch`; where the first batch has no start, Spark noted it elsewhere."""
+    """Return the offsets of `batch`. If the first batch has no start, it comes from where Spark noted it elsewhere."""
     if all(each.start is not None for each in batch.offsets):
         return batch.offsets
     noted = checkpoint.beginnings(batch.batch_id, names)
@@ -234,7 +234,7 @@ def _ends(read: Sequence[TopicRead]) -> Mapping[_Place, int]:
 
 
 def _first_unaccepted(watch: Watch, seen: Seen) -> GapAccepted | None:
-    """A gap that ends the run or makes it wait: a topic that is not there can be read over by nobody."""
+    """Return a gap that ends the run or makes it wait, None without one. Nobody can read over a topic that does not exist."""
     stops = (gap for gap in seen.gaps if watch.sources[gap.source].on_gap != "accept" or gap.kind is GapKind.DELETED)
     return next(stops, None)
 
@@ -250,7 +250,7 @@ def _lost(seen: Seen) -> PenstockError:
 
 
 def _moves(seen: Seen, gaps: Sequence[GapAccepted]) -> Moves:
-    """Where topics go on: a new one with its first records, one that the broker cut at its end, or before what is undelivered."""
+    """Return where topics go on: recreated ones at their first record, truncated ones at their end or at what is undelivered."""
     read = {(each.source, each.topic): each.partitions for each in seen.topics}
     moves: dict[SourceName, dict[str, dict[int, int]]] = {}
     for gap in gaps:

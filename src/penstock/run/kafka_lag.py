@@ -1,4 +1,4 @@
-"""How far a pipeline is behind its Kafka topics, seen from outside of its driver, without Spark and without Java."""
+"""How far a pipeline is behind its Kafka topics, measured from outside its driver, without Spark and without Java."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ from penstock.spec.source import Source
 from penstock.support.secret import scrub
 
 DELIVERED = "delivered offsets"
-"""What is looked at where Kafka does not continue what was delivered: then a start would be refused."""
+"""Subject of the finding that Kafka does not continue what was delivered, so that a start would be refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputLag:
-    """Every topic that was read, and of each source that could not be asked why."""
+    """The lag of every topic that was read, and the reason for each source that could not be asked."""
 
     topics: tuple[TopicLag, ...] = ()
     troubles: tuple[str, ...] = ()
 
 
 def input_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[], int]) -> InputLag:
-    """By what the newest decision read; some questions to the brokers for each topic."""
+    """Return the lag behind what the newest decision read. Costs some requests to the brokers for each topic."""
     tail = ledger.tail()
     reads = known_topics(ledger, Summary() if tail is None else tail.summary)
     topics, troubles = list[TopicLag](), list[str]()
@@ -41,7 +41,7 @@ def input_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[]
 
 
 def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[], int]) -> Iterator[Finding]:
-    """For `penstock check`: whether Kafka answers, still has what is to be read next, and for how long."""
+    """Yield for `penstock check` whether Kafka answers, still has what is to be read next, and for how long."""
     found = input_lag(settings, ledger, now_ms=now_ms)
     for trouble in found.troubles:
         yield Finding(subject="kafka", ok=False, message=trouble)
@@ -55,7 +55,7 @@ def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callab
 
 
 def _unread(settings: DeliverySettings) -> Iterator[Finding]:
-    """Of a pipeline that has read nothing yet: do the topics exist that it names."""
+    """Yield, for a pipeline that has read nothing yet, whether the topics exist that its sources name."""
     for name, source in kafka_sources(settings):
         wanted = topics_named(source)
         try:
@@ -72,7 +72,7 @@ def _unread(settings: DeliverySettings) -> Iterator[Finding]:
 
 
 def topics_named(source: Source) -> list[str]:
-    """What a source's settings name; none where they give a pattern or partitions."""
+    """Return the topics that a source's settings name; none where they give a pattern or partitions."""
     for option, value in source.options.items():
         if option.lower() == "subscribe":
             return [name.strip() for name in value.split(",") if name.strip()]

@@ -1,4 +1,4 @@
-"""After each batch: delivered offsets shown as those of a consumer group, for sources that ask for it."""
+"""Delivered offsets, shown after each batch as those of a consumer group, for sources that ask for it."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,21 +13,20 @@ if TYPE_CHECKING:
 
 
 class Mirrors:
-    """Those of one run. What goes wrong with them is told, and keeps no batch back."""
+    """The mirrors of one run. Their failures become warnings, and hold no batch back."""
 
     def __init__(self, sources: Mapping[SourceName, Source]) -> None:
         self._asked = {name: source for name, source in sources.items() if source.mirror_offsets_to is not None}
         self._mirrors: dict[SourceName, Mirror] = {}
 
     def show(self, reads: Sequence[TopicRead]) -> tuple[str, ...]:
-        """Where every partition goes on now; warnings."""
+        """Commit where every partition goes on now. Return warnings."""
         warnings = [
             self._of(name, source).show([read for read in reads if read.source == name]) for name, source in self._asked.items()
         ]
         return tuple(warning for warning in warnings if warning is not None)
 
     def close(self) -> None:
-        """Give connections back."""
         for mirror in self._mirrors.values():
             mirror.close()
         self._mirrors.clear()

@@ -21,7 +21,7 @@ _SETTING = {True: "python", False: "spark"}
 
 
 def readers(frames: "Mapping[SourceName, DataFrame]", settings: DeliverySettings) -> Mapping[SourceName, bool]:
-    """Of the sources that are read from Kafka, whether Penstock reads them itself."""
+    """Return for each source that is read from Kafka whether Penstock's own reader reads it."""
     return {name: _is_ours(frames[name]) for name, _ in kafka_sources(settings) if name in frames}
 
 
@@ -50,6 +50,6 @@ def require_first_batch_goes_on(
 
 
 def reader_findings(found: Mapping[SourceName, bool]) -> Iterator[Finding]:
-    """For `penstock check`."""
+    """Yield for `penstock check` which reader each source has."""
     for name, is_ours in found.items():
         yield Finding(subject=f"reader of {name}", ok=True, message=_IN_WORDS[is_ours])

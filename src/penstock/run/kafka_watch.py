@@ -1,4 +1,4 @@
-"""From the settings of sources that are read from Kafka to a watch over them, and to the client of their brokers."""
+"""The watch over a pipeline's Kafka sources and the client of their brokers, made from the settings."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 def watch_of(settings: DeliverySettings) -> Watch | None:
-    """Over the sources of a pipeline file that are read from Kafka, None if there are none; nothing is connected."""
+    """Return a watch over the pipeline's Kafka sources, None if there are none. Nothing is connected."""
     sources = dict(kafka_sources(settings))
     return Watch(sources, connect=brokers_of) if sources else None
 
 
 def kafka_sources(settings: DeliverySettings) -> Iterator[tuple[SourceName, Source]]:
-    """Those of a pipeline that are read from Kafka."""
+    """Yield the sources of a pipeline that are read from Kafka."""
     for name, source in getattr(settings, "sources", {}).items():
         if is_kafka(source):
             yield SourceName(name), source
 
 
 def brokers_of(name: SourceName, source: Source) -> "Broker":
-    """The client of a Kafka source's brokers. Raises DependencyMissing, Usage, Failed."""
+    """Return the client of a Kafka source's brokers. Raises DependencyMissing, Usage, Failed."""
     try:
         from penstock.source.kafka.broker import Broker
     except ImportError as cause:

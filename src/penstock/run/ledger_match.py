@@ -1,4 +1,4 @@
-"""Do ledger and places belong together: neither an empty mount point nor an older copy in the stead of either."""
+"""Checks that ledger and places belong together: none of them is an older copy, and no place is an empty mount point."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +12,14 @@ from penstock.errors import LedgerMismatch, Refused
 from penstock.protocols import HasMarker, Ledger, Sink
 
 _LOOKED_AT = 20
-"""Published decisions that are read at most, to find the newest one with rows for every account. Mostly the first has them."""
+"""How many published decisions are read at most to find rows for every account. Mostly the first one has them."""
 
 Place = tuple[SinkName, AccountName]
 Markers = Mapping[Place, HighWaterMark | None]
 
 
 def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: PipelineName) -> Markers:
-    """Where the markers of accounts with rows stand.
-
-    Raises Refused for an account that remembers nothing, or not the newest rows that were published there.
+    """Return the markers of accounts with rows. Raises Refused for a marker that is missing or older than the newest rows there.
 
     Costs a few reads of the ledger. Called before anything is prepared, so that nothing is created below a mount point. The
     newest decision is left out: it may not have been published yet.
@@ -46,7 +44,7 @@ def require_decided(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
     """Raise LedgerMismatch for an account that shows what another ledger decided, or more than this one holds (I2).
 
     A marker of an older Penstock names no ledger: it is this one's if the entry at its position decided the batch that it names.
-    Reads the markers that are not among `markers`, which `require_present` gave. Called when all places are prepared, and before
+    Reads the markers that `markers`, the result of `require_present`, lacks. Called when all places are prepared, and before
     this run's own entry lengthens the ledger. Costs a read of the ledger for each position that a marker stands at.
     """
     tail = ledger.tail()
@@ -60,14 +58,14 @@ def require_decided(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """Why an account is not this ledger's. `state`: `foreign`: another ledger filled it; `behind`: this one is an older copy."""
+    """Why an account is not this ledger's: `foreign` if another ledger filled it, `behind` if this ledger is an older copy."""
 
     state: str
     error: LedgerMismatch
 
 
 def ledger_mismatch(mark: HighWaterMark, ledger: Ledger, *, sink: SinkName, account: AccountName) -> Mismatch | None:
-    """What `require_decided` would raise for one account with the marker `mark`, None if that is the ledger's own."""
+    """Return what `require_decided` would raise for one account with the marker `mark`, None if the marker fits the ledger."""
     tail = ledger.tail()
     try:
         _require_own(mark, tail, ledger.read, ledger.location, sink=sink, account=account)
@@ -93,7 +91,7 @@ def _require_own(
 
 
 def published_rows(ledger: Ledger, sinks: Sequence[Sink]) -> Mapping[Place, int]:
-    """How many rows each account holds for certain: those of the newest decision may not be there yet."""
+    """Return how many rows each account holds for certain. A newest decision that may not be published yet is left out."""
     tail = ledger.tail()
     if tail is None:
         return {}
@@ -112,12 +110,12 @@ def _standing(sink: Sink, pipeline: PipelineName, markers: Markers) -> Iterator[
 
 
 def identity_of(tail: Entry | None) -> LedgerId | None:
-    """Of the ledger that ends with `tail`."""
+    """Return the identity of the ledger that ends with `tail`."""
     return None if tail is None else tail.summary.ledger_id
 
 
 def describe_identity(tail: Entry | None) -> str:
-    """What is found where another identity is expected, as the end of a sentence that begins with the ledger."""
+    """Return what is found instead of an expected identity, as the end of a sentence that begins with the ledger."""
     if tail is None:
         return "is empty"
     own = identity_of(tail)
@@ -150,7 +148,7 @@ def _require_reached(mark: HighWaterMark, tail: Entry | None, location: str, *, 
 
 
 def _require_same_batch(mark: HighWaterMark, entry: Entry | None, location: str, *, place: str) -> None:
-    """An entry that the ledger no longer retains is not compared."""
+    """Raise LedgerMismatch if `entry` is not the marker's batch. An entry that is no longer retained is not compared."""
     if mark.batch_id is None or entry is None:
         return
     decision = entry.body.decision if isinstance(entry.body, Decided) else None
@@ -173,7 +171,7 @@ def _end(tail: Entry | None) -> Position:
 
 
 def require_trace(found: Position | None, rows: int, shown: Position | None, *, sink: SinkName, account: AccountName) -> None:
-    """Raise Refused if `found`, the position of an account's marker, is not that of a place with `rows` rows up to `shown`."""
+    """Raise Refused if `found`, the marker's position in an account with `rows` rows, is None or before `shown`."""
     if found is None:
         raise Refused(
             f"Account {account!r} of sink {sink!r} shows no trace of the {rows:,} rows that were published there: "
@@ -191,7 +189,7 @@ def require_trace(found: Position | None, rows: int, shown: Position | None, *, 
 
 
 def _shown(ledger: Ledger, tail: Entry, sinks: tuple[Sink, ...]) -> Mapping[Place, Position]:
-    """The newest position with rows for an account, of those that are certainly published there."""
+    """Return the newest position with rows for each account, among those that are certainly published there."""
     wanted = {(sink.name, account) for sink in sinks for account in sink.accounts}
     found: dict[Place, Position] = {}
     for entry in islice(_settled(ledger, tail), _LOOKED_AT):
@@ -203,7 +201,7 @@ def _shown(ledger: Ledger, tail: Entry, sinks: tuple[Sink, ...]) -> Mapping[Plac
 
 
 def _settled(ledger: Ledger, tail: Entry) -> Iterator[Entry]:
-    """Published decisions, newest first: each one's summary says where the one before it is."""
+    """Yield published decisions, newest first: the summary of each says where the one before it is."""
     position = tail.summary.published_at
     while position is not None and (entry := ledger.read(position)) is not None:
         yield entry
@@ -219,7 +217,7 @@ def _unsettled(ledger: Ledger, tail: Entry) -> Decision | None:
 
 
 def _published(sink: Sink, summary: Summary, newest: Decision | None) -> Iterator[tuple[AccountName, int]]:
-    """The sink's accounts that hold rows for certain, and how many."""
+    """Yield the sink's accounts that hold rows for certain, and how many."""
     totals = summary.totals.get(sink.name, {})
     for account in sink.accounts:
         pending = () if newest is None else newest.of_sink(sink.name)

@@ -1,4 +1,4 @@
-"""Whose each account is by its own marker, for `penstock status`: one look at each place, which no store holds up for long."""
+"""The ledger that each account belongs to by its own marker, for `penstock status`, looked up within a time limit."""
 
 import time
 from collections.abc import Sequence
@@ -14,21 +14,21 @@ from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, re
 from penstock.spec.sink import Console, Memory
 
 LOOK_S = 10.0
-"""How long all places together are waited for."""
+"""Seconds to wait for all places together."""
 
 _Answers = dict[Place, HighWaterMark | PenstockError | None]
 
 
 def places_of(plan: DeliveryPlan, ledger: Ledger, *, within_s: float = LOOK_S) -> tuple[PlaceState, ...]:
-    """Every account of every sink that has a marker. A place that fails or does not answer in time is told as that.
+    """Return every account of every sink that has a marker. A place that fails or does not answer in time is `unreachable`.
 
-    Sinks are loaded for it, and Arrow with them, unless none has a place. Raises what the ledger raises.
+    Loads the sinks, and Arrow with them, unless none has a place. Raises what the ledger raises.
     """
     if all(isinstance(sink, Memory | Console) for sink in plan.settings.sinks.values()):
         return ()
     try:
         sinks = [sink for sink in sinks_of(plan) if isinstance(sink, HasMarker)]
-    except PenstockError as error:  # such as a client library that is not installed where somebody looks
+    except PenstockError as error:  # such as a client library that is not installed on this machine
         names = map(SinkName, plan.settings.sinks)
         return tuple(PlaceState(sink=name, account=None, state="unreachable", trouble=str(error)) for name in names)
     rows = published_rows(ledger, sinks)
@@ -41,7 +41,7 @@ def places_of(plan: DeliveryPlan, ledger: Ledger, *, within_s: float = LOOK_S) -
 
 
 def _marks(sinks: Sequence[Sink], pipeline: PipelineName, *, within_s: float) -> _Answers:
-    """Those that are there in time. A sink that hangs keeps a thread, which ends with the process."""
+    """Return the markers that arrive in time. A sink that hangs keeps a thread, which ends with the process."""
     found = _Answers()
     threads = [Thread(target=_look, args=(sink, pipeline, found), daemon=True) for sink in sinks]
     for thread in threads:
@@ -70,7 +70,7 @@ def _silent(place: Place, within_s: float) -> PlaceState:
 
 
 def _state(place: Place, mark: HighWaterMark | PenstockError | None, ledger: Ledger, rows: int) -> PlaceState:
-    """`rows`: how many were published there."""
+    """Return the state of a place in which `rows` rows were published."""
     sink, account = place
     if isinstance(mark, PenstockError):
         return PlaceState(sink=sink, account=account, state="unreachable", trouble=str(mark))

@@ -1,42 +1,33 @@
 """A delivery that runs: one generation of one pipeline in this process, fed by Spark one micro-batch at a time."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from penstock.checkpoint.input_check import require_unchanged
-from penstock.checkpoint.planned_input import planned_input
 from penstock.checkpoint.repair import remove_unwritten_start
-from penstock.checkpoint.source_log import InputFile
 from penstock.commit.executor import at_once
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.core.bad_record import NAME
-from penstock.core.model import Adopted, Batch, BatchId, Generation, Guarantee, Nonce, SourceName, Summary
+from penstock.core.model import Adopted, BatchId, Generation, Guarantee, Nonce, Summary
 from penstock.core.topics import TopicRead
-from penstock.errors import CheckpointReplaced, Fenced, InputChanged, InputLost, PenstockError, Refused, Retryable
+from penstock.errors import CheckpointReplaced, Fenced, InputLost, PenstockError, Refused, Retryable
 from penstock.observe.progress import BatchProgress, RunTally, sink_progress
 from penstock.run.adoption import Adoption, plan_adoption
+from penstock.run.batch_stager import BatchStager
 from penstock.run.connect import require_left
 from penstock.run.failure import StopRequested
-from penstock.run.kafka_input import KafkaInput, with_beginnings
+from penstock.run.kafka_input import KafkaInput
 from penstock.run.kafka_mirror import Mirrors
 from penstock.run.preflight import require_continuation, require_sources, with_way_out
 from penstock.run.publisher_thread import Publisher
-from penstock.run.quarantine_rows import BadRecords, PutAside, Quarantining, put_aside
 from penstock.run.running_query import running_query
-from penstock.run.runtime import Runtime, coordinator_of, now_ms, opened_by_this_process, prepare
+from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.source.kafka.gaps import gap_descriptions
-from penstock.stage.batch import stage_batch
-from penstock.stage.path import BatchSize, is_small
-from penstock.transform.noop import execute_as_noop
 
 Observer = Callable[[BatchProgress], None]
-
-_ARROW_PER_STAGED = 4
-"""How many times larger rows are in Arrow than compressed in a sink, roughly: the staging pass checks the guess anyway."""
 
 
 @dataclass(slots=True)
@@ -72,9 +63,8 @@ class OpenDelivery:
             if runtime.watch is None
             else KafkaInput(runtime.watch, ledger=runtime.ledger, checkpoint=runtime.checkpoint, names=runtime.source_names)
         )
+        self._stager = BatchStager(runtime, self._kafka, pause=self._pause)
         self._mirrors = Mirrors({} if runtime.watch is None else runtime.watch.sources)
-        self._previous: BatchSize | None = None
-        self._planned_before: BatchId | None = None
         self._idle, self._drain = threading.Event(), threading.Event()
         self._idle.set()
         self._limit = batches
@@ -100,17 +90,17 @@ class OpenDelivery:
         adoption = self._require_continuation(summary)
         if self._kafka is not None:
             self._kafka.require(summary)
-        self._planned_before = self._runtime.checkpoint.latest_offsets_id()
+        planned_before = self._runtime.checkpoint.latest_offsets_id()
         prepare(self._runtime, schema=schema)
         self.recovered = self._coordinator.open(opened_by_this_process(self._runtime))
-        if self._planned_before is None:
+        if planned_before is None:
             remove_unwritten_start(self._runtime.checkpoint)
         if adoption is not None:
             reason = "the pipeline demands at_least_once only"
             self._coordinator.adopt(adoption.recorded(reason=reason, operator="penstock"))
         if self._kafka is not None:
             self._skip_accepted_gaps(self._kafka)
-        self._previous = _size_of(self.recovered)
+        self._stager.begin(planned_before=planned_before, recovered=self.recovered)
         self._tell_recovered(self.recovered)
         return self.recovered
 
@@ -124,7 +114,8 @@ class OpenDelivery:
             way = _Way()
 
             def stage(generation: Generation) -> StagedBatch:
-                staged, way.path = self._stage(rows, batch, generation)
+                row_digest = self._coordinator.summary.row_digest
+                staged, way.path = self._stager.stage(rows, batch, generation=generation, row_digest=row_digest)
                 way.reads = () if self._kafka is None else self._kafka.delivered()
                 return staged
 
@@ -145,7 +136,7 @@ class OpenDelivery:
         """Spark runs a batch that was decided before: its state is computed, and nothing is written."""
         if self._runtime.checkpoint.has_state():
             aside = delivered.sinks.get(NAME)
-            self._compute_state(rows, delivered.batch, 0 if aside is None else aside.totals.rows)
+            self._stager.compute_state(rows, delivered.batch, quarantined=0 if aside is None else aside.totals.rows)
         self._tell(self._mirrored(delivered, () if self._kafka is None else self._kafka.delivered()), "none")
 
     def _mirrored(self, delivered: Delivered, reads: Sequence[TopicRead]) -> Delivered:
@@ -268,97 +259,6 @@ class OpenDelivery:
             return plan_adoption(self._runtime, summary)
         return None
 
-    def _stage(self, rows: DataFrame, batch: Batch, generation: Generation) -> tuple[StagedBatch, str]:
-        started_ms = now_ms()
-        inputs = self._inputs(batch.batch_id)
-        look = self._runtime.checkpoint.inputs
-        if batch.batch_id == self._planned_before:
-            self._require_planned_input(batch.batch_id, inputs)
-        planned = planned_input(batch, inputs, look=look)
-        seen = None if self._kafka is None else self._kafka.before(batch, wait=self._pause)
-        aside = self._put_aside(rows, batch, generation)
-        staged = stage_batch(
-            rows,
-            sinks=self._runtime.row_sinks,
-            generation=generation,
-            batch_id=batch.batch_id,
-            row_digest=self._coordinator.summary.row_digest,
-            previous=None if self._runtime.checkpoint.has_state() else self._previous,
-            small_input=planned is not None and is_small(input_records=planned.records, input_bytes=planned.size_bytes),
-        )
-        self._require_planned_input(batch.batch_id, inputs)
-        if self._kafka is not None and seen is not None:
-            seen = self._kafka.after(batch, seen)
-        aside.require_still_bad()
-        self._previous = staged.size
-        whole = StagedBatch(
-            pieces=(*staged.pieces, *aside.pieces),
-            rows_in=staged.rows_in,
-            schema=rows.schema.json(),
-            stage_ms=now_ms() - started_ms,
-            requests=aside.requests_with(staged.requests),
-            topics=() if seen is None else seen.topics,
-            gaps=() if seen is None else seen.gaps,
-        )
-        return whole, staged.path.value
-
-    def _put_aside(self, rows: DataFrame, batch: Batch, generation: Generation) -> PutAside:
-        """What of the batch is for the quarantine: found before its rows are computed (why: `penstock.run.quarantine_rows`)."""
-        quarantining = self._runtime.quarantining
-        if quarantining is None:
-            return PutAside()
-        bad = self._bad_records(quarantining, rows, batch)
-        return put_aside(
-            bad,
-            quarantining,
-            sinks=self._runtime.quarantine,
-            generation=generation,
-            batch_id=batch.batch_id,
-            row_digest=self._coordinator.summary.row_digest,
-        )
-
-    def _compute_state(self, rows: DataFrame, batch: Batch, put_aside_then: int) -> None:
-        """The state must come from the rows that were delivered: Spark passes over a file that is gone since."""
-        batch_id = batch.batch_id
-        aside = self._same_aside(rows, batch, put_aside_then)
-        inputs = self._inputs(batch_id)
-        execute_as_noop(rows)
-        aside.require_still_bad()
-        self._require_planned_input(batch_id, inputs, delivered=True)
-
-    def _same_aside(self, rows: DataFrame, batch: Batch, then: int) -> PutAside:
-        """What was put aside, and is staged no more. Raises InputChanged if records can be decoded by now that could not be then:
-        they would enter the state.
-        """
-        quarantining = self._runtime.quarantining
-        if quarantining is None:
-            return PutAside()
-        bad = self._bad_records(quarantining, rows, batch, decided=then)
-        now = bad.rows.num_rows
-        if now != then:
-            raise InputChanged(
-                f"Batch {batch.batch_id} was decided with {then} records in quarantine, and now {now} of it cannot be decoded: "
-                "the query's state would not fit the rows that were delivered.",
-                remedy="Have the registry know the same schemas as then, or begin a new checkpoint (`penstock adopt`).",
-            )
-        return PutAside(bad=bad, quarantining=quarantining)
-
-    def _bad_records(
-        self, quarantining: Quarantining, rows: DataFrame, batch: Batch, *, decided: int | None = None
-    ) -> BadRecords:
-        ranges = with_beginnings(self._runtime.checkpoint, batch, self._runtime.source_names(batch.batch_id))
-        return quarantining.found(rows.sparkSession, ranges, decided=decided)
-
-    def _require_planned_input(
-        self, batch_id: BatchId, inputs: "Mapping[SourceName, tuple[InputFile, ...]]", *, delivered: bool = False
-    ) -> None:
-        """The time that passed since Spark planned the batch can be that of an outage: files are compared with its plan (I4)."""
-        if self._runtime.demanded is Guarantee.EXACTLY_ONCE:
-            require_unchanged(batch_id, inputs, look=self._runtime.checkpoint.inputs, delivered=delivered)
-
-    def _inputs(self, batch_id: BatchId) -> "Mapping[SourceName, tuple[InputFile, ...]]":
-        return self._runtime.checkpoint.input_files(batch_id, self._runtime.source_names(batch_id))
-
     @contextmanager
     def _busy(self) -> Iterator[None]:
         self._idle.clear()
@@ -407,12 +307,3 @@ class OpenDelivery:
         self.tally.add(progress)
         for observer in self._observers:
             observer(progress)
-
-
-def _size_of(recovered: Recovered) -> BatchSize | None:
-    """A guess at the newest decided batch's size in Arrow, from what was staged, so that a restart need not start slowly."""
-    decision = recovered.decision
-    if decision is None or decision.rows_in == 0:
-        return None
-    size_bytes = _ARROW_PER_STAGED * max(decision.totals_of(name).size_bytes for name in recovered.sinks)
-    return BatchSize(rows=decision.rows_in, size_bytes=size_bytes, row_bytes=size_bytes // decision.rows_in, measured=False)

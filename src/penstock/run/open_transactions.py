@@ -1,4 +1,4 @@
-"""Transactions that keep readers of a pipeline's topics waiting: found for `penstock doctor`, and ended on request."""
+"""Open transactions that keep readers of a pipeline's topics waiting: found for `penstock doctor`, and ended on request."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from penstock.spec.source import Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transactions:
-    """All that are open, the oldest first, and which places could not be asked."""
+    """All open transactions, the oldest first, and the places that could not be asked."""
 
     open: tuple[OpenTransaction, ...]
     findings: tuple[Finding, ...]
 
 
 def transactions_of(plan: DeliveryPlan, *, sinks: Sequence[Sink], ledger: Ledger) -> Transactions:
-    """Costs some requests for each place with topics, and nothing where there is none. The sinks may be closed."""
+    """Return the open transactions on topics of sources and `sinks`, which may be closed. Costs some requests for each place."""
     found, silent = list[OpenTransaction](), list[Finding]()
     for subject, place in _places(plan, sinks, ledger).items():
         try:
@@ -37,7 +37,7 @@ def transactions_of(plan: DeliveryPlan, *, sinks: Sequence[Sink], ledger: Ledger
 
 
 def end_transaction(plan: DeliveryPlan, name: str) -> Sequence[OpenTransaction]:
-    """End the one that `transactions_of` tells by `name`; where it was open. Raises Usage if there is none, Failed."""
+    """End the transaction that `transactions_of` calls `name`, and return where it was open. Raises Usage without one, Failed."""
     with reading(plan) as ledger:
         sinks = sinks_of(plan)
         for sink in sinks:

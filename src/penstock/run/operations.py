@@ -1,4 +1,4 @@
-"""What people do to a pipeline from outside its driver, without Spark: status, history, verify, recover, sweep."""
+"""The commands on a pipeline from outside its driver, without Spark: status, history, verify, recover, sweep."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,15 +25,15 @@ from penstock.spec.pipeline import without_ledger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What `penstock verify` found, sink by sink."""
+    """What `penstock verify` found in each sink."""
 
     sinks: Mapping[SinkName, SinkReport]
     batches: Mapping[Position, BatchId] = field(default_factory=dict)
-    """Which batch was decided at each position that a sink was compared as of."""
+    """The batch that was decided at each position that a sink was compared as of."""
     unsettled: BatchId | None = None
-    """Decided when the verification began, but a sink did not show all of it when it was looked at: it was not compared."""
+    """A batch that was decided when the verification began but not compared: some sink did not show all of it then."""
     adopted_at: Position | None = None
-    """Where another checkpoint was adopted last: rows that were decided before it may have been delivered again after it."""
+    """Where another checkpoint was last adopted: rows decided before it may have been delivered again after it."""
 
     row_digest: RowDigest = NEWEST_ROW_DIGEST
     """How rows were hashed: as the ledger has it since it began."""
@@ -46,7 +46,7 @@ class Verification:
 
 @contextmanager
 def reading(plan: DeliveryPlan) -> Iterator[Ledger]:
-    """The pipeline's ledger for the duration of a command."""
+    """Open the pipeline's ledger for the duration of a command."""
     ledger = ledger_of(plan)
     try:
         yield ledger
@@ -56,7 +56,7 @@ def reading(plan: DeliveryPlan) -> Iterator[Ledger]:
 
 @contextmanager
 def acting(plan: DeliveryPlan, *, demanded: bool = True) -> Iterator[Runtime]:
-    """Ledger, sinks and checkpoint for an operator's act; unless `demanded`, whatever guarantee the sinks give."""
+    """Open ledger, sinks and checkpoint for an operator's command; unless `demanded`, whatever guarantee the sinks give."""
     runtime = assemble(plan, demanded=demanded)
     try:
         yield runtime
@@ -67,9 +67,9 @@ def acting(plan: DeliveryPlan, *, demanded: bool = True) -> Iterator[Runtime]:
 
 
 def status_of(plan: DeliveryPlan, *, known: tuple[PlaceState, ...] | None = None) -> Status:
-    """Where the pipeline stands, at a cost that does not grow with it: its ledger, its checkpoint, and a look at each place.
+    """Return where the pipeline stands, at constant cost: by its ledger, its checkpoint, and a look at each place.
 
-    `known`: what the places said a moment ago, which is not asked again.
+    `known` is what the places said a moment ago; they are not asked again.
     """
     with reading(plan) as ledger:
         before = ledger.tail()
@@ -83,14 +83,14 @@ def status_of(plan: DeliveryPlan, *, known: tuple[PlaceState, ...] | None = None
 
 
 def history_of(plan: DeliveryPlan, *, batch_id: BatchId | None = None, limit: int | None = None) -> Sequence[HistoryRow]:
-    """The newest `limit` rows of the ledger, newest first; with `batch_id` only that batch's decisions."""
+    """Return the newest `limit` rows of the ledger, newest first; with `batch_id` only that batch's decisions."""
     with reading(plan) as ledger:
         rows = history(ledger.newest_first(), batch_id=batch_id)
         return [row for row, _ in zip(rows, range(limit or 10**9), strict=False)]
 
 
 def offsets_of(plan: DeliveryPlan, batch_id: BatchId) -> HistoryRow:
-    """The newest decision of one batch. Raises Failed if the ledger does not retain it."""
+    """Return the newest decision of one batch. Raises Failed if the ledger does not retain it."""
     rows = history_of(plan, batch_id=batch_id, limit=1)
     if not rows:
         raise Failed(
@@ -101,7 +101,7 @@ def offsets_of(plan: DeliveryPlan, batch_id: BatchId) -> HistoryRow:
 
 
 def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
-    """Read every row of every sink (or of one) and compare with the ledger, beside a running driver or not.
+    """Read every row of every sink (or of one) and compare with the ledger. Works beside a running driver, too.
 
     Each sink is compared as of one position of the ledger; what is newer than that is left out.
     """
@@ -123,7 +123,7 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
 
 
 def _left_out(ledger: Ledger, tail: Entry | None, found: Mapping[SinkName, SinkReport]) -> BatchId | None:
-    """The newest decision, if it is of a position after that as of which one of its sinks was compared."""
+    """Return the newest decided batch if one of its sinks was compared as of an earlier position."""
     newest = None if tail is None or unsettled_batch(tail) is None else newest_decision(ledger, tail)
     if newest is None:
         return None
@@ -135,7 +135,7 @@ def _left_out(ledger: Ledger, tail: Entry | None, found: Mapping[SinkName, SinkR
 
 
 def _adopted_at(ledger: Ledger, tail: Entry | None) -> Position | None:
-    """Where a checkpoint was adopted last that may have read something again. One that went on behind a gap has not."""
+    """Return where a checkpoint was last adopted that may have read records again. An adoption that only skipped gaps has not."""
     newest = None if tail is None else tail.summary.adopted_at
     if newest is None or ledger.read(newest) is None:
         return newest
@@ -160,7 +160,7 @@ def _chosen(sinks: Sequence[Sink], name: SinkName | None) -> Sequence[Sink]:
 
 
 def recover(plan: DeliveryPlan) -> Recovered:
-    """Fence whoever runs, publish the newest decision everywhere, sweep, and record that all is published."""
+    """Fence any running driver, publish the newest decision everywhere, sweep, and record that all is published."""
     with acting(plan) as runtime:
         coordinator = coordinator_of(runtime)
         prepare(runtime, schema=None)
@@ -171,7 +171,7 @@ def recover(plan: DeliveryPlan) -> Recovered:
 
 
 def sweep(plan: DeliveryPlan, *, dry_run: bool) -> Sequence[str]:
-    """Collect (or only name) staging that can never be decided any more; harmless beside a running pipeline."""
+    """Collect (or only name) staging that can never be decided any more. Harmless beside a running pipeline."""
     with acting(plan) as runtime:
         tail = runtime.ledger.tail()
         if tail is None:
@@ -182,7 +182,7 @@ def sweep(plan: DeliveryPlan, *, dry_run: bool) -> Sequence[str]:
 
 
 def newest_decision(ledger: Ledger, tail: Entry) -> Entry | None:
-    """The entry of the newest decision, None if nothing was decided. Raises Failed if it is gone."""
+    """Return the entry of the newest decision, None if nothing was decided. Raises Failed if the entry is gone."""
     if tail.summary.decided_at is None:
         return None
     newest = ledger.read(tail.summary.decided_at)

@@ -1,4 +1,4 @@
-"""`Pipeline`: a pipeline file (or the same settings in code) and everything one can do with it; one method per command."""
+"""`Pipeline`: a pipeline file (or the same settings in code) and everything one can do with it, one method per command."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 
 
 class Pipeline:
-    """One pipeline. Nothing is opened until a method needs it; Spark is imported only by `start`, `check` and `explain`."""
+    """One pipeline. Opens nothing before a method needs it; only methods that take or return a session or query import Spark."""
 
     def __init__(self, settings: PipelineSettings, *, modules: Path | None = None) -> None:
         self.settings, self._modules = settings, modules
 
     @classmethod
     def from_file(cls, path: str | Path, overrides: Sequence[str] = ()) -> "Pipeline":
-        """The pipeline of a file; each of `overrides` is `key.path=value`. Raises Usage naming file, line and key."""
+        """Read a pipeline file; each of `overrides` is `key.path=value`. Raises Usage naming file, line and key."""
         from penstock.spec.load import load
 
         return cls(load(Path(path), overrides), modules=Path(path).resolve().parent)
 
     @property
     def plan(self) -> DeliveryPlan:
-        """What its delivery is configured by. Sources are in the order of the file; `start` takes the order of the plan."""
+        """The configuration of its delivery. Sources are in the order of the file; `start` takes the order of the plan."""
         sources = tuple(SourceName(name) for name in self.settings.sources)
         return DeliveryPlan(settings=self.settings, sources=sources, modules=self._modules, output_mode=self.settings.output_mode)
 
     def start(
         self, spark: "SparkSession | None" = None, *, observers: "Sequence[Observer]" = (), batches: int | None = None
     ) -> "Query":
-        """Check the guarantee, recover, and start the query; `batches`: see `Delivery.start`.
+        """Check the guarantee, recover, and start the query. `batches`: see `Delivery.start`.
 
         Raises Refused, Usage, Retryable or Failed before anything runs.
         """
@@ -60,7 +60,7 @@ class Pipeline:
         return start(self.settings, self.plan, spark or self.session(), observers=observers, batches=batches)
 
     def session(self) -> "SparkSession":
-        """The active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""
+        """Return the active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""
         from penstock.run.frame import session_of
 
         return session_of(self.settings)
@@ -68,37 +68,37 @@ class Pipeline:
     def frame(
         self, spark: "SparkSession", *, decoding: "Mapping[SourceName, DecodePass] | None" = None
     ) -> "tuple[DataFrame, Mapping[SourceName, DataFrame]]":
-        """The DataFrame that is delivered, and the sources below it; `decoding`: see `open_sources`. Raises Usage."""
+        """Return the DataFrame that is delivered, and those of the sources. `decoding`: see `open_sources`. Raises Usage."""
         from penstock.run.frame import frame_of
 
         return frame_of(self.settings, spark, modules=self._modules, decoding=decoding)
 
     def check(self, spark: "SparkSession | None" = None) -> "CheckReport":
-        """What is guaranteed, source by source, operator by operator, sink by sink; nothing is changed for good."""
+        """Return what is guaranteed, source by source, operator by operator, sink by sink. Changes nothing for good."""
         from penstock.run.check import check
 
         return check(self.settings, self.plan, spark or self.session())
 
     def explain(self, spark: "SparkSession | None" = None) -> "Explanation":
-        """How a batch will go: scans, operators, path, what each sink does."""
+        """Return how a batch will go: scans, operators, path, what each sink does."""
         from penstock.run.explain import explain
 
         return explain(self.settings, self.plan, spark or self.session())
 
     def status(self, *, known: tuple[PlaceState, ...] | None = None) -> Status:
-        """Where it stands; works beside a running driver. `known`: `places` of an earlier answer, not looked at again."""
+        """Return where the pipeline stands, beside a running driver or not. `known`: `places` of an earlier status, to reuse."""
         return operations.status_of(self.plan, known=known)
 
     def history(self, *, batch_id: int | None = None, limit: int | None = None) -> Sequence[HistoryRow]:
-        """The ledger, newest first."""
+        """Return the ledger's entries, newest first."""
         return operations.history_of(self.plan, batch_id=None if batch_id is None else BatchId(batch_id), limit=limit)
 
     def offsets(self, batch_id: int) -> HistoryRow:
-        """What one batch was decided with."""
+        """Return the newest decision of one batch. Raises Failed if the ledger does not retain it."""
         return operations.offsets_of(self.plan, BatchId(batch_id))
 
     def verify(self, sink: str | None = None) -> Verification:
-        """Every sink's content against the ledger."""
+        """Compare every sink's content, or that of `sink`, with the ledger."""
         return operations.verify(self.plan, sink=None if sink is None else SinkName(sink))
 
     def read(
@@ -110,29 +110,29 @@ class Pipeline:
         added: bool = False,
         counted: bool = False,
     ) -> "Reading":
-        """The files of a table as of a batch: see `penstock.read`. Works beside a running driver, without Spark and Java."""
+        """Return a table's files as of a batch, as `penstock.read` does. Works beside a running driver, without Spark or Java."""
         from penstock.run.reading import read_table
 
         return read_table(self.plan, sink, accounts, batch, added=added, counted=counted)
 
     def quarantined(self, *, batch: int | None = None) -> "Sequence[QuarantinedRecord]":
-        """The records in the quarantine, or those that `batch` brought; without Spark."""
+        """Return the records in the quarantine, or those that `batch` brought. Works without Spark."""
         from penstock.run.quarantine_content import quarantined_records
 
         return quarantined_records(self.settings, self.plan, batch=batch)
 
     def quarantined_record(self, *, offset: int, partition: int, topic: str | None = None) -> "QuarantinedRecord":
-        """One of them."""
+        """Return one record of the quarantine. Raises Failed unless exactly one is found."""
         from penstock.run.quarantine_content import quarantined_record
 
         return quarantined_record(self.settings, self.plan, offset=offset, partition=partition, topic=topic)
 
     def doctor(self) -> Diagnosis:
-        """What is pending, account by account, and what could hurt; only looks."""
+        """Return what is pending, account by account, and what could hurt. Only looks."""
         return doctor_of(self.plan)
 
     def end_transaction(self, name: str) -> Sequence[OpenTransaction]:
-        """End what `doctor` tells as open by this name, on any topic of this pipeline: readers pass over its records."""
+        """End the transaction that `doctor` lists by this name, on any topic of this pipeline: readers pass over its records."""
         return end_transaction(self.plan, name)
 
     def recover(self) -> Recovered:
@@ -140,11 +140,11 @@ class Pipeline:
         return operations.recover(self.plan)
 
     def adopt(self, *, reason: str = "", yes: bool = False) -> Adoption:
-        """Accept the checkpoint as it is; only said, not done, without `yes`."""
+        """Accept the checkpoint as it is; without `yes` only state what that means."""
         return adopt(self.plan, reason=reason, yes=yes)
 
     def sweep(self, *, yes: bool = False) -> Sequence[str]:
-        """Collect dead staging; only named, not collected, without `yes`."""
+        """Collect dead staging and name it; without `yes` only name it."""
         return operations.sweep(self.plan, dry_run=not yes)
 
 
@@ -157,7 +157,7 @@ def read(
     added: bool = False,
     counted: bool = False,
 ) -> "Reading":
-    """The table of `sink` (None: the pipeline's only one of type parquet) as of the newest batch that every account shows.
+    """Return the table of `sink` (None: the pipeline's only parquet sink) as of the newest batch that every account shows.
 
     `accounts`: only of these. `batch`: as of this one. `added`: only what that batch added, as it was then. `counted`: with the
     rows of each file, as far as manifests are kept, which takes a request for each of up to some 1,000 batches in a store.

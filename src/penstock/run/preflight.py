@@ -1,4 +1,4 @@
-"""Before Spark starts: does this checkpoint continue what the ledger decided? Refused early beats refused in the first batch."""
+"""Checks before Spark starts that the checkpoint continues what the ledger decided. Better refused early than in a batch."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from penstock.protocols import Ledger
 
 
 def position_of(checkpoint: SparkCheckpoint) -> CheckpointPosition | None:
-    """Where the checkpoint stands, None if there is none. Raises CheckpointDamaged."""
+    """Return where the checkpoint stands, None if there is none. Raises CheckpointDamaged."""
     if not checkpoint.exists():
         return None
     committed = checkpoint.latest_commit_id()  # first: beside a running driver what is read later may be newer
@@ -21,7 +21,7 @@ def position_of(checkpoint: SparkCheckpoint) -> CheckpointPosition | None:
 
 
 def _require_planned(position: CheckpointPosition, checkpoint: SparkCheckpoint) -> None:
-    """With a batch that is committed but not planned Spark repeats an older one and then fails, at every start."""
+    """Raise CheckpointDamaged for a committed batch without a plan: at every start Spark repeats an older one and then fails."""
     planned = -1 if position.planned is None else position.planned
     if position.committed is not None and position.committed > planned:
         raise CheckpointDamaged(
@@ -72,7 +72,7 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
 
 
 def with_way_out(error: PenstockError, summary: Summary, checkpoint: SparkCheckpoint) -> PenstockError:
-    """`error`; for a checkpoint that is damaged before its first batch was decided, with a remedy that takes no copy of it.
+    """Return `error`; for a checkpoint damaged before its first batch was decided, with a remedy that needs no copy of it.
 
     A machine that went down at the first start leaves files that are empty, and nobody has a copy yet.
     """
@@ -96,7 +96,7 @@ def _require_fresh(position: CheckpointPosition | None, checkpoint: SparkCheckpo
 def require_sources(ledger: Ledger, checkpoint: SparkCheckpoint, sources: Sequence[SourceName]) -> None:
     """Raise SourcesChanged if `sources`, in the order of the plan, are not those of the newest decision in their order.
 
-    Spark knows most sources by their place in the plan alone: it would read one by the log of another, and log what it found
+    Spark knows most sources by their place in the plan alone. It would read one by the log of another, and log what it found
     there, so this is refused before Spark starts. Costs two reads of the ledger.
     """
     tail = ledger.tail()

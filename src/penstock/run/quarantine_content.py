@@ -1,4 +1,4 @@
-"""What is in the quarantine, record by record, for people; without Spark and Java."""
+"""The records in the quarantine, one by one, for people; read without Spark and Java."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class QuarantinedRecord:
 def quarantined_records(
     settings: PipelineSettings, plan: DeliveryPlan, *, batch: int | None = None
 ) -> Sequence[QuarantinedRecord]:
-    """All of them, or those that one batch brought, by topic, partition and offset. Raises Usage without a quarantine."""
+    """Return all records, or those of one batch, by source, topic, partition and offset. Raises Usage without a quarantine."""
     if settings.quarantine is None:
         raise Usage(
             f"The pipeline {settings.pipeline!r} has no quarantine.",
@@ -47,7 +47,7 @@ def quarantined_records(
 def quarantined_record(
     settings: PipelineSettings, plan: DeliveryPlan, *, offset: int, partition: int, topic: str | None = None
 ) -> QuarantinedRecord:
-    """That one. Raises Failed if it is not there, or if several topics have one there and none is named."""
+    """Return one record. Raises Failed if it is not there, or if several topics have one there and none is named."""
     every = quarantined_records(settings, plan)
     found = [one for one in every if (one.partition, one.offset) == (partition, offset) and topic in {None, one.topic}]
     if len(found) != 1:

@@ -1,8 +1,8 @@
-"""The records of a batch that cannot be decoded: read once more, by their offsets, for the quarantine.
+"""The records of a batch that cannot be decoded, read once more by their offsets, for the quarantine.
 
-They go around the transform: what it does, and which state it keeps, has nothing to do with them. Both passes decode by the same
-schemas. Only one verdict can change from one pass to the other: that the registry does not know a schema. So the records for the
-quarantine are found first, and when the rows are staged the registry is asked again for the schemas that it did not know: as it
+They bypass the transform: what it does, and which state it keeps, has nothing to do with them. Both passes decode by the same
+schemas. Only one verdict can change between the passes: that the registry does not know a schema. So the records for the
+quarantine are found first. When the rows are staged, the registry is asked again for the schemas that it did not know: as it
 forgets none, it has not known them at any moment in between.
 """
 
@@ -37,14 +37,14 @@ _OF_STREAMS = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRecords:
-    """Those of one batch, with the column UNKNOWN; `offsets` is how many the batch reads of their sources."""
+    """The undecodable records of one batch, with the column UNKNOWN. `offsets` counts what the batch reads of their sources."""
 
     rows: "pa.Table"
     offsets: int
 
     @property
     def kept(self) -> "pa.Table":
-        """What goes into the quarantine."""
+        """The rows for the quarantine, without the column UNKNOWN."""
         return self.rows.drop_columns([UNKNOWN])
 
 
@@ -59,9 +59,10 @@ class Quarantining:
         self._passes = passes
 
     def found(self, spark: "SparkSession", ranges: Sequence[OffsetRange], *, decided: int | None = None) -> BadRecords:
-        """The bad records between these offsets. Raises StageFailed if they are too many, Refused if a source of ours is not read
-        once between them, and what the tasks raise. Of a batch that was `decided` with so many, the limits of then let it pass:
-        today's are not asked, and its tasks stop when they find more.
+        """Return the bad records between these offsets.
+
+        Raises StageFailed if they are too many, Refused if a source with a quarantine is not read once, and what the tasks raise.
+        A batch that was `decided` with so many passed the limits of then: today's do not apply, but tasks stop beyond that count.
         """
         from penstock.registry.bad_records import unpacked
 
@@ -75,7 +76,7 @@ class Quarantining:
         return bad
 
     def require_still_bad(self, bad: BadRecords) -> None:
-        """Raise Retryable if the registry knows a schema by now that it did not know when `bad` were found."""
+        """Raise Retryable if the registry now knows a schema that it did not know when `bad` were found."""
         from penstock.registry.client import Registry, SchemaUnknown
 
         unknown = bad.rows.filter(bad.rows[UNKNOWN])
@@ -113,7 +114,7 @@ class Quarantining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutAside:
-    """What a batch brings to the quarantine, staged."""
+    """The staged contribution of a batch to the quarantine."""
 
     pieces: tuple[Staged, ...] = ()
     bad: BadRecords | None = None
@@ -121,12 +122,12 @@ class PutAside:
     requests: int | None = None
 
     def require_still_bad(self) -> None:
-        """When the batch's rows are staged, too. Raises Retryable if one of its records could be decoded since."""
+        """Raise Retryable if a record of the batch could be decoded since. Called when the batch's rows are staged, too."""
         if self.quarantining is not None and self.bad is not None:
             self.quarantining.require_still_bad(self.bad)
 
     def requests_with(self, others: int | None) -> int | None:
-        """Those of both passes; None if neither knows."""
+        """Return the requests of both passes together, None if neither is known."""
         known = [requests for requests in (self.requests, others) if requests is not None]
         return sum(known) if known else None
 
@@ -150,7 +151,7 @@ def put_aside(
 
 
 def quarantining_of(settings: DeliverySettings, passes: "Mapping[SourceName, DecodePass]") -> Quarantining | None:
-    """For the sources that put records aside, by the `passes` that the query decodes with; None if there are none."""
+    """Return the sources with a quarantine, by the `passes` that the query decodes with; None if there are none."""
     if not isinstance(settings, PipelineSettings) or settings.quarantine is None:
         return None
     ours = {SourceName(name): settings.sources[name] for name in quarantined(settings) if name in passes}
@@ -158,10 +159,9 @@ def quarantining_of(settings: DeliverySettings, passes: "Mapping[SourceName, Dec
 
 
 def require_read_once(names: Iterable[str], sources: Sequence[SourceName]) -> None:
-    """Raise Refused unless each of `names`, which put records aside, is one of the query's `sources` and Spark reads it once.
+    """Raise Refused unless each of `names`, which have a quarantine, is one of the query's `sources` and Spark reads it once.
 
-    A second scan (`penstock.transform.plan.source_order` calls it `name#2`) has offsets of its own, and its bad records would be
-    in no sink.
+    A second scan (`name#2` in `penstock.transform.plan.source_order`) has its own offsets: its bad records would be in no sink.
     """
     for name in names:
         if name not in sources:
@@ -187,7 +187,7 @@ def _too_many(bad: BadRecords, found: str, limit: str) -> StageFailed:
 
 
 def _between(spark: "SparkSession", source: Source, each: OffsetRange) -> "DataFrame | None":
-    """The records between two offsets as a table, None if there can be none."""
+    """Return the records between two offsets as a table, None if there can be none."""
     starts, ends = _positions(each)
     if not ends or starts == ends:
         return None
@@ -198,7 +198,7 @@ def _between(spark: "SparkSession", source: Source, each: OffsetRange) -> "DataF
 
 
 def _positions(each: OffsetRange) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
-    """Where each partition that has an end begins and ends; one that was added since begins with its first record."""
+    """Return the starts and ends of all partitions that have an end. A partition added since starts with its first record."""
     starts, ends = positions_in(each.start), positions_in(each.end)
     begun = {topic: {number: starts.get(topic, {}).get(number, _EARLIEST) for number in parts} for topic, parts in ends.items()}
     return begun, {topic: dict(parts) for topic, parts in ends.items()}

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 POLL_S = 0.2
 FENCE_LOOK_S = 15.0
-"""How often a run looks whether a newer one has opened the pipeline. A batch finds out by itself; this is for want of batches."""
+"""Seconds between a run's looks for a newer run. A batch finds out by itself; this is for times without batches."""
 
 
 def start_streaming(writer: "DataStreamWriter", plan: DeliveryPlan) -> StreamingQuery:
-    """Start what `writer` describes. Raises what kept Spark from it as one of Penstock's errors."""
+    """Start the query that `writer` describes. Raises what kept Spark from it as one of Penstock's errors."""
     try:
         return writer.option("checkpointLocation", plan.spark_checkpoint).start()
     except Exception as error:
@@ -56,7 +56,7 @@ def _while_spark_lives(streaming: StreamingQuery) -> Iterator[None]:
 
 
 class Query:
-    """What `Pipeline.start` and `Delivery.start` return. Everything a StreamingQuery has, by delegation, and the methods below.
+    """The query that `Pipeline.start` and `Delivery.start` return: a StreamingQuery, by delegation, with the methods below.
 
     `awaitTermination` and `stop` raise what ended the query as one of Penstock's errors.
     """
@@ -77,7 +77,7 @@ class Query:
         return self._streaming.isActive
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
-        """Wait for the end, at most `timeout` seconds; whether it has ended. Raises what ended it."""
+        """Wait for the end, at most `timeout` seconds. Return whether the query has ended. Raises what ended it."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with _while_spark_lives(self._streaming):
             while self._streaming.isActive:
@@ -92,7 +92,7 @@ class Query:
         return True
 
     def run_until(self, stop_wanted: Callable[[], bool], *, grace_s: float) -> None:
-        """Wait for the end, or for `stop_wanted`, or for the delivery's batch limit; then stop. Raises what ended the query."""
+        """Wait for the end, for `stop_wanted`, or for the delivery's batch limit; then stop. Raises what ended the query."""
         with _while_spark_lives(self._streaming):
             while self._streaming.isActive:
                 if stop_wanted() or self._limit_reached():
@@ -104,7 +104,7 @@ class Query:
     def stop(self, grace: float = 30.0) -> None:
         """Let the current batch end for at most `grace` seconds, then stop; a batch cut off is delivered by the next start.
 
-        With `publish_behind` it returns when what was decided is published. Raises what ended the query, unless that was told.
+        With `publish_behind` it returns when what was decided is published. Raises what ended the query, unless it ended before.
         """
         is_told = self._ended
         opened = self._delivery.opened
@@ -113,19 +113,19 @@ class Query:
         failure = self._delivery.failure
         self._streaming.stop()
         if (running and failure is None) or not (drained or isinstance(self._delivery.failure, PenstockError)):
-            # Whatever comes now is of the interruption: of the batch, or of Spark's own writing to its checkpoint.
+            # Any later error comes from interrupting the batch, or Spark's own writing to its checkpoint.
             self._delivery.failure = StopRequested()
         if not is_told:
             self._end()
 
     def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
-        """Spark's, and then until what it delivered is published."""
+        """Wait as Spark's method does, then until what it delivered is published."""
         self._streaming.processAllAvailable()
         if self._delivery.opened is not None:
             self._delivery.opened.wait()
 
     def history(self) -> list[HistoryRow]:
-        """The ledger's retained entries, newest first."""
+        """Return the ledger's retained entries, newest first."""
         ledger = ledger_of(self._delivery.plan)
         try:
             return list(history(ledger.newest_first()))
@@ -133,14 +133,14 @@ class Query:
             ledger.close()
 
     def offsets(self, batch_id: int) -> tuple[OffsetRange, ...]:
-        """What `batch_id` was decided with. Raises Failed if the ledger does not retain it."""
+        """Return the offsets that `batch_id` was decided with. Raises Failed if the ledger does not retain it."""
         for row in self.history():
             if row.batch_id == batch_id:
                 return row.offsets
         raise Failed(f"The ledger holds no decision of batch {batch_id}.", remedy="`penstock history` lists what it holds.")
 
     def summary(self) -> RunSummary | None:
-        """What this run did so far, None if it has not opened; on Spark Connect as far as the ledger tells."""
+        """Return what this run did so far, None if it has not opened; on Spark Connect as far as the ledger shows."""
         opened = self._delivery.opened
         plan = self._delivery.plan
         if opened is None:
@@ -159,14 +159,14 @@ class Query:
         try:
             self._streaming.awaitTermination(POLL_S)  # type: ignore[arg-type]
         except StreamingQueryException:
-            return  # told by _end, once and in one place
+            return  # raised by _end, once and in one place
         self._stop_if_unpublished()
         if time.monotonic() >= self._look_at_s:
             self._look_at_s = time.monotonic() + FENCE_LOOK_S
             self._stop_if_fenced()
 
     def _stop_if_unpublished(self) -> None:
-        """Where a batch is published beside the query, and that failed: nobody else would tell before the next batch."""
+        """Stop the query if publishing beside it failed: otherwise nobody would notice before the next batch."""
         opened = self._delivery.opened
         failure = None if opened is None else opened.failure()
         if failure is not None and self._delivery.failure is None:
@@ -182,7 +182,7 @@ class Query:
         except Fenced as fenced:
             self._delivery.failure = fenced
             self._streaming.stop()
-        except PenstockError:  # a ledger that cannot be read just now; the next batch tells if that lasts
+        except PenstockError:  # the ledger cannot be read just now; the next batch fails if that lasts
             return
 
     def _limit_reached(self) -> bool:
@@ -190,7 +190,7 @@ class Query:
         return opened is not None and opened.limit_reached.is_set()
 
     def _end(self) -> None:
-        """Once, whoever comes first; everybody who waits for the query is told what ended it."""
+        """Finish once, in the first caller. Every caller that waits for the query gets the error that ended it."""
         with self._ending:
             if not self._ended:
                 try:

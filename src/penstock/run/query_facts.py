@@ -1,4 +1,4 @@
-"""What a door knows of a streaming query before anything of it is staged. Every door answers with the same value.
+"""What each entry point can see of a streaming query before staging: a pipeline file, `Delivery.start`, `foreachBatch`.
 
 Spark shows a writer's options and a running query's trigger to its own classes only: on classic sessions they are read from
 these, on Spark Connect from the message that the client sends. What cannot be read, as in a Spark with other classes, is None.
@@ -37,7 +37,7 @@ _TRIGGERS: Mapping[str, Trigger] = {
     "ContinuousTrigger": Trigger.model_validate({"continuous": "1s"}),
     "RealTimeTrigger": Trigger.model_validate({"real_time": "1s"}),
 }
-"""By Spark's class; the interval does not matter here."""
+"""By the name of Spark's class; the interval does not matter here."""
 _CLIENT_TRIGGERS: Mapping[str, str] = {
     "available_now": "AvailableNowTrigger",
     "once": "OneTimeTrigger",
@@ -55,9 +55,9 @@ class _Sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFacts:
-    """A streaming query as one door sees it; what is None cannot be seen there. `rows` have the columns that are delivered.
+    """A streaming query as one entry point sees it; None is what it cannot see. `rows` have the columns that are delivered.
 
-    `paths` are what its file sources read, by the source's name; `unseen_of_sources` what the door cannot see of single sources.
+    `paths` are what its file sources read, by the source's name; `unseen_of_sources` is what cannot be seen of single sources.
     """
 
     rows: DataFrame
@@ -71,7 +71,7 @@ class QueryFacts:
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """What this door cannot check, in the words of people."""
+        """What this entry point cannot check, worded for people."""
         seen: Mapping[str, object | None] = {
             "sources and their options": self.sources,
             "operators": self.plan,
@@ -83,7 +83,7 @@ class QueryFacts:
 
 
 def facts_of_pipeline(settings: PipelineSettings, frame: DataFrame, spark: SparkSession) -> QueryFacts:
-    """Of a pipeline file or its settings. Raises Usage where Spark's plan cannot be read."""
+    """Return the facts of a pipeline file or its settings. Raises Usage where Spark's plan cannot be read."""
     return QueryFacts(
         rows=frame,
         plan=plan_of(frame),
@@ -96,7 +96,7 @@ def facts_of_pipeline(settings: PipelineSettings, frame: DataFrame, spark: Spark
 
 
 def facts_of_writer(writer: "DataStreamWriter", names: Sequence[SourceName]) -> QueryFacts:
-    """Of a query that is about to be started: by `Delivery.start`."""
+    """Return the facts of a query that `Delivery.start` is about to start."""
     frame = frame_of(writer)
     sources = _of_sources(_seen(lambda: _opened_sources(frame)), names, frame.sparkSession)
     mode, trigger, options = _of_client(writer) if is_of_client(writer) else _of_classic(writer)
@@ -113,7 +113,7 @@ def facts_of_writer(writer: "DataStreamWriter", names: Sequence[SourceName]) -> 
 
 
 def facts_of_batch(rows: DataFrame, names: Sequence[SourceName]) -> QueryFacts:
-    """Of a query that somebody else started, seen from inside its first batch: by `foreachBatch(delivery)`."""
+    """Return the facts of a query that somebody else started, seen from its first batch by `foreachBatch(delivery)`."""
     execution = _seen(lambda: _execution(rows))
     if execution is None:
         return QueryFacts(rows=rows, plan=None, sources=None, output_mode=None, trigger=None, options=None, paths={})
@@ -133,7 +133,7 @@ def facts_of_batch(rows: DataFrame, names: Sequence[SourceName]) -> QueryFacts:
 
 
 def _seen(read: Callable[[], T]) -> T | None:
-    """None where this Spark does not show it: its own classes change with every version."""
+    """Return what `read` returns, None where this Spark does not show it: its own classes change with every version."""
     try:
         return read()
     except (Py4JError, PySparkException, Usage, AttributeError, LookupError, TypeError):
@@ -159,7 +159,7 @@ def _of_client(writer: "DataStreamWriter") -> tuple[str | None, Trigger | None, 
 
 
 def _field(java: Any, *names: str) -> Any:
-    """Of a Java object, the private field that has one of `names`."""
+    """Return the private field of a Java object that has one of `names`."""
     for declared in java.getClass().getDeclaredFields():
         if declared.getName() in names:
             declared.setAccessible(True)
@@ -181,7 +181,7 @@ def _trigger(java: Any) -> Trigger:
 
 
 def _execution(rows: DataFrame) -> Any:
-    """Spark's own object for the query whose batch `rows` is."""
+    """Return Spark's own object for the query whose batch `rows` is."""
     query = running_query(rows)
     session = rows.sparkSession
     if query is None:
@@ -191,7 +191,7 @@ def _execution(rows: DataFrame) -> Any:
 
 
 def run_of_batch(rows: DataFrame) -> str | None:
-    """The id of the run that `rows` is a batch of: every start of a query has its own. None on Spark Connect."""
+    """Return the id of the run that `rows` is a batch of: every start of a query has its own. None on Spark Connect."""
     execution = _seen(lambda: _execution(rows))
     return None if execution is None else _seen(lambda: str(execution.runId()))
 

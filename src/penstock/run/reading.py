@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Reading:
     """The files of a table as of one decision, in every account asked for; `as_of` is None while nothing is published.
 
-    The list is exact and stays so: what is published later has other names. Maintenance may still remove what it names.
+    The list is exact and stays so: files published later have other names. Maintenance may still remove files that it names.
     """
 
     sink: SinkName
@@ -40,13 +40,13 @@ class Reading:
     _schema: str | None = field(repr=False, compare=False)
 
     def urls(self, spelling: Literal["plain", "spark"] = "plain") -> list[str]:
-        """Where the files are; `spark` spells it as Spark's connectors do: `file://`, `s3a://`, `abfss://`."""
+        """Return where the files are; `spark` spells it as Spark's connectors do: `file://`, `s3a://`, `abfss://`."""
         if spelling == "plain":
             return [file.url for file in self.files]
         return [self._for_spark(file) for file in self.files]
 
     def arrow(self) -> "pa.Table":
-        """All rows, partition columns included, read with the accounts' own credentials. Raises Failed, Retryable."""
+        """Return all rows, partition columns included, read with the accounts' own credentials. Raises Failed, Retryable."""
         import pyarrow as pa
 
         from penstock.sink.parquet.reading import table_schema
@@ -56,7 +56,7 @@ class Reading:
         return pa.concat_tables(parts) if parts else table_schema(schema).empty_table()
 
     def spark(self, spark: "SparkSession") -> "DataFrame":
-        """The rows as a DataFrame. Spark reads the files itself: for a store it needs a connector and credentials of its own."""
+        """Return the rows as a DataFrame. Spark reads the files itself, from a store with its own connector and credentials."""
         from pyspark.sql.types import StructType
 
         schema = StructType.fromJson(json.loads(self._known_schema()))
@@ -93,7 +93,7 @@ def read_table(
     added: bool,
     counted: bool,
 ) -> Reading:
-    """Called by `penstock.read` and `Pipeline.read`, which say what it gives and raises."""
+    """Return what `penstock.read` describes. Called by it and by `Pipeline.read`."""
     chosen = table_of(plan, sink)
     tables = _asked_for(chosen.tables(), accounts)
     marks = cache(lambda: dict(zip(tables, side_by_side(Table.marked_at, list(tables.values())), strict=True)))
@@ -124,7 +124,7 @@ def _asked_for(tables: Mapping[AccountName, Table], accounts: Collection[str] | 
 
 
 def _is_shown(entry: Entry, sink: SinkName, marks: Mapping[AccountName, Position | None], *, everywhere: bool) -> bool:
-    """By the marker of every account that the decision holds rows for: any of them may be the last to show it.
+    """Return whether the markers of all accounts that the decision holds rows for show it: any of them may be the last to do so.
 
     Markers are read after the ledger's tail: one that is read before it may be older than what the ledger says.
     """
@@ -135,7 +135,7 @@ def _is_shown(entry: Entry, sink: SinkName, marks: Mapping[AccountName, Position
 
 
 def _require_present(newest: Entry, sink: SinkName, marks: Mapping[AccountName, Position | None]) -> None:
-    """Raise Refused for an account that is not mounted, or is an older copy: its files would be missing without a word."""
+    """Raise Refused for an account that is not mounted, or is an older copy: its files would be missing silently."""
     totals = newest.summary.totals.get(sink, {})
     held = _accounts_of(newest, sink)
     for account, found in marks.items():
@@ -155,7 +155,7 @@ def _until(entry: Entry, tables: Mapping[AccountName, Table], *, counted: bool) 
 
 
 def _added(entry: Entry, sink: SinkName, tables: Mapping[AccountName, Table]) -> tuple[TableFile, ...]:
-    """The ledger's decision and the manifests name the same files; the decision is at hand, and kept for longer."""
+    """Return the files of the decision. The manifests name the same ones, but the decision is at hand and retained for longer."""
     pieces = [piece for piece in decision_in(entry).of_sink(sink) if piece.account in tables]
     return tuple(tables[piece.account].file_of(piece) for piece in pieces)
 

@@ -1,4 +1,4 @@
-"""What Spark is to redact in its UI, event log and plans: every setting and option of the pipeline file that holds a secret."""
+"""Patterns for what Spark redacts in its UI, event log and plans: every setting and option that holds a secret."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -15,13 +15,13 @@ _DEFAULTS: Mapping[str, str | None] = {
     OPTIONS: "(?i)url",
     TEXTS: None,
 }
-"""What Spark redacts where nobody says what."""
+"""What Spark redacts by default."""
 
 Lookup = Callable[[str], str | None]
 
 
 def is_redacted(name: str, settings: Mapping[str, str]) -> bool:
-    """Whether the user's own pattern in `settings` hides the setting `name`, also where only Java understands the pattern."""
+    """Return whether the user's own pattern in `settings` hides the setting `name`. True if only Java understands the pattern."""
     try:
         return SETTINGS in settings and re.search(settings[SETTINGS], name) is not None
     except re.error:
@@ -29,12 +29,12 @@ def is_redacted(name: str, settings: Mapping[str, str]) -> bool:
 
 
 def secret_items(options: Mapping[str, str]) -> Mapping[str, str]:
-    """Those of `options` that hold a secret."""
+    """Return those of `options` that hold a secret."""
     return {name: value for name, value in options.items() if holds_secret(name, value)}
 
 
 def secrets_of(settings: PipelineSettings) -> Mapping[str, str]:
-    """The secrets of a pipeline that Spark is given with its query: by the name of an option, or a name that no option has."""
+    """Return the secrets that Spark gets with a pipeline's query, by option name, or by a name that no option has."""
     options = {name: value for source in settings.sources.values() for name, value in secret_items(source.options).items()}
     routes = [sink.route.sql for sink in settings.sinks.values() if isinstance(sink, Parquet) and sink.route]
     queries = [*routes, settings.transform.sql if settings.transform else None]
@@ -43,10 +43,10 @@ def secrets_of(settings: PipelineSettings) -> Mapping[str, str]:
 
 
 def redactions(settings: Mapping[str, str], options: Mapping[str, str], *, running: Lookup) -> Mapping[str, str]:
-    """The patterns to give to a new session, for the secrets of its `settings` and those `options` of sources that hold one.
+    """Return the patterns for a new session: for secrets in its `settings`, and for those `options` of sources that hold one.
 
     Each begins with that of `settings`, or that is `running`: it never redacts less than the user's own. Settings and options are
-    told by their names. Plans name options in ways of their own, so texts are told by the values; that pattern is itself hidden.
+    matched by name. Plans name options in ways of their own, so texts are matched by value; that pattern is itself hidden.
     """
     secret = secret_items(settings)
     if not secret and not options:
@@ -58,7 +58,7 @@ def redactions(settings: Mapping[str, str], options: Mapping[str, str], *, runni
 
 
 def _in_hadoop(key: str) -> Iterable[str]:
-    """Spark hands these settings to Hadoop under shorter names, and shows all of Hadoop's."""
+    """Yield the shorter names under which Spark hands such a setting to Hadoop; Spark shows all of Hadoop's settings."""
     return (key.removeprefix(prefix) for prefix in ("spark.hadoop.", "spark.") if key.startswith(prefix))
 
 
@@ -69,15 +69,15 @@ def _combined(pattern: str | None, ours: str) -> str:
 
 
 def _is_one_of(names: Iterable[str]) -> str:
-    """Spark lowers the letters of an option's name in some places."""
+    """Return a pattern for these names in any case: Spark lowers the letters of an option's name in some places."""
     return f"(?i:^(?:{_any_of(names)})$)"
 
 
 def _is_part_of(secrets: Iterable[str]) -> str | None:
-    """Shorter ones would be found in every text."""
+    """Return a pattern for text with one of these secrets. Very short ones are left out: they would be found in every text."""
     return _any_of(secret for secret in secrets if len(secret) >= SHORTEST_SCRUBBED) or None
 
 
 def _any_of(texts: Iterable[str]) -> str:
-    """A pattern of Java, which takes `re.escape` as Python does; the longest comes first, as it may begin with another."""
+    """Return a Java pattern, which takes `re.escape` as Python does. The longest comes first, as it may begin with another."""
     return "|".join(map(re.escape, sorted(texts, key=lambda text: (-len(text), text))))

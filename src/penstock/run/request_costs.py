@@ -1,4 +1,4 @@
-"""What a pipeline costs in requests, for places that bill them: counted over its newest batches, else estimated."""
+"""Requests of a pipeline to places that bill them: counted over its newest batches, else estimated."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from penstock.run.query import FENCE_LOOK_S
 
 MEASURED_BATCHES = 20
 _LOOKED_AT = 2 * MEASURED_BATCHES
-"""Entries of the ledger that are read at most, each of them a request perhaps."""
+"""Entries of the ledger that are read at most; each may take a request."""
 _DAY_S = 24 * 60 * 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """`requests_per_batch` is the mean of the newest `measured_batches`; where these are none, an estimate for batches that have
-    one small file for each account (`estimated.small`).
+    """What a pipeline costs in requests. Every run looks `looks_per_day` times whether a newer one took over.
 
-    Every run looks `looks_per_day` times whether a newer one took over; `interval_ms` is the trigger's, None if it has none.
+    `requests_per_batch` is the mean of the newest `measured_batches`; if there are none, an estimate for batches that have one
+    small file for each account (`estimated.small`). `interval_ms` is the trigger's, None if it has none.
     """
 
     requests_per_batch: float
@@ -34,28 +34,28 @@ class Costs:
 
     @property
     def batches_per_day(self) -> int | None:
-        """At most: a batch that takes longer than the interval delays the next one, and without rows there is none."""
+        """Upper limit: a batch that takes longer than the interval delays the next one, and without rows there is none."""
         return batches_per_day(self.interval_ms)
 
     @property
     def requests_per_day(self) -> int | None:
-        """Of all batches together, at most."""
+        """Upper limit for all batches together, None without an interval."""
         batches = self.batches_per_day
         return None if batches is None else round(batches * self.requests_per_batch)
 
     @property
     def look_requests_per_day(self) -> int:
-        """Of a run that never ends, for looking whether it is still the newest."""
+        """Requests of a run that never ends, for looking whether it is still the newest."""
         return round(self.looks_per_day * self.estimated.look)
 
 
 def batches_per_day(interval_ms: int | None) -> int | None:
-    """How many batches a trigger of this interval starts at most, None without one."""
+    """Return how many batches a trigger of this interval starts at most, None without one."""
     return _DAY_S * 1000 // interval_ms if interval_ms else None
 
 
 def costs_of(plan: DeliveryPlan, *, interval_ms: int | None) -> Costs | None:
-    """None where no request is billed. Else reads the newest entries of the ledger. `interval_ms` is the trigger's, if any."""
+    """Return the costs, None where no request is billed. Reads the newest ledger entries. `interval_ms` is the trigger's."""
     with reading(plan) as ledger:
         estimated = _estimated((ledger, *sinks_of(plan)))
         if estimated is None:
@@ -78,7 +78,7 @@ def _estimated(parts: tuple[object, ...]) -> RequestEstimate | None:
 
 
 def _counted(ledger: Ledger) -> list[int]:
-    """Requests of the newest batches that know how many they took to stage and to publish."""
+    """Return the requests of the newest batches that know how many they took to stage and to publish."""
     rows = islice(history(ledger.newest_first()), _LOOKED_AT)
     known = (
         row.stage_requests + row.publish_requests

@@ -1,4 +1,4 @@
-"""What is demanded of a streaming query before anything of it is staged: the same questions at every door."""
+"""What is demanded of a streaming query before anything of it is staged: the same checks at every entry point."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -31,15 +31,15 @@ UNPROVED: Mapping[str, str] = {
     "redshift": " Not run against a live server: only by Redshift's driver on a PostgreSQL that stands in for it.",
     "sqlserver": " Not run against a live server: only its statements, on SQLite behind a stand-in for the driver.",
 }
-"""Kinds of sinks that nobody has run against what they are for."""
+"""Kinds of sinks that nobody has run against a live server of that kind."""
 
 _AS_WRITTEN = " So its author says: the suite of penstock.testing shows whether it is true."
 
 
 def require_demanded(facts: QueryFacts, plan: DeliveryPlan) -> None:
-    """Raise Usage or GuaranteeTooWeak where the query cannot be delivered as `plan` demands; log what `facts` does not show.
+    """Raise Usage or GuaranteeTooWeak if the query cannot be delivered as `plan` demands. Log what `facts` does not show.
 
-    Called by every door before the ledger is opened: a refused query leaves nothing behind.
+    Called by every entry point before the ledger is opened: a refused query leaves nothing behind.
     """
     weak = too_weak(claims_of(facts, plan), plan.settings.guarantee)
     if weak:
@@ -57,13 +57,13 @@ def require_demanded(facts: QueryFacts, plan: DeliveryPlan) -> None:
 
 
 def require_batches(facts: QueryFacts) -> None:
-    """Raise GuaranteeTooWeak for a trigger whose batches have no identity: no sink of Penstock's can be given them."""
+    """Raise GuaranteeTooWeak for a trigger whose batches have no identity: no sink of Penstock's can take them."""
     if facts.trigger is not None and not facts.trigger.batches_have_identity:
         raise batches_without_identity()
 
 
 def batches_without_identity() -> GuaranteeTooWeak:
-    """The refusal of continuous and real-time queries, whatever is demanded."""
+    """Return the refusal of continuous and real-time queries, whatever is demanded."""
     return GuaranteeTooWeak(
         "Continuous and real-time triggers run without Penstock's protocol, with a single sink of type console, kafka or memory.",
         remedy="Use trigger processing_time or available_now for every other sink.",
@@ -71,7 +71,7 @@ def batches_without_identity() -> GuaranteeTooWeak:
 
 
 def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
-    """Every claim that `facts` allow, in the order of a row's way. Raises Usage for what makes no sense together."""
+    """Return every claim that `facts` allow, in the order of a row's way. Raises Usage for settings that do not go together."""
     sinks = sinks_of(plan)
     mode = facts.output_mode
     _require_no_complaint(facts, plan)
@@ -91,7 +91,7 @@ def claims_of(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]:
 
 
 def _require_no_complaint(facts: QueryFacts, plan: DeliveryPlan) -> None:
-    """What the pipeline file is refused for when it is read, where sinks and query come together only now."""
+    """Raise Usage for what a pipeline file is refused for when it is read, where sinks and query come together only now."""
     for complaint in _complaints(facts, plan):
         raise Usage(f"{sentence(complaint)}.", remedy=complaint.remedy)
 
@@ -118,7 +118,7 @@ def _require_routable(frame: DataFrame, sink: Sink) -> None:
 
 
 def _require_projectable(frame: DataFrame, sink: Sink) -> None:
-    """Raise Usage if the rows that `sink` takes cannot be made of those of the pipeline."""
+    """Raise Usage if the rows that `sink` takes cannot be computed from those of the pipeline."""
     own = sink.own_rows(frame.schema.json()) if isinstance(sink, ProjectsRows) else None
     if own is None:
         return
@@ -132,7 +132,7 @@ def _require_projectable(frame: DataFrame, sink: Sink) -> None:
 
 
 def _type_of(sink: Sink, plan: DeliveryPlan) -> str:
-    """As the pipeline file says it; the quarantine is not among its sinks."""
+    """Return the type in the pipeline file; the quarantine is not among its sinks."""
     sinks = plan.settings.sinks
     return sinks[sink.name].type if sink.name in sinks else "parquet"
 

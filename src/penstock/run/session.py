@@ -1,4 +1,4 @@
-"""The Spark session of a run: the given one, the active one, or a new one from the pipeline file's `spark:` section."""
+"""The Spark session of a run: the active one, or a new one, classic or Connect, from the pipeline file's `spark:` section."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ from penstock.support.filesystem_errors import problem_of
 from penstock.support.private_files import make_private_directory, open_private
 
 _CONTEXTS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Loggers that, as py4j's, print tracebacks of errors which Penstock tells in a sentence."""
+"""Loggers that, like py4j's, print tracebacks of errors that Penstock reports in a sentence."""
 
 Connector: TypeAlias = Literal["none", "wanted", "needed"]
 _log = logging.getLogger(__name__)
@@ -43,9 +43,9 @@ def session(
     connector: Connector = "none",
     secret_options: Mapping[str, str] = _NOTHING,
 ) -> SparkSession:
-    """The active session with `conf` added where nothing is set, or a new one. Under spark-submit the settings only add.
+    """Return the active session with `conf` added where nothing is set, or a new one. Under spark-submit the settings only add.
 
-    Where SPARK_REMOTE names a server of Spark Connect the new one is there, and gets what of `conf` a session may set.
+    Where SPARK_REMOTE names a server of Spark Connect, the new session is there, and gets what of `conf` a session may set.
 
     A new classic session's JVM writes its log to the file `log` and not over the terminal. It gets Spark's Kafka `connector` if
     that is needed, or, if it is wanted, where it can be had. Spark's UI and event log redact the settings of `conf` that hold a
@@ -77,7 +77,7 @@ def session(
 
 
 def _is_elsewhere() -> bool:
-    """Whether the JVM runs already, so that no jar can be given to it."""
+    """Return whether the JVM runs already, so that no jar can be given to it."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -88,7 +88,7 @@ def _connector(settings: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _joined(settings: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """Both, with lists of jars and packages put together."""
+    """Return both, with lists of jars and packages concatenated."""
     lists = {key: ",".join(filter(None, (settings.get(key), value))) for key, value in more.items()}
     return {**settings, **{key: value for key, value in lists.items() if value}}
 
@@ -116,7 +116,7 @@ def _started(settings: Mapping[str, str], *, log: Path | None, secret_options: M
 
 
 def _created(settings: Mapping[str, str], secret_options: Mapping[str, str]) -> SparkSession:
-    """A session in a JVM that was started without the secrets of `settings`: they reach it over PySpark's own connection."""
+    """Return a session in a JVM that starts without the secrets of `settings`: they reach it over PySpark's own connection."""
     running = start_jvm(settings)
     builder = SparkSession.builder
     for key, value in {**settings, **redactions(settings, secret_options, running=running)}.items():
@@ -125,7 +125,7 @@ def _created(settings: Mapping[str, str], secret_options: Mapping[str, str]) -> 
 
 
 def _redact_options(session: SparkSession, secret_options: Mapping[str, str]) -> None:
-    """Of what a session that runs may still redact: SparkConf, and so the names of its settings, are as they are."""
+    """Redact what a running session still can: SparkConf, and so the names of its settings, cannot change any more."""
     for key, pattern in redactions({}, secret_options, running=lambda key: session.conf.get(key, None)).items():
         if session.conf.isModifiable(key):
             session.conf.set(key, pattern)
@@ -133,7 +133,7 @@ def _redact_options(session: SparkSession, secret_options: Mapping[str, str]) ->
 
 @contextmanager
 def _stderr_to(log: Path | None) -> Iterator[None]:
-    """A process started meanwhile inherits the log as its standard error; this one's is as before afterwards."""
+    """Redirect standard error to the log, also for processes started meanwhile, and restore it afterwards."""
     if log is None:
         yield
         return
@@ -160,7 +160,7 @@ def _opened(log: Path) -> BinaryIO:
 
 
 def _submitted() -> frozenset[str]:
-    """Settings that spark-submit gave; they win over the pipeline file's."""
+    """Return the names of settings that spark-submit gave; they win over the pipeline file's."""
     arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "").split()
     keys = {argument.partition("=")[0] for argument in arguments if argument.startswith("spark.")}
     return frozenset(keys | ({"spark.master"} if "--master" in arguments else set()))

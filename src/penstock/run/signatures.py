@@ -1,4 +1,4 @@
-"""Is what the sinks stage into this ledger's? Another one would sweep it."""
+"""The check that what the sinks stage into is this ledger's, because another ledger would sweep it."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from penstock.run.ledger_match import describe_identity, identity_of
 
 
 def require_own_staging(ledger: Ledger, sinks: Iterable[Sink], *, pipeline: PipelineName) -> None:
-    """Raise LedgerMismatch where a sink stages for another ledger. Costs a read of the ledger for each sink that signs."""
+    """Raise LedgerMismatch where a sink stages for another ledger. Costs two reads of the ledger for each signature."""
     for sink in sinks:
         for signature in sink.signatures(pipeline=pipeline) if isinstance(sink, SignsStaging) else ():
             _require_own(ledger, signature, sink)
@@ -33,7 +33,7 @@ def _require_own(ledger: Ledger, signature: Signature, sink: Sink) -> None:
 
 
 def _require_same_ledger(ledger: Ledger, tail: Entry | None, signature: Signature, sink: Sink) -> None:
-    """Whatever its entries are: one that has pruned the position would pass by them."""
+    """Raise LedgerMismatch for another identity. Entries do not suffice: a ledger that pruned the position would pass."""
     if signature.ledger_id == identity_of(tail):
         return
     raise LedgerMismatch(

@@ -1,4 +1,4 @@
-"""Starting a pipeline on Spark: frame, guarantee, recovery, query."""
+"""The start of a pipeline on Spark: frame, guarantee, recovery, query."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ from penstock.transform.python import travel_by_value
 def start(
     settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession, *, observers: Sequence[Observer], batches: int | None
 ) -> Query:
-    """Called by `Pipeline.start`. Everything that can be refused is refused before Spark plans a batch."""
+    """Start a pipeline's query, for `Pipeline.start`. Everything that can be refused is refused before Spark plans a batch."""
     decoding = decode_passes(settings.sources)
     frame, sources = frame_of(settings, spark, modules=plan.modules, decoding=decoding)
     require_demanded(facts_of_pipeline(settings, frame, spark), plan)
@@ -50,7 +50,7 @@ def _writer(settings: PipelineSettings, frame: DataFrame) -> DataStreamWriter:
 
 
 def _of_this_run(settings: PipelineSettings, plan: DeliveryPlan, sources: tuple[SourceName, ...]) -> DeliveryPlan:
-    """The plan; a source that cannot be read again cannot go on from a checkpoint either, so each run gets a new one."""
+    """Return the plan. A source that cannot be read again cannot go on from a checkpoint either, so each run gets a new one."""
     if too_weak(source_claims(settings.sources, {}), Guarantee.EXACTLY_ONCE):
         place = settings.checkpoint
         own = place.model_copy(update={"url": f"{place.url}/run-{new_nonce()}"})

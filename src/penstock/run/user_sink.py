@@ -1,4 +1,4 @@
-"""Sinks that users write, `python: package.module:Class` or an object: made ready to run, with every mistake named."""
+"""Construction of sinks that users write, `python: package.module:Class` or an object, with an error for every mistake."""
 
 import importlib
 import inspect
@@ -23,7 +23,7 @@ _REMEDY = "Derive the class from penstock.OwnSink (docs/howto/own_sink.md), or g
 def user_written(
     name: SinkName, settings: PythonSink, *, pipeline: PipelineName, spool: "SpoolRoot", modules: Path | None
 ) -> Sink:
-    """The sink. Raises Usage for a class that is not there, is no sink, or takes other options; Failed for what it raised."""
+    """Return the sink. Raises Usage if its class is not found, is no sink, or takes other options; Failed for what it raised."""
     key, reference = f"sinks.{name}.python", settings.reference
     if not isinstance(settings.python, str | type):
         return _own_sink(key, settings).bound(name=name, pipeline=pipeline, spool=spool)
@@ -46,7 +46,7 @@ def user_written(
 
 
 def _own_sink(key: str, settings: PythonSink) -> "OwnSink[Any]":
-    """The object that code gave, if Penstock can give it the rest. Raises Usage."""
+    """Return the object that code gave, if Penstock can give it the rest. Raises Usage."""
     from penstock.sink.own import OwnSink
 
     if not isinstance(settings.python, OwnSink):
@@ -63,7 +63,7 @@ def _own_sink(key: str, settings: PythonSink) -> "OwnSink[Any]":
 
 
 def import_checks(sinks: Mapping[SinkName, Sink], settings: Mapping[str, object]) -> Iterator[TaskCheck]:
-    """Looks whether tasks can import what they need of the user's.
+    """Yield checks whether tasks can import the user's modules that they need.
 
     Modules beside the pipeline file, and what a script or a notebook defines itself, travel with the query.
     """
@@ -77,13 +77,12 @@ def import_checks(sinks: Mapping[SinkName, Sink], settings: Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportCheck:
-    """As `TaskCheck`."""
+    """A `TaskCheck` that imports a user's module."""
 
     sink: SinkName
     module: str
 
     def findings(self) -> Sequence[Finding]:
-        """Whether the module can be imported here."""
         subject = f"sink {self.sink}"
         try:
             importlib.import_module(self.module)
@@ -145,7 +144,7 @@ def _signature(made: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def _hands_on(made: Callable[..., Any]) -> bool:
-    """Whether `**given` of its `__init__` goes to OwnSink's, which takes no options."""
+    """Return whether the `**given` of its `__init__` goes to OwnSink's, which takes no options."""
     from penstock.sink.own import OwnSink
 
     return inspect.isclass(made) and issubclass(made, OwnSink)

@@ -1,1 +1,1 @@
-"""Where rows go: one folder or file per kind of sink, and the spool for those that cannot hold data invisibly."""
+"""Sinks: one package or module for each kind of sink, and the spool for sinks that cannot hold data invisibly."""

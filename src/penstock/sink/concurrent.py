@@ -1,4 +1,4 @@
-"""The same operation on many things at once: disks and stores answer many questions in the time of one."""
+"""Runs one operation on many items in threads: disks and stores answer many requests in the time of one."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +13,10 @@ _AT_ONCE = 16
 
 
 def side_by_side(operation: Callable[[_T], _R], items: Sequence[_T], *, at_once: int = _AT_ONCE) -> list[_R]:
-    """`operation` on all items, in threads where there are several; waits for all, then raises what they raised, as one error.
+    """Return the results of `operation` on all items; several items run in threads.
 
-    An exception that is no PenstockError is raised alone, the first of them.
+    Waits for all items, then raises what they raised. If all are PenstockErrors, they are merged into one. Otherwise the first
+    exception in the order of `items` is raised by itself.
     """
     if len(items) < 2:
         return [operation(item) for item in items]

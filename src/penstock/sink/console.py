@@ -1,4 +1,4 @@
-"""Prints the first rows of each batch for people to look at. Delivers at least once: a restart may print a batch again."""
+"""The console sink: prints the first rows of each batch, for people. Delivers at least once: a restart can repeat a batch."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -39,9 +39,9 @@ _WIDTH_OF_A_PIPE = 200
 
 
 class ConsoleSink(SpooledSink):
-    """Prints at most `rows` rows of a batch to `stream` (standard output), values cut to `truncate` characters (0: not cut).
+    """Prints at most `rows` rows of each batch to `stream` (None: standard output).
 
-    Only what is printed is staged. Values are shown with control characters escaped.
+    Values are cut to `truncate` characters (0: not cut), control characters are escaped. An attempt stages at most `rows` rows.
     """
 
     def __init__(
@@ -56,54 +56,50 @@ class ConsoleSink(SpooledSink):
 
     @property
     def kind(self) -> SinkKind:
-        """Idempotent is nearest: printing again harms nobody."""
+        """Idempotent, the nearest kind: printing a batch again harms nobody."""
         return SinkKind.IDEMPOTENT
 
     @property
     def exactly_once(self) -> bool:
-        """False: what is printed cannot be taken back or recognised."""
+        """False: printed rows can be neither taken back nor recognised."""
         return False
 
     def describe(self) -> Mapping[str, str]:
-        """For `penstock explain`."""
         return {
             "stage": f"the first {self._rows} rows of each task",
             "publish": f"print {self._rows} rows; again after a restart",
         }
 
     def check(self) -> Sequence[Finding]:
-        """One finding: it is always there."""
         return [Finding(subject=f"sink {self._name}", ok=True, message="prints rows, at least once")]
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:  # noqa: ARG002 - nothing to create
-        """Make the spool directory. Raises Failed."""
+        """Create the spool directory. Raises Failed."""
         self._spool.prepare(pipeline)
 
     def stager(self) -> "ConsoleStager":
-        """The spool's, for the first rows."""
-        return ConsoleStager(spool=replace(self._spool.stager(), held=None), rows=self._rows)  # of a large batch it shows little
+        return ConsoleStager(spool=replace(self._spool.stager(), held=None), rows=self._rows)  # little of a batch is printed
 
     def publish(self, publication: Publication) -> Published:
-        """Print the batch, unless this object did. Raises StagedDataLost."""
+        """Print the batch unless this object has printed it. Raises StagedDataLost, Retryable."""
         if publication.position <= self._printed:
             return Published(totals=publication.totals, already=True)
         if publication.totals.rows:
             self._print(publication)
         self._printed = publication.position
         self._spool.discard(self._newest, pipeline=publication.pipeline)
-        self._newest = publication.staged  # kept for the next start, which prints it again
+        self._newest = publication.staged  # stays in the spool for the next start, which prints it again
         return Published(totals=publication.totals, already=False)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect the spool files of dead attempts."""
         return self._spool.sweep(cut, dry_run=dry_run)
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:  # noqa: ARG002
-        """Nothing is kept, so there is nothing to compare: a report without accounts."""
+        """Return a report without accounts: nothing is stored, so there is nothing to compare."""
         return SinkReport(accounts={}, problems=())
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     def _print(self, publication: Publication) -> None:
         pieces = [piece for piece in publication.staged if piece.ref]
@@ -132,13 +128,12 @@ class ConsoleSink(SpooledSink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleStager:
-    """Stages the first `rows` rows of each attempt and counts all."""
+    """Stages the first `rows` rows of each attempt, and counts and digests all of them."""
 
     spool: SpoolStager
     rows: int
 
     def open(self, attempt: Attempt, schema: pa.Schema) -> StageWriter:
-        """A writer for the rows of `attempt`."""
         return _HeadWriter(self.spool.open(attempt, schema), self, attempt)
 
 
@@ -150,13 +145,13 @@ class _HeadWriter:
         self._totals = Totals()
 
     def write(self, rows: pa.RecordBatch, *, hashes: pa.UInt64Array, accounts: pa.StringArray | None) -> None:
-        """Stage what is still to be shown of `rows`."""
+        """Stage rows until the limit is reached, and count all of them."""
         room = max(0, self._stager.rows - self._totals.rows)
         self._head.write(rows.slice(0, room), hashes=hashes.slice(0, room), accounts=accounts)
         self._totals += Totals(rows=rows.num_rows, digest=digest(hashes))
 
     def finish(self) -> Sequence[Staged]:
-        """One piece that counts all rows and holds the first."""
+        """Return one piece that counts all rows and holds the first ones; none if there were no rows."""
         if not self._totals.rows:
             return []
         for piece in self._head.finish():
@@ -167,5 +162,4 @@ class _HeadWriter:
         ]
 
     def abandon(self) -> None:
-        """Close the file, if there is one."""
         self._head.abandon()

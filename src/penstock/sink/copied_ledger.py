@@ -1,11 +1,11 @@
-"""A copy of a ledger has its identity, too: what only the copy decided is told by where the marker of a place stands."""
+"""Detects that a copy of the ledger, with the same identity, has published: the position of the place's marker shows it."""
 
 from penstock.core.model import Position, Publication
 from penstock.errors import LedgerMismatch
 
 
 def require_no_copy(publication: Publication, marked_at: Position, *, place: str) -> None:
-    """Raise LedgerMismatch if the ledger of `publication` cannot have put the marker of `place` there, which is below it (I2)."""
+    """Raise LedgerMismatch if this ledger cannot have put the marker of `place` at `marked_at`, below `publication` (I2)."""
     if publication.may_follow(marked_at):
         return
     raise LedgerMismatch(

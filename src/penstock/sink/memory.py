@@ -1,7 +1,7 @@
-"""Rows kept in this process, for tests and notebooks: `memory_table(name)` gives them. They are lost when the process ends.
+"""The memory sink: rows in the memory of this process, for tests and notebooks; `memory_table(name)` returns them.
 
-Exactly once within one process: a repeated publication is recognised. A new process starts with an empty table, so after a
-restart the table lacks all earlier batches, and `Pipeline.verify` in that process says so.
+Delivery is exactly once within one process: a repeated publication is recognised. The rows are lost when the process ends. A new
+process starts with an empty table, which lacks all earlier batches, and `Pipeline.verify` in that process reports it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ _Key: TypeAlias = tuple[str, PipelineName, SinkName]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content:
-    """What one sink of one pipeline shows; replaced as a whole, so that readers see whole batches."""
+    """What one sink of one pipeline shows. It is replaced as a whole, so that readers see whole batches."""
 
     schema: pa.Schema
     batches: tuple[pa.RecordBatch, ...] = ()
@@ -57,7 +57,7 @@ _newest: dict[str, _Key] = {}
 
 
 def memory_table(name: str) -> pa.Table:
-    """All rows that the memory sink `name`, of the pipeline that started last with one of this name, shows in this process."""
+    """Return the rows of memory sink `name`; among several pipelines, the last started counts. Raises Usage if there is none."""
     with _lock:
         key = _newest.get(name)
         kept = None if key is None else _kept.get(key)
@@ -70,7 +70,7 @@ def memory_table(name: str) -> pa.Table:
 
 
 def clear_memory_table(name: str) -> None:
-    """Forget the rows of every memory sink `name`, and what was published into it."""
+    """Forget the rows and the publications of every memory sink `name`."""
     with _lock:
         _newest.pop(name, None)
         for key in [key for key in _kept if key[2] == name]:
@@ -78,7 +78,7 @@ def clear_memory_table(name: str) -> None:
 
 
 class MemorySink(SpooledSink):
-    """Keeps rows by its name. `write` is `append`, or `replace` where each batch is the whole result (complete mode)."""
+    """Stores rows under its name. `write` is `append`, or `replace` if each batch is the whole result (complete mode)."""
 
     def __init__(
         self, *, name: SinkName, spool: "SpoolRoot | str", write: Write = "append", inline_limit_bytes: int = INLINE_LIMIT_BYTES
@@ -89,7 +89,6 @@ class MemorySink(SpooledSink):
         self._row_digest: RowDigest = NEWEST_ROW_DIGEST
 
     def use_row_digest(self, row_digest: RowDigest) -> None:
-        """For all hashes from here on."""
         self._row_digest = row_digest
 
     @property
@@ -103,18 +102,16 @@ class MemorySink(SpooledSink):
         return True
 
     def describe(self) -> Mapping[str, str]:
-        """For `penstock explain`."""
         return {
             "stage": "inline in the decision, else Arrow files in the spool",
             "publish": "rows kept in this process, lost at exit",
         }
 
     def check(self) -> Sequence[Finding]:
-        """One finding: where the rows are, and for how long."""
         return [Finding(subject=f"sink {self._name}", ok=True, message="rows live in the driver's memory and are lost at exit")]
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        """Make an empty table unless this process has one. Raises Failed for the spool."""
+        """Create the spool, and an empty table unless this process has one. Raises Failed if the spool cannot be created."""
         self._spool.prepare(pipeline)
         self._key = (self._spool.root.url, pipeline, self._name)
         rows = pa.schema([]) if schema is None else arrow_schema(schema)
@@ -125,11 +122,10 @@ class MemorySink(SpooledSink):
             _newest[self._name] = self._key
 
     def stager(self) -> SpoolStager:
-        """The spool's."""
         return self._spool.stager()
 
     def publish(self, publication: Publication) -> Published:
-        """Add the rows unless they are there. Raises StagedDataLost, ContentConflict, LedgerMismatch."""
+        """Add the rows unless the table shows them already. Raises StagedDataLost, ContentConflict, LedgerMismatch."""
         batches = () if self._stands_at(publication.position) else tuple(self._read(publication))
         with _lock:
             published = self._show(publication, batches)
@@ -137,13 +133,12 @@ class MemorySink(SpooledSink):
         return published
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect the spool files of dead attempts."""
         return self._spool.sweep(cut, dry_run=dry_run)
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
-        """Compare the rows of this process with what was decided; a report without accounts where it has none."""
+        """Compare the rows of this process with the decisions. Without rows in this process, the report has no accounts."""
         kept = self._found(decisions)
-        if kept is None:  # the rows are in the memory of the driver's process, or were
+        if kept is None:  # the rows are, or were, in the memory of the driver's process
             return SinkReport(accounts={}, problems=())
         position = max(Position(kept.position), decisions.published_at)
         wanted = _content(decisions.totals(position).get(ONLY_ACCOUNT, Totals()))
@@ -160,12 +155,12 @@ class MemorySink(SpooledSink):
         return _report(wanted, found, [_not_shown(publication) for publication in recent if publication.staged], as_of=position)
 
     def close(self) -> None:
-        """Nothing to release: the rows stay."""
+        """Do nothing: the rows stay."""
 
     # --- steps
 
     def _found(self, decisions: SinkDecisions) -> _Content | None:
-        """The rows of this process, also where another object published them."""
+        """Return the rows of this process, also if another object published them; None if there are none."""
         newest = next(decisions.publications(), None)
         if self._key is not None or newest is None:
             return None if self._key is None else _kept.get(self._key)

@@ -1,4 +1,4 @@
-"""The quarantine: the storage writer over one account, whose rows are records that cannot be decoded."""
+"""The quarantine sink: Parquet files in one account, whose rows are the records that cannot be decoded."""
 
 from penstock.core.bad_record import NAME, SCHEMA
 from penstock.core.model import AccountName, PipelineName
@@ -9,15 +9,15 @@ ACCOUNT = AccountName("records")
 
 
 class QuarantineSink(ParquetSink):
-    """As any account of the storage writer, with columns of its own: what the other sinks get does not concern it."""
+    """A ParquetSink with one account and columns of its own, which do not depend on the rows of the other sinks."""
 
     def __init__(self, *, pipeline: PipelineName, account: Account) -> None:
         super().__init__(name=NAME, pipeline=pipeline, accounts={ACCOUNT: account})
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        """As ParquetSink; `schema` only says whether rows are to follow."""
+        """Prepare for the quarantine's own columns; `schema` only says whether rows are to follow."""
         super().prepare(pipeline=pipeline, schema=None if schema is None else SCHEMA)
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - of the other sinks' rows
-        """As ParquetSink, for the quarantine's own columns."""
+        """Check the quarantine's own columns, whatever `schema` is."""
         super().require_schema_accepted(pipeline=pipeline, schema=SCHEMA)

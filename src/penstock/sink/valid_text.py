@@ -1,4 +1,7 @@
-"""The check of texts for sinks that have no other: Spark's casts make texts of any bytes, and few readers take them."""
+"""Checks that texts are UTF-8, for sinks that have no other check.
+
+Spark's casts make texts of any bytes, and few readers accept them.
+"""
 
 import pyarrow as pa
 
@@ -7,7 +10,7 @@ from penstock.errors import StageFailed
 
 
 def require_valid(rows: "pa.RecordBatch", *, sink: SinkName) -> None:
-    """Raise StageFailed, naming the column, where a text is not UTF-8."""
+    """Raise StageFailed, naming the column, if a text is not UTF-8."""
     try:
         rows.validate(full=True)
     except pa.ArrowInvalid as cause:

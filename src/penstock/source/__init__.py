@@ -1,1 +1,1 @@
-"""From the settings of sources to streaming DataFrames."""
+"""Opens the sources of a pipeline as streaming DataFrames."""

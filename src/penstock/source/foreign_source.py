@@ -1,4 +1,4 @@
-"""A source that somebody else opened: what Spark's plan says of it."""
+"""A source that was opened outside Penstock, as Spark's plan describes it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ _CLASS_OF_FILES = ("fileformat", "datasourcev2")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedSource:
-    """`format` as it was given to Spark: a short name, or the name of a class; `table` for a table. `paths`: of file sources.
+    """One source. `format` is what Spark was given: a short name or a class name, `table` for a table. `paths`: of file sources.
 
-    `options` is None where the plan does not show them; they can hold credentials, so they are looked at and never printed.
+    `options` is None where the plan does not show them. They can hold credentials, so they are looked at and never printed.
     """
 
     format: str
@@ -27,7 +27,7 @@ class OpenedSource:
 
 
 def short_format(name: str) -> str:
-    """Spark's short name in lower case of a format that can be given by the name of its class too."""
+    """Return Spark's short name, in lower case, of a format given by its short name or by the name of its class."""
     kind = name.rpartition(".")[2].lower().rstrip("$")
     for ending in _CLASS_OF_FILES:
         if "." in name and kind.endswith(ending):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LOSSY_FILE_CONFS = ("ignoreMissingFiles", "ignoreCorruptFiles")
 RELEVANT_CONFS = tuple(f"spark.sql.files.{name}" for name in LOSSY_FILE_CONFS)
-"""Session settings that weaken a source."""
+"""Session settings that weaken a source's guarantee."""
 
 _ACCEPTED = "on_gap: accept: records that the broker no longer has are passed over, and noted in the ledger."
 _ASIDE = "undecodable: quarantine: records that cannot be decoded reach no other sink; each batch is read twice to find them."
@@ -33,18 +33,18 @@ _REMOVED = (
 
 
 def relevant_confs(spark: "SparkSession") -> Mapping[str, str]:
-    """The session's settings among RELEVANT_CONFS."""
+    """Return the session's settings among RELEVANT_CONFS."""
     values = {name: spark.conf.get(name, None) for name in RELEVANT_CONFS}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def source_claims(sources: Mapping[str, Source], confs: Mapping[str, str]) -> tuple[Claim, ...]:
-    """One claim for each source; `confs` are the session's settings (`relevant_confs`)."""
+    """Return one claim for each source; `confs` are the session's settings (`relevant_confs`)."""
     return tuple(_claim(name, source, confs) for name, source in sources.items())
 
 
 def opened_claims(sources: Mapping[SourceName, OpenedSource], confs: Mapping[str, str]) -> tuple[Claim, ...]:
-    """One claim for each source that was opened elsewhere; options that the plan does not show count as not given."""
+    """Return one claim for each source that was opened elsewhere; options that the plan does not show count as not given."""
     return tuple(
         _claim_of_format(f"source {name} ({source.format})", source.format, source.options or {}, confs)
         for name, source in sources.items()

@@ -1,4 +1,4 @@
-"""Opening the sources of a pipeline: one streaming DataFrame each, known to SQL under its name."""
+"""Opens the sources of a pipeline: one streaming DataFrame each, known to SQL under its name."""
 
 import json
 from collections.abc import Mapping
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from penstock.registry.decoding import DecodePass
 
 SCALA = "2.13"
-"""Every Spark 4 is built for it."""
+"""The Scala version of every Spark 4."""
 _SCHEMA_CONDITIONS = frozenset({"PARSE_SYNTAX_ERROR", "UNSUPPORTED_DATATYPE", "INVALID_JSON_SCHEMA_MAP_TYPE"})
 
 
 def open_sources(
     spark: SparkSession, sources: Mapping[str, Source], *, decoding: "Mapping[SourceName, DecodePass] | None" = None
 ) -> dict[SourceName, DataFrame]:
-    """A streaming DataFrame for each source, in their order, registered as a temporary view of its name.
+    """Return a streaming DataFrame for each source, in their order, each registered as a temporary view of its name.
 
     Nothing is read yet beyond what Spark needs to know the columns. Each DataFrame carries its name as an alias right above the
-    source itself, by which `penstock.transform.plan` finds it again in any plan. `decoding`: what `decode_passes` gave before.
-    Raises Usage, DependencyMissing, and what `decode_passes` does.
+    source itself, by which `penstock.transform.plan` finds it again in any plan. `decoding`: the result of an earlier
+    `decode_passes`. Raises Usage, DependencyMissing, and what `decode_passes` raises.
     """
     passes = decode_passes(sources) if decoding is None else decoding
     opened = {
@@ -47,7 +47,7 @@ def open_sources(
 
 
 def open_source(spark: SparkSession, name: str, source: Source, *, decode_pass: "DecodePass | None" = None) -> DataFrame:
-    """The streaming DataFrame of one source. Raises Usage, DependencyMissing."""
+    """Return the streaming DataFrame of one source. Raises Usage, DependencyMissing."""
     _require_schema(spark, name, source)
     frame = _opened(spark, name, source)
     return _with_watermark(frame if decode_pass is None else decoded(name, frame, decode_pass), name, source)
@@ -69,7 +69,7 @@ def _opened(spark: SparkSession, name: str, source: Source) -> DataFrame:
 
 
 def _may_do_without(source: Source) -> bool:
-    """Whether Spark's connector is one of two ways."""
+    """Return whether Penstock's own reader may take the place of Spark's connector."""
     return is_kafka(source) and source.reader == "auto" and not source.puts_aside
 
 
@@ -161,5 +161,5 @@ def _not_enabled(name: str, source: Source, version: str) -> DependencyMissing:
 
 
 def reads_files(source: Source) -> bool:
-    """Whether the source reads files below a path, so that a batch is a list of files."""
+    """Return whether the source reads files below a path, so that a batch is a list of files."""
     return source.format is not None and is_file_format(source.format)

@@ -1,1 +1,1 @@
-"""Spark's schemas, column names and error texts, read without pyspark."""
+"""Readers of Spark's schemas, column names and error texts. No pyspark needed."""

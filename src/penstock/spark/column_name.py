@@ -1,6 +1,6 @@
-"""Names of columns as Spark's SQL takes them."""
+"""Quoting of column names for Spark SQL."""
 
 
 def quoted(column: str) -> str:
-    """A column's name as an identifier, whatever is in it."""
+    """Return the column's name as a quoted identifier; it may contain any characters."""
     return "`" + column.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""Which connector Spark lacks where it does not know the file system of a URL, read off its own words. Works without pyspark."""
+"""The file system connector that Spark lacks for a URL, recognised in Spark's error text. Works without pyspark."""
 
 import re
 from importlib.util import find_spec
@@ -7,13 +7,13 @@ from pathlib import Path
 _LACKS = re.compile(r"Class org\.apache\.hadoop\.fs\.(s3a|gs|azurebfs)\.[\w.$]+ not found|No FileSystem for scheme \"?(\w+)")
 _AWS = "org.apache.hadoop:hadoop-aws:{hadoop}"
 _BY_CLASS = {"s3a": _AWS, "gs": "org.apache.hadoop:hadoop-gcp:{hadoop}", "azurebfs": "org.apache.hadoop:hadoop-azure:{hadoop}"}
-"""Connectors of Hadoop's own: it names their classes, whether it has them or not."""
+"""Hadoop's own connectors: Hadoop names their classes whether they are installed or not."""
 _BY_SCHEME = {"s3": _AWS, "s3n": _AWS, "gs": "com.google.cloud.bigdataoss:gcs-connector:VERSION"}
 _LIBRARY = re.compile(r"hadoop-client-api-(.+)\.jar")
 
 
 def connector_remedy(text: str) -> str | None:
-    """What gives Spark the connector that `text`, an exception of Spark's, says it lacks; None if it says no such thing."""
+    """Return how to give Spark the connector that `text`, an exception of Spark's, reports missing; None if it reports none."""
     found = _LACKS.search(text)
     package = None if found is None else _BY_CLASS.get(found[1]) or _BY_SCHEME.get(found[2])
     if found is None or package is None:
@@ -24,7 +24,7 @@ def connector_remedy(text: str) -> str | None:
 
 
 def _hadoop_version() -> str:
-    """Of the Hadoop that Spark brings here, which its connectors must match."""
+    """Return the version of the Hadoop bundled with Spark here, which connectors must match."""
     spark = find_spec("pyspark")
     jars = Path(spark.origin).parent / "jars" if spark is not None and spark.origin is not None else Path()
     versions = [found[1] for jar in jars.glob("hadoop-client-api-*.jar") if (found := _LIBRARY.fullmatch(jar.name))]

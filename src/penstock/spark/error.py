@@ -1,4 +1,4 @@
-"""What Spark says in an exception, without the stack: condition, sentence, position. Works on text, without pyspark."""
+"""Condition, sentence and position in the text of a Spark exception, without its stack. Works without pyspark."""
 
 import re
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ class SparkError:
 
     @property
     def sentence(self) -> str:
-        """The message as one sentence, with Spark's name of the condition."""
+        """The message as one sentence, with the name of Spark's error condition."""
         message = self.message.rstrip(" .;:")
         return f"{message} ({self.condition})." if self.condition else f"{message}."
 
 
 def read_spark_error(text: str) -> SparkError:
-    """What `text` (of an exception of Spark, py4j or Spark Connect) says."""
+    """Return the error in `text`, the text of an exception of Spark, py4j or Spark Connect."""
     found = _CONDITION.search(text)
     start = text[found.end() :] if found else _without_java(text)
     position = _POSITION.search(text)
@@ -47,7 +47,7 @@ def read_spark_error(text: str) -> SparkError:
 
 
 def read_spark_failure(text: str) -> SparkError:
-    """What the exception of a failed job says: what Spark was doing and why it failed, down to the innermost cause."""
+    """Return the error of a failed job: what Spark was doing and why it failed, down to the innermost cause."""
     if _TRACEBACK in text:
         return SparkError(message=_of_python(text))
     links = [read_spark_error(_ABORTED.sub("", message)) for message in map(_message_in, _LINK.finditer(text)) if message]
@@ -64,17 +64,17 @@ def read_spark_failure(text: str) -> SparkError:
 
 
 def lacks_penstock(text: str) -> bool:
-    """Whether a Python process of Spark's met code of Penstock's, and it is not installed there."""
+    """Return whether a Python worker of Spark failed because Penstock is not installed there."""
     return "No module named 'penstock" in text
 
 
 def _message_in(link: re.Match[str]) -> str:
-    """The message of one exception of the chain, empty if it only says that another thread has failed."""
+    """Return the message of one exception of the chain, empty if it only reports that another thread failed."""
     return (link[2] or link[1]).removeprefix(_WAITED).strip()
 
 
 def _of_python(text: str) -> str:
-    """The exception that Python code raised in a task, and the innermost line of that code."""
+    """Return the exception that Python code raised in a task, with the innermost line of that code."""
     last = text.rpartition(_TRACEBACK)[2]
     raised = _RAISED.search(last)
     frames = _FRAME.findall(last[: raised.start()] if raised else last)

@@ -1,4 +1,4 @@
-"""Spark's schema JSON as a pyarrow schema, without pyspark.
+"""Conversion of Spark's schema JSON to a pyarrow schema, without pyspark.
 
 The result is what a Python worker of Spark sees: the same names, types, nullability and column metadata that
 `pyspark.sql.pandas.types.to_arrow_schema` gives. Sinks use it to prepare a target and to read one back on machines without Java.
@@ -48,9 +48,9 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], pa.DataType]],
 
 
 def arrow_schema(spark_json: str, *, timezone: str = "UTC") -> pa.Schema:
-    """The rows' Arrow schema for `spark_json` (what `DataFrame.schema.json()` gives); timestamps with a zone are in `timezone`.
+    """Return the Arrow schema for `spark_json` (what `DataFrame.schema.json()` gives); zoned timestamps are in `timezone`.
 
-    Raises Usage, naming the column, for a type that Arrow cannot carry (year-month and calendar intervals, geometry) and for
+    Raises Usage, naming the column, for a type that Arrow cannot carry (year-month and calendar intervals, geometry), and for
     text that is no Spark schema.
     """
     try:

@@ -1,4 +1,4 @@
-"""The pipeline file: typed, checked, frozen settings. The same classes are the Python interface."""
+"""Typed, validated, frozen settings of the pipeline file. The same classes are the Python interface."""
 
 from penstock.spec.account import Account, Route
 from penstock.spec.kafka import Kafka

@@ -1,4 +1,4 @@
-"""Settings of the storage writer's accounts and of how rows get to them."""
+"""Settings of the storage writer's accounts, and of the route that sends rows to them."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -43,7 +43,7 @@ class Account(Settings):
 
 
 def as_tuple(value: Any) -> Any:
-    """A list of the pipeline file as the tuple that settings keep."""
+    """Return a list of the pipeline file as a tuple, any other value as it is."""
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -54,7 +54,7 @@ Columns = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValid
 """Names of columns."""
 
 GivenColumns: TypeAlias = tuple[str, ...] | list[str]
-"""The same as code gives them."""
+"""Names of columns as code passes them."""
 
 
 class Route(Settings):

@@ -1,4 +1,4 @@
-"""Settings that are fine alone and impossible together."""
+"""Finds settings that are valid alone and impossible together."""
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
@@ -14,7 +14,7 @@ _UPDATE = "in update mode a batch sends rows again that have changed"
 
 
 def mode_complaints(sinks: Mapping[str, Sink], output_mode: str) -> Iterator[Complaint]:
-    """Sinks that make no sense of what `output_mode` sends."""
+    """Yield a complaint for each sink that cannot show what `output_mode` sends."""
     for name, sink in sinks.items():
         reason = _mode_misfit(sink, output_mode)
         if reason is not None:
@@ -49,7 +49,7 @@ def _write_misfit(sink: Table, output_mode: str) -> tuple[str, str] | None:
 
 
 def place_complaints(sinks: Mapping[str, Sink], own: Mapping[str, str]) -> list[Complaint]:
-    """Accounts and tables that are one place, lie inside each other, or hold the pipeline's `own` directories."""
+    """Return complaints about accounts and tables that are one place, overlap, or hold the pipeline's `own` directories."""
     found = []
     accounts = account_urls(sinks)
     for (path, url), (other_path, other) in combinations(accounts.items(), 2):
@@ -62,7 +62,7 @@ def place_complaints(sinks: Mapping[str, Sink], own: Mapping[str, str]) -> list[
 
 
 def account_urls(sinks: Mapping[str, Sink]) -> Mapping[KeyPath, str]:
-    """Every account of every sink by its key path."""
+    """Return the URL of every account of every sink, by its key path."""
     return {
         ("sinks", name, "accounts", account): settings.url
         for name, sink in sinks.items()
@@ -72,7 +72,7 @@ def account_urls(sinks: Mapping[str, Sink]) -> Mapping[KeyPath, str]:
 
 
 def own_output_complaints(sinks: Mapping[str, Sink], sources: Mapping[KeyPath, str]) -> list[Complaint]:
-    """Sources that would read what a sink writes."""
+    """Return complaints about sources that would read what a sink writes."""
     return [
         _overlap(path, place, dotted(account), url)
         for path, place in sources.items()

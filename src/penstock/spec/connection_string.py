@@ -1,4 +1,4 @@
-"""`connection_string:` of Azure Event Hubs, in place of brokers and credentials."""
+"""The setting `connection_string:` of Azure Event Hubs, which replaces brokers and credentials."""
 
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any
@@ -16,11 +16,11 @@ def _as_it_is(value: str) -> str:
 
 
 ConnectionString = Annotated[str, PlainValidator(_as_it_is), WithJsonSchema({"type": "string"})]
-"""What `hubs_of` took; what came from the environment stays a secret."""
+"""A string that `hubs_of` accepted. What came from the environment stays a secret."""
 
 
 def hubs_of(given: Mapping[str, Any], *, instead_of: Collection[str]) -> EventHubs:
-    """Where `connection_string` of these settings leads, which may not have what it stands for. Raises what validators do."""
+    """Return the Event Hubs that `connection_string` names. Raises pydantic's custom error, also if `instead_of` is given too."""
     doubled = next((name for name in instead_of if given.get(name)), None)
     if doubled is not None:
         raise wrong(f"is there, and `{doubled}` too", remedy="Keep one of them.", at=("connection_string",))

@@ -1,4 +1,4 @@
-"""A value that was found in a pipeline file, said for people."""
+"""Describes values of a pipeline file in messages."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ _LONGEST_SHOWN = 60
 
 
 def described(value: object) -> str:
-    """What `value` is: `the text 'abc'`, `the number 5`, `a list`. Never shows a secret."""
+    """Return what `value` is: `the text 'abc'`, `the number 5`, `a list`. Never shows a secret."""
     if isinstance(value, str):
         if is_given(value):
             return "a hidden text"

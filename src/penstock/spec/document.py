@@ -1,4 +1,4 @@
-"""A YAML file as plain values, with the line of every key."""
+"""Parses a YAML file into plain values, with the line of every key."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,9 +19,9 @@ _FLATTEN = "Write fewer levels of lists and mappings inside each other."
 _NAMED = re.compile(r"(alias|anchor|tag handle) (?:'.*'|\".*\")", re.DOTALL)
 _MERGE = "tag:yaml.org,2002:merge"
 _TYPED = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float"))
-"""Every other scalar stays the text that it is, dates too."""
+"""Tags of scalars with a type. Every other scalar stays text, dates too."""
 _MOST_VALUES = 50_000
-"""Aliases of aliases multiply: a file of ten lines can stand for more values than memory holds."""
+"""Aliases of aliases multiply: a file of ten lines can expand to more values than memory holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,14 @@ class Document:
     lines: Mapping[KeyPath, int]
 
     def line(self, path: KeyPath) -> int:
-        """The line of the value at `path`, or of what it is missing from."""
+        """Return the line of the value at `path`, or of the nearest mapping that should hold it."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
 
 def parse(text: str, *, file: str) -> Document:
-    """Read `text`; `file` is its name in errors. Raises Usage."""
+    """Parse `text`; `file` is its name in errors. Raises Usage."""
     yaml = YAML(typ="safe", pure=True)
     try:
         root = yaml.compose(text)
@@ -61,7 +61,7 @@ def parse(text: str, *, file: str) -> Document:
 
 
 def scalar(text: str) -> Any:
-    """The value that `text` has in YAML: `5` is a number, `[a]` a list. Raises Usage, which shows nothing of `text`."""
+    """Return the value that `text` has in YAML: `5` is a number, `[a]` a list. Raises Usage, which shows nothing of `text`."""
     yaml = YAML(typ="safe", pure=True)
     try:
         root = yaml.compose(text)
@@ -74,7 +74,7 @@ def scalar(text: str) -> Any:
 
 
 def _unnamed(problem: str) -> str:
-    """What YAML says, without the name that it quotes: a password that begins with `*` or `!` is one."""
+    """Return YAML's message without the name that it quotes: a password that begins with `*` or `!` is read as a name."""
     return _NAMED.sub(r"\1", problem)
 
 
@@ -143,7 +143,7 @@ class _Reading:
             yield name, self.value(item, (*path, name))
 
     def _inherited(self, key: Node, item: Node) -> Iterator[tuple[str, Node]]:
-        """The pairs that `<<: *alias` brings; of several mappings the first wins, so it comes last."""
+        """Yield the pairs that `<<: *alias` merges; of several mappings the first wins, so it comes last."""
         self._count(item)
         if isinstance(item, SequenceNode):
             for each in reversed(item.value):

@@ -1,4 +1,4 @@
-"""`${VAR}` and `${VAR:-default}` in the texts of a pipeline file. `$${` stands for a plain `${`."""
+"""Replaces `${VAR}` and `${VAR:-default}` in the texts of a pipeline file. `$${` stands for a plain `${`."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _REFERENCE = re.compile(r"\$(\$\{)|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?
 
 
 def interpolate(document: Document, environ: Mapping[str, str]) -> Document:
-    """`document` with every reference replaced from `environ`. Raises Usage that names the variable and the line."""
+    """Return `document` with every reference replaced from `environ`. Raises Usage that names the variable and the line."""
 
     def walk(value: Any, path: KeyPath) -> Any:
         if isinstance(value, dict):
@@ -50,7 +50,7 @@ def _replaced(text: str, path: KeyPath, document: Document, environ: Mapping[str
     if not given:
         return Interpolated(result)
     remember_given(result, given)
-    if path[-1:] == ("sql",):  # errors quote parts of it
+    if path[-1:] == ("sql",):  # errors quote parts of the SQL
         for value in given:
             remember(Secret(value))
     return Secret(result)

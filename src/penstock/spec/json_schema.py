@@ -1,4 +1,4 @@
-"""The JSON Schema of the pipeline file, made from the settings: editors complete and check with it."""
+"""Generates the JSON Schema of the pipeline file from the settings, for completion and checks in editors."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _TYPED: Final = ("integer", "number", "boolean")
 
 
 def schema() -> dict[str, Any]:
-    """The schema as JSON values. Wherever a value is checked, a `${VAR}` reference may stand in its place."""
+    """Return the schema as JSON values. Wherever a value is checked, a `${VAR}` reference is allowed in its place."""
     made = PipelineSettings.model_json_schema(by_alias=True, mode="validation")
     definitions = {name: _definition(name, part) for name, part in made.pop("$defs").items()}
     whole = _definition("", made)
@@ -28,12 +28,12 @@ def schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The schema as it is shipped."""
+    """Return the text of the schema file."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def shipped() -> str:
-    """The text of the schema file in the installed package."""
+    """Return the text of the schema file in the installed package."""
     return resources.files("penstock.spec").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
 
 
@@ -69,7 +69,7 @@ def _property(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _referable(part: Mapping[str, Any]) -> dict[str, Any]:
-    """`part`, or a reference to a variable in its place, if `part` would refuse the reference's text."""
+    """Return `part`; if it would refuse the text of a `${VAR}` reference, a choice between both."""
     made = dict(part)
     if not ({"pattern", "enum"} & made.keys() or made.get("type") in _TYPED or made.get("const") is True):
         return made

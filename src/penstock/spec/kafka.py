@@ -1,4 +1,4 @@
-"""Settings of the sink that fills topics of Kafka."""
+"""Settings of the Kafka sink."""
 
 import re
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ OWN_OPTIONS: Final[Mapping[str, str]] = {
         "check.crcs",
     ), "Take it out: exactly-once delivery rests on it."),
 }  # fmt: skip
-"""Keys of the client that a user may not give, each with the remedy."""
+"""Client options that a user may not give, each with the remedy."""
 
 
 def _topic(value: str) -> str:
@@ -60,14 +60,14 @@ Servers = Annotated[str, AfterValidator(_servers), WithJsonSchema({"type": "stri
 
 
 def _reached(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings with what their `connection_string` says: brokers, credentials, and the topic unless they name one."""
+    """Return the settings with brokers and credentials of their `connection_string`, and its topic unless they name one."""
     hubs = hubs_of(given, instead_of=("bootstrap",))
     named = {"topic": hubs.hub} if hubs.hub and not given.get("topic") else {}
     return {**given, **named, "bootstrap": hubs.bootstrap, "options": {**hubs.options, **(given.get("options") or {})}}
 
 
 def _columns_of_json(value: Any) -> Any:
-    """`all` as the columns that are listed nowhere."""
+    """Return columns as a tuple; an empty one stands for `all`."""
     if value == _ALL:
         return ()
     if value in ([], ()):
@@ -247,6 +247,6 @@ class Kafka(Settings):
         return self
 
     def is_topic_of(self, other: "Kafka") -> bool:
-        """Whether both sinks fill one topic, as far as names tell."""
+        """Return whether both sinks fill a common topic, as far as names show."""
         mine, theirs = {self.topic, *self.topics}, {other.topic, *other.topics}
         return self.bootstrap == other.bootstrap and not mine.isdisjoint(theirs)

@@ -1,7 +1,7 @@
-"""Options of a Kafka source: which there are, and what is wrong with those that were given.
+"""Validates the options of a Kafka source.
 
-Source: Spark 4.x, "Structured Streaming + Kafka Integration Guide", and Kafka's consumer configuration. Spark passes over options
-that it does not know, so a slip of the pen in `startingOffsets` would read from the wrong place without a word.
+Source: Spark 4.x, "Structured Streaming + Kafka Integration Guide", and Kafka's consumer configuration. Spark ignores options
+that it does not know, so a misspelt `startingOffsets` would silently read from the wrong place.
 """
 
 import difflib
@@ -14,7 +14,7 @@ from penstock.spec.describe import described
 from penstock.spec.settings import nearest, unknown_key
 
 CONSUMER = "kafka."
-"""What Spark hands on to Kafka's own consumer begins so."""
+"""Prefix of the options that Spark passes to Kafka's own consumer."""
 ISOLATION = "kafka.isolation.level"
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 
@@ -97,14 +97,14 @@ _OF_THE_CONNECTOR = {
     "minOffsetsPerTrigger": "Let the trigger be rarer.",
     "maxTriggerDelay": "Let the trigger be rarer.",
 }
-"""Options of Spark's connector that Penstock's own reader does not have, and what else there is."""
+"""Options of Spark's connector that Penstock's own reader does not have, each with the alternative."""
 _ALIKE = 0.9
-"""Above that a consumer's property is taken for a slip of the pen in a known one; plugins have properties of their own."""
+"""Similarity above which a consumer's property counts as a misspelt known one. Plugins have properties of their own."""
 _JAAS_SECRET = re.compile(r'(?i)\b(?:password|clientSecret)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 def secrets_in(options: Mapping[str, str]) -> Iterator[str]:
-    """What is secret inside of options whose name does not say it."""
+    """Yield the secrets inside options whose name does not show that they hold one."""
     for name, value in options.items():
         if name.lower().endswith("sasl.jaas.config"):
             for secret in _JAAS_SECRET.findall(value):
@@ -112,7 +112,7 @@ def secrets_in(options: Mapping[str, str]) -> Iterator[str]:
 
 
 def single_topic(options: Mapping[str, str]) -> str | None:
-    """The one topic that a Kafka source reads, None if there may be several."""
+    """Return the one topic that a Kafka source reads, None if there can be several."""
     given = {name.lower(): value for name, value in options.items()}
     assigned = _json(given.get("assign", "null"))
     names = list(assigned) if isinstance(assigned, dict) else [name.strip() for name in given.get("subscribe", "").split(",")]
@@ -120,7 +120,7 @@ def single_topic(options: Mapping[str, str]) -> str | None:
 
 
 def kafka_complaints(options: Mapping[str, str]) -> Iterator[Complaint]:
-    """Everything that is wrong with the options of a Kafka source."""
+    """Yield everything that is wrong with the options of a Kafka source."""
     given = {name.lower(): name for name in options}
     for name, value in options.items():
         yield from _of_one(name, value)
@@ -130,7 +130,7 @@ def kafka_complaints(options: Mapping[str, str]) -> Iterator[Complaint]:
 
 
 def python_complaints(options: Mapping[str, str]) -> Iterator[Complaint]:
-    """What of right options Penstock's own reader does not do."""
+    """Yield the valid options that Penstock's own reader does not support."""
     lacks = {name.lower(): remedy for name, remedy in _OF_THE_CONNECTOR.items()}
     for name in options:
         if name.lower() in lacks:

@@ -1,4 +1,4 @@
-"""From a pipeline file to settings, with errors that name file, line and key."""
+"""Loads settings from a pipeline file, with errors that name file, line and key."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ _RETYPED: Final[Mapping[str, type | tuple[type, ...]]] = {
 
 
 def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> PipelineSettings:
-    """The settings that the pipeline file at `path` describes, with each `key.path=value` of `overrides` in its place.
+    """Return the settings of the pipeline file at `path`, with each `key.path=value` of `overrides` in its place.
 
-    Variables come from this process's environment. Relative places become absolute relative to the file.
-    Raises Usage: every mistake that was found, each with file, line and key.
+    Variables come from this process's environment. Relative places become absolute, relative to the file. Raises Usage with every
+    mistake that was found, each with file, line and key.
     """
     file = os.fspath(path)
     document = override(parse(_read(file), file=file), overrides)
@@ -67,7 +67,7 @@ def _validated(content: dict[str, Any], context: dict[str, Any]) -> PipelineSett
 
 
 def _retype(content: dict[str, Any], error: ValidationError) -> bool:
-    """Let `${N}` stand for a number or a truth value where one is expected. Whether anything was changed."""
+    """Let `${N}` stand for a number or a truth value where one is expected. Return whether anything was changed."""
     changed = False
     for detail in error.errors(include_url=False):
         value = detail["input"]
@@ -80,7 +80,7 @@ def _retype(content: dict[str, Any], error: ValidationError) -> bool:
 
 
 def _typed(text: str) -> Any:
-    """The value that `text` has in YAML; itself if it is no YAML, as a password may be."""
+    """Return the value that `text` has in YAML, or `text` if it is not YAML, as a password can be."""
     try:
         return scalar(text)
     except Usage:

@@ -1,4 +1,4 @@
-"""Settings of the user's own SQL over a batch's rows."""
+"""Settings of `merge`, the user's own SQL over a batch's rows."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -40,7 +40,7 @@ class Merge(Settings):
         return self
 
     def text(self) -> str:
-        """The SQL. Raises Usage for a file that cannot be read."""
+        """Return the SQL. Raises Usage for a file that cannot be read."""
         if self.sql is not None:
             return self.sql
         try:

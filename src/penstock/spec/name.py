@@ -1,4 +1,4 @@
-"""Names that users give: of pipelines, sinks, sources, accounts and Python objects."""
+"""Types of the names that users give to pipelines, sinks, sources and accounts, and of names of Python objects."""
 
 import re
 from typing import Annotated
@@ -40,7 +40,7 @@ def _account(value: str) -> str:
 
 
 def python_name(value: str) -> str:
-    """`value`, if it names a Python object as `package.module:name`. Raises pydantic's custom error."""
+    """Return `value` if it names a Python object as `package.module:name`. Raises pydantic's custom error."""
     if not _PYTHON.fullmatch(value):
         raise _misnamed(value, "module:object", "mypkg.jobs:clean")
     return value

@@ -1,4 +1,4 @@
-"""`--set a.b.c=value`: single values of a pipeline file replaced from the command line."""
+"""Applies `--set a.b.c=value`, which replaces single values of a pipeline file from the command line."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,11 +8,11 @@ from penstock.spec.complaint import KeyPath
 from penstock.spec.document import Document, scalar
 
 _FLAT = frozenset({"options", "conf"})
-"""Mappings whose keys contain dots themselves: everything after them is one key."""
+"""Mappings whose keys contain dots: the rest of the path is one key."""
 
 
 def override(document: Document, overrides: Sequence[str]) -> Document:
-    """`document` with each `key.path=value` put in, values read as YAML. Raises Usage, which shows no value."""
+    """Return `document` with each `key.path=value` in place, values read as YAML. Raises Usage, which shows no value."""
     content = document.content
     for text in overrides:
         path, value = _parse(text)
@@ -49,7 +49,7 @@ def _put(here: Any, path: Sequence[str], value: Any, key: str) -> Any:
 
 
 def overridden(path: KeyPath, overrides: Sequence[str]) -> str | None:
-    """The override that gave the value at `path`, if one did."""
+    """Return the override that gave the value at `path`, None if none did."""
     for text in reversed(overrides):
         steps = tuple(_parse(text)[0])
         if tuple(str(step) for step in path[: len(steps)]) == steps:

@@ -48,7 +48,7 @@ def _spool(values: dict[str, Any]) -> SpoolPlace:
 
 
 class Spark(Settings):
-    """What to add to the Spark session. A session that exists, and `spark-submit`, win."""
+    """What to add to the Spark session. An existing session and `spark-submit` take precedence."""
 
     master: str | None = Field(
         default=None, min_length=1, description="Spark's master URL, such as `local[*]`, if nothing else gives one."
@@ -75,7 +75,7 @@ class Spark(Settings):
 
 
 class DeliverySettings(Settings):
-    """Where a pipeline delivers to and where it keeps what it remembers."""
+    """What a `Delivery` needs: the sinks, the guarantee, and where checkpoint, ledger and spool are."""
 
     pipeline: Name = Field(
         description="Identity of the exactly-once ledger. It outlives every checkpoint, so it should never change."
@@ -169,7 +169,7 @@ class PipelineSettings(DeliverySettings):
 
     @classmethod
     def valid_keys(cls) -> tuple[str, ...]:
-        """The keys in the order in which people write them."""
+        """Return the keys in the order in which people write them."""
         return tuple(sorted(super().valid_keys(), key=_ORDER.index))
 
     @model_validator(mode="after")
@@ -183,7 +183,7 @@ class PipelineSettings(DeliverySettings):
 
 
 def source_complaints(settings: PipelineSettings) -> list[Complaint]:
-    """Sources that need a transform, and sources that read what a sink of the pipeline writes."""
+    """Return complaints about several sources without a transform, and sources that read what a sink of the pipeline writes."""
     found = []
     if settings.transform is None and len(settings.sources) > 1:
         message = f"is missing, but there are {len(settings.sources)} sources ({', '.join(settings.sources)})"
@@ -196,7 +196,7 @@ def source_complaints(settings: PipelineSettings) -> list[Complaint]:
 
 
 def quarantine_complaints(settings: PipelineSettings) -> list[Complaint]:
-    """Sources that need it, and a sink that has its name."""
+    """Return complaints about sources that lack a quarantine, and about a sink that has its name."""
     if settings.quarantine is None:
         message = "is quarantine, and the pipeline has none"
         remedy = "Add quarantine: ./quarantine, a directory or a URL of a store."
@@ -209,7 +209,7 @@ def quarantine_complaints(settings: PipelineSettings) -> list[Complaint]:
 
 
 def encode_complaints(sinks: Mapping[str, Any]) -> list[Complaint]:
-    """Sinks that would have a column written in another way than a sink before them: all get the same rows."""
+    """Return complaints about sinks that encode a column in another way than a sink before them: all get the same rows."""
     given = [(name, sink) for name, sink in sinks.items() if isinstance(sink, Kafka) and sink.encode is not None]
     return [
         Complaint(
@@ -228,7 +228,7 @@ def _is_other(one: Kafka, other: Kafka) -> bool:
 
 
 def quarantined(settings: PipelineSettings) -> tuple[str, ...]:
-    """The sources that put records aside which cannot be decoded."""
+    """Return the sources that put undecodable records into the quarantine."""
     decoding = {name: source.decode for name, source in settings.sources.items() if source.decode is not None}
     return tuple(name for name, decode in decoding.items() if decode.undecodable == "quarantine")
 
@@ -239,7 +239,7 @@ def _refuse_all(found: "list[Complaint]") -> None:
 
 
 def without_ledger(settings: DeliverySettings) -> str | None:
-    """What is true of a pipeline whose trigger has no batches that a ledger could note; None for all others."""
+    """Return a sentence about a trigger whose batches no ledger can record (continuous, real_time), None for any other."""
     if not isinstance(settings, PipelineSettings) or settings.trigger.batches_have_identity:
         return None
     name = "continuous" if settings.trigger.continuous is not None else "real_time"

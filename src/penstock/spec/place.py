@@ -1,4 +1,4 @@
-"""Where things are: local paths, `file://` and `sqlite:///` URLs, made absolute relative to the pipeline file.
+"""Types of the paths and URLs in a pipeline file, which become absolute relative to the file.
 
 File URLs are taken literally, as Hadoop does: `%20` is three characters of the name.
 """
@@ -22,21 +22,21 @@ from penstock.support.secret import outlined, remember
 _SUPPORTED = "This version supports directories on this machine or mounted on it: a path or file:///path"
 _STORES = ", and stores: s3://bucket/prefix, az://container@account/prefix, gs://bucket/prefix or hdfs://namenode:8020/prefix"
 _HALF_A_SCHEME = re.compile(r"(?i)(s3a?|gs|az|abfss?|wasbs|hdfs|https?)(:(?!//)|//)")
-"""A URL with a slip of the pen, which would be a directory of that name."""
+"""A misspelt URL, which would be a directory of that name."""
 _IN_NO_PATH = re.compile(r"[\x00\ud800-\udfff]")
 _LET_IN = re.compile(r"[^/.][^@]*:.*@", re.DOTALL)
-"""A place that nobody understands is a directory of that name, which is shown, with the password in it."""
+"""`user:password@host` without a scheme would be a directory of that name, which is shown with the password in it."""
 _LACKS_ITS_SCHEME = re.compile(r"//[^/@]*:.*@", re.DOTALL)
-"""A path may begin with two slashes, but hardly with a user and a password behind them."""
+"""A path may begin with two slashes, but hardly with a user and a password after them."""
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _HOST = re.compile(r"([^:\[\]]*|\[[^\]]*\])(:\d*)?")
 _OF_HADOOP = frozenset(
     {"abfs", "abfss", "adl", "alluxio", "cosn", "dbfs", "gs", "har", "hdfs", "maprfs", "obs", "oci", "ofs", "oss", "s3", "s3a"}
     | {"s3n", "swebhdfs", "viewfs", "wasb", "wasbs", "webhdfs"}
 )
-"""File systems that Spark reads from where their connector is installed; it says so where it is not."""
+"""File systems that Spark reads if their connector is installed; Spark itself reports a missing one."""
 _MOUNTED = frozenset({"dbfs"})
-"""File systems that are directories of every machine that has them: `dbfs:/x` is `/dbfs/x`."""
+"""File systems that are mounted as directories on every machine that has them: `dbfs:/x` is `/dbfs/x`."""
 _SQLITE, _DUCKDB = "sqlite:///", "duckdb:///"
 _POSTGRES = ("postgresql://", "postgres://")
 _MYSQL = ("mysql://", "mariadb://")
@@ -45,7 +45,7 @@ _REDSHIFT, _SQLSERVER = "redshift://", "sqlserver://"
 
 
 def local_path(place: str) -> Path | None:
-    """The directory or file that an absolute path, `file://`, `sqlite://` or `duckdb://` URL names; None if it is elsewhere."""
+    """Return the directory or file that a path, `file://`, `sqlite://` or `duckdb://` URL names; None if it is not local."""
     if place.startswith((_SQLITE, _DUCKDB)):
         return Path(place[len(_SQLITE) :])
     if scheme_of(place) == "file":
@@ -54,13 +54,13 @@ def local_path(place: str) -> Path | None:
 
 
 def same_or_nested(one: str, other: str) -> bool:
-    """Whether two absolute places are one, or one lies inside the other. Symbolic links are followed."""
+    """Return whether two absolute places are the same or one lies inside the other. Symbolic links are followed."""
     first, second = _resolved(one), _resolved(other)
     return first == second or first.startswith(second + "/") or second.startswith(first + "/")
 
 
 def is_read_from(url: str, pattern: str) -> bool:
-    """Whether a source of files at `pattern`, a path or URL with or without wildcards, reads what is at `url` or a part of it."""
+    """Return whether a file source at `pattern`, a path or URL with or without wildcards, reads `url` or a part of it."""
     place = _parts(url)
     return any(all(map(fnmatchcase, place, _parts(one))) for one in _alternatives(pattern))
 
@@ -70,7 +70,7 @@ def _parts(place: str) -> list[str]:
 
 
 def _alternatives(pattern: str) -> Iterator[str]:
-    """Without `{a,b}`, which may hold slashes: one pattern for each choice."""
+    """Yield one pattern for each choice of `{a,b}`: a choice may hold slashes."""
     braces = _BRACES.search(pattern)
     if braces is None:
         yield pattern
@@ -85,7 +85,7 @@ def _resolved(place: str) -> str:
         return os.path.realpath(path).rstrip("/")
     try:
         return str(parse(place)) if is_blob(place) else place.rstrip("/")
-    except Usage:  # what else Spark takes for such a URL
+    except Usage:  # a URL that Spark accepts all the same
         return place.rstrip("/")
 
 
@@ -144,7 +144,7 @@ def _directory(value: str, info: ValidationInfo, *, also: str = "") -> str:
 
 
 def _user_and_password(place: str) -> PydanticCustomError:
-    """The refusal of what would be a directory of this name, with a password in it."""
+    """Return the refusal of a text that would be a directory of this name, with a password in it."""
     return wrong(
         f"looks like user:password@host, found {outlined(place)}",
         remedy="Write the scheme of what is there, such as postgresql://, or ./ before the name of a directory.",
@@ -152,7 +152,7 @@ def _user_and_password(place: str) -> PydanticCustomError:
 
 
 def _unknown(place: str) -> PydanticCustomError:
-    """The refusal of a place that Penstock cannot reach, and that would be a directory of this name."""
+    """Return the refusal of a place that Penstock cannot reach, and that would be a directory of this name."""
     found = scheme_of(place)
     message = f"begins with {found}:, which is no directory and no store that Penstock knows"
     rest = place[len(found) + 1 :]
@@ -181,7 +181,7 @@ def _checkpoint_url(value: str, info: ValidationInfo) -> str:
     if not is_blob(value):
         return _directory(value, info, also=", or s3a://, abfss://, gs:// and hdfs://")
     _blob_url(value)
-    return value.rstrip("/")  # else as it is: Spark tells s3:// and s3a:// apart
+    return value.rstrip("/")  # not normalised: Spark distinguishes s3:// and s3a://
 
 
 def _spool_url(value: str, info: ValidationInfo) -> str:
@@ -206,7 +206,7 @@ def _file_url(value: str, info: ValidationInfo, *, prefix: str, database: str) -
 
 
 def is_postgres(place: str) -> bool:
-    """Whether `place` is a database of PostgreSQL."""
+    """Return whether `place` is the URL of a PostgreSQL database."""
     return place.startswith(_POSTGRES)
 
 
@@ -238,7 +238,7 @@ def _server_url(value: str, prefixes: tuple[str, ...], *, database: str, port: i
 
 
 def _has_hosts(authority: str) -> bool:
-    """Whether it ends with hosts and ports, and not with a password whose host was left out."""
+    """Return whether `authority` ends with hosts and ports, and not with a password whose host was left out."""
     return all(map(_HOST.fullmatch, authority.rpartition("@")[2].split(",")))
 
 
@@ -292,7 +292,7 @@ FilePath = Annotated[str, _TEXT, AfterValidator(_own_directory), _kind("./merge.
 """A file of the user's: an absolute plain path."""
 
 AccountUrl = Annotated[str, _TEXT, AfterValidator(_account_url), _kind("file:///data/ewr")]
-"""Root of an account: `file://` and an absolute path, or a URL of a store as `bloburl` writes it."""
+"""Root of an account: `file://` and an absolute path, or a URL of a store as `penstock.blob.url` writes it."""
 
 SqliteUrl = Annotated[str, _TEXT, AfterValidator(_sqlite_url), _kind("sqlite:///state/flights.db")]
 """A SQLite file: always `sqlite:///` and an absolute path (so four slashes)."""
@@ -316,7 +316,7 @@ CassandraUrl = Annotated[str, AfterValidator(_cassandra_url), _kind("cassandra:/
 """A keyspace of Cassandra."""
 
 CheckpointUrl = Annotated[str, _TEXT, AfterValidator(_checkpoint_url), _kind("./state/flights/checkpoint")]
-"""Spark's checkpoint: an absolute plain path, or a URL of a store as it was given."""
+"""Spark's checkpoint: an absolute plain path, or a URL of a store, unchanged."""
 
 LedgerUrl = Annotated[str, _TEXT, AfterValidator(_ledger), _kind("sqlite:///state/flights/ledger.db")]
 """Where the ledger is: an absolute `sqlite:////path`, an absolute directory, a URL of PostgreSQL, MySQL or of a store."""

@@ -1,4 +1,4 @@
-"""Sizes such as `128MB` and durations such as `10s`."""
+"""Parses sizes such as `128MB` and durations such as `10s`."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from penstock.spec.describe import described
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 _SMALLEST_BYTES = 1_000
-"""Less is a number whose unit was forgotten."""
+"""A smaller size is taken as a number whose unit was forgotten."""
 _BYTES: Final[Mapping[str, int]] = {
     "": 1,
     "b": 1,
@@ -44,7 +44,7 @@ def _parse(value: object, units: Mapping[str, int], *, expected: str, example: s
 
 
 def size_bytes(value: object) -> int:
-    """The bytes of `128MB` (10^6), `64MiB` (2^20) or a plain number of bytes. Raises pydantic's custom error."""
+    """Return the bytes of `128MB` (10^6), `64MiB` (2^20) or a plain number of bytes. Raises pydantic's custom error."""
     size = _parse(value, _BYTES, expected="a size with a unit", example="128MB, 64MiB or 1GB")
     if size < _SMALLEST_BYTES:
         raise wrong(f"should be a size of at least 1KB, found {described(value)}", remedy="Write it with a unit, like 128MB.")
@@ -52,7 +52,7 @@ def size_bytes(value: object) -> int:
 
 
 def duration_ms(value: object) -> int:
-    """The milliseconds of `10s`, `500ms`, `5 minutes`. Raises pydantic's custom error."""
+    """Return the milliseconds of `10s`, `500ms`, `5 minutes`. Raises pydantic's custom error."""
     if value in {0, "0"} and not isinstance(value, bool):
         return 0
     return _parse(value, _MILLISECONDS, expected="a duration with a unit", example="10s, 500ms or 5m")

@@ -1,4 +1,4 @@
-"""Settings of the place for records that cannot be decoded."""
+"""Settings of the quarantine, the place for records that cannot be decoded."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,4 +41,4 @@ class Quarantine(Account):
 
 
 ShortQuarantine = Annotated[Quarantine, BeforeValidator(url_mapping, json_schema_input_type=str | Quarantine)]
-"""A place, or just its URL."""
+"""A quarantine, or just its URL."""

@@ -1,4 +1,4 @@
-"""Writes what is made from the settings: the JSON Schema in the package and `docs/reference/pipeline-file.md`.
+"""Generates the JSON Schema in the package and `docs/reference/pipeline-file.md` from the settings.
 
 `python -m penstock.spec.reference [PROJECT]` is the Makefile's `docs` target.
 """
@@ -89,7 +89,7 @@ and `penstock init` puts a copy beside the file it makes.
 
 
 def reference_text() -> str:
-    """The reference page."""
+    """Return the text of the reference page."""
     return "\n".join([_HEAD, *(line for title, kind in _SECTIONS for line in _section(title, kind)), *_sink_types()]) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Settings of a schema registry, and of values that are written by its schemas."""
+"""Settings of a schema registry, and of the keys and values that are written by its schemas."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def _urls(value: str) -> str:
 
 
 Urls = Annotated[str, AfterValidator(_urls), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
-"""One registry, by one URL or by several."""
+"""One or several URLs of one registry."""
 
 
 class Registry(Settings):
@@ -106,11 +106,11 @@ class Coded(Settings):
 
 
 ShortCoded = Annotated[Coded, BeforeValidator(_mapping, json_schema_input_type=Format | Coded)]
-"""A format, or a mapping of it and what it is read by."""
+"""A format, or a mapping of format, subject and version."""
 
 
 class ByRegistry(Settings):
-    """Keys and values that are written by schemas of a registry."""
+    """Base of `Decode` and `Encode`: keys and values that are written by schemas of a registry."""
 
     value: ShortCoded | None = None
     key: ShortCoded | None = None
@@ -124,7 +124,7 @@ class ByRegistry(Settings):
 
     @property
     def columns(self) -> Mapping[str, Coded]:
-        """What is decoded or encoded, by the name of its column."""
+        """The settings of `key` and `value`, by column, without those that are not given."""
         given = {"key": self.key, "value": self.value}
         return {column: coded for column, coded in given.items() if coded is not None}
 
@@ -169,7 +169,7 @@ class Encode(ByRegistry):
 
 
 def require_subjects(decode: ByRegistry, topic: str | None, *, at: str = "decode") -> None:
-    """Raise what validators do where subjects are to follow from the topic and there is more than one, or a pattern."""
+    """Raise pydantic's custom error if a subject is missing and `topic` is None: several topics or a pattern give none."""
     missing = [column for column, coded in decode.columns.items() if coded.subject is None] if topic is None else []
     if missing:
         raise refuse([_without_subject(column, decode.columns[column].format, at) for column in missing])

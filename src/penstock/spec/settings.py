@@ -1,4 +1,4 @@
-"""What all settings have in common: frozen, strict, no unknown keys, errors for people, secrets hidden."""
+"""Base class of all settings: frozen, strict, no unknown keys, readable errors, hidden secrets."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,11 +14,11 @@ from penstock.spec.validation import complaints, sentence
 from penstock.support.secret import shown_text
 
 ONE_KEY = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
-"""For settings of which exactly one key is given."""
+"""Configuration of settings that take exactly one key."""
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
-    """The valid name that was most likely meant."""
+    """Return the valid name that was most likely meant, None if none is similar."""
     candidates = list(valid)
     close = difflib.get_close_matches(name.lower(), [candidate.lower() for candidate in candidates], n=1, cutoff=0.6)
     return next((candidate for candidate in candidates if close and candidate.lower() == close[0]), None)
@@ -43,7 +43,7 @@ class Settings(BaseModel):
 
     @classmethod
     def valid_keys(cls) -> tuple[str, ...]:
-        """The keys a pipeline file may use here, in the order of the reference."""
+        """Return the keys that a pipeline file may use here, in the order of the reference."""
         return tuple(field.alias or name for name, field in cls.model_fields.items())
 
     @model_validator(mode="before")
@@ -61,13 +61,13 @@ class Settings(BaseModel):
             yield name, _hidden(value, name)
 
     def shown(self) -> dict[str, Json]:
-        """These settings by the keys of the pipeline file as JSON, with every secret masked."""
+        """Return these settings as JSON by the keys of the pipeline file, with every secret masked."""
         fields = type(self).model_fields
         return {fields[name].alias or name if name in fields else name: _shown(value, name) for name, value in self}
 
 
 def unknown_key(key: str, valid: Iterable[str]) -> Complaint:
-    """The complaint about a key that means nothing."""
+    """Return the complaint about a key that does not exist."""
     keys = list(valid)
     guess = nearest(key, keys)
     listed = f"The keys here are: {', '.join(keys)}."

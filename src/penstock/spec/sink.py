@@ -1,4 +1,4 @@
-"""Settings of the sinks that this version has."""
+"""Settings of all sinks, as the union `Sink`."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -50,7 +50,7 @@ ColumnEncoding: TypeAlias = Annotated[
         }
     ),
 ]
-"""One encoding for all columns, or a column's path and its encoding."""
+"""One encoding for all columns, or a mapping from a column's path to its encoding."""
 
 
 class Parquet(Settings):
@@ -156,10 +156,10 @@ class Memory(Settings):
 
 @runtime_checkable
 class SinkObject(Protocol):
-    """A sink that a user wrote, as an object: of a class derived from `penstock.OwnSink`."""
+    """A user-written sink as an object, of a class derived from `penstock.OwnSink`."""
 
     def stager(self) -> Any:
-        """What stages rows."""
+        """Return the object that stages rows."""
 
     def publish(self, publication: Any, /) -> Any:
         """Publish what was staged."""
@@ -174,7 +174,7 @@ def _user_written(value: Any) -> Any:
 
 
 UserWritten = Annotated[str | SinkObject | type[SinkObject], PlainValidator(_user_written), PYTHON_SCHEMA]
-"""`package.module:Class`; in code the class itself, too, or an object of it that needs no options any more."""
+"""`package.module:Class`; in code also the class itself, or an object of it, which takes no more options."""
 
 
 class PythonSink(Settings):
@@ -195,24 +195,24 @@ class PythonSink(Settings):
 
     @property
     def type(self) -> str:
-        """What reports call this kind of sink."""
+        """The name of this kind of sink in reports."""
         return "python"
 
     @property
     def reference(self) -> str:
-        """`package.module:Class`, however it was given."""
+        """`package.module:Class`, however the sink was given."""
         if isinstance(self.python, str):
             return self.python
         made = self.python if isinstance(self.python, type) else type(self.python)
         return f"{made.__module__}:{made.__qualname__}"
 
     def shown(self) -> dict[str, Json]:
-        """As of all settings, with the reference in place of an object."""
+        """Return the settings as JSON, with the reference in place of an object."""
         return {**super().shown(), "python": self.reference}
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The other keys with their values."""
+        """All other keys with their values."""
         return self.model_extra or {}
 
 
@@ -283,4 +283,4 @@ Sink = Annotated[
 """Settings of any sink."""
 
 GivenSink: TypeAlias = Sink | SinkObject | type[SinkObject] | Mapping[str, Any]
-"""What code may give in place of them: a sink of its own, or what a pipeline file would say."""
+"""What code may pass as a sink: settings, a sink of its own, or a mapping as in the pipeline file."""

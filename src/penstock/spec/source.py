@@ -53,7 +53,7 @@ class Watermark(Settings):
 
 
 def _reached(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings with what their `connection_string` says: brokers, credentials, and what to read unless they name it."""
+    """Return the settings with brokers and credentials of their `connection_string`, and its topic unless they name any."""
     options = given.get("options") or {}
     hubs = hubs_of({**options, **given}, instead_of=("kafka.bootstrap.servers",))
     chosen = {name.lower() for name in options} & {name.lower() for name in TOPICS}
@@ -174,7 +174,7 @@ class Source(Settings):
 
     @property
     def puts_aside(self) -> bool:
-        """Whether records that cannot be decoded go into the quarantine, for which Spark's connector reads them once more."""
+        """Whether undecodable records go into the quarantine, for which Spark's connector reads them once more."""
         return self.decode is not None and self.decode.undecodable == "quarantine"
 
     def _of_quarantine(self) -> list[Complaint]:

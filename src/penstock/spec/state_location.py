@@ -1,4 +1,4 @@
-"""Where a pipeline keeps what is its own, checkpoint, ledger and spool, and the options of the store that this is in."""
+"""Settings of where a pipeline has its checkpoint, ledger and spool, with the options of their store."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -17,7 +17,7 @@ from penstock.support.secret import remember_options
 
 
 class StateLocation(Settings):
-    """A place with the options of its store."""
+    """A URL with the options of its store."""
 
     url: str = Field(description="Where it is.")
     options: Mapping[str, Option] = Field(default_factory=dict, description="Options of the store, as an account there has them.")
@@ -51,7 +51,7 @@ class Checkpoint(StateLocation):
 
 
 class LedgerPlace(StateLocation):
-    """The ledger."""
+    """The ledger: the append-only log of what was decided."""
 
     url: LedgerUrl = Field(
         description="A SQLite file (`sqlite:///path`), a directory, `postgresql://user:password@host:5432/database` (its only "
@@ -69,7 +69,7 @@ class SpoolPlace(StateLocation):
 
 
 def url_mapping(value: Any) -> Any:
-    """A URL as the mapping that it is short for."""
+    """Return a URL as the mapping that it is short for."""
     if isinstance(value, Mapping | Settings):
         return value
     if not isinstance(value, str | PathLike):

@@ -47,12 +47,12 @@ class Table(Settings):
         return self
 
     def is_table_of(self, other: "Table") -> bool:
-        """Whether both sinks fill one table."""
+        """Return whether both sinks fill one table, as far as names show."""
         raise NotImplementedError
 
     @property
     def where(self) -> str:
-        """The database, for people."""
+        """The database, for messages."""
         raise NotImplementedError
 
 
@@ -74,12 +74,11 @@ class FileTable(Table):
         return path
 
     def is_table_of(self, other: "Table") -> bool:
-        """Whether both sinks fill one table; such databases do not tell upper from lower case."""
+        """Compare names without case, as such databases do."""
         return type(other) is type(self) and same_or_nested(self.url, other.url) and self.table.lower() == other.table.lower()
 
     @property
     def where(self) -> str:
-        """The database, for people."""
         return str(self.file)
 
 
@@ -133,7 +132,6 @@ class ServedTable(Table):
 
     @property
     def where(self) -> str:
-        """The database, for people."""
         return redact(self.url)
 
 
@@ -164,7 +162,6 @@ class PostgreSQL(ServedTable):
         ) -> None: ...
 
     def is_table_of(self, other: "Table") -> bool:
-        """Whether both sinks fill one table, as far as names tell."""
         return isinstance(other, PostgreSQL) and self.url == other.url and self._qualified == other._qualified
 
     @property
@@ -196,7 +193,7 @@ class MySQL(ServedTable):
         ) -> None: ...
 
     def is_table_of(self, other: "Table") -> bool:
-        """Whether both sinks fill one table, as far as names tell; some servers do not tell upper from lower case."""
+        """Compare names without case, as some servers do."""
         return isinstance(other, MySQL) and self._place == other._place and self.table.lower() == other.table.lower()
 
     @property
@@ -205,7 +202,7 @@ class MySQL(ServedTable):
 
 
 class Warehouse(Table):
-    """A table of a database that nobody has run Penstock against yet. Names do not tell upper from lower case."""
+    """A table of a database that Penstock was not run against yet. Names are compared without case."""
 
     url: str
     write: Write = Field(
@@ -215,7 +212,6 @@ class Warehouse(Table):
     default_schema: ClassVar[str]
 
     def is_table_of(self, other: "Table") -> bool:
-        """Whether both sinks fill one table, as far as names tell."""
         return isinstance(other, Warehouse) and self.url == other.url and self._qualified == other._qualified
 
     @property
@@ -224,7 +220,6 @@ class Warehouse(Table):
 
     @property
     def where(self) -> str:
-        """The database, for people."""
         return redact(self.url)
 
 
@@ -313,12 +308,10 @@ class Cassandra(Table):
         return self
 
     def is_table_of(self, other: "Table") -> bool:
-        """Whether both sinks fill one table, as far as names tell."""
         return isinstance(other, Cassandra) and self.url == other.url and self.table == other.table
 
     @property
     def where(self) -> str:
-        """The keyspace, for people."""
         return redact(self.url)
 
 
@@ -367,7 +360,6 @@ class DBAPI(Table):
         return self
 
     def is_table_of(self, other: "Table") -> bool:
-        """Whether both sinks fill one table, as far as names tell."""
         return isinstance(other, DBAPI) and (self.driver, self.connect, self.table.lower()) == (
             other.driver,
             other.connect,
@@ -376,5 +368,4 @@ class DBAPI(Table):
 
     @property
     def where(self) -> str:
-        """The database, for people."""
         return f"the database behind {self.driver}"

@@ -1,4 +1,4 @@
-"""Settings of what happens between the sources and the sinks."""
+"""Settings of the transform, the query between the sources and the sinks."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Settings of when Spark plans the next batch."""
+"""Settings of the trigger, which determines when Spark plans the next batch."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -60,11 +60,11 @@ class Trigger(Settings):
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether the query stops when everything that is there now was delivered."""
+        """Whether the query stops once everything that is there now is delivered."""
         return self.available_now is not None or self.once is not None
 
     def spark_arguments(self) -> Mapping[str, str | bool]:
-        """The keyword argument for `DataStreamWriter.trigger`."""
+        """Return the keyword argument for `DataStreamWriter.trigger`."""
         if self.processing_time is not None:
             return {"processingTime": f"{self.processing_time} milliseconds"}
         if self.continuous is not None:

@@ -1,4 +1,4 @@
-"""Pydantic's errors as complaints: what was expected, what was found, what to do."""
+"""Converts pydantic's errors to complaints: what was expected, what was found, what to do."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -30,7 +30,7 @@ _FOLLOWS_ANOTHER = frozenset({"default_factory_not_called"})
 
 
 def complaints(error: ValidationError, values: object) -> list[Complaint]:
-    """What is wrong with `values`, in the order of the file. Never empty."""
+    """Return what is wrong with `values`, in the order of the file. Never empty."""
     found: list[Complaint] = []
     for detail in error.errors(include_url=False):
         if detail["type"] in _FOLLOWS_ANOTHER:
@@ -42,12 +42,12 @@ def complaints(error: ValidationError, values: object) -> list[Complaint]:
 
 
 def sentence(complaint: Complaint) -> str:
-    """The complaint with the key it is about, without a full stop."""
+    """Return the complaint with its key in front, without a full stop."""
     return f"{dotted(complaint.at)} {complaint.message}" if complaint.at else complaint.message
 
 
 def key_path(location: Sequence[str | int], values: object, *, missing: bool = False) -> KeyPath:
-    """`location` without the steps that are pydantic's own (the tags of unions): those that lead nowhere in `values`.
+    """Return `location` without pydantic's own steps (the tags of unions), which lead nowhere in `values`.
 
     `missing` says that the last step is a key that should be there.
     """

@@ -1,1 +1,1 @@
-"""Database URLs and table names, and what a sink and a ledger in the same database share."""
+"""Access to database servers, shared by sinks and ledgers: URLs, table names, connections and errors."""

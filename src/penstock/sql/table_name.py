@@ -1,4 +1,4 @@
-"""The name of a table, with the schema before it or without, taken apart."""
+"""Table names: split into schema and table, checked against a database's limits, and quoted."""
 
 from dataclasses import dataclass
 
@@ -6,13 +6,13 @@ from penstock.errors import Usage
 
 
 def in_double_quotes(*parts: str) -> str:
-    """A name as most databases have it in SQL, whatever letters or words it is of; several parts are joined by dots."""
+    """Return a name as a quoted identifier of standard SQL; several parts are joined by dots."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Naming:
-    """What one kind of database, called `database` by people, takes for a name: up to `most` of `unit`."""
+    """The rules for names in one kind of database: up to `most` of `unit`. `database` is its name in messages."""
 
     database: str
     default_schema: str
@@ -20,7 +20,7 @@ class Naming:
     unit: str = "bytes"
 
     def split(self, name: str) -> tuple[str, str]:
-        """Schema and table from `table`, `schema.table` or parts in double quotes; letters keep their case. Raises Usage."""
+        """Return schema and table of `table`, `schema.table` or parts in double quotes, case unchanged. Raises Usage."""
         parts, rest = [], name
         while rest:
             part, rest = self._first_part(rest, name)
@@ -32,7 +32,7 @@ class Naming:
         return parts[0], parts[1]
 
     def require(self, name: str) -> str:
-        """`name`, if the database can hold it: some would cut a longer one short without an error. Raises Usage."""
+        """Return `name` if the database can hold it; some databases truncate a longer one without an error. Raises Usage."""
         length = len(name.encode()) if self.unit == "bytes" else len(name)
         if not name or "\0" in name or length > self.most:
             raise Usage(

@@ -1,4 +1,4 @@
-"""What the URLs of databases have in common after the question mark: known parameters, and how TLS is spoken."""
+"""Parsing of database URLs: user, host and port, known parameters, and TLS settings."""
 
 import re
 import ssl
@@ -9,21 +9,22 @@ from penstock.errors import Usage
 
 TLS_PARAMETERS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_mode")
 DISTRUSTED = "Name the authority of its certificate by ?ssl_ca=/path/to/ca.pem in the URL, and the host as the certificate does."
-"""What to do about a certificate that is not trusted."""
+"""The remedy for a certificate that is not trusted."""
 ESCAPES = "Write @ as %40, / as %2F, ? as %3F, # as %23 and % as %25 in user and password."
 _USER_INFO_AND_HOST = re.compile(r"[^/?#]*")
 _TLS_MODES = ("required", "verify_ca", "verify_identity")
 
 
 def unescaped() -> Usage:
-    """Of a URL in which a part of a password stands where something else is expected. Nothing of it may be shown."""
+    """Return the error for a URL in which part of the password was read as another part. It must show nothing of the URL."""
     return Usage("The user or the password in `url` holds a sign that ends it.", remedy=ESCAPES)
 
 
 def split_url(url: str) -> tuple[SplitResult, int | None] | None:
-    """A URL and its port, None where it is none. An `@` in user or password is a part of them: the last one ends them.
+    """Return the parts of a URL and its port, or None if it is no URL.
 
-    Raises Usage for an `@` behind the host: there a `/`, `?` or `#` in the password was taken for the end of the host.
+    The last `@` ends user and password, which may hold others. The port is None if there are several hosts. Raises Usage for an
+    `@` behind the host: there a `/`, `?` or `#` in the password was taken for the end of the host.
     """
     _, colon, rest = url.partition("://")
     if not colon:
@@ -34,12 +35,12 @@ def split_url(url: str) -> tuple[SplitResult, int | None] | None:
     try:
         parts = urlsplit(url)
         return parts, None if "," in parts.netloc.rpartition("@")[2] else parts.port
-    except ValueError:  # whose text shows what it does not like
+    except ValueError:  # its text would show parts of the URL
         return None
 
 
 def parameters_of(query: str, known: Sequence[str]) -> dict[str, str]:
-    """The parameters of a URL, all of them `known`. Raises Usage."""
+    """Return the parameters of a URL. Raises Usage unless all of them are `known`."""
     parameters = dict(parse_qsl(query, keep_blank_values=True))
     unknown = [name for name in parameters if name not in known]
     if unknown:
@@ -48,14 +49,14 @@ def parameters_of(query: str, known: Sequence[str]) -> dict[str, str]:
 
 
 def one_of(valid: Sequence[str], value: str, *, name: str) -> str:
-    """The parameter's value. Raises Usage unless it is one of the `valid` ones."""
+    """Return the parameter's value. Raises Usage unless it is one of the `valid` ones."""
     if value not in valid:
         raise Usage(f"`{name}` of `url` is {value!r}, expected one of {', '.join(valid)}.", remedy="Correct it.")
     return value
 
 
 def seconds_of(parameters: Mapping[str, str], name: str, *, usual: float) -> float:
-    """The parameter's value, `usual` where there is none. Raises Usage."""
+    """Return the parameter's value, 1 to 3600 seconds, or `usual` if it is absent. Raises Usage."""
     text = parameters.get(name)
     if text is None:
         return usual
@@ -65,9 +66,9 @@ def seconds_of(parameters: Mapping[str, str], name: str, *, usual: float) -> flo
 
 
 def tls_of(parameters: Mapping[str, str], *, modes_without: Sequence[str]) -> tuple[str, "ssl.SSLContext | None"]:
-    """The mode and, unless it is one of `modes_without`, how TLS is spoken; the last of these where no certificate is named.
+    """Return the TLS mode, and the SSL context unless the mode is one of `modes_without`. Raises Usage.
 
-    Raises Usage.
+    By default, the mode is `verify_identity` with `ssl_ca`, `required` with `ssl_cert` alone, else the last of `modes_without`.
     """
     ca, cert = parameters.get("ssl_ca"), parameters.get("ssl_cert")
     default = "verify_identity" if ca else "required" if cert else modes_without[-1]

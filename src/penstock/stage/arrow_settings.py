@@ -1,8 +1,8 @@
-"""Spark's Arrow settings for the staging pass alone.
+"""Spark's Arrow settings for the staging pass.
 
-With a limit on the bytes of an Arrow batch, Spark 4.1 and newer add up all buffers of the batch after every row, which costs more
-than everything else the JVM does in the pass. So the bytes are bounded by the number of rows instead, and only rows so wide that
-the adding up does not matter keep the limit.
+With a byte limit per Arrow batch, Spark 4.1 and newer add up all buffers of the batch after every row, which costs more than
+everything else the JVM does in the pass. So the number of rows bounds the bytes instead. Only rows so wide that the adding up
+does not matter keep the byte limit.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,12 +23,12 @@ _UNLIMITED = str(2**31 - 1)
 _UNKNOWN_ROWS = 4_096
 _MOST_ROWS = 16_384
 _BATCH_BYTES = 4 * 1024 * 1024
-"""More is not faster: with rows of 1 KB a pass with 16 MB took 1.1 times as long."""
+"""Larger batches are not faster: with rows of 1 KB, a pass with 16 MB took 1.1 times as long."""
 _WIDE_ROW_BYTES = 8 * 1024
 
 
 def settings_for(schema: StructType, previous: BatchSize | None) -> Mapping[str, str]:
-    """The settings for a batch that is expected to be like `previous`; none where Spark's own are the safe ones."""
+    """Return the settings for a batch that is expected to be like `previous`; empty where Spark's own are the safe ones."""
     if previous is None or previous.row_bytes == 0:
         return {} if any(_may_be_huge(field.dataType) for field in schema.fields) else _rows(_UNKNOWN_ROWS)
     if previous.row_bytes > _WIDE_ROW_BYTES:
@@ -48,7 +48,7 @@ def _may_be_huge(kind: DataType) -> bool:
 
 @contextmanager
 def applied(session: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
-    """Set `settings` in `session` for the duration of one Spark action, then put back what the user had."""
+    """Set `settings` in `session` for the duration of one Spark action, then restore the user's values."""
     before: dict[str, str | None] = {key: session.conf.get(key, None) for key in settings}
     try:
         for key, value in settings.items():

@@ -1,4 +1,4 @@
-"""Stage one micro-batch into all sinks, by the path that suits its size."""
+"""Staging of one micro-batch into all sinks, by the path that suits its size."""
 
 import json
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ _RESULT_TOO_LARGE = ("spark.driver.maxResultSize", TOO_MANY_ROWS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRows:
-    """What the tasks whose results Spark returned have staged. All else that was written is garbage, not data.
+    """What the tasks staged whose results Spark returned. Everything else that was written is garbage, not data.
 
-    `requests` are theirs too: None where no place bills requests.
+    `requests` counts the requests of the same tasks; None where no place bills requests.
     """
 
     pieces: tuple[Staged, ...]
@@ -51,10 +51,10 @@ def stage_batch(
 ) -> StagedRows:
     """Run `rows` once through the stage writers of all `sinks`.
 
-    `previous` is the size of the batch before, None if unknown or if the query keeps state, which may only be computed once: it
-    chooses the path. A batch that turns out too large for the driver is staged by tasks instead, from the start. With a
-    `small_input` (see `is_small`) rows are not counted on the way to the driver, which saves Spark's planning of a projection.
-    Raises Usage for columns that cannot be staged, what a task raised with its own message and remedy, else StageFailed.
+    `previous` is the size of the batch before and chooses the path. It is None if unknown, or if the query keeps state, which may
+    be computed only once. A batch that turns out too large for the driver is staged by tasks instead, from the start. With
+    `small_input` (see `is_small`), rows are not counted on the way to the driver, which saves Spark's planning of a projection.
+    Raises Usage for columns that cannot be staged, a task's own error with its message and remedy, else StageFailed.
     """
     schema = rows.schema
     projection = Projection.of(schema, sinks, row_digest)
@@ -72,7 +72,10 @@ def stage_batch(
 def stage_rows(
     rows: "pa.Table", *, schema: str, sinks: Sequence[Sink], generation: Generation, batch_id: BatchId, row_digest: RowDigest
 ) -> StagedRows:
-    """Stage rows that are here already, with Spark's JSON of their columns, into `sinks` without routes. Nothing of no rows."""
+    """Stage `rows`, already in the driver, into `sinks` without routes. `schema` is Spark's JSON of their columns.
+
+    Without rows nothing is staged.
+    """
     from pyspark.sql.types import StructType
 
     columns = StructType.fromJson(json.loads(schema))
@@ -104,13 +107,13 @@ def _run_tasks(rows: "DataFrame", projection: Projection, stage_pass: StagePass)
 
 
 def _fetch(rows: "DataFrame", projection: Projection, at_most: int) -> "Sequence[pa.RecordBatch] | None":
-    """The projected rows, None if they are too many for the driver or Spark cannot fetch such columns."""
+    """Return the projected rows, None if they are too many for the driver or Spark cannot fetch such columns."""
     fetched = _to_arrow(projection.of_rows(rows.coalesce(DRIVER_PARTITIONS), at_most=at_most))
     return None if fetched is None else fetched.to_batches()
 
 
 def _fetch_whole(rows: "DataFrame", projection: Projection) -> "Sequence[pa.RecordBatch] | None":
-    """As `_fetch`, projected here."""
+    """Return what `_fetch` returns, with the projection computed here instead of by Spark."""
     fetched = _to_arrow(rows)
     try:
         return None if fetched is None else list(projection.of_arrow(fetched))

@@ -1,7 +1,7 @@
-"""Which of the two paths a batch takes through the staging pass. Both give the same content.
+"""The two paths of a batch through the staging pass, by the driver or by tasks. Both give the same content.
 
-Measured on two cores with five columns: up to some 100,000 rows fetching Arrow to the driver costs a quarter to a half of what
-one `mapInArrow` pass does (docs/benchmarks.md). The size of a batch is not known before it ran, so the one before it is asked.
+Measured on two cores with five columns: up to some 100,000 rows, fetching Arrow to the driver costs a quarter to a half of one
+`mapInArrow` pass (docs/benchmarks.md). A batch's size is not known before it ran, so the size of the one before it decides.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ class StagePath(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSize:
-    """How much a batch was, in rows and bytes of Arrow. `row_bytes` is the widest average row among its tasks.
+    """The size of a batch in rows and in bytes of Arrow. `row_bytes` is the widest average row among its tasks.
 
-    Not `measured`: a guess from what another run has staged.
+    `measured` is False for a guess from what another run has staged.
     """
 
     rows: int
@@ -33,22 +33,22 @@ class BatchSize:
 
     @property
     def fits_driver(self) -> bool:
-        """Whether a batch like this one is staged in the driver."""
+        """Whether a batch of this size is staged in the driver."""
         return self.rows <= DRIVER_ROWS and self.size_bytes <= DRIVER_BYTES
 
 
 def is_small(*, input_records: int, input_bytes: int) -> bool:
-    """Whether a batch with this input may be fetched as a whole after a batch that fitted, without counting rows on the way.
+    """Return whether a batch with this input may be fetched whole, without counting rows, if the batch before it fitted.
 
-    A transform that suddenly makes many rows out of few is stopped by `spark.driver.maxResultSize`, and then staged by tasks.
+    If a transform suddenly makes many rows out of few, `spark.driver.maxResultSize` stops the fetch, and tasks stage the batch.
     """
     return input_records <= DRIVER_ROWS and input_bytes <= DRIVER_BYTES
 
 
 def driver_rows_per_partition(previous: BatchSize) -> int:
-    """How many rows each of DRIVER_PARTITIONS may bring to the driver before the guess counts as wrong.
+    """Return how many rows each of DRIVER_PARTITIONS may bring to the driver before the guess counts as wrong.
 
-    Rows like the previous ones then take at most four times DRIVER_BYTES; Spark's `spark.driver.maxResultSize` bounds the rest.
+    Rows like the previous ones then take at most four times DRIVER_BYTES; `spark.driver.maxResultSize` bounds the rest.
     """
     row_bytes = max(previous.row_bytes, 1)
     return max(1_000, min(DRIVER_ROWS, DRIVER_BYTES // row_bytes))

@@ -1,6 +1,6 @@
-"""What travels from Spark to a staging task: rows in every form that a sink takes, each with its hash, then the routes.
+"""What Spark sends to a staging task: the rows in every form that a sink takes, each form with its row hash, then the routes.
 
-Positional names keep any column name of the user intact (dots, backticks, names of ours) and need no reserved ones.
+Columns have positional names, so any column name of the user's works (dots, backticks, names of ours) and none is reserved.
 """
 
 import json
@@ -26,11 +26,11 @@ _AS_THEY_ARE: tuple[tuple[str, str], ...] = ()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """`forms`: that of the rows as they are comes first if a sink takes it. Then follow `routes`: those that are no plain text.
+    """The columns of a staging task: all forms of the rows, each followed by its hash, then the routes.
 
-    `own`: the expressions of each form, empty for the rows as they are; `hashes`: each form's hash, over columns as they are
-    named where it is computed. `form_of`: the number of each sink's form. `texts`: routes that are a column, and its place.
-    `row_digest`: the kind of hash.
+    `forms`: the rows as they are come first if a sink takes them. `own`: the expressions of each form, empty for the rows as they
+    are. `hashes`: each form's hash, over the column names where it is computed. `form_of`: each sink's index in `forms`.
+    `texts`: routes that are a text column, with its position. `routes`: all other routes. `row_digest`: the kind of hash.
     """
 
     forms: tuple[RowForm, ...]
@@ -43,7 +43,7 @@ class Projection:
 
     @staticmethod
     def of(schema: StructType, sinks: Sequence[Sink], row_digest: RowDigest) -> "Projection":
-        """The projection that `sinks` need. Raises Usage for columns that cannot be staged."""
+        """Return the projection that `sinks` need. Raises Usage for columns that cannot be staged."""
         _require_unique(schema.names)
         wanted = [sink.own_rows(schema.json()) if isinstance(sink, ProjectsRows) else None for sink in sinks]
         keys = [_AS_THEY_ARE if own is None else tuple(own.columns.items()) for own in wanted]
@@ -63,23 +63,23 @@ class Projection:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing has to be computed by Spark but the hash."""
+        """Whether Spark has to compute nothing but the hash."""
         return not self.routes and not any(self.own)
 
     def route_index(self, route: str | None) -> int | None:
-        """The place of a sink's route among the projected columns, None without a route."""
+        """Return the position of a sink's route among the projected columns, None without a route."""
         if route is None or route in self.texts:
             return None if route is None else self.texts[route]
         return sum(form.width for form in self.forms) + self.routes.index(route)
 
     def of_arrow(self, rows: "pa.Table") -> "Iterator[pa.RecordBatch]":
-        """Unprojected `rows`, projected without Spark; the projection must be plain. Raises TypeError for rare types."""
+        """Project `rows` without Spark. The projection must be plain. Raises TypeError for rare types."""
         for batch in rows.to_batches():
             columns = [*batch.columns, row_hashes(batch, self.row_digest).view(pa.int64())]
             yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
 
     def of_rows(self, rows: DataFrame, *, at_most: int | None = None) -> DataFrame:
-        """`rows` projected. Spark fails with TOO_MANY_ROWS in its message if a partition has more than `at_most` rows."""
+        """Return `rows` projected. Spark fails with TOO_MANY_ROWS in its message if a partition has more than `at_most` rows."""
         routes = [f"CAST(({route}) AS STRING) AS r{place}" for place, route in enumerate(self.routes)]
         if not any(self.own):
             return rows.selectExpr(*self._made(0), f"{_guarded(self.hashes[0], at_most)} AS h0", *routes)
@@ -95,7 +95,7 @@ class Projection:
         ]
 
     def _plain_hash(self) -> list[str]:
-        """Computed over the user's own names, where a form of its own is hashed once it is made: it is made only once."""
+        """Return the hash over the user's own columns. Other forms are hashed in the next step, over columns made only once."""
         return [] if self.own[0] else [f"{self.hashes[0]} AS h0"]
 
     def _hashed(self, number: int, at_most: int | None) -> list[str]:

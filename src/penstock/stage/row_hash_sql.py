@@ -17,9 +17,9 @@ _BINARY_COLLATION = "UTF8_BINARY"
 
 
 def rowhash_sql(schema: StructType, kind: RowDigest, *, columns: Sequence[str] | None = None) -> str:
-    """`xxhash64` over all columns in their order, and with `XXHASH64_NULLS` over where nulls are.
+    """Return `xxhash64` over all columns in their order and, with `XXHASH64_NULLS`, over which values are NULL.
 
-    `columns`: under which names they are computed from, by default their own. Raises Usage for a type that no sink could verify.
+    `columns` are the names to compute from, by default the schema's. Raises Usage for a type that no sink could verify.
     """
     hashed = _RowHash(marks=kind is RowDigest.XXHASH64_NULLS)
     names = [quoted(name) for name in (columns or schema.names)]
@@ -27,13 +27,13 @@ def rowhash_sql(schema: StructType, kind: RowDigest, *, columns: Sequence[str] |
 
 
 class _RowHash:
-    """Makes the arguments of `xxhash64`. Of a value that is NULL every one of them is NULL, so it does not count."""
+    """Builds the arguments of `xxhash64`. All arguments for a NULL value are NULL, so that it does not count."""
 
     def __init__(self, *, marks: bool) -> None:
         self._marks, self._names = marks, _lambda_names()
 
     def fields(self, values: Sequence[str], kind: StructType, *, path: str) -> list[str]:
-        """Of all columns, or of a struct's fields, and then of which of them are there."""
+        """Return the arguments for all columns, or for a struct's fields, and then one for which of them are not NULL."""
         parts = [
             part
             for sql, field in zip(values, kind.fields, strict=True)
@@ -42,7 +42,7 @@ class _RowHash:
         return [*parts, _presence(values, kind.names)] if self._marks else parts
 
     def _value(self, sql: str, kind: DataType, path: str) -> list[str]:
-        """`sql`, rewritten where Spark would refuse to hash it (maps) or would not hash its bytes (collations)."""
+        """Return `sql`, rewritten where Spark would refuse to hash it (maps) or would not hash its bytes (collations)."""
         if isinstance(kind, StructType):
             return self._struct(sql, kind, path)
         if isinstance(kind, ArrayType):
@@ -81,7 +81,7 @@ class _RowHash:
         return [hashed, *self._elements(sql, f"map_values({sql})", contains_null=kind.valueContainsNull)]
 
     def _elements(self, sql: str, elements: str, *, contains_null: bool) -> list[str]:
-        """Where elements are NULL, and how many there are."""
+        """Return the arguments for where elements are NULL and for how many there are."""
         if not self._marks:
             return []
         size = f"if({sql} IS NULL, NULL, size({sql}))"
@@ -108,7 +108,7 @@ def _presence(values: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _either(words: Sequence[str]) -> str:
-    """The exclusive or of all, as a balanced tree: Spark walks through expressions by recursion."""
+    """Return the exclusive or of all `words` as a balanced tree, because Spark walks through expressions by recursion."""
     if len(words) == 1:
         return words[0]
     half = len(words) // 2

@@ -1,4 +1,4 @@
-"""Reading the errors of Spark's jobs: a task's own, which Spark keeps the text of, and Spark's."""
+"""Translation of a failed Spark job into the task's own error, whose text Spark keeps, or into StageFailed."""
 
 from penstock.errors import PenstockError, StageFailed
 from penstock.spark.error import SparkError, read_spark_failure
@@ -6,7 +6,7 @@ from penstock.support.error_transport import from_task
 
 
 def from_spark(cause: Exception) -> PenstockError:
-    """The task's own error if `cause` carries one, else StageFailed with Spark's reason."""
+    """Return the task's own error if `cause` is or carries one, else StageFailed with Spark's reason."""
     if isinstance(cause, PenstockError):
         return cause
     carried = from_task(str(cause))

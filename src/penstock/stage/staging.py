@@ -22,12 +22,12 @@ MESSAGE = "message"
 
 
 class TaskFailed(RuntimeError):
-    """What Spark is told when a task failed. Its text carries the task's own error to the driver."""
+    """Raised in a task to fail it. Its text carries the task's own error to the driver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowForm:
-    """Rows as some sinks take them: `columns` from the place `first` on, then their hash. `schema`: Spark's JSON of them."""
+    """Rows as some sinks take them: `columns` from position `first` on, then their hash. `schema` is Spark's JSON of them."""
 
     columns: tuple[str, ...]
     schema: str
@@ -35,13 +35,13 @@ class RowForm:
 
     @property
     def width(self) -> int:
-        """How many of the projected columns it takes."""
+        """How many of the projected columns the form takes, its hash included."""
         return len(self.columns) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkShare:
-    """One sink's part in the pass: the number of its form, and the place of its route among the projected columns."""
+    """One sink's part in the pass: the index of its form, and the position of its route among the projected columns."""
 
     sink: SinkName
     stager: Stager
@@ -51,7 +51,7 @@ class SinkShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePass:
-    """Picklable. See Projection for what travels."""
+    """The function that Spark runs in each task. Picklable. `Projection` describes the columns that it gets."""
 
     generation: Generation
     batch_id: BatchId
@@ -60,7 +60,7 @@ class StagePass:
     faults: Mapping[str, str] = field(default_factory=lambda: dict(carry()))
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        """Called by Spark in each task; yields one row, or none for a task without rows."""
+        """Stage the rows of one task and yield its message as one row. Called by Spark."""
         from pyspark import TaskContext
 
         task = TaskContext.get()
@@ -74,7 +74,7 @@ class StagePass:
         yield pa.RecordBatch.from_pydict({MESSAGE: [message.decode("ascii")]})
 
     def run(self, batches: "Iterable[pa.RecordBatch]", *, partition: int, task_attempt: int) -> bytes:
-        """Stage `batches` as one attempt and return its message. After an error nothing is undone: sweeping is later."""
+        """Stage `batches` as one attempt and return its message. After an error nothing is undone: a later sweep collects it."""
         attempt = Attempt(
             generation=self.generation,
             batch_id=self.batch_id,
@@ -104,7 +104,7 @@ class StagePass:
 
 
 class _Running:
-    """One attempt of the pass."""
+    """The open stage writers and the counts of one attempt."""
 
     def __init__(self, stage_pass: StagePass, attempt: Attempt) -> None:
         self._pass, self._attempt = stage_pass, attempt
@@ -146,14 +146,13 @@ def _schema(found: "pa.Schema", form: RowForm) -> "pa.Schema":
 
 
 def _taken(batch: "pa.RecordBatch", form: RowForm, schema: "pa.Schema") -> "tuple[pa.RecordBatch, pa.UInt64Array]":
-    """The rows of one form, and their hashes."""
     last = form.first + len(form.columns)
     rows = pa.RecordBatch.from_arrays(_as(schema, batch.columns[form.first : last]), schema=schema)
     return rows, batch.column(last).view(pa.uint64())
 
 
 def _in_utc(column: "pa.Field") -> "pa.Field":
-    """Instants are labelled in UTC, whatever the session's time zone: the label is no part of the content."""
+    """Label an instant as UTC, whatever the session's time zone is: the label is not part of the content."""
     return column.with_type(pa.timestamp("us", tz="UTC")) if _is_instant(column.type) else column
 
 

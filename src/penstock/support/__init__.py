@@ -1,1 +1,1 @@
-"""What has nothing to do with delivery: secrets, private files, error transport, connections, terminal text."""
+"""Helpers that know nothing of delivery: secrets, private files, error transport, connections, terminal text."""

@@ -1,4 +1,4 @@
-"""One error in place of several that ended the same step: it says them all, and its class is that of the one to act on first."""
+"""One error in place of several that ended the same step, with all their messages and the class of the most urgent one."""
 
 import builtins
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _SHOWN = 5
 
 
 def urgency(error: PenstockError) -> int:
-    """Its place among errors that happened together, 0 the first: a newer run, then what needs an act, then what may pass."""
+    """Return the rank of `error`, 0 the most urgent: a newer run, then what needs an act, then what may pass by itself."""
     passing = isinstance(error, PublishFailed) and isinstance(error.__cause__, Retryable)
     order = (
         isinstance(error, Fenced),
@@ -26,9 +26,9 @@ def urgency(error: PenstockError) -> int:
 
 
 def merge(found: Sequence[PenstockError]) -> PenstockError:
-    """The error to raise for all of `found`: the only one, or one that says each message and remedy once.
+    """Return the error to raise for all of `found`: the only one, or one that holds each message and remedy once.
 
-    At most five are told; `__cause__` holds all of them on Python 3.11 and newer, the most urgent one before.
+    It shows at most five of them. `__cause__` holds all of them on Python 3.11 and newer, before that only the most urgent one.
     """
     ranked = sorted(found, key=urgency)
     distinct = list({str(error): error for error in ranked}.values())
@@ -40,7 +40,7 @@ def merge(found: Sequence[PenstockError]) -> PenstockError:
 
 
 def join(ranked: Sequence[PenstockError], *, message: str) -> PenstockError:
-    """An error that says `message`, of the class of the first of `ranked`, with the remedies and causes of all of them."""
+    """Return an error of the class of the first of `ranked`, with `message` and the remedies and causes of all."""
     remedies = dict.fromkeys(error.remedy for error in ranked)
     joined = _public(type(ranked[0]))(message, remedy=" ".join(islice(remedies, _SHOWN)))
     joined.__cause__ = _group(ranked)
@@ -48,7 +48,7 @@ def join(ranked: Sequence[PenstockError], *, message: str) -> PenstockError:
 
 
 def _public(kind: type[PenstockError]) -> type[PenstockError]:
-    """The class as people know it: a module's own refinement of it is no name of docs/ERRORS.md."""
+    """Return the class of penstock.errors that `kind` is or refines: docs/ERRORS.md names no others."""
     known: type[PenstockError] = next(one for one in kind.__mro__ if vars(errors).get(one.__name__) is one)
     return known
 

@@ -1,4 +1,4 @@
-"""A connection that is held open between uses, and never used again after anything failed on it."""
+"""A connection that stays open between uses and is dropped after any failure."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -9,15 +9,15 @@ from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retr
 
 
 class ReusedConnection(ABC):
-    """Holds one connection. What was written through it, read by a new one, says what happened."""
+    """Holds one connection. After a failure, whoever needs to know what was written reads it through a new one."""
 
     @abstractmethod
     def drop(self) -> None:
-        """Close, which rolls back what is open."""
+        """Close the connection, which rolls back an open transaction."""
 
     @contextmanager
     def dropping_on_error(self) -> Iterator[None]:
-        """Never use a connection again on which something failed."""
+        """Drop the connection on any exception, so that it is never used again."""
         try:
             yield
         except BaseException:
@@ -26,18 +26,18 @@ class ReusedConnection(ABC):
 
 
 class ServerConnection(ReusedConnection):
-    """As `ReusedConnection`, to the server at `place`, whose client raises `errors`."""
+    """A `ReusedConnection` to the server at `place`, whose client raises `errors`."""
 
     place: str
     errors: type[Exception] | tuple[type[Exception], ...]
 
     @abstractmethod
     def _translate_error(self, cause: Any, kind: type[Failed]) -> PenstockError | Conflict:
-        """What one of these errors means before a COMMIT: nothing was written."""
+        """Return the error to raise for one of `errors` before a COMMIT: nothing was written."""
 
     @contextmanager
     def translate_errors(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
-        """Raise the client's errors as Retryable or as `kind`; those of a caller that runs it again at once as Conflict."""
+        """Raise the client's errors as Retryable or `kind`; `runs_again`: the caller handles Conflict and repeats at once."""
         try:
             yield
         except self.errors as cause:

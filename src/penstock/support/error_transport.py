@@ -1,6 +1,7 @@
-"""Taking an error through Spark, which keeps only its text: `[penstock Fenced] what happened | what to do [/penstock]`.
+"""Transport of an error through Spark, which preserves only its text.
 
-Used where a task's error reaches the driver, and where a batch's error reaches whoever awaits the query.
+The text is `[penstock Fenced] what happened | what to do [/penstock]`. It takes a task's error to the driver, and a batch's error
+to whoever awaits the query.
 """
 
 import re
@@ -15,12 +16,12 @@ _SHIELDED = re.compile(r"%(25|7C|5B|5D)")
 
 
 def encode_error(error: PenstockError) -> str:
-    """The text that takes `error` through Spark; short, for Spark matches long ones with a regular expression that overflows."""
+    """Return the text that takes `error` through Spark, shortened: Spark's regular expression overflows on long texts."""
     return f"[penstock {type(error).__name__}] {error.message[:_TEXT_LIMIT]} | {error.remedy[:_TEXT_LIMIT]} [/penstock]"
 
 
 def decode_error(text: str) -> PenstockError | None:
-    """The error that `text` carries, None if there is none."""
+    """Return the error that `text` contains, or None."""
     found = _CARRIED.search(text)
     if found is None:
         return None
@@ -30,18 +31,18 @@ def decode_error(text: str) -> PenstockError | None:
 
 
 def through_spark(error: PenstockError) -> str:
-    """The text of a task's exception that brings `error` to `from_task` with its class, message and remedy."""
+    """Return the text for a task's exception, from which `from_task` restores class, message and remedy."""
     return encode_error(type(error)(_shield(error.message), remedy=_shield(error.remedy)))
 
 
 def from_task(text: str) -> PenstockError | None:
-    """The error that a task sent `through_spark` in `text`, None if there is none."""
+    """Return the error that a task encoded with `through_spark` in `text`, or None."""
     carried = decode_error(text)
     return None if carried is None else type(carried)(_unshield(carried.message), remedy=_unshield(carried.remedy))
 
 
 def _shield(text: str) -> str:
-    """Without the characters that separate the parts of what is carried: a message may quote any text of the user's."""
+    """Escape the delimiters of the encoded text: a message may quote any text of the user's."""
     return _RESERVED.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 

@@ -1,6 +1,6 @@
-"""Why a path cannot be used, and what to do about it, in plain words: told by an OSError, or by looking at the path itself.
+"""Plain-word reasons why a path cannot be used, and what to do, from an OSError or from examining the path itself.
 
-Looking serves where another program (SQLite, Spark) says no more than that it failed. It explains; nothing is decided by it.
+Examining serves where another program (SQLite, Spark) reports only that it failed. It explains; it decides nothing.
 """
 
 import errno
@@ -14,7 +14,7 @@ _LITTLE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathProblem:
-    """`reason` ends a sentence of what happened, `advice` begins one of what to do; neither has a full stop."""
+    """`reason` ends a sentence on what happened, `advice` begins one on what to do; neither has a full stop."""
 
     reason: str
     advice: str
@@ -51,17 +51,17 @@ _PROBLEMS: Mapping[int, PathProblem] = {
 
 
 def problem_of(cause: OSError) -> PathProblem:
-    """What `cause` means."""
+    """Return the problem that `cause` reports."""
     return _PROBLEMS.get(cause.errno or 0, PathProblem(reason=cause.strerror or str(cause), advice="Mend it"))
 
 
 def reason(cause: OSError) -> str:
-    """Why, as the end of a sentence."""
+    """Return the reason for `cause`, as the end of a sentence."""
     return problem_of(cause).reason
 
 
 def path_problem(path: str | Path) -> PathProblem | None:
-    """What keeps this process from writing `path` (a file in an existing directory, or a directory), None if nothing is seen."""
+    """Return what prevents writing `path` (a directory, or a file in an existing one), None if nothing is found."""
     place = Path(path)
     here = place if place.is_dir() else place.parent
     if not here.is_dir():
@@ -74,7 +74,7 @@ def path_problem(path: str | Path) -> PathProblem | None:
 
 
 def directory_problem(directory: str | Path) -> PathProblem | None:
-    """As `path_problem`, for a directory that may still have to be created. Only local paths are looked at."""
+    """Return what prevents writing a directory that may not exist yet. Only local paths are examined; others give None."""
     plain = str(directory).removeprefix("file:")
     if not plain.startswith("/"):
         return None
@@ -84,7 +84,7 @@ def directory_problem(directory: str | Path) -> PathProblem | None:
 
 
 def file_problem(path: str | Path) -> PathProblem | None:
-    """As `path_problem`, for a path that must be a file."""
+    """Return what prevents writing a path that must be a file."""
     return _A_DIRECTORY if Path(path).is_dir() else path_problem(path)
 
 

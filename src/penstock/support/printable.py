@@ -1,20 +1,20 @@
-"""Text of names, data and errors as a terminal may be given it: what would move its cursor, hide or turn letters is escaped."""
+"""Text made safe for a terminal: characters that move the cursor, hide text or reorder it are escaped."""
 
 import re
 import unicodedata
 
 _MAYBE = re.compile(r"[^ -~]")
 _ESCAPED_KINDS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Control characters (C0, C1, DEL), formats (bidirectional ones, zero width), halves of a pair, separators of lines."""
+"""Control characters (C0, C1, DEL), formats (bidirectional, zero width), lone surrogates, line and paragraph separators."""
 
 
 def printable(text: str, *, keep: str = "\n") -> str:
-    r"""`text` with each control character written out, as `\x1b`; those in `keep` stay. Printable text stays as it is."""
+    r"""Return `text` with control characters written out, as `\x1b`, except those in `keep`; other text is unchanged."""
     return _MAYBE.sub(lambda found: _written_out(found[0], keep), text)
 
 
 def printable_json(text: str) -> str:
-    r"""JSON that means the same as `text`, with control characters as `\u001b`."""
+    r"""Return JSON that means the same as `text`, with control characters as `\u001b`."""
     return _MAYBE.sub(lambda found: _json_escape(found[0]), text)
 
 
@@ -25,7 +25,7 @@ def _written_out(letter: str, keep: str) -> str:
 
 
 def _json_escape(letter: str) -> str:
-    """They stand only inside of strings: JSON on one line has none elsewhere."""
+    """Escape one character. In JSON on one line, control characters occur only inside strings."""
     if unicodedata.category(letter) not in _ESCAPED_KINDS:
         return letter
     units = letter.encode("utf-16-be", "surrogatepass")

@@ -1,7 +1,7 @@
-"""Files and directories that only the user of this process can read, whatever the umask: they hold rows, offsets or settings.
+"""Files and directories that only this process's user can read, whatever the umask: they hold rows, offsets or settings.
 
-A directory with the set-group-ID bit (`chmod 2770`) is shared, and so is all that is made in it: its group can read and write it.
-That is for executors, or operators, who are other users than the driver.
+A directory with the set-group-ID bit (`chmod 2770`) is shared: its group can read and write all that is created in it. That is
+for executors, or operators, who run as other users than the driver.
 """
 
 import os
@@ -15,7 +15,7 @@ _DIRECTORY, _SHARED_DIRECTORY = 0o700, 0o2770
 
 
 def make_private_directory(directory: Path) -> None:
-    """Create `directory` unless it is there; missing parents get the access that the umask gives. Raises OSError."""
+    """Create `directory` unless it exists. Missing parents get the umask's permissions. Raises OSError."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     try:
         directory.mkdir(mode=_DIRECTORY)
@@ -28,7 +28,7 @@ def make_private_directory(directory: Path) -> None:
 
 
 def open_private(path: Path, mode: Literal["xb", "ab"]) -> BinaryIO:
-    """Create `path`, or with `ab` append to it if it is there. Raises OSError, FileExistsError."""
+    """Create `path`, or with `ab` append to it if it exists. Raises OSError, FileExistsError."""
     file = open(path, mode, opener=_opener)  # noqa: SIM115 - the caller closes it
     if mode == "xb" or file.tell() == 0:
         _share(path, file.fileno())
@@ -36,7 +36,7 @@ def open_private(path: Path, mode: Literal["xb", "ab"]) -> BinaryIO:
 
 
 def create_private(path: Path) -> None:
-    """Create an empty file unless it is there. Raises OSError."""
+    """Create an empty file unless it exists. Raises OSError."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT, _FILE)
     try:
         _share(path, handle)

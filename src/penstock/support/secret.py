@@ -1,7 +1,7 @@
 """Values that must not be shown: credentials in URLs, and options whose text came from the environment.
 
-`Secret` is a `str` so that every client takes it as it is; what it hides is its `repr`, and everything that Penstock prints goes
-through `shown`, `redact` or `scrub`.
+`Secret` is a `str`, so every client accepts it unchanged; only its `repr` is masked. Everything that Penstock prints goes through
+`shown_text`, `redact` or `scrub`.
 """
 
 import re
@@ -11,9 +11,9 @@ MASK = "***"
 
 _URL_PASSWORD = re.compile(r"(://[^:/@\s]*:)(.*)@")
 _WHOLE_URL_PASSWORD = re.compile(r"\s*[a-zA-Z][a-zA-Z0-9+.-]*" + _URL_PASSWORD.pattern, re.DOTALL)
-"""Of a text that is a URL and nothing else: a line break in it does not end the password."""
+"""For a text that is one URL and nothing else: a line break in it does not end the password."""
 _BARE_PASSWORD = re.compile(r"(?<![^\s'\"=(/])([^\s:/@'\"]+:)(?!/)(\S*)@")
-"""Of `user:password@host` without a scheme, as somebody writes who forgets it."""
+"""Matches `user:password@host` without a scheme, as users write who forget it."""
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*(?=://)")
 _QUERY = re.compile(r"([?&])([^=&#\s]+)=([^&#\s]*)")
 _ASSIGNED = re.compile(r"(?i)\b(password|passwd|pwd|accountkey|sharedaccesskey|secret|token)=([^;&\s]+)")
@@ -22,11 +22,11 @@ _SECRET_NAME = re.compile(
 )
 _HARMLESS_QUERY = frozenset({"application_name", "cache", "connect_timeout", "endpoint", "mode", "region", "ssl_mode", "sslmode"})
 SHORTEST_SCRUBBED = 6
-"""Shorter secrets are left in texts: they are parts of many words."""
+"""Shorter secrets are not scrubbed: they occur in many words."""
 
 _known: set[str] = set()
 _given: dict[str, frozenset[str]] = {}
-"""Texts that came from the environment, and the values of variables in them."""
+"""For each text of the pipeline file that came from the environment: the values of variables in it."""
 
 
 class Interpolated(str):
@@ -36,7 +36,7 @@ class Interpolated(str):
 
 
 class Secret(Interpolated):
-    """Text that came from the environment: usable as a plain string, hidden when represented."""
+    """Text that came from the environment: usable as a plain string, masked in its `repr`."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class Secret(Interpolated):
 
 
 def redact(url: str) -> str:
-    """`url` without its password, query values and `password=…` parts; user, host and path stay readable."""
+    """Return `url` without password, query values and `password=…` parts; user, host and path stay readable."""
     whole = _WHOLE_URL_PASSWORD.match(url)
     text = f"{url[: whole.start(2)]}{MASK}{url[whole.end(2) :]}" if whole else url
     text = _URL_PASSWORD.sub(rf"\g<1>{MASK}@", text)
@@ -59,58 +59,58 @@ def _redact_query(found: re.Match[str]) -> str:
 
 
 def outlined(url: str) -> str:
-    """What may be shown of a text that is no URL which anybody could take apart: a password may begin and end anywhere."""
+    """Return what may be shown of a text that is no parsable URL: its scheme at most, for a password may be anywhere in it."""
     found = _SCHEME.match(url)
     return f"{found[0]}://…" if found else "a text without scheme://"
 
 
 def looks_secret(name: str) -> bool:
-    """Whether an option of this name holds a credential, and not where one is kept."""
+    """Return whether an option of this name holds a credential, rather than the path of a file that holds one."""
     return _SECRET_NAME.search(name) is not None and not name.lower().endswith("_file")
 
 
 def holds_secret(name: str, text: str) -> bool:
-    """Whether the option `name` with the value `text` must not be shown: by its name, its origin, or a part of it."""
+    """Return whether the value `text` of option `name` must not be shown, because of its name, its origin, or a part of it."""
     return isinstance(text, Secret) or looks_secret(name) or redact(text) != text
 
 
 def shown_text(text: str, *, name: str = "") -> str:
-    """`text` as it may be shown as the value of option `name`."""
+    """Return what may be shown of the value `text` of option `name`."""
     return MASK if isinstance(text, Secret) or looks_secret(name) else redact(text)
 
 
 def remember(text: str) -> None:
-    """Have `scrub` hide `text` (a secret, or a URL whose password is one) in this process from now on."""
+    """Make `scrub` mask `text` (a secret, or a URL whose password is one) in this process from now on."""
     found = _WHOLE_URL_PASSWORD.match(text) or _URL_PASSWORD.search(text)
     secrets = [text] if isinstance(text, Secret) and "://" not in text else [found[2]] if found else []
     _known.update(secret for secret in secrets if len(secret) >= SHORTEST_SCRUBBED)
 
 
 def remember_options(options: Mapping[str, object]) -> None:
-    """`remember` every option that came from the environment or is named like a credential."""
+    """Call `remember` for every option that came from the environment or is named like a credential."""
     for name, value in options.items():
         if isinstance(value, str) and (isinstance(value, Secret) or looks_secret(name)):
             remember(Secret(value))
 
 
 def remember_given(text: str, values: Iterable[str]) -> None:
-    """Have `is_given` know `text`, with `values` of the environment in it, also where a validator made a plain text of it."""
+    """Record that `text` contains `values` from the environment, for when a validator has turned it into a plain string."""
     if text:
         _given[text] = frozenset(values)
 
 
 def values_in(text: str) -> frozenset[str]:
-    """The values of the environment in a text of a pipeline file, such as a query."""
+    """Return the environment's values in a text of a pipeline file, such as a query."""
     return _given.get(text, frozenset())
 
 
 def is_given(text: str) -> bool:
-    """Whether a value of a pipeline file that is `text` came from the environment."""
+    """Return whether the value `text` of a pipeline file came from the environment."""
     return isinstance(text, Secret) or text in _given
 
 
 def scrub(message: str) -> str:
-    """`message` (an error text from anywhere) without the secrets this process knows of."""
+    """Return `message` (an error text from anywhere) without the secrets known to this process."""
     text = redact(message)
     for secret in sorted(_known, key=len, reverse=True):
         text = text.replace(secret, MASK)

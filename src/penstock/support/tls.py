@@ -1,9 +1,9 @@
-"""A server's certificate that is not trusted, as the clients of all stores and databases tell of it."""
+"""Recognition of untrusted server certificates in the error messages of store and database clients."""
 
 _SIGN = "CERTIFICATE_VERIFY_FAILED"
-"""OpenSSL's word for a certificate of another host, of an unknown authority or out of date; most clients pass on no more."""
+"""OpenSSL's reason for a certificate of another host, of an unknown authority or out of date; most clients give no other."""
 
 
 def is_distrusted(reason: str) -> bool:
-    """Whether a client's message tells of one."""
+    """Return whether a client's message is about an untrusted certificate."""
     return _SIGN in reason

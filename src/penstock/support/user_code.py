@@ -1,4 +1,4 @@
-"""Code of the user's, named as `package.module:name`: how it is found, and what it raised, in one sentence."""
+"""Loading of user code named as `package.module:name`, and one-sentence reports of what it raised."""
 
 import importlib
 import sys
@@ -14,10 +14,10 @@ _beside: set[str] = set()
 
 
 def load(reference: str, *, key: str, modules: Path | None, is_kind: Callable[[object], bool], kinds: str) -> object:
-    """What `reference` names; `modules` is a directory to look into besides the search path. Raises Usage, Failed.
+    """Return the object that `reference` names. Raises Usage, Failed.
 
-    For people: `key` of the pipeline file names it, and a module without that name is told to have others, its `kinds`, which
-    `is_kind` knows.
+    `modules` is a directory searched before the search path. `key` names the entry of the pipeline file in errors. If the module
+    lacks the name, the error lists the objects for which `is_kind` is true, or says that it has no `kinds`.
     """
     module_name, _, name = reference.partition(":")
     module = _load_module(module_name, key, modules)
@@ -32,12 +32,12 @@ def load(reference: str, *, key: str, modules: Path | None, is_kind: Callable[[o
 
 
 def loaded_beside() -> Set[str]:
-    """The modules in use that were found in the directory of a pipeline file, which executors do not have on their path."""
+    """Return the loaded modules from the directory of a pipeline file, which is not on the executors' search path."""
     return _beside & sys.modules.keys()
 
 
 def raised(error: BaseException) -> str:
-    """The exception in one sentence, with the innermost line of the user's own code."""
+    """Return one sentence about the exception, with the innermost line of the user's own code."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__} at {error.filename} line {error.lineno}: {error.msg}."
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]

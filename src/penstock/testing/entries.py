@@ -1,4 +1,4 @@
-"""Small, valid ledger entries for tests: a chain of them is what a pipeline that delivers would have written."""
+"""Small, valid ledger entries for tests; a chain of them is what a delivering pipeline would have written."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ SINK = SinkName("lake")
 
 
 def opened_entry(*, after: Entry | None = None, pipeline: PipelineName = PIPELINE) -> Entry:
-    """The entry of a driver that opens the pipeline behind `after`."""
+    """Return the entry of a driver that opens the pipeline after `after`."""
     body = Opened(owner="host:1", checkpoint="/checkpoint", pipeline_digest="0" * 16, sinks=(SINK,), versions={"penstock": "0"})
     return Entry(
         pipeline=pipeline,
@@ -46,7 +46,7 @@ def opened_entry(*, after: Entry | None = None, pipeline: PipelineName = PIPELIN
 
 
 def decided_entry(*, after: Entry, rows: int = 1, inline: bytes | None = b"rows") -> Entry:
-    """The entry of a driver that decides the next batch behind `after`, in its generation."""
+    """Return the entry of a driver that decides the next batch after `after`, in the same generation."""
     position = Position(after.position + 1)
     decision = decision_of(BatchId(after.summary.next_batch_id or 0), generation=after.generation, rows=rows, inline=inline)
     return Entry(
@@ -61,7 +61,7 @@ def decided_entry(*, after: Entry, rows: int = 1, inline: bytes | None = b"rows"
 
 
 def decision_of(batch_id: BatchId, *, generation: Generation, rows: int, inline: bytes | None) -> Decision:
-    """A decision of one staged piece of `rows` rows."""
+    """Return a decision of one staged piece of `rows` rows."""
     attempt = Attempt(generation=generation, batch_id=batch_id, partition=0, task_attempt=0, nonce=Nonce(new_nonce()))
     piece = Staged(
         sink=SINK,
@@ -77,7 +77,7 @@ def decision_of(batch_id: BatchId, *, generation: Generation, rows: int, inline:
 
 
 def chain(*, pipeline: PipelineName = PIPELINE) -> Iterator[Entry]:
-    """An opening and then decisions without end, as one run writes them."""
+    """Yield an opening and then decisions without end, as one run writes them."""
     entry = opened_entry(pipeline=pipeline)
     while True:
         yield entry

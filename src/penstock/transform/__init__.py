@@ -1,1 +1,1 @@
-"""From the sources' DataFrames to the one that is delivered."""
+"""The transform: from the sources' DataFrames to the one that is delivered, and what its plan guarantees."""

@@ -1,4 +1,4 @@
-"""Applying the `transform:` of a pipeline file: SQL over the sources' views, a Python function, or nothing."""
+"""Application of a pipeline file's `transform:`: SQL over the sources' views, a Python function, or nothing."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +16,10 @@ from penstock.transform.sql import run_sql
 def apply_transform(
     spark: SparkSession, sources: Mapping[SourceName, DataFrame], transform: Transform | None, *, modules: Path | None = None
 ) -> DataFrame:
-    """The DataFrame that the pipeline delivers.
+    """Return the DataFrame that the pipeline delivers.
 
     `modules` is the directory of the pipeline file: Python transforms are found there as well as on the search path. Raises Usage
-    (the transform is wrong, is no stream, or leaves a source out) and Failed (the function raised).
+    if the transform is wrong, is no stream, or leaves a source out, and Failed if the function raised.
     """
     frame = _applied(spark, sources, transform, modules)
     if not frame.isStreaming:

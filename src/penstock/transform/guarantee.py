@@ -1,4 +1,4 @@
-"""What operators, trigger, output mode and options of a query guarantee."""
+"""Claims about what the operators, trigger, output mode and options of a query guarantee."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ _MODES = {
 
 
 def operator_claims(plan: PlanNode, *, output_mode: str) -> tuple[Claim, ...]:
-    """One claim for each stateful operator, or one that there is none."""
+    """Return one claim for each stateful operator, or one claim that there is none."""
     operators = stateful_operators(plan)
     if not operators:
         return (
@@ -65,7 +65,7 @@ def _state_warnings(operator: StatefulOperator, output_mode: str) -> tuple[str, 
 
 
 def trigger_claim(trigger: Trigger) -> Claim:
-    """What the trigger guarantees."""
+    """Return the claim about what the trigger guarantees."""
     if trigger.continuous is not None:
         return _weak(
             "trigger continuous",
@@ -87,12 +87,12 @@ def trigger_claim(trigger: Trigger) -> Claim:
 
 
 def output_mode_claim(output_mode: str) -> Claim:
-    """What the output mode means for the rows that arrive."""
+    """Return the claim that says what the output mode means for the rows that arrive."""
     return _exact(f"output mode {output_mode}", _MODES[output_mode])
 
 
 def option_claims(options: Mapping[str, str]) -> tuple[Claim, ...]:
-    """Options of the query (`writeStream.option`) that weaken it."""
+    """Return one claim for each option of the query (`writeStream.option`) that weakens it."""
     given = {name.lower(): value for name, value in options.items()}  # Spark does not mind case
     if given.get(ASYNC_OPTION.lower(), "false").lower() != "true":
         return ()
@@ -101,7 +101,7 @@ def option_claims(options: Mapping[str, str]) -> tuple[Claim, ...]:
 
 
 def require_mode(plan: PlanNode, *, output_mode: str) -> None:
-    """Raise Usage where Spark would refuse the output mode for this plan when it starts."""
+    """Raise Usage where Spark would refuse the output mode for this plan when the query starts."""
     if output_mode == "complete" and not has_aggregation(plan):
         raise Usage(
             "output_mode: complete needs an aggregation, and the query has none.",

@@ -12,17 +12,17 @@ _RANDOM = re.compile(
     r"|reflect|try_reflect|java_method)\(",
     re.IGNORECASE,
 )
-"""Of Spark's functions those that give other values for the same row; what Java methods give, nobody knows."""
+"""Spark's functions that give other values for the same row, and those that call Java methods, whose values nobody knows."""
 _AGGREGATIONS = frozenset({"Aggregate", "Distinct"})
 _USER_STATE = re.compile(r"FlatMapGroups(InPandas)?WithState|TransformWithState\w*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatefulOperator:
-    """One operator that remembers something from batch to batch.
+    """One operator that keeps state from batch to batch.
 
-    `what` says what it remembers. `bounded` is None where it depends on the user's own code. `random` names functions at or below
-    it that give other values when a batch is computed again.
+    `what` describes the state. `bounded` is None where it depends on the user's own code. `random` names functions at or below
+    the operator that give other values when a batch is computed again.
     """
 
     name: str
@@ -32,22 +32,22 @@ class StatefulOperator:
 
 
 def stateful_operators(plan: PlanNode) -> tuple[StatefulOperator, ...]:
-    """Every stateful operator of the plan, from the result down to the sources."""
+    """Return every stateful operator of the plan, from the result down to the sources."""
     return tuple(_operator(node) for node in plan.walk() if _keeps_state(node))
 
 
 def has_aggregation(plan: PlanNode) -> bool:
-    """Whether a stream is aggregated: what output mode complete needs."""
+    """Return whether a stream is aggregated, which output mode complete needs."""
     return any(node.name in _AGGREGATIONS and node.is_stream for node in plan.walk())
 
 
 def has_unwatermarked_aggregation(plan: PlanNode) -> bool:
-    """Whether a stream is aggregated without a watermark in its keys: what output mode append does not allow."""
+    """Return whether a stream is aggregated without a watermark in its keys, which output mode append does not allow."""
     return any(node.name in _AGGREGATIONS and node.is_stream and not _by_watermark(node) for node in plan.walk())
 
 
 def final_only(plan: PlanNode) -> str | None:
-    """What in the plan yields nothing but final rows, which output mode update does not allow; None if there is no such thing."""
+    """Return what in the plan yields only final rows, which output mode update does not allow; None if nothing does."""
     for node in plan.walk():
         if node.name == "GlobalLimit" and node.is_stream:
             return "LIMIT"
@@ -78,9 +78,9 @@ def _random(node: PlanNode) -> Iterator[str]:
 
 
 def _keys(node: PlanNode) -> str:
-    """The text of the columns that an aggregation or deduplication goes by; empty where it has none.
+    """Return the text of the columns that an aggregation or deduplication groups by; empty if it has none.
 
-    `Aggregate [keys], [results]`, but `Aggregate [results]` without keys; `Distinct` goes by all columns of its input.
+    Spark writes `Aggregate [keys], [results]`, or `Aggregate [results]` without keys. `Distinct` uses all columns of its input.
     """
     if node.name == "Distinct":
         return node.children[0].detail

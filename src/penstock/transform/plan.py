@@ -1,6 +1,6 @@
-"""Spark's analysed logical plan, read from its text: the same on classic sessions and on Spark Connect.
+"""Spark's analysed logical plan, parsed from its text, which is the same on classic sessions and on Spark Connect.
 
-The text draws a tree with `+- `, `:- ` and `:  `; a line that does not fit the tree continues the one before it (a literal with
+The text draws a tree with `+- `, `:- ` and `:  `. A line that does not fit the tree continues the one before it (a literal with
 a line break in it).
 """
 
@@ -24,9 +24,9 @@ _HEADING = "== Analyzed Logical Plan =="
 
 @dataclass(frozen=True, slots=True)
 class PlanNode:
-    """One operator: its name (`Aggregate`), everything that stands behind the name, and its inputs.
+    """One operator: its name (`Aggregate`), the text that follows the name, and its inputs.
 
-    `random` names functions in it that their author declared nondeterministic, which the text does not show.
+    `random` names functions in it that their author declared nondeterministic, which the plan's text does not show.
     """
 
     name: str
@@ -35,7 +35,7 @@ class PlanNode:
     random: tuple[str, ...] = ()
 
     def walk(self) -> "Iterator[PlanNode]":
-        """The node itself and everything below it, each before its inputs, the inputs from left to right: Spark's own order."""
+        """Yield the node and everything below it in Spark's own order: each node before its inputs, inputs from left to right."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -47,12 +47,12 @@ class PlanNode:
 
     @property
     def is_stream(self) -> bool:
-        """Whether rows keep arriving here: some source below is a stream."""
+        """Whether rows keep arriving here, because some source below is a stream."""
         return any(node.is_stream_source for node in self.walk())
 
 
 def plan_of(frame: "DataFrame") -> PlanNode:
-    """The analysed plan of a DataFrame; for a streaming one nothing runs. Raises Usage if the text is not understood."""
+    """Return the analysed plan of a DataFrame; a streaming one is not run. Raises Usage if the plan's text is not understood."""
     explained = getattr(frame, "_explain_string", None)
     if explained is None:
         return plan_in(frame.sparkSession, frame._jdf.queryExecution().analyzed())
@@ -61,13 +61,13 @@ def plan_of(frame: "DataFrame") -> PlanNode:
 
 
 def plan_in(spark: "SparkSession", analyzed: Any) -> PlanNode:
-    """`analyzed`, a plan in the JVM of a classic session. Raises Usage if its text is not understood."""
+    """Parse `analyzed`, a plan in the JVM of a classic session. Raises Usage if its text is not understood."""
     with whole_plans(spark):
         return parse_plan(str(analyzed.treeString()), random=frozenset(_declared_random(analyzed)))
 
 
 def _declared_random(plan: Any) -> Iterator[str]:
-    """The text of each user-defined function in a plan of the JVM that is declared nondeterministic."""
+    """Yield the text of each user-defined function in a JVM plan that is declared nondeterministic."""
     if plan.deterministic():
         return
     for expression in _java_list(plan.expressions()):
@@ -92,7 +92,7 @@ def _java_list(items: Any) -> Iterator[Any]:
 
 @contextmanager
 def whole_plans(spark: "SparkSession") -> Iterator[None]:
-    """Spark leaves out of a plan's text what comes behind the 25th column: `rand()` there would go unseen."""
+    """Have Spark print whole plans: by default it leaves out what follows the 25th column, and `rand()` there would go unseen."""
     before = spark.conf.get(_FIELDS_SHOWN, None)
     spark.conf.set(_FIELDS_SHOWN, str(2**31 - 1))
     try:
@@ -105,7 +105,7 @@ def whole_plans(spark: "SparkSession") -> Iterator[None]:
 
 
 def parse_plan(text: str, *, random: Collection[str] = ()) -> PlanNode:
-    """The tree in the text of a plan; `random` are the texts of functions that are declared nondeterministic. Raises Usage."""
+    """Return the tree in a plan's text; `random` holds texts of functions that are declared nondeterministic. Raises Usage."""
     lines = list(_joined(text.strip("\n").split("\n")))
     if not lines or lines[0].depth != 0:
         raise Usage("Spark's plan of the query could not be read.", remedy="Report it with the output of df.explain(True).")
@@ -147,9 +147,9 @@ def _tree(lines: Sequence[_Line], index: int, random: Collection[str]) -> tuple[
 
 
 def source_order(plan: PlanNode, names: Sequence[SourceName]) -> tuple[SourceName, ...]:
-    """The query's sources in the order in which Spark logs their offsets: one name for each place in the plan.
+    """Return the query's sources in the order in which Spark logs their offsets, one name for each occurrence in the plan.
 
-    A source that the query reads in two places through one relation (a union with itself) is named twice; one that Spark reads
+    A source that the query reads in two places through one relation (a union with itself) is named twice. One that Spark reads
     twice (a join with itself) is `name` and then `name#2`. Streams that were opened elsewhere are `source-1`, `source-2`, …
     """
     given: dict[str, SourceName] = {}

@@ -1,4 +1,4 @@
-"""`transform.python`: a function `package.module:function(spark, sources) -> DataFrame`."""
+"""The key `transform.python`: a function `package.module:function(spark, sources) -> DataFrame`."""
 
 import inspect
 import sys
@@ -19,7 +19,7 @@ _REMEDY = "The function must be def name(spark, sources: dict[str, DataFrame]) -
 def run_python(
     spark: SparkSession, sources: Mapping[SourceName, DataFrame], reference: str, *, modules: Path | None
 ) -> DataFrame:
-    """What the function at `reference` returns. Raises Usage (not found, not a function, no DataFrame) and Failed (it raised)."""
+    """Call the function at `reference`. Raises Usage (not found, not a function, no DataFrame) and Failed (it raised)."""
     function = load_function(reference, modules=modules)
     try:
         result = function(spark, dict(sources))
@@ -34,7 +34,7 @@ def run_python(
 
 
 def load_function(reference: str, *, modules: Path | None) -> Callable[..., object]:
-    """The function that `reference` names. Raises Usage, Failed."""
+    """Return the function that `reference` names. Raises Usage, Failed."""
     function = load(reference, key=_KEY, modules=modules, is_kind=inspect.isfunction, kinds="functions")
     travel_by_value()
     if not callable(function):
@@ -44,7 +44,7 @@ def load_function(reference: str, *, modules: Path | None) -> Callable[..., obje
 
 
 def travel_by_value() -> None:
-    """Let code of modules beside the pipeline file reach executors, which do not have that directory on their path."""
+    """Pickle modules beside the pipeline file by value, because executors do not have that directory on their path."""
     for name in loaded_beside():
         cloudpickle.register_pickle_by_value(sys.modules[name])  # type: ignore[no-untyped-call]
 

@@ -1,4 +1,4 @@
-"""`transform.sql`: one query over the sources' views."""
+"""The key `transform.sql`: one query over the sources' views."""
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -11,7 +11,7 @@ _LINES_BEFORE = 1
 
 
 def run_sql(spark: SparkSession, query: str) -> DataFrame:
-    """The DataFrame of `query`. Nothing but a query is let through: no statement that changes a catalog. Raises Usage."""
+    """Return the DataFrame of `query`. Raises Usage if it is wrong, or a statement that changes a catalog instead of a query."""
     _require_query(spark, query)
     try:
         frame = spark.sql(query)
@@ -22,7 +22,7 @@ def run_sql(spark: SparkSession, query: str) -> DataFrame:
 
 
 def _require_query(spark: SparkSession, query: str) -> None:
-    """Spark runs `CREATE …` and its like at sight, so the text is first parsed, and not run, where only a query can stand."""
+    """Raise Usage for anything but a query, by parsing it without running it: Spark runs `CREATE …` and the like on sight."""
     try:
         spark.sql(_ONLY_A_QUERY + query).collect()
     except PySparkException as error:

@@ -1,10 +1,10 @@
-"""Every durable value as versioned JSON, never pickle. docs/PROTOCOL.md, section Formats, is the normative text.
+"""Every durable value as versioned JSON, never pickle. docs/PROTOCOL.md, section Formats, is normative.
 
-A document is one JSON object in ASCII with sorted keys and no blanks: the same value always gives the same bytes. `format` names
-its kind, `version` counts the changes of that kind. A known version is read exactly: a missing, foreign or mistyped field is
-damage and raises LedgerMismatch; a version from the future raises FormatTooNew. Any change of a shape is a new version, and
-`tests/upgrade/golden` holds an example of each one that was ever written. Digests are 16 hexadecimal digits, because numbers
-above 2^53 do not survive every JSON reader; bytes are base64.
+A document is one JSON object in ASCII with sorted keys and no blanks, so the same value always gives the same bytes. `format`
+names its kind, `version` counts the changes of that kind. A known version is read exactly: a missing, foreign or mistyped field
+is damage and raises LedgerMismatch. A newer version raises FormatTooNew. Every change of the fields is a new version;
+`tests/upgrade/golden` holds an example of each version ever written. Digests are 16 hexadecimal digits, because not every JSON
+reader preserves numbers above 2^53. Bytes are base64.
 """
 
 from penstock.core.codec.document import decode_document, encode_document

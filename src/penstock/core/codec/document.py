@@ -1,4 +1,4 @@
-"""The frame of every durable value: its format, its version, and what is said when it cannot be read."""
+"""The envelope of every durable value: its format, its version, and the errors for a value that cannot be read."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,16 +19,17 @@ _T = TypeVar("_T")
 
 
 def encode_document(kind: str, version: int, fields: Mapping[str, Json]) -> bytes:
-    """One durable value of any kind. Raises ValueError for what JSON cannot hold (NaN, infinity) and for reserved names."""
+    """Return the bytes of one durable value. Raises ValueError for NaN, infinity and the reserved field names."""
     if "format" in fields or "version" in fields:
         raise ValueError("the fields format and version belong to the document")
     return _encode({"format": kind, "version": version, **fields}).encode("ascii")
 
 
 def decode_document(data: bytes, *, kind: str, newest: int, where: str) -> tuple[int, dict[str, Json]]:
-    """The version and the other fields of a document of `kind`; `newest` is the newest version that the caller reads.
+    """Return the version and the other fields of a document of `kind`.
 
-    `where` names the value in errors. Raises LedgerMismatch for damage and for another kind, FormatTooNew.
+    `newest` is the newest version that the caller reads; `where` names the value in errors. Raises LedgerMismatch for damage and
+    for another kind, FormatTooNew for a newer version.
     """
     try:
         version, fields = _open(data, kind)
@@ -55,7 +56,7 @@ def _open(data: bytes, kind: str) -> tuple[int, dict[str, Json]]:
 
 
 def mismatch(where: str, damage: Exception) -> LedgerMismatch:
-    """The error to raise for a durable value that cannot be read."""
+    """Return the error to raise for a durable value that cannot be read."""
     return LedgerMismatch(
         f"{where} is damaged or not of Penstock: {damage}.",
         remedy="Restore it from a backup; never edit it by hand.",
@@ -63,7 +64,7 @@ def mismatch(where: str, damage: Exception) -> LedgerMismatch:
 
 
 def decode(data: bytes, *, kind: str, where: str, readers: Mapping[int, Callable[[dict[str, Any]], _T]]) -> _T:
-    """The value that the reader of its version makes of the document's fields, with its damage told as LedgerMismatch."""
+    """Return what the reader of the document's version makes of its fields. Raises LedgerMismatch for damage, FormatTooNew."""
     version, fields = decode_document(data, kind=kind, newest=max(readers), where=where)
     try:
         return readers[version](fields)

@@ -1,4 +1,4 @@
-"""The entries of the ledger."""
+"""Ledger entries as JSON, in every version ever written."""
 
 from base64 import b64encode
 from functools import partial
@@ -36,9 +36,10 @@ from penstock.core.model import (
 
 FORMAT = "penstock.entry"
 _PLAIN, _COUNTED, _TOPICS, _NAMED = 1, 2, 3, 4
-"""Versions: without and with requests, with what was read from Kafka, and of a ledger that has an identity.
+"""Versions: without and with request counts, then with topics and gaps read from Kafka, then of a ledger with an identity.
 
-Older Penstocks wrote what needed no newer one as the first; whatever belongs to a ledger with an identity is written as the last.
+Older Penstocks wrote each entry in the oldest version that can hold it. An entry of a ledger with an identity always has the last
+version.
 """
 
 _ENTRY_FIELDS = frozenset({"pipeline", "position", "generation", "nonce", "written_at_ms", "body", "summary"})
@@ -58,7 +59,7 @@ _NAMED_FIELDS = _SUMMARY_FIELDS | {"ledger_id", "row_digest"}
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The bytes of a ledger entry."""
+    """Return the bytes of a ledger entry."""
     version = _version_of(entry)
     fields: dict[str, Json] = {
         "pipeline": entry.pipeline,
@@ -73,7 +74,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(data: bytes, *, where: str = "A ledger entry") -> Entry:
-    """The entry in `data`. Raises LedgerMismatch, FormatTooNew."""
+    """Return the entry in `data`. Raises LedgerMismatch, FormatTooNew."""
     return decode(data, kind=FORMAT, where=where, readers=_READERS)
 
 
@@ -138,7 +139,7 @@ def _of_decision(decision: Decision, version: int) -> dict[str, Json]:
 
 
 def of_staged(piece: Staged) -> dict[str, Json]:
-    """One staged piece as fields."""
+    """Return one staged piece as JSON fields."""
     return {
         "sink": piece.sink,
         "account": piece.account,
@@ -255,7 +256,7 @@ def _offset_range(value: object) -> OffsetRange:
 
 
 def to_staged(value: object) -> Staged:
-    """The staged piece of such fields. Raises DamagedError."""
+    """Return the staged piece that `of_staged` wrote. Raises DamagedError."""
     fields = record(value, _STAGED_FIELDS)
     return Staged(
         sink=SinkName(text(fields["sink"])),

@@ -1,4 +1,4 @@
-"""Exact readers for the fields of a durable value: another type than the expected one is damage, never converted."""
+"""Exact readers for the fields of a durable value: any other type is damage, raised as DamagedError and never converted."""
 
 from base64 import b64decode
 from collections.abc import Callable
@@ -8,53 +8,53 @@ _T = TypeVar("_T")
 
 
 class DamagedError(Exception):
-    """What does not fit, told without the place, which only the caller knows."""
+    """A field does not fit. The message does not name the document: only the caller knows which one it is."""
 
 
 def require_fields(fields: dict[str, Any], names: frozenset[str]) -> None:
-    """Raise unless `fields` has exactly these names: a missing and a foreign field are damage alike."""
+    """Raise DamagedError unless `fields` has exactly these names. A missing and a foreign field are both damage."""
     if fields.keys() != names:
         different = ", ".join(sorted(fields.keys() ^ names))
         raise DamagedError(f"expected the fields {', '.join(sorted(names))}, found others: {different}")
 
 
 def record(value: object, names: frozenset[str]) -> dict[str, Any]:
-    """An object with exactly these fields."""
+    """Return `value`, an object with exactly these fields."""
     fields = mapping(value)
     require_fields(fields, names)
     return fields
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """An object with any fields."""
+    """Return `value`, an object with any fields."""
     if type(value) is not dict:
         raise DamagedError(f"expected an object, found {_kind_of(value)}")
     return value
 
 
 def items(value: object) -> list[Any]:
-    """A list."""
+    """Return `value`, a list."""
     if type(value) is not list:
         raise DamagedError(f"expected a list, found {_kind_of(value)}")
     return value
 
 
 def text(value: object) -> str:
-    """A text."""
+    """Return `value`, a string."""
     if type(value) is not str:
         raise DamagedError(f"expected a text, found {_kind_of(value)}")
     return value
 
 
 def integer(value: object) -> int:
-    """A whole number."""
+    """Return `value`, an integer."""
     if type(value) is not int:  # bool is an int to isinstance
         raise DamagedError(f"expected a whole number, found {_kind_of(value)}")
     return value
 
 
 def blob(value: object) -> bytes:
-    """Bytes in base64."""
+    """Return the bytes that `value` holds in base64."""
     try:
         return b64decode(text(value), validate=True)
     except ValueError as damage:
@@ -62,7 +62,7 @@ def blob(value: object) -> bytes:
 
 
 def optional(read: Callable[[object], _T], value: object) -> _T | None:
-    """What `read` reads, or null."""
+    """Return what `read` makes of `value`, or None for null."""
     return None if value is None else read(value)
 
 

@@ -1,4 +1,4 @@
-"""The high-water mark that a sink keeps at each account; since version 2 it is the manifest of its publication, too."""
+"""The high-water marker of an account (since version 2 also a manifest), and the file that names its owner, as JSON."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,7 +10,7 @@ from penstock.core.model import AccountName, BatchId, Generation, Json, LedgerId
 
 FORMAT = "penstock.marker"
 _WITHOUT_FILES, _WITH_FILES, _WITH_LEDGER = 1, 2, 3
-"""Versions: an older Penstock's without a manifest, one with it, and one that names its ledger."""
+"""Versions: without a manifest, with one, and with the ledger's identity. Only older Penstocks wrote the first."""
 
 _FIELDS = frozenset({"pipeline", "sink", "account", "position", "generation", "query_id", "batch_id"})
 _OWNER_FORMAT, _OWNER_VERSION = "penstock.owner", 1
@@ -19,7 +19,7 @@ _FILE_FIELDS = frozenset({"name", "rows", "size_bytes"})
 
 
 def encode_marker(marker: Marker) -> bytes:
-    """The bytes of a sink's high-water marker; one without a manifest is what it was in version 1."""
+    """Return the bytes of a sink's high-water marker. A marker without a manifest is written as version 1."""
     fields: dict[str, Json] = {
         "pipeline": marker.pipeline,
         "sink": marker.sink,
@@ -38,12 +38,12 @@ def encode_marker(marker: Marker) -> bytes:
 
 
 def decode_marker(data: bytes, *, where: str = "A marker") -> Marker:
-    """The marker in `data`. Raises LedgerMismatch, FormatTooNew."""
+    """Return the marker in `data`. Raises LedgerMismatch, FormatTooNew."""
     return decode(data, kind=FORMAT, where=where, readers=_READERS)
 
 
 def encode_owner(owner: AccountOwner) -> bytes:
-    """The bytes of what says whose an account is."""
+    """Return the bytes of the file that names an account's owner."""
     fields: dict[str, Json] = {
         "pipeline": owner.pipeline,
         "sink": owner.sink,
@@ -54,7 +54,7 @@ def encode_owner(owner: AccountOwner) -> bytes:
 
 
 def decode_owner(data: bytes, *, where: str) -> AccountOwner:
-    """The owner in `data`. Raises LedgerMismatch, FormatTooNew."""
+    """Return the owner in `data`. Raises LedgerMismatch, FormatTooNew."""
     return decode(data, kind=_OWNER_FORMAT, where=where, readers={_OWNER_VERSION: _owner})
 
 

@@ -1,4 +1,4 @@
-"""What a task tells the driver: the pieces it staged and how many rows it read. Lives as long as one batch, never stored."""
+"""The message a task returns to the driver: the pieces it staged and how many rows it read. Never stored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _KIND, _VERSION = "penstock.message", 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMessage:
-    """One task's result: what it staged, the rows it read, their size in Arrow, the requests it sent (None: nobody counts)."""
+    """One task's result: staged pieces, rows read, their size in Arrow, and requests sent (None: nothing counts them)."""
 
     pieces: tuple[Staged, ...]
     rows: int
@@ -23,14 +23,14 @@ class TaskMessage:
 
 
 def encode_message(pieces: Sequence[Staged], *, rows: int, size_bytes: int, requests: int | None) -> bytes:
-    """The bytes that a task yields."""
+    """Return the bytes that a task yields."""
     staged: list[Json] = [of_staged(piece) for piece in pieces]
     fields: dict[str, Json] = {"pieces": staged, "rows": rows, "size_bytes": size_bytes, "requests": requests}
     return encode_document(_KIND, _VERSION, fields)
 
 
 def decode_message(data: bytes) -> TaskMessage:
-    """What a task yielded. Raises LedgerMismatch for anything else, FormatTooNew if executors run a newer Penstock."""
+    """Return a task's message. Raises LedgerMismatch for other bytes, FormatTooNew if executors run a newer Penstock."""
     return decode(data, kind=_KIND, where="A task's message", readers={1: _message, _VERSION: _message})
 
 

@@ -1,4 +1,4 @@
-"""What a batch read from Kafka, and what was missing there, inside of the ledger's entries."""
+"""The parts of a ledger entry about Kafka: the offsets a batch read, and the gaps that were accepted."""
 
 from penstock.core.codec.fields import DamagedError, integer, items, mapping, record, text
 from penstock.core.model import Json, SourceName
@@ -9,7 +9,7 @@ _GAP_FIELDS = frozenset({"kind", "source", "topic", "topic_id", "partition", "fi
 
 
 def of_topics(topics: tuple[TopicRead, ...]) -> list[Json]:
-    """As fields; a partition is short, since there may be thousands."""
+    """Return `topics` as JSON fields. A partition is a short list, because there may be thousands of partitions."""
     return [
         {
             "source": each.source,
@@ -22,7 +22,7 @@ def of_topics(topics: tuple[TopicRead, ...]) -> list[Json]:
 
 
 def to_topics(value: object) -> tuple[TopicRead, ...]:
-    """What `of_topics` wrote. Raises DamagedError."""
+    """Return the topics that `of_topics` wrote. Raises DamagedError."""
     return tuple(_topic(each) for each in items(value))
 
 
@@ -52,7 +52,7 @@ def _partition(value: object) -> PartitionRead:
 
 
 def of_gaps(gaps: tuple[GapAccepted, ...]) -> list[Json]:
-    """As fields."""
+    """Return `gaps` as JSON fields."""
     return [
         {
             "kind": gap.kind.value,
@@ -68,7 +68,7 @@ def of_gaps(gaps: tuple[GapAccepted, ...]) -> list[Json]:
 
 
 def to_gaps(value: object) -> tuple[GapAccepted, ...]:
-    """What `of_gaps` wrote. Raises DamagedError."""
+    """Return the gaps that `of_gaps` wrote. Raises DamagedError."""
     return tuple(_gap(record(each, _GAP_FIELDS)) for each in items(value))
 
 

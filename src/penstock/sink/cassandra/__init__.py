@@ -1,1 +1,1 @@
-"""Delivery into a table of Cassandra: not transactional, but effectively once, by keyed writes that may be repeated."""
+"""Delivery into a Cassandra table without transactions: effectively once, by keyed writes that may be repeated."""

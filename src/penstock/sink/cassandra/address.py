@@ -1,4 +1,4 @@
-"""The URL of a keyspace of Cassandra, taken apart."""
+"""Parses the URL of a Cassandra keyspace."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from penstock.sql.url import ESCAPES, TLS_PARAMETERS, one_of, parameters_of, spl
 
 SCHEME = "cassandra"
 CONSISTENCIES = {"local_quorum": "local_serial", "quorum": "serial", "each_quorum": "serial", "all": "serial"}
-"""Those with which a read sees every write that was acknowledged, each with that of its conditional writes."""
+"""Consistency levels at which a read sees every acknowledged write, each with that of its conditional writes."""
 _PORT = 9042
 _PARAMETERS = ("consistency", "local_dc", *TLS_PARAMETERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where some nodes are, and how they let us in. `place` is for people, without user and password."""
+    """Nodes of a cluster, a keyspace in it, and the login."""
 
     nodes: tuple[tuple[str, int], ...]
     keyspace: str
@@ -28,12 +28,12 @@ class Address:
 
     @property
     def place(self) -> str:
-        """Nodes and keyspace."""
+        """Nodes and keyspace for messages, without user and password."""
         return f"{','.join(f'{host}:{port}' for host, port in self.nodes)}/{self.keyspace}"
 
 
 def address_of(url: str) -> Address:
-    """The parts of `url`. Raises Usage."""
+    """Parse `url`. Raises Usage."""
     split = split_url(url)
     if split is None:
         raise _no_url()

@@ -1,4 +1,4 @@
-"""The cluster: a session with everything that was asked for prepared once, and what to do when it does not answer."""
+"""Connections to a Cassandra cluster, whose statements are prepared once, and retries for when it does not answer."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -29,11 +29,11 @@ _LONGEST_PAUSE_S = 5.0
 _AT_ONCE = 64
 _FETCHED_ROWS = 5_000
 
-logging.getLogger("cassandra").addHandler(logging.NullHandler())  # else what it retries by itself appears on the terminal
+logging.getLogger("cassandra").addHandler(logging.NullHandler())  # else the driver's own retries appear on the terminal
 
 
 class Connection:
-    """One session. Errors are the driver's own."""
+    """One session. Raises the driver's own errors."""
 
     def __init__(self, address: Address, *, application: str) -> None:
         self._cluster = _cluster(address, application)
@@ -50,7 +50,7 @@ class Connection:
     def execute(
         self, statement: str, values: Sequence[Any] = (), *, serial: bool = False, around: Around = nullcontext
     ) -> list[Row]:
-        """All rows of the answer, got within `around()`. `serial`: it sees every conditional change."""
+        """Run a statement within `around()` and return all rows. `serial`: the read sees every conditional change."""
         bound = self._bound(statement, values)
         if serial:
             bound.consistency_level = self._serial
@@ -58,11 +58,11 @@ class Connection:
             return list(self._session.execute(bound))
 
     def define(self, statement: str) -> None:
-        """Run a statement as it stands; what it creates is known to all nodes then."""
+        """Run a statement unprepared; what it creates is known to all nodes on return."""
         self._session.execute(statement)
 
     def scan(self, statement: str) -> Iterator[list[Row]]:
-        """The rows of a query, some thousands at a time."""
+        """Yield the rows of a query, some thousands at a time."""
         bound = self._bound(statement, ())
         bound.fetch_size = _FETCHED_ROWS
         found = self._session.execute(bound)
@@ -73,13 +73,13 @@ class Connection:
             found.fetch_next_page()
 
     def ask(self, statement: str, several: Sequence[Sequence[Any]]) -> Iterator[list[Row]]:
-        """The answers to one query with several values, asked at the same time."""
+        """Yield the rows of one query for each of `several` values, asked at the same time."""
         bound = [(self._bound(statement, values), None) for values in several]
         for _, answer in execute_concurrent(self._session, bound, concurrency=_AT_ONCE):
             yield list(answer)
 
     def write(self, statement: str, chunks: Sequence[Sequence[Row]]) -> list[tuple[Sequence[Row], Exception]]:
-        """Write rows, each chunk by one request, many at a time; give the chunks of which nobody said that they are written."""
+        """Write rows, one request for each chunk, many at a time; return the unacknowledged chunks with their errors."""
         requests = [(self._concurrently(statement, chunk), None) for chunk in chunks]
         answers = execute_concurrent(self._session, requests, concurrency=_AT_ONCE, raise_on_first_error=False)
         return [(chunk, error) for chunk, (done, error) in zip(chunks, answers, strict=True) if not done]
@@ -119,21 +119,21 @@ class Database(ServerConnection):
         self._connection: Connection | None = None
 
     def writable(self, kind: type[Failed] = PublishFailed) -> Connection:
-        """The open connection, or a new one. Raises Retryable, `kind`."""
+        """Return the open connection, or a new one. Raises Retryable, `kind`."""
         if self._connection is None:
             with self.translate_errors(kind):
                 self._connection = Connection(self._address, application=self._application)
         return self._connection
 
     def drop(self) -> None:
-        """Close. What was sent may still happen: it does so with the time stamp that it was sent with."""
+        """Close the connection. Requests already sent may still take effect, at the time stamp that they were sent with."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             connection.close()
 
     @contextmanager
     def reader(self) -> Iterator[Connection]:
-        """A connection of its own."""
+        """Open a separate connection for the duration of the context."""
         with self.translate_errors(Failed):
             connection = Connection(self._address, application=self._application)
             try:
@@ -146,9 +146,9 @@ class Database(ServerConnection):
 
 
 class Patience:
-    """Tries a step again, on a new connection, until it is done or `wait_s` have passed.
+    """Retries a step, on a new connection, until it succeeds or `wait_s` have passed.
 
-    A step is one that may be repeated: what was not answered may have happened, and does no harm twice.
+    A step must be repeatable: a request that was not answered may have taken effect, and does no harm twice.
     """
 
     def __init__(self, database: Database, *, wait_s: float) -> None:
@@ -161,9 +161,9 @@ class Patience:
         )
 
     def __call__(self, step: Callable[[Connection], T]) -> T:
-        """What `step` gives. Raises PublishFailed at the end, and at once what will not pass.
+        """Return what `step` returns. Raises PublishFailed after `wait_s`, and at once for an error that will not pass.
 
-        Nothing that the coordinator tries again: it has been tried for long enough.
+        Raises nothing that the coordinator would retry: the step has been retried for long enough.
         """
         try:
             done: T = self._retrying(self._once, step)

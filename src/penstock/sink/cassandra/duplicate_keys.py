@@ -1,4 +1,4 @@
-"""Rows of one batch that have the same key: Cassandra would mix them, column by column, at one time stamp."""
+"""Finds rows of one batch with the same key: Cassandra would mix them, column by column, at one time stamp."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from penstock.errors import ContentConflict
 from penstock.sink.cassandra.target import CassandraTarget
 
 Rows = Callable[[], Iterator["pa.RecordBatch"]]
-"""All rows of a batch in their frozen order, from the start at each call."""
+"""Yields all rows of a batch in their frozen order, from the start at each call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """How many rows a batch has, and those, by number, after which another one with the same key comes; counted and hashed."""
+    """Superseded rows of a batch, which a later row with the same key follows: numbers and totals. `rows` counts all rows."""
 
     rows: int
     numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]"
@@ -25,7 +25,7 @@ class Repeated:
 
 
 def repeated_in(rows: Rows, target: CassandraTarget) -> Repeated:
-    """The superseded rows. Keeps 8 bytes a row, and the keys of those alone that may be repeated."""
+    """Find the superseded rows. Needs memory for 8 bytes a row, and for those keys that may be repeated."""
     hashes = [np.asarray(row_hashes(batch.select(target.key), target.row_digest)) for batch in rows()]
     every = np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
     values, counts = np.unique(every, return_counts=True)
@@ -44,7 +44,7 @@ def repeated_in(rows: Rows, target: CassandraTarget) -> Repeated:
 def _looked_up(
     rows: Rows, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]", target: CassandraTarget
 ) -> Iterator[tuple[int, tuple[object, ...], int]]:
-    """Number, key and hash of the rows of these numbers."""
+    """Yield number, key and hash of the rows with these numbers."""
     start = 0
     for batch in rows():
         here = numbers[(numbers >= start) & (numbers < start + batch.num_rows)]
@@ -55,7 +55,7 @@ def _looked_up(
 
 
 def without(rows: Iterator["pa.RecordBatch"], repeated: Repeated) -> Iterator["pa.RecordBatch"]:
-    """The rows that count."""
+    """Yield the rows that are not superseded."""
     start = 0
     for batch in rows:
         stop = start + batch.num_rows
@@ -70,7 +70,7 @@ def without(rows: Iterator["pa.RecordBatch"], repeated: Repeated) -> Iterator["p
 
 
 def require_unique(repeated: Repeated, target: CassandraTarget, batch_id: int) -> None:
-    """Raise ContentConflict where rows are to be appended and some would replace others."""
+    """Raise ContentConflict if rows are to be appended and some would replace others."""
     if target.write == "append" and repeated.totals.rows:
         raise ContentConflict(
             f"Batch {batch_id} has {repeated.totals.rows} rows whose key ({', '.join(target.key)}) comes again in it, so table "

@@ -1,4 +1,4 @@
-"""What Cassandra and its driver say, said to people. Messages name the nodes and never the password, nor values of rows."""
+"""Translates errors of Cassandra and its driver. Messages name the nodes, and never the password or values of rows."""
 
 import re
 from collections.abc import Iterator
@@ -25,21 +25,21 @@ _TOO_LARGE = "Batch too large"
 _STARTS = "and start again: what was decided is published then."
 _NO_KEYSPACE = re.compile(r"[Kk]eyspace '?\"?([^'\" ]+)\"?'? does not exist")
 _FINAL = (AuthenticationFailed, RequestValidationException, SyntaxException, ProtocolException, UnsupportedOperation)
-"""Errors that come again however often one asks; every other one may pass."""
+"""Errors that repeat however often the request is sent; any other one may pass."""
 
 
 def cut_off(point: str) -> OperationTimedOut:
-    """What the driver raises where no answer comes."""
+    """Return the exception that the driver raises where no answer comes."""
     return OperationTimedOut(errors=f"{point} was cut off")
 
 
 def is_too_large(error: Exception) -> bool:
-    """Whether a batch of statements went beyond the server's limit."""
+    """Return whether a batch of statements exceeded the server's limit."""
     return isinstance(error, RequestValidationException) and _TOO_LARGE in str(error)
 
 
 def translate_error(cause: Exception, place: str, kind: type[Failed]) -> PenstockError:
-    """What to tell about an error. A write that was not answered may have happened: it is written again."""
+    """Return Penstock's error for `cause`. A write that was not answered may have happened: it is written again."""
     final = next((error for error in _inner(cause) if isinstance(error, _FINAL) or is_distrusted(str(error))), None)
     if final is not None:
         message, remedy = _message_and_remedy(final, place)
@@ -53,7 +53,7 @@ def translate_error(cause: Exception, place: str, kind: type[Failed]) -> Penstoc
 
 
 def reason_of(cause: Exception) -> str:
-    """The driver's own sentence, in one line."""
+    """Return the driver's own message, in one line."""
     inner = list(_inner(cause))
     reason = str(inner[0] if inner else cause)
     if isinstance(cause, ErrorMessage):
@@ -62,14 +62,13 @@ def reason_of(cause: Exception) -> str:
 
 
 def _inner(cause: Exception) -> Iterator[Exception]:
-    """The errors of the single nodes, or the one that there is."""
+    """Return the errors of the single nodes, or `cause` alone."""
     by_node = cause.errors if isinstance(cause, NoHostAvailable) else {"": cause}
     errors = by_node.values() if isinstance(by_node, dict) else [cause]
     return (error for error in errors if isinstance(error, Exception))
 
 
 def _message_and_remedy(cause: Exception, place: str) -> tuple[str, str]:
-    """Message and remedy of an error that will come again."""
     reason = reason_of(cause)
     missing = _NO_KEYSPACE.search(reason)
     if missing:

@@ -1,4 +1,4 @@
-"""Rows into the table: bound as the driver takes them, in requests of a few rows each, many requests at a time."""
+"""Writes rows into a Cassandra table and reads those they replace: a few rows in each request, many requests at a time."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -20,16 +20,16 @@ READ = FaultPoint("cassandra.read", "The rows that a batch will replace are read
 WRITE = FaultPoint("cassandra.write", "Rows of a decided batch are written with its time stamp.")
 
 WAVE_ROWS = 5_000
-"""So many rows are written before one looks which of them were not, and before memory for more is taken."""
+"""Rows written before failed writes are looked for, and before memory for more rows is taken."""
 _TOGETHER_ROWS, _TOGETHER_BYTES = 100, 500_000
-"""Of rows of one partition."""
+"""Limits of a request for rows of one partition."""
 _MIXED_ROWS, _MIXED_BYTES = 10, 4_000
-"""Of rows of several partitions: a server warns of more than ten of them, and of more than 5 KiB."""
+"""Limits of a request for rows of several partitions: a server warns of more than ten of them, and of more than 5 KiB."""
 _ASKED_KEYS = 40
 
 
 class Writer:
-    """Writes to one target and reads from it, patiently."""
+    """Writes to one table and reads from it, with the retries of `Patience`."""
 
     def __init__(self, patience: Patience, target: CassandraTarget, rows: "pa.Schema") -> None:
         self._patience = patience
@@ -40,11 +40,12 @@ class Writer:
         self._table = target.table
         self._row_digest = target.row_digest
         others = [field for field in rows if field.name not in target.key]
-        dated = [field.name for field in others if not pa.types.is_null(field.type)]  # those may be collections, without a date
+        # The column of a void may be a collection, which has no writetime.
+        dated = [field.name for field in others if not pa.types.is_null(field.type)]
         self._read_keys = self._statements.read_keys(dated)
 
     def displaced(self, batches: Iterator["pa.RecordBatch"]) -> Replaced:
-        """What the table holds under the keys of `batches`, counted and hashed. Raises PublishFailed."""
+        """Count and hash what the table holds under the keys of `batches`. Raises PublishFailed."""
         return sum((self._displaced(wave) for wave in _waves(batches)), Replaced())
 
     def write(self, batches: Iterator["pa.RecordBatch"], *, at_us: int) -> None:
@@ -88,17 +89,17 @@ class Writer:
 
 
 def content_of(connection: Connection, rows: "pa.Schema", target: CassandraTarget) -> Totals:
-    """Every row of the table, counted and hashed. Raises NotStoredError."""
+    """Count and hash every row of the table. Raises NotStoredError."""
     return totals_of(restored_batches(connection.scan(target.statements(rows).read), rows), target.row_digest)
 
 
 def restored_batches(answers: Iterator[Sequence[Row]], schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    """Rows as the driver gives them as Arrow batches. Raises NotStoredError, naming the column."""
+    """Return the driver's rows as Arrow batches. Raises NotStoredError, naming the column."""
     return (batch_of(rows, schema, restored) for rows in answers if rows)
 
 
 def chunked(rows: Sequence[Row], partition: Sequence[int], *, row_bytes: int) -> list[Sequence[Row]]:
-    """Rows for one request each: of one partition if it has many, else of few partitions."""
+    """Split rows into requests: of one partition if it has many rows, else of few partitions."""
     together = max(1, min(_TOGETHER_ROWS, _TOGETHER_BYTES // row_bytes))
     mixed = max(1, min(_MIXED_ROWS, _MIXED_BYTES // row_bytes))
     partitions: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
@@ -137,12 +138,12 @@ def _stamped(wave: "pa.RecordBatch", at_us: int) -> list[Row]:
 
 
 def _parts(chunk: Sequence[Row], error: Exception) -> list[Sequence[Row]]:
-    """A request that the server found too large is made of single rows the next time."""
+    """Split a chunk into single rows if the server found the request too large."""
     return _cut(chunk, 1) if is_too_large(error) else [chunk]
 
 
 def _questions(keys: Iterator[Row]) -> list[Row]:
-    """Keys that are alike but for their last column are asked for together."""
+    """Group keys that differ only in their last column, to ask for them together."""
     alike: dict[Row, list[Any]] = defaultdict(list)
     for key in keys:
         alike[key[:-1]].append(key[-1])

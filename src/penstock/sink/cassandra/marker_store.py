@@ -1,7 +1,7 @@
-"""Markers in the keyspace: what of a pipeline a table shows, and at which time stamp the rows of a batch are written.
+"""Markers in a Cassandra keyspace: what a table shows of a pipeline, and the time stamp at which a batch's rows are written.
 
 Cassandra has no transactions. So a publication first takes its time stamp, then writes the rows with it, and moves the marker
-last; both changes of the marker are conditional on what it was.
+last. Both changes of the marker are conditional on its previous state.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,18 +36,18 @@ _LAST_OF_MILLISECOND = 999
 
 
 class Execute(Protocol):
-    """Runs a statement and gives all rows, however often that has to be tried."""
+    """Runs a statement, as often as needed, and returns all rows."""
 
     def __call__(
         self, statement: str, values: Sequence[Any] = (), *, serial: bool = False, around: Around = nullcontext
     ) -> list[tuple[Any, ...]]:
-        """Each try is made within `around()`."""
+        """Run `statement`, each try within `around()`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Microseconds at which a publication's rows are written, and what they displaced. The newest of all of the marker."""
+    """The newest time stamp of a marker, in microseconds: that of a publication's rows, with what they displaced."""
 
     at_us: int = 0
     position: int = 0
@@ -56,13 +56,13 @@ class Stamp:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """In the order of `STAMPED`."""
+        """The values in the order of `STAMPED`."""
         return self.at_us, self.position, self.digest, self.displaced.rows, f"{self.displaced.digest:016x}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """What a publication's rows will replace, and the greatest time stamp of it: whose clock that came from nobody knows."""
+    """What a publication's rows will replace, and its greatest time stamp, which may come from anybody's clock."""
 
     totals: Totals = NO_ROWS
     newest_us: int = 0
@@ -72,7 +72,7 @@ class Replaced:
 
 
 class CassandraMarkerStore:
-    """As `MarkerStore`, for one publication: it changes the marker only as long as it is what was read last.
+    """A `MarkerStore` for one publication; it changes the marker only as long as that is what was read last.
 
     `named`: the markers' table has the column `ledger_id`; one that an older Penstock made gets it when the sink is prepared.
     """
@@ -83,7 +83,7 @@ class CassandraMarkerStore:
         self._stamp = Stamp()
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-        """The marker, None if there is none yet. Raises FormatTooNew."""
+        """Return the marker, None if there is none yet. Raises FormatTooNew."""
         rows = self._execute(sql.READ_MARKER if self._named else sql.READ_UNNAMED, (pipeline, sink), serial=True)
         if not rows:
             return None
@@ -96,7 +96,7 @@ class CassandraMarkerStore:
         return marker
 
     def write(self, marker: TableMarker) -> None:
-        """Make the marker, or put it in place of the one that was read. Raises Conflict."""
+        """Create the marker, or replace the one that was read. Raises Conflict."""
         self._put(marker)
 
     def _put(self, marker: TableMarker, *, around: Around = nullcontext) -> None:
@@ -109,26 +109,24 @@ class CassandraMarkerStore:
         self._position = marker.position
 
     def owners(self, table: str) -> Sequence[tuple[PipelineName, SinkName]]:
-        """Every pipeline and sink whose marker names that table."""
         found = self._execute(sql.OWNERS)
         return [(PipelineName(pipeline), SinkName(sink)) for pipeline, sink, named in found if named == table]
 
     def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
-        """The last position that was published, as the batches remember it; None if there is none."""
+        """Return the last position in the table of batches, None if there is none."""
         rows = self._execute(sql.NEWEST_BATCH, (pipeline, sink))
         return Position(rows[0][0]) if rows else None
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
-        """What was published at that position."""
         rows = self._execute(sql.READ_BATCH, tuple(place_of(publication).values()))
         return tuple(rows[0]) if rows else None
 
     def stamped(self, publication: Publication, *, displaced: Callable[[], Replaced]) -> Stamp:
-        """The time stamp for the publication's rows: the one it took before, or one above all that any batch before it had,
-        and above that of what they replace. With it the marker takes the publication's ledger, so that no other one writes (I2).
+        """Return the time stamp for the publication's rows: the one that it took before, else a new one.
 
-        `displaced` reads what the rows will replace; it is asked before the first one is written and kept with the stamp, since
-        nobody can tell afterwards. Raises Conflict.
+        A new one is above those of all batches before and above that of what the rows replace. With it the marker takes the
+        publication's ledger, so that no other one writes (I2). `displaced` reads what the rows will replace; it is called before
+        the first one is written, and its result is stored with the stamp, since nobody can tell afterwards. Raises Conflict.
         """
         digest = f"{publication.totals.digest:016x}"
         if (self._stamp.position, self._stamp.digest) == (publication.position, digest):
@@ -154,7 +152,7 @@ class CassandraMarkerStore:
         self._put(marker, around=partial(MARK.around, error=cut_off, lost=cut_off))
 
     def _change(self, statement: str, values: Sequence[Any], *, around: Around) -> None:
-        """A change whose answer was lost is not applied when it is tried again: then the marker is read, which tells all."""
+        """Make a conditional change. Raises Conflict, also if an applied try got no answer: reading the marker tells."""
         if not self._execute(statement, values, around=around)[0][0]:
             raise Conflict("the marker was moved by another run, or by this one whose answer was lost")
 

@@ -1,4 +1,4 @@
-"""Getting the table ready: created or checked, and then its marker made.
+"""Prepares a Cassandra table: creates or checks it, then creates its marker.
 
 Each statement stands for itself. A run that ends in between leaves an empty table, or one without a marker, to the next one.
 """
@@ -30,7 +30,7 @@ from penstock.spark.schema import arrow_schema
 def prepare_table(
     connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: CassandraTarget, create: bool
 ) -> RowValidator:
-    """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
+    """Fit the table to rows of `schema`, create its marker, and return the tasks' check. Raises Usage, Refused, Retryable."""
     rows = arrow_schema(schema)
     with settings_of(sink):
         require_storable(rows, target)
@@ -56,7 +56,7 @@ def prepare_table(
 def require_schema_accepted(
     connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: CassandraTarget, create: bool
 ) -> None:
-    """Raise what `prepare_table` would, changing nothing."""
+    """Raise what `prepare_table` would raise. Changes nothing."""
     rows = arrow_schema(schema)
     shape = table_schema_of(connection, target.table)
     with settings_of(sink):
@@ -72,7 +72,7 @@ def require_schema_accepted(
 
 
 def readable_marker_store(connection: Connection) -> CassandraMarkerStore | None:
-    """The markers as they are, None where there are none yet; also of an older Penstock."""
+    """Return the markers as they are, also those of an older Penstock; None where there are none yet."""
     shape = table_schema_of(connection, sql.MARKER_TABLE)
     return None if shape is None else CassandraMarkerStore(connection.execute, named=_is_named(shape))
 
@@ -82,7 +82,7 @@ def _is_named(shape: TableSchema | None) -> bool:
 
 
 def _name_markers(connection: Connection) -> None:
-    """Add the column that a table of an older Penstock lacks, unless another driver does so right now."""
+    """Add the column that a table of an older Penstock lacks, unless another driver does so at the same time."""
     try:
         with _granted("ALTER", sql.MARKER_TABLE):
             connection.define(sql.NAME_MARKERS)
@@ -92,7 +92,7 @@ def _name_markers(connection: Connection) -> None:
 
 
 def row_validator_of(sink: SinkName, target: CassandraTarget) -> RowValidator:
-    """The check of the rows in the tasks."""
+    """Return the check of the rows in the tasks."""
     return RowValidator(
         sink=sink,
         table=target.table,
@@ -104,7 +104,7 @@ def row_validator_of(sink: SinkName, target: CassandraTarget) -> RowValidator:
 
 
 def require_allowed(connection: Connection, rows: "pa.Schema", target: CassandraTarget) -> None:
-    """Raise Refused where the user lacks a right. A row without a key is refused only after the right to write was found."""
+    """Raise Refused where the user lacks a right. A row without a key tests writing: it is refused after the right was found."""
     statements = target.statements(rows)
     with _granted("SELECT", target.table):
         connection.execute(statements.look)

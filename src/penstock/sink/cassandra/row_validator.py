@@ -1,4 +1,4 @@
-"""What a task refuses for a table of Cassandra."""
+"""Row validator of the Cassandra sink: refuses, in the task, rows that a table cannot store."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +10,7 @@ from penstock.sink.table.nested import to_json
 from penstock.sink.table.row_validator import Limits, TableRowValidator
 
 MAX_ROW_BYTES = 8_000_000
-"""Half of what a server takes unless it was told otherwise."""
+"""Half of what a server accepts by default."""
 MAX_KEY_BYTES = 65_535
 _OVERHEAD_BYTES = 32
 """What each column of a key adds to its text, at most."""
@@ -19,26 +19,24 @@ _MICROSECONDS = Limits(low=-62_135_596_800_000_000, high=253_402_300_799_999_999
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowValidator(TableRowValidator):
-    """As `TableRowValidator`. `key`: all columns of the primary key; `lone`: the partition key, where it is one column."""
+    """`TableRowValidator` for Cassandra. `key`: columns of the primary key; `lone`: the partition key, if it is one column."""
 
     key: tuple[str, ...]
     lone: str | None
 
     def __call__(self, rows: "pa.RecordBatch") -> None:
-        """As `TableRowValidator`, and for keys that are too long."""
+        """Refuse what `TableRowValidator` refuses, and keys that are too long."""
         super(RowValidator, self).__call__(rows)
         self._check_key(rows)
 
     def folded(self, name: str) -> str:
-        """As it is."""
         return name
 
     def limits(self, kind: "pa.DataType") -> Limits | None:
-        """What its times take."""
         return _MICROSECONDS if pa.types.is_timestamp(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
-        """An empty partition key, parts of milliseconds, and what has no JSON."""
+        """Refuse an empty partition key, parts of milliseconds, and values that have no JSON."""
         if name == self.lone and _is_sized(column) and 0 in pc.unique(pc.binary_length(column)).to_pylist():
             raise self.refusal(f"an empty value in column {name!r}, the partition key", "Filter such rows, or fill the column.")
         if pa.types.is_timestamp(column.type) and _has_parts_of_milliseconds(column):

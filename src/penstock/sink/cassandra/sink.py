@@ -1,4 +1,4 @@
-"""The cassandra sink: rows at a time stamp that their batch has for ever, and then the marker."""
+"""The Cassandra sink: writes the rows of a batch at the batch's permanent time stamp, and then the marker."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
@@ -32,12 +32,12 @@ WAIT_S = 300.0
 
 
 class CassandraSink(DatabaseSink[Connection]):
-    """Delivers into one table of Cassandra by keyed writes, which come to the same however often they are repeated.
+    """Delivers into one table of Cassandra by keyed writes, whose result does not depend on how often they are repeated.
 
     `write` is `upsert` (a row replaces the one with its key; of several rows of one batch the last one counts) or `append` (no
-    key ever comes twice, so nothing is read before it is written). `key` is the whole primary key, `partition_by` its first
-    columns that are the partition key; by default the first one. What fails or is not answered is written again for `wait_s`,
-    then PublishFailed is raised; the next start goes on.
+    key ever repeats, so nothing is read before it is written). `key` is the whole primary key; `partition_by` its first columns
+    that are the partition key, by default the first one. Requests that fail or are not answered are repeated for `wait_s`, then
+    PublishFailed is raised; the next start goes on.
     """
 
     _database: Database
@@ -56,7 +56,6 @@ class CassandraSink(DatabaseSink[Connection]):
         self._wait_s = wait_s
 
     def use_row_digest(self, row_digest: RowDigest) -> None:
-        """For all hashes from here on."""
         self._target = self._keyed = replace(self._keyed, row_digest=row_digest)
 
     @property
@@ -65,7 +64,7 @@ class CassandraSink(DatabaseSink[Connection]):
         return SinkKind.IDEMPOTENT
 
     def check(self) -> Sequence[Finding]:
-        """Look at the keyspace and its table, and at how many copies there are of what is acknowledged."""
+        """Check the keyspace and its table, and how many replicas hold what is acknowledged."""
         findings = super().check()
         if not all(finding.ok for finding in findings):
             return findings
@@ -108,7 +107,7 @@ class CassandraSink(DatabaseSink[Connection]):
     # --- publishing
 
     def _shows(self, publication: Publication) -> bool:
-        """As of all tables, but a cluster that is down is waited for."""
+        """Return whether the marker shows the publication; waits for a cluster that is down."""
         with self._lock:
             mark = self._patience()(lambda connection: self._high_water_mark(connection, publication.pipeline))
         return mark is not None and mark.position >= publication.position
@@ -140,9 +139,9 @@ class CassandraSink(DatabaseSink[Connection]):
         return published
 
     def _decided(self, publication: Publication) -> CassandraTarget:
-        """As it was decided; but a batch that was to be appended is upserted where the sink says so now.
+        """Return the target as it was decided, except that an append is upserted where the sink says upsert now.
 
-        That is the way out for one that holds a key twice, and leaves the same rows of any other.
+        That is the way out for a batch that holds a key twice. Any other batch leaves the same rows.
         """
         decided = decided_target(publication, self._keyed)
         return replace(decided, write="upsert") if self._keyed.write == "upsert" else decided
@@ -150,7 +149,7 @@ class CassandraSink(DatabaseSink[Connection]):
     def _load_by(
         self, patience: Patience, marks: CassandraMarkerStore, publication: Publication, target: CassandraTarget
     ) -> Loaded:
-        """The table is looked at once more: what was altered since the start would change what is kept."""
+        """Write the rows, after another check of the table: an alteration since the start would change what it stores."""
         schema = arrow_schema(publication.schema)
         patience(lambda connection: self._require_fit(connection, schema, target))
         repeated = repeated_in(lambda: self._rows(publication), target)

@@ -1,4 +1,4 @@
-"""All CQL of the cassandra sink: what it says and nothing about when."""
+"""All CQL statements of the Cassandra sink, but not when they run."""
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
@@ -12,11 +12,11 @@ MARKED = (
     "format_version", "table_name", "write", "position", "generation", "query_id", "batch_id", "offsets", "schema",
     "rows_decided", "digest_decided", "rows_before", "digest_before", "rows_after", "digest_after", "ledger_id",
 )  # fmt: skip
-"""Columns of a marker, in the order of `marker_from`, and the one that a table of an older Penstock lacks."""
+"""Columns of a marker, in the order of `marker_from`. A table of an older Penstock lacks the last one."""
 CLAIMED = ("format_version", "ledger_id")
 """Columns that say which ledger fills the table."""
 STAMPED = ("stamp", "stamped_position", "stamped_digest", "rows_displaced", "digest_displaced")
-"""Columns about the publication that is under way, or was the last one."""
+"""Columns about the newest publication, under way or complete."""
 BATCHED = ("query_id", "batch_id", "offsets", "rows", "digest", "generation")
 _TYPES = {
     **dict.fromkeys(("position", "generation", "batch_id", "stamp", "stamped_position"), "bigint"),
@@ -26,7 +26,7 @@ _TYPES = {
 
 
 def quoted(name: str) -> str:
-    """A name as CQL takes it, letters kept."""
+    """Return a name quoted for CQL, in its own case."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -85,31 +85,30 @@ COLUMNS = "SELECT column_name, kind, position, type FROM system_schema.columns W
 
 @dataclass(frozen=True, slots=True)
 class TableStatements:
-    """The CQL about one table; `key` are all columns of its primary key, in their order."""
+    """The CQL for one table; `key` are all columns of its primary key, in their order."""
 
     table: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
 
     def create(self, declared: Sequence[str], partition: Sequence[str]) -> str:
-        """With a type for each column."""
+        """Return CREATE TABLE with a declared type for each column."""
         columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in zip(self.columns, declared, strict=True))
         clustering = "".join(f", {quoted(name)}" for name in self.key[len(partition) :])
         return f"CREATE TABLE {quoted(self.table)} ({columns}, PRIMARY KEY (({_listed(partition)}){clustering}))"
 
     @property
     def insert(self) -> str:
-        """One row, at a time stamp that comes last; it replaces what has an older one."""
+        """Writes one row, at a time stamp that is bound last; the row replaces one with an older time stamp."""
         columns = f"({_listed(self.columns)}) VALUES ({_places(self.columns)})"
         return f"INSERT INTO {quoted(self.table)} {columns} USING TIMESTAMP ?"
 
     @property
     def read(self) -> str:
-        """All rows."""
         return f"SELECT {_listed(self.columns)} FROM {quoted(self.table)}"
 
     def read_keys(self, dated: Sequence[str]) -> str:
-        """Rows under keys that differ in their last column only, of which a list comes last; and when `dated` were written."""
+        """Return the query for rows whose keys differ in the last column only, a bound list, and for write times of `dated`."""
         alike = "".join(f"{quoted(name)} = ? AND " for name in self.key[:-1])
         written = "".join(f", writetime({quoted(name)})" for name in dated)
         columns = f"{_listed(self.columns)}{written}"
@@ -117,10 +116,10 @@ class TableStatements:
 
     @property
     def insert_keyless(self) -> str:
-        """A row that no table takes."""
+        """Writes a row without a key, which every table refuses."""
         return f"INSERT INTO {quoted(self.table)} ({_listed(self.key)}) VALUES ({', '.join('NULL' for _ in self.key)})"
 
     @property
     def look(self) -> str:
-        """One row of the table, if there is one."""
+        """Reads one row of the table, if there is one."""
         return f"{self.read} LIMIT 1"

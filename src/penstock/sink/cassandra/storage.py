@@ -1,4 +1,4 @@
-"""How Arrow values are bound to Cassandra's columns, in what columns they are kept without loss, and how they are read back."""
+"""How Arrow values are bound to Cassandra's columns, which column types store them without loss, and how they are read back."""
 
 import datetime as dt
 from functools import partial
@@ -27,11 +27,11 @@ _types = pa.types
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64, "varint": 64}
 _EPOCH, _MILLISECOND = dt.datetime(1970, 1, 1), dt.timedelta(milliseconds=1)  # noqa: DTZ001 - the driver's own have no zone
 _FIRST_DAY = 1 << 31
-"""Cassandra counts days from here."""
+"""Cassandra's number for 1970-01-01."""
 
 
 def bound(column: "pa.Array") -> list[Any]:
-    """The values as the driver takes them for a prepared statement."""
+    """Return the values as the driver takes them for a prepared statement."""
     values: list[Any] = storage_of(column.type).encode(column).to_pylist()
     return values
 
@@ -61,7 +61,7 @@ def _to_days(values: Values, kind: Any) -> "pa.Array":
 
 
 def _to_moments(values: Values, kind: Any) -> "pa.Array":
-    """The driver makes moments of floating seconds, which misses some of them by microseconds."""
+    """Round to milliseconds: the driver makes datetimes of floating seconds, which misses some by microseconds."""
     found = [None if value is None else round((value - _EPOCH) / _MILLISECOND) for value in values]
     return pa.array(found, pa.int64()).cast(pa.timestamp("ms", kind.tz)).cast(kind)
 

@@ -1,4 +1,4 @@
-"""The user's table as the catalog shows it, and whether repeated writes into it leave what one write does."""
+"""The user's table as Cassandra's catalog shows it, and whether repeated writes into it leave what one write does."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ _TTL_REMEDY = "ALTER TABLE {table} WITH default_time_to_live = 0, or use another
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """A table, or a view. `partition` and `clustering` are its primary key, `static` the columns of a whole partition."""
+    """A table or a view. `partition` and `clustering` are its primary key, `static` the columns of a whole partition."""
 
     is_view: bool
     columns: tuple[TableColumn, ...] = ()
@@ -29,11 +29,11 @@ class TableSchema:
     counts: bool = False
     lives_s: int = 0
     volatile_in: str | None = None
-    """The keyspace, if it keeps no commit log."""
+    """The keyspace, if it writes no commit log."""
 
 
 def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
-    """What is there under that name, None if nothing is."""
+    """Return the table or view of that name, None if there is none."""
     where = (connection.keyspace, table)
     found = connection.execute(sql.TABLE, where)
     if not found:
@@ -60,7 +60,7 @@ def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
 
 
 def few_copies(connection: Connection) -> str | None:
-    """What to warn of where a quorum outlives no node; None where it does."""
+    """Return a warning where acknowledged rows may not survive the loss of a node, None where a quorum does."""
     [(replication,)] = connection.execute(sql.REPLICATION, (connection.keyspace,))
     copies = {name: value for name, value in dict(replication).items() if name != "class"}
     if all(int(value.partition("/")[0]) >= _SAFE_COPIES for value in copies.values()):
@@ -77,7 +77,7 @@ def _column(name: str, declared: str, *, in_key: bool) -> TableColumn:
 
 
 def misfit(shape: TableSchema, table: str) -> Refused | None:
-    """Why nothing can be written exactly once into such a table, whatever the rows; None if it can."""
+    """Return why rows cannot be written exactly once into such a table, whatever they are; None if they can."""
     if shape.is_view:
         return not_a_table(table, "a view")
     if shape.volatile_in is not None:
@@ -101,9 +101,9 @@ def misfit(shape: TableSchema, table: str) -> Refused | None:
 
 
 def require_fit(shape: TableSchema, rows: "pa.Schema", target: CassandraTarget, *, decided: bool = False) -> None:
-    """Raise Refused unless the table takes the rows, identifies them by the key and gives back the same.
+    """Raise Refused unless the table accepts the rows, identifies them by the key, and returns the same rows.
 
-    `decided`: as `Columns` has it.
+    `decided`: as in `Columns`.
     """
     found = misfit(shape, target.table)
     if found is not None:
@@ -120,7 +120,7 @@ def require_fit(shape: TableSchema, rows: "pa.Schema", target: CassandraTarget, 
 
 
 def _require_whole_key(shape: TableSchema, target: CassandraTarget) -> None:
-    """A part of the key would write to, or hide, rows that are not of this pipeline."""
+    """Raise Refused unless `key` is the table's whole primary key: a part of it would overwrite or hide rows of others."""
     if shape.partition == target.partition and shape.partition + shape.clustering == target.key:
         return
     raise Refused(

@@ -1,4 +1,4 @@
-"""The user's table as the settings name it, and what rows must be for it."""
+"""The Cassandra table as the sink's settings name it, and what its rows must be."""
 
 import re
 from dataclasses import dataclass
@@ -17,17 +17,16 @@ _NAME = re.compile(r"\w{1,48}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CassandraTarget(Target):
-    """As `Target`, with the columns of the key that say on which nodes a row is."""
+    """A `Target` with its partition key: the columns of the key that say on which nodes a row is."""
 
     partition: tuple[str, ...]
 
     def statements(self, rows: "pa.Schema") -> TableStatements:
-        """The CQL about it for such rows."""
         return TableStatements(self.table, tuple(rows.names), self.key)
 
 
 def target_of(*, table: str, write: str, key: tuple[str, ...], partition_by: tuple[str, ...]) -> CassandraTarget:
-    """The target. Raises Usage for settings that no table could have."""
+    """Return the target. Raises Usage for settings that no table could satisfy."""
     if write not in WRITES:
         raise Usage(
             f"`write` is {write!r}, which Cassandra cannot do exactly; expected one of {', '.join(WRITES)}.",
@@ -48,7 +47,7 @@ def target_of(*, table: str, write: str, key: tuple[str, ...], partition_by: tup
 
 
 def require_storable(rows: "pa.Schema", target: CassandraTarget) -> None:
-    """Raise Usage for rows that no table could have."""
+    """Raise Usage for rows that no table could store."""
     if not all(rows.names):
         raise Usage("The rows have a column without a name.", remedy="Name it in the transform.")
     require_keyed(rows, target.key, most=MAX_COLUMNS)

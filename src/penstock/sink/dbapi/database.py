@@ -13,7 +13,7 @@ from penstock.support.secret import scrub
 
 
 class Database(ReusedConnection):
-    """Behind one driver. Not thread-safe by itself."""
+    """The database behind one driver. Not thread-safe by itself."""
 
     def __init__(self, driver: Driver, connect: Mapping[str, Any]) -> None:
         self.driver, self._connect = driver, connect
@@ -21,14 +21,12 @@ class Database(ReusedConnection):
         self._session: Session | None = None
 
     def writable(self, kind: type[Failed] = PublishFailed) -> Session:
-        """The open session, or a new one. Raises Retryable, `kind`."""
         if self._session is None:
             with self.translate_errors(kind):
                 self._session = self.driver.open(self._connect)
         return self._session
 
     def drop(self) -> None:
-        """Close, which rolls back what is open."""
         if self._session is not None:
             session, self._session = self._session, None
             with suppress(self.driver.error):
@@ -37,7 +35,7 @@ class Database(ReusedConnection):
 
     @contextmanager
     def reader(self) -> Iterator[Session]:
-        """A session of its own; what it did is rolled back."""
+        """Open a separate session, which is rolled back at the end."""
         with self.translate_errors(Failed):
             session = self.driver.open(self._connect)
             try:
@@ -49,7 +47,7 @@ class Database(ReusedConnection):
 
     @contextmanager
     def translate_errors(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
-        """Raise the driver's errors as Retryable or as `kind`; a key that came in meanwhile as Conflict where it runs again."""
+        """Raise the driver's errors as Retryable or `kind`. If the caller `runs_again`, a refused row is a Conflict."""
         try:
             yield
         except PenstockError:
@@ -71,12 +69,12 @@ class Database(ReusedConnection):
 
 
 def cut_off(point: str) -> Retryable:
-    """What is told at a fault point where the driver fails: no two drivers share an error to raise."""
+    """Return the error at a fault point where the driver fails: no two drivers share an error to raise."""
     return Retryable(f"The driver failed at {point}.", remedy="Try again.")
 
 
 def has(session: Session, query: Sql) -> bool:
-    """Whether a statement that returns nothing runs at all. Ends the transaction."""
+    """Return whether a query runs without an error. End the transaction."""
     try:
         session.execute(query).fetchall()
     except session.driver.error:
@@ -87,7 +85,7 @@ def has(session: Session, query: Sql) -> bool:
 
 
 def quotes_of(session: Session, table: str) -> tuple[str, str] | None:
-    """How names are quoted there, tried on a table; None if there is no such table."""
+    """Return how names are quoted, found by trying it on `table`; None if there is no such table."""
     for quotes in QUOTES:
         if has(session, is_there(TableStatements(table, (), (), quotes).name)):
             return quotes
@@ -95,7 +93,7 @@ def quotes_of(session: Session, table: str) -> tuple[str, str] | None:
 
 
 def inserts_of(session: Session) -> str:
-    """The words with which a row is added so that a conflict is an error. Ends the transaction."""
+    """Return the words of an INSERT for which a conflict is an error. End the transaction."""
     return INSERT_OR_ABORT if has(session, IS_SQLITE) else INSERT
 
 

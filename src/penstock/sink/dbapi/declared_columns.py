@@ -1,4 +1,4 @@
-"""How a table is declared, as far as its database tells: one that was altered since it was tried may keep less by now."""
+"""How a table is declared, as far as its database shows: a table altered since its trial may keep fewer values."""
 
 import hashlib
 from collections.abc import Callable
@@ -19,16 +19,16 @@ _HAS_COLUMNS = Sql(("SELECT 1 FROM information_schema.columns WHERE 1 = 0",))
 
 
 def catalog_of(session: Session) -> Sql | None:
-    """The question that `declared_of` asks; None where the database answers neither. Ends the transaction."""
+    """Return the query that `declared_of` runs, None if the database answers neither of the two. End the transaction."""
     if has(session, IS_SQLITE):
         return _OF_SQLITE
     return _OF_OTHERS if has(session, _HAS_COLUMNS) else None
 
 
 def declared_of(session: Session, catalog: Sql | None, table: str) -> str:
-    """Another text for a table that was altered; the same for all where the database does not tell.
+    """Return a text that changes when the table is altered, and is always the same where the database does not show it.
 
-    A table of that name in another schema counts, too: one look too many costs less than one too few.
+    A table of that name in another schema counts, too: one trial too many costs less than one too few.
     """
     if catalog is None:
         return ""
@@ -38,15 +38,13 @@ def declared_of(session: Session, catalog: Sql | None, table: str) -> str:
 
 
 def read_back(load: Callable[[], Loaded], content: Callable[[], Totals], publication: Publication, target: Target) -> Loaded:
-    """Move the rows into a table that is not known to keep them, and compare what it gives back, in the open transaction.
-
-    Raises Refused.
-    """
+    """Load into a table not known to keep the rows, and compare what it returns before the commit. Raise Refused."""
     batch = Totals(rows=publication.totals.rows, digest=publication.totals.digest)
     try:
         before = Totals() if target.write == "replace" else content()
         loaded = load()
-        kept = loaded.rows != batch.rows or content() == minus(before + batch, loaded.displaced)  # the number is told elsewhere
+        # A wrong number of rows is reported by the caller.
+        kept = loaded.rows != batch.rows or content() == minus(before + batch, loaded.displaced)
     except NotStoredError as cause:
         raise _refused(target.table, f": {cause}") from cause
     if not kept:

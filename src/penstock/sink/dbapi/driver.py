@@ -1,4 +1,4 @@
-"""A driver by the name of its module, and one session of it: how statements and values are handed to it."""
+"""A DB-API driver by the name of its module, and a session that passes statements and values to it."""
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ _FETCHED_ROWS = 5_000
 
 
 class Driver:
-    """The module `name`. Raises DependencyMissing where it is not installed, Usage where it is no DB-API 2.0 driver."""
+    """The driver module `name`. Raises DependencyMissing if it is not installed, Usage if it is no DB-API 2.0 driver."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class Driver:
         self._connect = module.connect
 
     def open(self, arguments: Mapping[str, Any]) -> "Session":
-        """A new session. Raises what the driver does."""
+        """Open a session. Raise the driver's errors, or Usage for arguments that `connect` does not take."""
         plain = {name: str(value) if isinstance(value, str) else value for name, value in arguments.items()}
         try:
             connection = self._connect(**plain)
@@ -52,14 +52,14 @@ class Driver:
 
 
 class Session:
-    """One connection with one cursor; a transaction begins with its first statement. Raises what the driver does."""
+    """One connection with one cursor; a transaction begins with its first statement. Raises the driver's errors."""
 
     def __init__(self, driver: Driver, connection: Any) -> None:
         self.driver, self._connection = driver, connection
         self._cursor = connection.cursor()
 
     def execute(self, sql: Sql, values: Mapping[str, Any] | None = None) -> "Session":
-        """Run one statement; `fetchone`, `fetchall` and `fetched` give its rows."""
+        """Run one statement; `fetchone`, `fetchall` and `fetched` return its rows."""
         text, names = sql.rendered(self.driver.style)
         if names:
             self._cursor.execute(text, _bound(names, values or {}, self.driver.style))
@@ -68,9 +68,9 @@ class Session:
         return self
 
     def execute_many(self, sql: Sql, rows: Iterable[Sequence[Any]]) -> int:
-        """Run one statement for each row, whose values are in the order of its parameters; give how many rows were written.
+        """Run one statement for each row, whose values are in the order of its parameters; return the number of rows written.
 
-        Of a driver that does not say it, that is the number of `rows`.
+        For a driver that does not report it, that is the number of `rows`.
         """
         text, names = sql.rendered(self.driver.style)
         bound = [_bound(names, dict(zip(names, row, strict=True)), self.driver.style) for row in rows]
@@ -81,29 +81,26 @@ class Session:
         return len(bound) if written < 0 else int(written)
 
     def fetchone(self) -> Sequence[Any] | None:
-        """The next row, None behind the last one. Some drivers make lists of rows, or classes of their own."""
+        """Return the next row, None after the last one, as a tuple: some drivers have lists or classes of their own."""
         row = self._cursor.fetchone()
         return None if row is None else tuple(row)
 
     def fetchall(self) -> Sequence[Sequence[Any]]:
-        """All other rows."""
         return [tuple(row) for row in self._cursor.fetchall()]
 
     def fetched(self) -> Iterator[Sequence[Sequence[Any]]]:
-        """All other rows, some at a time."""
+        """Yield all remaining rows, some at a time."""
         while rows := self._cursor.fetchmany(_FETCHED_ROWS):
             yield list(rows)
 
     def commit(self) -> None:
-        """End the transaction."""
         self._connection.commit()
 
     def rollback(self) -> None:
-        """Undo it."""
         self._connection.rollback()
 
     def close(self) -> None:
-        """What is open is rolled back; what the driver raises then says nothing."""
+        """Close the session, which rolls back its transaction. Errors of the driver are ignored: they mean nothing then."""
         for part in (self._cursor, self._connection):
             with suppress(self.driver.error, OSError, ValueError, RuntimeError):
                 part.close()

@@ -1,4 +1,4 @@
-"""Values that a table is tried with: ordinary ones, and those that some databases do not keep."""
+"""Values with which a table is tried: ordinary ones, and those that some databases do not keep."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +10,12 @@ import pyarrow as pa
 from penstock.sink.dbapi.row_validator import INFINITY, NAN, NUL
 
 _NUMBERS = ("007", "1.50", "1e3")
-"""As texts. A column that SQLite takes for a numeric one, STRING say, makes 7, 1.5 and 1000 of them."""
+"""Texts of numbers. A column that SQLite takes for a numeric one, such as STRING, turns them into 7, 1.5 and 1000."""
 _TEXTS = ("a", "", " ", "b ", "'", '"', "`", "\\", "%s", "?", ":p1", "$1", "\t", "\r\n", "é", "e\u0301", "\U0001f600", *_NUMBERS)
 ROWS = len(_TEXTS)
-"""How many rows hold them all; no type has more of its own."""
+"""How many rows hold all of them; no type has more values of its own."""
 _MORE = range(1, 2 * ROWS)
-"""Further values of types that a key may be of: no key comes twice in so many rows, even one that nobody told of.
+"""Further values of types that a key may have: in so many rows no key repeats, even one that Penstock does not know of.
 
 They are enough where a table has some of them already.
 """
@@ -30,17 +30,17 @@ SPECIALS: Final[Mapping[str, Any]] = {NAN: float("nan"), INFINITY: float("-inf")
 
 
 def special_of(kind: "pa.DataType") -> Sequence[str]:
-    """Which of NAN, INFINITY and NUL values of the type can be or hold."""
+    """Return which of NAN, INFINITY and NUL a value of the type can be or contain."""
     return (NAN, INFINITY) if pa.types.is_floating(kind) else (NUL,) if pa.types.is_string(kind) else ()
 
 
 def widest_of(kind: "pa.DataType") -> Any:
-    """The character or byte that takes the most room, None for a type whose values have no length."""
+    """Return the character or byte that takes the most space, None for a type whose values have no length."""
     return "\U0001f600" if pa.types.is_string(kind) else b"\xff" if pa.types.is_binary(kind) else None
 
 
 def edges_of(kind: "pa.DataType") -> Sequence[Any]:
-    """Ordinary and extreme values, the most ordinary first, then further ones."""
+    """Return ordinary and extreme values, the most ordinary first, then further ones."""
     return next(edges(kind) for is_kind, edges in _EDGES if is_kind(kind))
 
 

@@ -1,4 +1,4 @@
-"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+"""The load of a batch from the spool over any driver, inside a transaction that the caller opened and will commit."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ def load(
 ) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `insert_if_absent` keeps the first.
 
-    How many were written the driver says, or `by_count` of the table's rows before and afterwards the database.
+    The number of rows written is the driver's, or with `by_count` the difference of the table's row counts.
     """
     with MOVE.around(error=cut_off, lost=cut_off):
         if target.write == "replace":
@@ -41,7 +41,7 @@ def load(
 
 
 def count(session: Session, statements: TableStatements) -> int:
-    """How many rows the table has."""
+    """Return how many rows the table has."""
     [rows] = session.execute(statements.count).fetchall()[0]
     return int(rows)
 
@@ -49,7 +49,7 @@ def count(session: Session, statements: TableStatements) -> int:
 def _write(
     session: Session, batches: Iterable["pa.RecordBatch"], statements: TableStatements, target: Target
 ) -> tuple[int, Totals]:
-    """How many rows were written, as the driver says, and those that were skipped."""
+    """Write the rows. Return how many were written, as the driver reports, and the totals of those skipped."""
     written, skipped = 0, Totals()
     for batch in batches:
         if target.write == "insert_if_absent":
@@ -61,13 +61,13 @@ def _write(
 
 
 def scan(session: Session, query: Sql, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    """The rows of `query`, whose columns are those of `schema`. Raises NotStoredError, naming the column."""
+    """Yield the rows of `query`, whose columns are those of `schema`. Raise NotStoredError, naming the column."""
     for rows in session.execute(query).fetched():
         yield batch_of(rows, schema, STORAGES.restored)
 
 
 def rows_of(batch: "pa.RecordBatch") -> Sequence[Sequence[Any]]:
-    """The rows as the DB-API has them."""
+    """Return the rows as the DB-API takes them."""
     return list(zip(*(values_of(column) for column in batch.columns), strict=True))
 
 
@@ -80,9 +80,9 @@ def _insert(session: Session, batch: "pa.RecordBatch", statements: TableStatemen
 def _insert_absent(
     session: Session, batch: "pa.RecordBatch", statements: TableStatements, row_digest: RowDigest
 ) -> tuple[int, Totals]:
-    """How many rows were written, and those that were skipped.
+    """Insert the rows whose key is absent. Return how many were written, and the totals of those skipped.
 
-    The database says which keys it has: whether letters or blanks count is its own affair.
+    The database decides which keys it has: whether case or blanks count is its own rule.
     """
     rows, skipped, written = rows_of(batch), [], 0
     places = [batch.schema.names.index(name) for name in statements.key]
@@ -100,7 +100,7 @@ def _present(session: Session, keys: Sequence[Sequence[Any]], statements: TableS
 
 
 def _spans(keys: Sequence[Sequence[Any]], most: int) -> Iterator[tuple[int, int]]:
-    """Stretches without two keys that some database might take for one: the second must see that the first is there."""
+    """Yield spans without two keys that some database may take for one: the second must find the first in the table."""
     start, seen = 0, set[object]()
     for at, key in enumerate(keys):
         folded = tuple(map(_folded, key))

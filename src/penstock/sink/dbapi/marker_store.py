@@ -1,4 +1,4 @@
-"""Markers behind any driver: an UPDATE of the marker's row is the lock that all databases have."""
+"""The markers behind any driver, locked by an UPDATE of the marker's row: a lock that all databases have."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -18,12 +18,12 @@ MARK = FaultPoint("dbapi.mark", "The marker is set to the batch, in the transact
 
 
 def _folded(name: str) -> tuple[str, str]:
-    """Whether letters count in names nobody tells for any database: a table that may be another sink's is taken for it."""
+    """Return the name in lower case: whether case counts is unknown, so a table that may be another sink's is taken for it."""
     return "", name.lower()
 
 
 class DbapiMarkerStore(DatabaseMarkerStore[Sql]):
-    """As `DatabaseMarkerStore`; reading comes behind the lock, so that it sees what was committed last."""
+    """The markers of the dbapi sink. A marker is locked before it is read, so that the newest committed one is read."""
 
     def __init__(self, session: Session, *, locking: bool, named: bool = True) -> None:
         def execute(statement: Sql, values: Mapping[str, Any]) -> Session:
@@ -33,7 +33,6 @@ class DbapiMarkerStore(DatabaseMarkerStore[Sql]):
         self._session, self._locks, self._exists = session, locking, False
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-        """As `MarkerStore.read`."""
         if self._locks:
             with FENCE.around(error=cut_off, lost=cut_off):
                 self._session.execute(LOCK_MARKER, {"pipeline": pipeline, "sink": sink})
@@ -42,7 +41,7 @@ class DbapiMarkerStore(DatabaseMarkerStore[Sql]):
         return marker
 
     def write(self, marker: TableMarker) -> None:
-        """As `MarkerStore.write`, after `read`."""
+        """Update the marker's row if `read` found one, else insert it."""
         if self._exists:
             super().write(marker)
         else:

@@ -1,4 +1,4 @@
-"""Getting the table ready: made or looked at, tried once, and its marker made."""
+"""Preparation of a table behind any driver: it is created or looked at, tried once, and its marker is created."""
 
 import hashlib
 import json
@@ -39,12 +39,12 @@ from penstock.sink.table.target import Target, no_table, require_key_in, table_g
 from penstock.spark.schema import arrow_schema
 
 _GENERATED, _COLUMN = re.compile(r"generated (column|always)", re.IGNORECASE), re.compile(r"""column ['"](.+?)['"]""")
-"""In what SQLite, PostgreSQL, MySQL and MariaDB say of a value for a column that they make themselves, and which it is."""
+"""What SQLite, PostgreSQL, MySQL and MariaDB report for a value in a column that they generate, and the column's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a sink asks of its table. `columns`: types that a table gets where it is created; `longest`: see `Trial`."""
+    """What a sink demands of its table. `columns`: types for a table that is created. `longest`: see `Trial`."""
 
     pipeline: PipelineName
     sink: SinkName
@@ -56,21 +56,20 @@ class Wanted:
 
     @property
     def rows(self) -> "pa.Schema":
-        """The rows' Arrow schema."""
+        """The Arrow schema of the rows."""
         return arrow_schema(self.schema)
 
     def shape(self, declared: str) -> str:
-        """What a trial depends on. `declared`: as `declared_of` gives it."""
+        """Return a hash of all that a trial depends on. `declared`: the result of `declared_of`."""
         shape_json = json.dumps([self.schema, self.target.table, self.target.key, self.longest, declared])
         return hashlib.sha256(shape_json.encode()).hexdigest()[:16]
 
     def statements(self, quotes: tuple[str, str]) -> TableStatements:
-        """For rows of that schema."""
         return TableStatements(self.target.table, tuple(self.rows.names), self.target.key, quotes)
 
 
 def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
-    """Make or look at the table, try it, make its marker; give the check for the tasks. Raises Usage, Refused."""
+    """Create or look at the table, try it, create its marker; return the check for the tasks. Raise Usage, Refused."""
     require_storable(wanted)
     quotes = own_tables(session)
     _require_undone(session, wanted)
@@ -105,7 +104,7 @@ def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
 
 
 def require_schema_accepted(session: Session, wanted: Wanted) -> None:
-    """Raise what `prepare_table` would, as far as it can be told without writing."""
+    """Raise what `prepare_table` would raise, as far as that can be found out without writing."""
     require_storable(wanted)
     quotes = quotes_of(session, wanted.target.table)
     if quotes is None:
@@ -116,7 +115,7 @@ def require_schema_accepted(session: Session, wanted: Wanted) -> None:
 
 
 def require_storable(wanted: Wanted) -> None:
-    """Raise Usage for rows that no table could take, or that not every database has types for."""
+    """Raise Usage for rows that no table can take, or for whose types not every database has one."""
     rows, key = wanted.rows, wanted.target.key
     with settings_of(wanted.sink):
         if not rows.names or not all(rows.names):
@@ -134,7 +133,7 @@ def require_storable(wanted: Wanted) -> None:
 
 
 def own_tables(session: Session) -> tuple[str, str]:
-    """Make Penstock's tables where they are missing, and see how names are quoted. Raises Refused."""
+    """Create Penstock's tables where they are missing, and return how names are quoted. Raise Refused."""
     for name, statement in ((MARKER_TABLE, sql.CREATE_MARKER_TABLE), (BATCH_TABLE, sql.CREATE_BATCH_TABLE)):
         there = sql.is_there(name)
         if not has(session, there):
@@ -147,7 +146,7 @@ def own_tables(session: Session) -> tuple[str, str]:
 
 
 def _name_markers(session: Session) -> None:
-    """Add the column that the markers lack if an older Penstock made their table; another driver may do so meanwhile."""
+    """Add the column `ledger_id` to an older Penstock's marker table, unless another process adds it meanwhile."""
     if has(session, sql.HAS_LEDGER_ID):
         return
     try:
@@ -160,7 +159,7 @@ def _name_markers(session: Session) -> None:
 
 
 def _define(session: Session, statement: Sql, table: str, there: Sql) -> None:
-    """Another driver may have made it meanwhile."""
+    """Create a table, unless another process creates it meanwhile. Raise Refused."""
     try:
         session.execute(statement)
         session.commit()
@@ -192,7 +191,7 @@ def _create(session: Session, wanted: Wanted, statements: TableStatements) -> No
 def require_columns(
     session: Session, statements: TableStatements, rows: "pa.Schema", *, columns: Mapping[str, str], decided: bool = False
 ) -> None:
-    """Raise Refused, and roll back, unless the table has the rows' columns. `decided`: as `Columns` has it."""
+    """Raise Refused, and roll back, unless the table has the rows' columns. `decided`: see `Columns`."""
     try:
         session.execute(statements.fits).fetchall()
     except session.driver.error as cause:
@@ -208,7 +207,7 @@ def require_columns(
 
 @contextmanager
 def generated_columns_refused(session: Session, statements: TableStatements) -> Iterator[None]:
-    """Raise Refused, and roll back, where the driver says that a column of the decided rows is made by the database itself."""
+    """Raise Refused, and roll back, where the driver reports that the database generates a column of the decided rows."""
     try:
         yield
     except session.driver.error as cause:
@@ -235,13 +234,13 @@ def _trial_result(session: Session, wanted: Wanted, statements: TableStatements,
 
 
 def known_to_keep(session: Session, pipeline: PipelineName, sink: SinkName, shape: str) -> TrialResult | None:
-    """What the trial of such a table found, None if the newest one was of another. Raises LedgerMismatch, FormatTooNew."""
+    """Return the newest trial's result, None if it was of another `shape`. Raise LedgerMismatch, FormatTooNew."""
     row = session.execute(sql.READ_TRIAL, {"pipeline": pipeline, "sink": sink}).fetchone()
     return None if row is None or row[0] is None else decode_trial(row[0], shape=shape)
 
 
 def _require_undone(session: Session, wanted: Wanted) -> None:
-    """A marker and a batch that never were, rolled back: both must be gone. A marker that stayed would hide that rows went."""
+    """Raise Refused if a made-up marker or batch remains after a rollback: a marker that remains would hide lost rows."""
     pipeline, sink = PipelineName(f"={new_nonce()}"), wanted.sink
     place = {"pipeline": pipeline, "sink": sink, "position": 0}
     nothing = {"generation": 0, "query_id": "-", "batch_id": 0, "offsets": "-", "rows": 0, "digest": "-"}

@@ -1,4 +1,4 @@
-"""What a task refuses for a table behind any driver: what the trial of the table did not get back."""
+"""Row checks in the tasks for a table behind any driver: values that the trial of the table did not get back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,23 +17,23 @@ NAN, INFINITY, NUL = "NaN", "an infinity", "the character NUL"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowValidator(TableRowValidator):
-    """As `TableRowValidator`. `lacking`: which of NAN, INFINITY and NUL columns do not keep. `longest`: characters or bytes."""
+    """Refuses what the trial lost. `lacking`: NAN, INFINITY, NUL by column. `longest`: the most characters or bytes by column."""
 
     lacking: Mapping[str, tuple[str, ...]]
     longest: Mapping[str, int]
 
     def folded(self, name: str) -> str:
-        """As it is: whether letters count is the database's secret."""
+        """Return the name unchanged: whether case counts in this database is unknown."""
         return name
 
     def limits(self, kind: "pa.DataType") -> Limits | None:
-        """What Python's times take."""
+        """Return the limits of Python's dates and times."""
         if pa.types.is_timestamp(kind):
             return _MICROSECONDS
         return _DAYS if pa.types.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
-        """What the database lacks, and what is longer than was tried."""
+        """Raise StageFailed for values that the database does not keep, and for longer ones than were tried."""
         for what in self.lacking.get(name, ()):
             if pc.any(_has(column, what)).as_py():
                 raise self.refusal(

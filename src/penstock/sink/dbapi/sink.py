@@ -47,10 +47,10 @@ LONGEST = 100_000
 
 
 class DbapiSink(ServerSink[Session]):
-    """Delivers into one table, as `TableSink`, but without `upsert`: no two databases share one.
+    """Delivers into one table, as described in `TableSink`, but without `upsert`: databases share no statement for it.
 
     `driver` names the module with `connect`, which is called with the arguments `connect`. `columns`: types for the table, if
-    it is created. `longest`: how many characters or bytes a value may have; so long a one is tried once.
+    it is created. `longest`: the most characters or bytes of a value; one of that length is tried once.
     """
 
     _database: Database
@@ -75,12 +75,12 @@ class DbapiSink(ServerSink[Session]):
         self._inserts: str | None = None
         self._catalog: Sql | None = None
         self._tried = set[str]()
-        """Of which tables and rows it is known that they go together: `Wanted.shape`."""
+        """The combinations of table and rows that are known to work, as `Wanted.shape`."""
         self._counts = False
-        """Whether the table's rows are counted at each batch, since the driver told another number than was written."""
+        """Whether each batch counts the table's rows, because the driver once reported another number than was written."""
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
-        """Compare the table with its marker and the marker with the ledger; publishers wait meanwhile."""
+        """Compare the table with its marker, and the marker with the ledger. Publishers wait meanwhile."""
         with self._database.reader() as session:
             self._quotes = quotes_of(session, self._target.table)
             readable = self._readable_marker_store(session)
@@ -99,7 +99,7 @@ class DbapiSink(ServerSink[Session]):
         return f"one transaction over {self._database.driver.name}: {rows} table {self._target.table}"
 
     def _in_the_way(self, conflict: Conflict, *, times: int) -> PublishFailed:
-        """A key that came in meanwhile is seen at the next try: what a table refuses again and again, it always will."""
+        """Return a final error: the next try sees a key that was inserted meanwhile, so a repeated refusal is permanent."""
         return PublishFailed(
             f"Table {self._target.table!r} refused the rows {times} time{'s' * (times > 1)}: {conflict}.",
             remedy=f"{UNCONSTRAINED}. Then run `penstock recover`, which publishes the batch with the columns that it has, and "
@@ -136,7 +136,7 @@ class DbapiSink(ServerSink[Session]):
         return _unlocked_marker_store(connection, locking=False) if has(connection, is_there(MARKER_TABLE)) else None
 
     def _begin(self, connection: Session) -> None:
-        """The driver itself begins with the first statement; what an earlier one looked at is let go of."""
+        """End what earlier statements looked at; the driver begins a transaction with the first statement."""
         with BEGIN.around(error=cut_off, lost=cut_off):
             connection.rollback()
         if self._quotes is None:
@@ -175,7 +175,7 @@ class DbapiSink(ServerSink[Session]):
         return read_back(load_rows, lambda: self._content(connection, publication.schema), publication, target)
 
     def _is_tried(self, connection: Session, publication: Publication, target: Target) -> bool:
-        """Whether the table is declared as it was when it was tried with such rows. It cannot be altered any more, being read."""
+        """Return whether the table is declared as when such rows were tried. Once read here, nobody can alter it any more."""
         declared = declared_of(connection, self._catalog, target.table)
         shape = replace(self._wanted(publication.pipeline, publication.schema), target=target).shape(declared)
         if shape not in self._tried and known_to_keep(connection, publication.pipeline, publication.sink, shape) is not None:
@@ -204,5 +204,5 @@ class DbapiSink(ServerSink[Session]):
 
 
 def _unlocked_marker_store(session: Session, *, locking: bool) -> DbapiMarkerStore:
-    """Also of an older Penstock."""
+    """Return the markers, also those of an older Penstock."""
     return DbapiMarkerStore(session, locking=locking, named=has(session, HAS_LEDGER_ID))

@@ -1,4 +1,4 @@
-"""One statement as parts, to be written in whatever style a driver takes its parameters."""
+"""SQL statements in parts, which are rendered in the parameter style of any driver."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,20 +14,20 @@ STYLES: Final[Mapping[str, Callable[[int], str]]] = {
     "format": lambda _: "%s",
     "pyformat": lambda at: f"%(p{at})s",
 }
-"""How the parameter at a place, counted from 1, is written. `numeric_dollar` is ADBC's for PostgreSQL."""
+"""How each style writes the parameter at a place, counted from 1. `numeric_dollar` is ADBC's for PostgreSQL."""
 
 _NAMED = re.compile(r":([a-z_]+)")
 
 
 class Value(NamedTuple):
-    """A place where a value is bound, by name."""
+    """A place in a statement where a value is bound by name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """Texts and values in turn."""
+    """One statement as a sequence of texts and values."""
 
     parts: tuple[str | Value, ...]
 
@@ -37,18 +37,18 @@ class Sql:
         return "".join(part for part in self.parts if isinstance(part, str))
 
     def rendered(self, style: str) -> tuple[str, Sequence[str]]:
-        """The text, and the names of the values in their order."""
+        """Return the text in that parameter style, and the names of the values in their order."""
         return _rendered(self, style)
 
 
 def statement(text: str) -> Sql:
-    """A statement of our own, in which `:name` stands for a value."""
+    """Parse a statement of Penstock's own, in which `:name` stands for a value."""
     pieces = _NAMED.split(text)
     return Sql(tuple(Value(piece) if at % 2 else piece for at, piece in enumerate(pieces)))
 
 
 def joined(separator: str, parts: Sequence[Sql]) -> Sql:
-    """All of them, with `separator` in between."""
+    """Join statements by `separator`."""
     together: list[str | Value] = []
     for at, part in enumerate(parts):
         together += [*([separator] if at else []), *part.parts]

@@ -1,7 +1,7 @@
-"""All SQL of the dbapi sink: the part of it that every database with tables understands.
+"""All SQL of the dbapi sink: only what every database with tables understands.
 
-Two tables lie beside the user's, `penstock_dbapi_marker` and `penstock_dbapi_batch`; the native sinks of Penstock have others.
-Their names need no quotes anywhere. Whoever wants other types makes them himself: docs/howto/dbapi.md has the statements.
+Two tables lie beside the user's, `penstock_dbapi_marker` and `penstock_dbapi_batch`; Penstock's native sinks have others. Their
+names need no quotes anywhere. Users who want other column types create them themselves: docs/howto/dbapi.md has the statements.
 """
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
@@ -16,15 +16,15 @@ from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, MarkerStatement
 MARKER_TABLE, BATCH_TABLE = DBAPI_MARKER_TABLE, "penstock_dbapi_batch"
 NATIVE_MARKER_TABLE = "penstock_marker"
 QUOTES: Final = (('"', '"'), ("`", "`"), ("[", "]"), ("", ""))
-"""What begins and ends a quoted name; the last is for databases that fold names unless they are quoted."""
+"""What begins and ends a quoted name. The last one, no quotes, is for databases that fold unquoted names."""
 
 INSERT, INSERT_OR_ABORT = "INSERT INTO", "INSERT OR ABORT INTO"
-"""The second is SQLite's: a conflict is an error, whatever the table says of it. A plain one follows `ON CONFLICT REPLACE`."""
+"""The second is SQLite's: a conflict is an error, whatever the table declares. The first follows `ON CONFLICT REPLACE`."""
 IS_SQLITE = Sql(("SELECT sqlite_version()",))
 """Fails in any other database."""
 
 MOST_VALUES, MOST_ROWS = 900, 200
-"""What SQLite takes in a statement, the least of all."""
+"""What SQLite takes in one statement: the smallest limits of all databases."""
 
 CREATE_MARKER_TABLE = """CREATE TABLE penstock_dbapi_marker (
     pipeline VARCHAR(100) NOT NULL, sink VARCHAR(100) NOT NULL, table_name VARCHAR(500) NOT NULL, way VARCHAR(20) NOT NULL,
@@ -46,7 +46,7 @@ CREATE_BATCH_TABLE = """CREATE TABLE penstock_dbapi_batch (
 _OWN = "WHERE pipeline = :pipeline AND sink = :sink"
 ADD_LEDGER_ID = "ALTER TABLE penstock_dbapi_marker ADD ledger_id VARCHAR(32)"
 HAS_LEDGER_ID = Sql(("SELECT ledger_id FROM penstock_dbapi_marker WHERE 1 = 0",))
-"""Fails where an older Penstock made the table."""
+"""Fails where an older Penstock created the table."""
 _SELECT_MARKER = (
     "SELECT format_version, table_name, way, at_position, generation, query_id, batch_id, offsets, row_schema, "
     "rows_decided, digest_decided, rows_before, digest_before, rows_after, digest_after"
@@ -93,7 +93,7 @@ OF_MARKS = MarkerStatements(
 
 
 def is_there(name: str) -> Sql:
-    """Fails unless there is a table of that name, quoted already."""
+    """Return a query that fails unless a table of that name, already quoted, exists."""
     return Sql((f"SELECT 1 FROM {name} WHERE 1 = 0",))
 
 
@@ -101,7 +101,7 @@ def is_there(name: str) -> Sql:
 class TableStatements:
     """The statements about the user's table, whose rows have `columns`; `quotes` begin and end a name.
 
-    `inserts`: the words with which a row is added, as `inserts_of` found them.
+    `inserts`: the words with which an INSERT begins, as `inserts_of` found them.
     """
 
     table: str
@@ -112,21 +112,21 @@ class TableStatements:
 
     @property
     def name(self) -> str:
-        """The table, `schema.table` part by part."""
+        """The quoted name of the table; `schema.table` is quoted part by part."""
         return ".".join(quoted(part, self.quotes) for part in self.table.split("."))
 
     @property
     def native_marker(self) -> str:
-        """The markers of Penstock's sink for this very database, which lie in the schema of the table."""
+        """The marker table of Penstock's native sink for this database, in the schema of the user's table."""
         return ".".join([*(quoted(part, self.quotes) for part in self.table.split(".")[:-1]), NATIVE_MARKER_TABLE])
 
     @property
     def native_owners(self) -> Sql:
-        """Who fills which table of that schema by that sink; the schema is not told."""
+        """Read who fills which table of that schema by the native sink. The schema is left empty."""
         return Sql((f"SELECT pipeline, sink, table_name, '' FROM {self.native_marker} ORDER BY pipeline, sink",))
 
     def create(self, declared: Sequence[str]) -> Sql:
-        """Create the table; `declared` are the columns' types. The key becomes the primary key."""
+        """Create the table with the types `declared`. The key becomes the primary key."""
         columns = [
             f"{quoted(name, self.quotes)} {kind}{' NOT NULL' if name in self.key else ''}"
             for name, kind in zip(self.columns, declared, strict=True)
@@ -136,38 +136,35 @@ class TableStatements:
 
     @property
     def insert(self) -> Sql:
-        """Add one row."""
+        """Insert one row, whose values are `c<place of the column>`."""
         values = joined(", ", [Sql((Value(f"c{at}"),)) for at in range(len(self.columns))])
         return Sql((f"{self.inserts} {self.name} ({self._list(self.columns)}) VALUES (", *values.parts, ")"))
 
     @property
     def clear(self) -> Sql:
-        """Delete all rows."""
         return Sql((f"DELETE FROM {self.name}",))
 
     @property
     def read(self) -> Sql:
-        """All rows."""
         return Sql((f"SELECT {self._list(self.columns)} FROM {self.name}",))
 
     @property
     def count(self) -> Sql:
-        """How many rows there are."""
         return Sql((f"SELECT count(*) FROM {self.name}",))
 
     @property
     def fits(self) -> Sql:
-        """Fails unless the table has the columns. SQLite takes an unknown name in quotes for a text, unless it is of a table."""
+        """Fail unless the table has the columns. Qualified: SQLite takes an unknown quoted name for a text otherwise."""
         columns = ", ".join(f"rows_of.{quoted(name, self.quotes)}" for name in self.columns)
         return Sql((f"SELECT {columns} FROM {self.name} rows_of WHERE 1 = 0",))
 
     @property
     def rows_at_once(self) -> int:
-        """How many rows `present` may ask for."""
+        """The most rows that `present` can ask for."""
         return min(MOST_ROWS, MOST_VALUES // max(1, len(self.key)))
 
     def present(self, rows: int) -> Sql:
-        """The numbers, from 0, of those of so many rows whose key is there; values are `r<row>k<place in the key>`."""
+        """Read the indexes, from 0, of those rows whose key is in the table; values are `r<row>k<place in the key>`."""
         return joined(" UNION ALL ", [self._has(row) for row in range(rows)])
 
     def _has(self, row: int) -> Sql:
@@ -179,6 +176,6 @@ class TableStatements:
 
 
 def quoted(name: str, quotes: tuple[str, str]) -> str:
-    """The name as an SQL identifier."""
+    """Return the name as a quoted SQL identifier."""
     begin, end = quotes
     return f"{begin}{name.replace(end, end * 2) if end else name}{end}"

@@ -1,4 +1,4 @@
-"""How Arrow values are handed to any driver, and taken back: types that all databases have, and no others."""
+"""How Arrow values are passed to any driver and read back: only in types that all databases have."""
 
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -27,7 +27,7 @@ _types = pa.types
 
 
 def values_of(column: "pa.Array") -> list[Any]:
-    """The values as the DB-API has them; moments are without a zone, in UTC."""
+    """Return the values as the DB-API takes them. Timestamps have no zone and are in UTC."""
     values: list[Any] = STORAGES.of(column.type).encode(column).to_pylist()
     return values
 
@@ -42,7 +42,7 @@ def _in_utc(column: "pa.Array") -> "pa.Array":
 
 
 def _only(*kinds: type) -> Restore:
-    """Values of these Python types and no others."""
+    """Return a function that converts values of these Python types alone."""
 
     def restore(values: Values, kind: Any) -> "pa.Array":
         for value in values:

@@ -1,7 +1,7 @@
-"""The trial of a table: rows of extreme values are written, read back, and rolled back. It tells what the database keeps.
+"""The trial of a table: rows of extreme values are written, read back and rolled back, to find out what the database keeps.
 
-Nothing else can: a driver names no types that all databases share. A value that does not come back as it went is refused, in the
-whole column where it is an ordinary one, in the tasks where it is NaN, an infinity, NUL, NULL or a very long text.
+Nothing else shows it: a driver names no types that all databases share. A value that does not come back unchanged is refused,
+in the whole column if it is an ordinary one, in the tasks if it is NaN, an infinity, NUL, NULL or a very long text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from penstock.sink.dbapi.statements import TableStatements
 from penstock.sink.dbapi.trial_rows import Attempts, Row
 
 _BYTES_AT_ONCE = 2_000_000
-"""Of the longest values in one row: a server ends a connection that sends it more than it takes, MySQL 5.7 more than 4 MiB."""
+"""Bytes of the longest values in one row: servers end a connection that sends too much, MySQL 5.7 more than 4 MiB."""
 
 UNCONSTRAINED = (
     "Drop the constraint that is named, or let the column that must have a value be NULL or have a default; where the database "
     "cannot, make the table anew without it, and copy the rows"
 )
-"""What helps where no column's type is at fault."""
+"""The remedy where no column's type is at fault."""
 
 Named: TypeAlias = tuple[str, Any]
 """A column's name, and a value for it."""
@@ -32,7 +32,7 @@ Named: TypeAlias = tuple[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialResult:
-    """What a table keeps. `required`: columns that hold no NULL; the others as `RowValidator` has them."""
+    """What a table keeps. `required`: columns that take no NULL. `lacking` and `longest`: see `RowValidator`."""
 
     required: tuple[str, ...] = ()
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class TrialResult:
 
 
 class Trial:
-    """On an open session, between two transactions. `longest`: how long a text or some bytes are tried at most.
+    """A trial on an open session, between two transactions. `longest`: the most characters or bytes that are tried.
 
     Each attempt reads the whole table, so all columns are tried at once, and one by one only where that fails.
     """
@@ -51,7 +51,7 @@ class Trial:
         self._values: Mapping[str, Sequence[Any]] = {column.name: edges_of(column.type) for column in schema}
 
     def run(self) -> TrialResult:
-        """Raise Refused for a table that does not keep ordinary values, or does not undo what is rolled back."""
+        """Try the table. Raise Refused if it does not keep ordinary values, or does not undo what is rolled back."""
         self.require_undone()
         self._attempts.begin()
         self._require_ordinary()
@@ -60,20 +60,20 @@ class Trial:
         return kept
 
     def require_undone(self) -> None:
-        """Raise Refused for a table that keeps what is rolled back. One that was tried may be another now, or altered."""
+        """Raise Refused if the table keeps what is rolled back: since its trial, it may be altered or another one."""
         self._attempts.require_undone(self._ordinary())
 
     def _ordinary(self) -> Sequence[Row]:
         return [{name: values[at % len(values)] for name, values in self._values.items()} for at in range(ROWS)]
 
     def _with(self, name: str, value: Any) -> Row:
-        """Plain values but for one."""
+        """Return a row of ordinary values, except for this one."""
         return {**self._ordinary()[0], name: value}
 
     def _require_ordinary(self) -> None:
         if self._attempts.come_back(self._ordinary()):
             return
-        self._values = self._attempts.not_there(self._values)  # what is there is kept, and cannot come again where it is a key
+        self._values = self._attempts.not_there(self._values)  # the table keeps what it has, and a key cannot repeat
         if not self._attempts.come_back(self._ordinary()):
             for row in self._ordinary():
                 self._require(row)
@@ -124,7 +124,7 @@ class Trial:
         return found
 
     def _longest_of(self, name: str, unit: Any) -> int:
-        """By halves, where not all of it fits."""
+        """Return the greatest length that comes back, found by bisection."""
         fits, too_long = 0, self._longest
         while too_long - fits > 1:
             probe = (fits + too_long) // 2
@@ -135,7 +135,7 @@ class Trial:
         return fits
 
     def _kept(self, values: Sequence[Named]) -> Sequence[bool]:
-        """Whether each comes back. They are tried all at once, then without those that are not even taken, then one by one."""
+        """Return which values come back: tried all at once, then without those that cannot be written, then one by one."""
         if self._come_back(values):
             return [True] * len(values)
         taken = [self._attempts.takes(self._with(*named)) for named in values]
@@ -147,7 +147,7 @@ class Trial:
         return self._attempts.problem_with(self._with(name, value)) is None
 
     def _come_back(self, values: Sequence[Named]) -> bool:
-        """In as few rows as there can be, a column having one value in each; of ordinary rows, so that no key comes twice."""
+        """Return whether all values come back. Ordinary rows take one per column, so there are few and no key repeats."""
         columns = [name for name, _ in values]
         places = [columns[:at].count(name) for at, name in enumerate(columns)]
         rows = [

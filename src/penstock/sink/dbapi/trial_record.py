@@ -1,4 +1,4 @@
-"""What the trial of a table found, as it stands in the marker's row: a table is tried once for each shape of rows."""
+"""The result of a table's trial as a document in the marker's row, so that a table is tried once for each shape of rows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _FIELDS = frozenset({"shape", "required", "lacking", "longest"})
 
 
 def encode_trial(result: TrialResult, *, shape: str) -> str:
-    """The document. `shape` says what was tried: anything else is to be tried anew."""
+    """Return the document. `shape` identifies what was tried: any other shape is tried anew."""
     fields: dict[str, Json] = {
         "shape": shape,
         "required": list(result.required),
@@ -25,7 +25,7 @@ def encode_trial(result: TrialResult, *, shape: str) -> str:
 
 
 def decode_trial(document: str, *, shape: str) -> TrialResult | None:
-    """What was found, None if something else than `shape` was tried. Raises LedgerMismatch, FormatTooNew."""
+    """Return the result, None if something else than `shape` was tried. Raise LedgerMismatch, FormatTooNew."""
 
     def read(fields: dict[str, Any]) -> TrialResult | None:
         require_fields(fields, _FIELDS)

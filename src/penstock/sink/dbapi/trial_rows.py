@@ -1,4 +1,4 @@
-"""Rows that are written into a table, read back and rolled back."""
+"""Rows that are written into a table on trial, read back and rolled back."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -15,7 +15,7 @@ from penstock.sink.table.content import totals_of
 from penstock.sink.table.target import NotStoredError
 
 _CLIENT_ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError, Warning)
-"""What drivers raise besides their own errors for values that they do not take."""
+"""What drivers raise, besides their own errors, for values that they do not take."""
 
 _LOOKS = 2
 
@@ -24,14 +24,14 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 class Attempts:
-    """On an open session, between two transactions, with rows of `schema`. Each reads the whole table, unless it is said."""
+    """Trial writes of rows of `schema`, on an open session between transactions. Most methods read the whole table."""
 
     def __init__(self, session: Session, statements: TableStatements, schema: "pa.Schema") -> None:
         self._session, self._statements, self._schema = session, statements, schema
         self._before = Totals()
 
     def begin(self) -> None:
-        """Note what the table holds."""
+        """Note what the table holds. Raise Refused if its rows cannot be read as rows of `schema`."""
         try:
             self._before = self._content()
         except NotStoredError as cause:
@@ -42,12 +42,12 @@ class Attempts:
             ) from cause
 
     def end(self) -> None:
-        """Raise Refused unless it holds the same now: rows of attempts were kept, or others wrote and made attempts look bad."""
+        """Raise Refused unless the table holds what it held: trial rows remain, or others wrote and distorted the trial."""
         if self._content() != self._before:
             raise self._not_undone()
 
     def problem_with(self, *rows: Row) -> str | None:
-        """What goes wrong with these rows in one transaction, None if they come back."""
+        """Return what goes wrong with these rows in one transaction, None if they come back unchanged."""
         batch = self._batch(*rows)
         try:
             self._session.execute_many(self._statements.insert, rows_of(batch))
@@ -59,11 +59,11 @@ class Attempts:
         return None if back == self._before + _totals(iter([batch])) else "it came back changed"
 
     def come_back(self, rows: Iterable[Row]) -> bool:
-        """Whether all do, in as few transactions as their keys let them."""
+        """Return whether all rows come back unchanged, tried in as few transactions as their keys allow."""
         return all(self.problem_with(*together) is None for together in self._apart(rows))
 
     def takes(self, row: Row) -> bool:
-        """Whether it can be written at all, which says nothing of how it comes back, and reads nothing."""
+        """Return whether the row can be written at all. Nothing is read, so how it would come back stays unknown."""
         try:
             self._session.execute_many(self._statements.insert, rows_of(self._batch(row)))
         except (self._session.driver.error, *_CLIENT_ERRORS):
@@ -73,12 +73,12 @@ class Attempts:
         return True
 
     def require_undone(self, rows: Sequence[Row]) -> None:
-        """Raise Refused if one of these that the table takes stays after it was rolled back. Counts rows, and reads none."""
+        """Raise Refused if one of these rows that the table takes stays after a rollback. Counts rows, and reads none."""
         if all(self._grows_by_one_of(rows) for _ in range(_LOOKS)):
             raise self._not_undone()
 
     def not_there(self, values: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
-        """The columns' values without those that the table has; all of them for a column that has them all."""
+        """Return the columns' values without those in the table; all of a column's values if the table has all of them."""
         there: dict[str, set[Any]] = {name: set() for name in values}
         for batch in scan(self._session, self._statements.read, self._schema):
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -87,7 +87,7 @@ class Attempts:
         return {name: [one for at, one in enumerate(given) if at not in there[name]] or given for name, given in values.items()}
 
     def _grows_by_one_of(self, rows: Sequence[Row]) -> bool:
-        """What others write meanwhile counts, too."""
+        """Return whether a rolled-back row raises the row count. Rows that others write meanwhile count, too."""
         for row in rows:
             before = self._count()
             if self.takes(row):  # else its key is there, say
@@ -108,7 +108,7 @@ class Attempts:
         )
 
     def _apart(self, rows: Iterable[Row]) -> Iterator[Sequence[Row]]:
-        """Rows that can be there together: each key once."""
+        """Yield groups of rows that the table can hold together: each key once."""
         together: list[Row] = []
         seen: set[Any] = set()
         for row in rows:

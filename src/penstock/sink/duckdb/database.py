@@ -1,4 +1,4 @@
-"""The database file: open for one publication at a time, so that other programs may read it in between."""
+"""The DuckDB file: open for one publication at a time, so that other programs can read it in between."""
 
 import os
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ _LOOKS_EVERY_S = 0.1
 
 @cache
 def lock_of(path: str) -> RLock:  # noqa: ARG001 - what the cache goes by
-    """The lock of that file in this process, held while it is written to, opened or closed.
+    """Return this process's lock of the file, to be held while the file is written to, opened or closed.
 
-    DuckDB lets a second writer fail instead of wait, and so an opening that meets a closing.
+    DuckDB lets a second writer fail instead of wait, and so it does an opening that meets a closing.
     """
     return RLock()
 
 
 class Database(ReusedConnection):
-    """The file at `path`. DuckDB commits durably, and lets one process in at a time: another is waited for `busy_timeout_s` long.
+    """The file at `path`, which DuckDB commits durably. Not thread-safe by itself.
 
-    Not thread-safe by itself.
+    DuckDB lets one process in at a time: while another one has the file open, this one waits up to `busy_timeout_s`.
     """
 
     def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
@@ -51,17 +51,16 @@ class Database(ReusedConnection):
 
     @property
     def exists(self) -> bool:
-        """Whether the file is there."""
         return Path(self.path).exists()
 
     def create(self) -> None:
-        """Make the file if it is missing. Raises Failed."""
+        """Create the file if it is missing. Raise Failed."""
         if not self.exists:
             with self.translate_errors(Failed):
                 duckdb.connect(self.path).close()
 
     def writable(self, kind: type[Failed] = PublishFailed) -> "duckdb.DuckDBPyConnection":
-        """The open connection, or a new one to the file that is there. Raises Retryable, `kind`."""
+        """Return the open connection, or a new one to a file that exists. Raise Retryable, `kind`."""
         if self._connection is None:
             if not self.exists:
                 raise kind(
@@ -73,15 +72,14 @@ class Database(ReusedConnection):
         return self._connection
 
     def drop(self) -> None:
-        """Close, which rolls back what is open."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
-            with suppress(duckdb.Error):  # the file decides what happened, not the answer to a close
+            with suppress(duckdb.Error):  # the file shows what happened, not the answer to a close
                 connection.close()
 
     @contextmanager
     def reader(self) -> Iterator["duckdb.DuckDBPyConnection"]:
-        """A connection of its own to one snapshot, which writes nothing; to an empty database where there is no file."""
+        """Open a separate connection that reads one snapshot; an empty database if there is no file."""
         with self.translate_errors(Failed):
             with lock_of(self.path):
                 connection = self._opened_to_read() if self.exists else duckdb.connect()
@@ -94,7 +92,6 @@ class Database(ReusedConnection):
 
     @contextmanager
     def translate_errors(self, kind: type[Failed] = PublishFailed, *, runs_again: bool = False) -> Iterator[None]:
-        """Raise DuckDB's errors as Retryable or as `kind`; a lost race as Conflict for a caller that runs it again at once."""
         try:
             yield
         except duckdb.Error as cause:
@@ -107,7 +104,7 @@ class Database(ReusedConnection):
     def _opened_to_read(self) -> "duckdb.DuckDBPyConnection":
         try:
             return self._waiting(duckdb.connect, self.path, read_only=True)
-        except duckdb.ConnectionException:  # this process has it open for writing, and DuckDB wants all alike
+        except duckdb.ConnectionException:  # open for writing in this process, and DuckDB wants one mode for all
             return duckdb.connect(self.path)
 
 

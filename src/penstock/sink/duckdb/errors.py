@@ -1,4 +1,4 @@
-"""DuckDB's errors as Penstock's."""
+"""DuckDB's errors, translated to Penstock's."""
 
 import re
 
@@ -10,14 +10,14 @@ from penstock.support.filesystem_errors import FULL, PathProblem, file_problem
 _OPEN_ELSEWHERE = ("Could not set lock on file", "Unique file handle conflict")
 _CONFLICT = ("conflict", "constraint", "other transaction", "different transaction")
 _QUOTED = re.compile(r'"[^"]*"')
-"""Names and values, which may say anything."""
+"""Names and values, which may contain any words."""
 _VALUES = (re.compile(r'(\bkey) ".*"', re.DOTALL | re.IGNORECASE), re.compile(r"(\bconvert string) '.*'", re.DOTALL))
-"""Of rows, which no message shows; each with what stands before it."""
+"""Values of rows, which no message shows; each with the words before it."""
 _DAMAGED = ("not a valid DuckDB database file", "Corrupt", "checksum")
 
 
 def translate_error(cause: "duckdb.Error", path: str, kind: type[Failed]) -> PenstockError:
-    """What to tell about an error before COMMIT: nothing was written."""
+    """Return the error to raise for one of DuckDB before COMMIT: nothing was written."""
     reason = _first_line(cause)
     if is_open_elsewhere(cause) or isinstance(cause, duckdb.ConnectionException):
         return Retryable(
@@ -42,18 +42,18 @@ def translate_error(cause: "duckdb.Error", path: str, kind: type[Failed]) -> Pen
 
 
 def is_open_elsewhere(cause: BaseException) -> bool:
-    """Whether another process, or another thread at this very moment, keeps the file from being opened."""
+    """Return whether another process, or another thread at this very moment, keeps the file from being opened."""
     return isinstance(cause, duckdb.Error) and any(sign in str(cause) for sign in _OPEN_ELSEWHERE)
 
 
 def is_conflict(cause: BaseException) -> bool:
-    """Whether a transaction lost to another one. DuckDB raises the same where a COMMIT could not be written."""
+    """Return whether a transaction lost to another one. DuckDB raises the same class where a COMMIT could not be written."""
     reason = _QUOTED.sub("", str(cause)).lower()
     return isinstance(cause, duckdb.TransactionException) and any(sign in reason for sign in _CONFLICT)
 
 
 def seen_by(cause: "duckdb.Error", path: str) -> PathProblem:
-    """What `cause` and a look at the file say together."""
+    """Return what `cause` and a look at the file show together."""
     reason = _first_line(cause)
     seen = file_problem(path) or (FULL if "No space left" in reason else None)
     if seen is None:
@@ -62,7 +62,7 @@ def seen_by(cause: "duckdb.Error", path: str) -> PathProblem:
 
 
 def broken_disk(point: str) -> "duckdb.Error":
-    """What DuckDB would raise at a fault point where the disk fails."""
+    """Return the error that DuckDB would raise at a fault point if the disk failed."""
     return duckdb.IOException(f"IO Error: Could not write to file ({point})")
 
 

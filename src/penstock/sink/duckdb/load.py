@@ -1,4 +1,4 @@
-"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+"""The load of a batch from the spool into a DuckDB table, inside a transaction that the caller opened and will commit."""
 
 from collections.abc import Iterator
 
@@ -38,7 +38,7 @@ def load(
 def _stage(
     connection: "duckdb.DuckDBPyConnection", statements: TableStatements, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema"
 ) -> None:
-    """What is raised while the rows are read comes out as it is: on its way through DuckDB only its text would be left."""
+    """Fill the staging table. Errors of reading the rows are raised as they are: through DuckDB only their text would remain."""
     failures: list[PenstockError] = []
     numbered = stored_schema(schema).insert(0, pa.field(statements.ordinal, pa.int64()))
     reader = pa.RecordBatchReader.from_batches(numbered, _numbered(batches, numbered, failures))
@@ -56,7 +56,7 @@ def _stage(
 def _numbered(
     batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", failures: list[PenstockError]
 ) -> Iterator["pa.RecordBatch"]:
-    """The rows as DuckDB takes them, counted, which keeps their order for rows of one key."""
+    """Yield the rows as DuckDB stores them, with numbers that keep the order of rows with one key."""
     start = 0
     try:
         for batch in batches:
@@ -84,7 +84,7 @@ def _load(connection: "duckdb.DuckDBPyConnection", statements: TableStatements, 
     replaced = displaced(statements.read_replaced)
     superseded = displaced(statements.read_superseded)
     upserted = _count(connection, statements.upsert)
-    left = 0 if statements.others else replaced.rows  # where the key is all of a row, it replaces itself
+    left = 0 if statements.others else replaced.rows  # a row that is all key replaces itself, uncounted
     return Loaded(rows=upserted + left + superseded.rows, displaced=replaced + superseded)
 
 
@@ -94,7 +94,7 @@ def _count(connection: "duckdb.DuckDBPyConnection", statement: str) -> int:
 
 
 def scan(connection: "duckdb.DuckDBPyConnection", query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    """The rows of `query`, whose columns are those of `schema`. Raises NotStoredError, naming the column."""
+    """Yield the rows of `query`, whose columns are those of `schema`. Raise NotStoredError, naming the column."""
     for batch in connection.execute(query).to_arrow_reader(_FETCHED_ROWS):
         columns = [_restored(field, column) for field, column in zip(schema, batch.columns, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, names=schema.names)

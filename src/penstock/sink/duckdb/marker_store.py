@@ -1,4 +1,4 @@
-"""Markers in the database file."""
+"""The markers in a DuckDB file."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -15,7 +15,7 @@ MARK = FaultPoint("duckdb.mark", "The marker is set to the batch, in the transac
 
 
 class DuckdbMarkerStore(DatabaseMarkerStore[str]):
-    """As `DatabaseMarkerStore`. The lock of the file keeps other processes out, `database.lock_of` the other threads."""
+    """The markers of one file. The lock of the file keeps other processes out, `database.lock_of` the other threads."""
 
     def __init__(self, connection: "duckdb.DuckDBPyConnection", *, named: bool = True) -> None:
         def execute(statement: str, values: Mapping[str, Any]) -> "duckdb.DuckDBPyConnection":

@@ -1,4 +1,4 @@
-"""Getting the table ready: created or checked, and its marker made, in one transaction."""
+"""Preparation of a DuckDB table: it is created or checked, and its marker created, in one transaction."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,9 +28,9 @@ _ALTER = Alter()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """What the catalog says about an existing table or view: its columns' declared types, and which hold no NULL.
+    """An existing table or view in the catalog: its columns' declared types, and the `required` ones, which take no NULL.
 
-    `empty`: those of them that nothing fills if the rows do not have them. `filled`: columns with a default, or generated.
+    `empty`: the required columns that nothing fills if the rows lack them. `filled`: columns with a default, or generated.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class TableSchema:
 
 
 def table_schema_of(connection: "duckdb.DuckDBPyConnection", table: str) -> TableSchema | None:
-    """The table as it is, None if there is none."""
+    """Return the table or view as the catalog declares it, None if there is none."""
     found = connection.execute(sql.TABLE_KIND, {"name": table}).fetchone()
     if found is None:
         return None
@@ -58,7 +58,7 @@ def table_schema_of(connection: "duckdb.DuckDBPyConnection", table: str) -> Tabl
 def prepare_table(
     connection: "duckdb.DuckDBPyConnection", *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> RowValidator:
-    """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
+    """Prepare the table for rows of Spark's `schema`, and its marker; return the check for the tasks. Raise Usage, Refused."""
     rows = arrow_schema(schema)
     with settings_of(sink):
         declared = require_storable(connection, rows, target)
@@ -77,14 +77,14 @@ def prepare_table(
 
 
 def name_markers(connection: "duckdb.DuckDBPyConnection") -> None:
-    """Add the column that the markers lack if an older Penstock made their table."""
+    """Add the column `ledger_id` to the marker table if an older Penstock created it."""
     shape = table_schema_of(connection, sql.MARKER_TABLE)
     if shape is not None and LEDGER_ID not in shape.columns:
         connection.execute(sql.ADD_LEDGER_ID)
 
 
 def readable_marker_store(connection: "duckdb.DuckDBPyConnection") -> DuckdbMarkerStore | None:
-    """The markers as they are, None where there are none yet; also of an older Penstock."""
+    """Return the markers, also those of an older Penstock, or None if there are none yet."""
     shape = table_schema_of(connection, sql.MARKER_TABLE)
     return None if shape is None else DuckdbMarkerStore(connection, named=LEDGER_ID in shape.columns)
 
@@ -92,7 +92,7 @@ def readable_marker_store(connection: "duckdb.DuckDBPyConnection") -> DuckdbMark
 def require_schema_accepted(
     connection: "duckdb.DuckDBPyConnection", *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> None:
-    """Raise what `prepare_table` would, as far as the catalog tells it, changing nothing."""
+    """Raise what `prepare_table` would raise, as far as the catalog shows it, without changing anything."""
     rows, shape = arrow_schema(schema), table_schema_of(connection, target.table)
     with settings_of(sink):
         declared = require_storable(connection, rows, target)
@@ -107,13 +107,13 @@ def require_schema_accepted(
 
 
 def content_of(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> Totals:
-    """Every row of the table, counted and hashed. Raises NotStoredError."""
+    """Return the totals of all rows of the table. Raise NotStoredError."""
     query = TableStatements(target.table, tuple(rows.names)).read
     return totals_of(scan(connection, query, rows), target.row_digest)
 
 
 def require_storable(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> list[str]:
-    """The types of the columns of a table that is created. Raises Usage for what no table could have."""
+    """Return the column types for creating the table. Raise Usage for a name, a column or a key that no table can have."""
     if target.table.lower() in sql.OWN_TABLES:
         raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
     folded = [name.lower() for name in rows.names]
@@ -141,7 +141,7 @@ def _declared(connection: "duckdb.DuckDBPyConnection", field: "pa.Field") -> str
 
 
 def require_fit(shape: TableSchema, rows: "pa.Schema", target: Target, declared: Sequence[str], *, decided: bool = False) -> None:
-    """Raise Refused unless an existing table has the rows' columns, of the very types. `decided`: as `Columns` has it."""
+    """Raise Refused unless an existing table has the rows' columns with exactly their types. `decided`: see `Columns`."""
     if shape.kind != "table":
         raise not_a_table(target.table, f"a {shape.kind}")
     of = _columns(target, decided=decided)
@@ -162,7 +162,7 @@ def require_fit(shape: TableSchema, rows: "pa.Schema", target: Target, declared:
 def require_exact_key(
     connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target, *, decided: bool = False
 ) -> None:
-    """Raise Refused for a key whose collation takes different texts for equal. `decided`: as `Columns` has it."""
+    """Raise Refused for a key whose collation takes different texts for equal. `decided`: see `Columns`."""
     key, statements = {name.lower() for name in target.key}, TableStatements(target.table, tuple(rows.names))
     for field in rows:
         if field.name.lower() in key and pa.types.is_string(field.type):
@@ -176,7 +176,7 @@ def require_exact_key(
 
 
 def require_told_apart(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
-    """Raise Refused where the rows of a decided batch are to be told apart by a key that is none of the table's by now."""
+    """Raise Refused if a decided batch is to be written by a key for which the table no longer has a unique index."""
     statements = TableStatements(target.table, tuple(rows.names), target.key)
     if target.write in BY_KEY and not _runs(connection, statements.tells_apart):
         columns = ", ".join(map(sql.quoted, target.key))
@@ -189,7 +189,7 @@ def require_told_apart(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema
 
 
 def require_written(connection: "duckdb.DuckDBPyConnection", shape: TableSchema, rows: "pa.Schema", target: Target) -> None:
-    """Raise Refused for a column of the decided rows that the database makes itself. The catalog shows that as a default."""
+    """Raise Refused for a column of the decided rows that the database generates; the catalog shows it as one with a default."""
     statements = TableStatements(target.table, tuple(rows.names))
     for name in rows.names:
         generated = name.lower() in shape.filled and not _runs(connection, statements.tries(name))
@@ -221,7 +221,7 @@ def _created(
 
 
 def _rehearse(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
-    """The statements of a publication without rows: a key that is not unique, say, is told before anything is decided."""
+    """Run a publication's statements without rows: an unsuitable key, say, is reported before anything is decided."""
     tried = Target(table=target.table, write="append" if target.write == "replace" else target.write, key=target.key)
     with _refused(target):
         load(connection, iter(()), rows, tried)

@@ -1,4 +1,4 @@
-"""What a task refuses for a table of DuckDB."""
+"""Row checks in the tasks for a table of DuckDB."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,20 +16,19 @@ _MICROSECONDS: Final = Limits(low=-9_223_372_022_400_000_000, high=(1 << 63) - 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowValidator(TableRowValidator):
-    """As `TableRowValidator`. DuckDB keeps every value of the types that it has, but for the ends of its calendar."""
+    """Refuses what DuckDB cannot store: it keeps every value of its types, except those at the ends of its calendar."""
 
     def folded(self, name: str) -> str:
-        """In lower case."""
         return name.lower()
 
     def limits(self, kind: "pa.DataType") -> Limits | None:
-        """Of dates and timestamps, which it keeps as the same integers as Arrow."""
+        """Return the limits of dates and timestamps, which DuckDB stores as the same integers as Arrow."""
         if pa.types.is_timestamp(kind):
             return _MICROSECONDS
         return _DAYS if pa.types.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
-        """Nested values that cannot be stored."""
+        """Raise StageFailed for nested values that cannot be stored."""
         try:
             column.cast(stored_type(column.type))
         except (pa.ArrowException, TypeError) as cause:
@@ -41,7 +40,7 @@ class RowValidator(TableRowValidator):
 
 
 def _leaves(column: "pa.Array") -> "Iterator[pa.Array]":
-    """The values of a column that are not nested themselves, at whatever depth."""
+    """Yield the values of a column that are not nested themselves, at any depth."""
     if pa.types.is_map(column.type):
         children = [column.keys, column.items]
     elif pa.types.is_struct(column.type):

@@ -1,4 +1,4 @@
-"""The duckdb sink: rows and marker in one transaction on a file, which is open only as long as that takes."""
+"""The duckdb sink: rows and marker in one transaction on a file, which is open only during that transaction."""
 
 import os
 from collections.abc import Sequence
@@ -45,10 +45,10 @@ PREPARE = FaultPoint("duckdb.prepare", "Table and marker are created and committ
 
 
 class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
-    """Delivers into one table of a DuckDB file, as `TableSink`.
+    """Delivers into one table of a DuckDB file, as described in `TableSink`.
 
-    Between publications the file is closed: DuckDB lets one process in at a time. Another process that has it open is waited for
-    `busy_timeout_s` long, then Retryable is raised.
+    Between publications the file is closed, because DuckDB lets one process in at a time. While another process has it open,
+    the sink waits up to `busy_timeout_s`, then raises Retryable.
     """
 
     _database: Database
@@ -71,7 +71,7 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
         return [Finding(subject=f"sink {self._name}", ok=False, message=message)]
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        """Create or check file, table and marker. Raises Usage, Refused, Failed, Retryable."""
+        """Create or check the file, the table and its marker. Raise Usage, Refused, Failed, Retryable."""
         if not self._database.exists:
             if schema is None:
                 self._spool.prepare(pipeline)
@@ -121,7 +121,7 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
             connection.execute(sql.BEGIN)
 
     def _load(self, connection: "duckdb.DuckDBPyConnection", publication: Publication, target: Target) -> Loaded:
-        """The table is looked at once more: DuckDB would cast the rows to whatever its columns are by now."""
+        """Check the table again, then load: DuckDB would cast the rows to whatever types its columns have by now."""
         schema, shape = arrow_schema(publication.schema), table_schema_of(connection, target.table)
         if shape is None:
             raise table_gone(target.table)

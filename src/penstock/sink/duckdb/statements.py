@@ -1,8 +1,8 @@
-"""All SQL of the duckdb sink: what it says and nothing about when.
+"""All SQL of the duckdb sink; its callers decide when it runs.
 
-Two tables of Penstock's own lie beside the user's: `penstock_marker` with one row per pipeline and sink, and `penstock_batch`
-with one row for each of the last batches; a view, `penstock_offsets`, has the marker's offsets one by one. All are meant to be
-read with the user's own SQL. Every user-given name goes through `quoted`. DuckDB's names are the same in upper and lower case.
+Two tables of Penstock lie beside the user's: `penstock_marker` with one row per pipeline and sink, and `penstock_batch` with
+one row for each of the last batches. The view `penstock_offsets` shows the marker's offsets one by one. All are meant to be
+read with the user's own SQL. Every user-given name goes through `quoted`. DuckDB's names are case-insensitive.
 """
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
@@ -14,7 +14,7 @@ from penstock.sink.table.marker_store import MarkerStatements
 
 MARKER_TABLE = "penstock_marker"
 STAGE, INCOMING = "penstock_stage", "penstock_incoming"
-"""Temporary ones, by which a table of that name could not be seen."""
+"""Temporary objects, which would hide a table of the same name."""
 OWN_TABLES = frozenset({MARKER_TABLE, "penstock_batch", "penstock_offsets", STAGE, INCOMING})
 
 BEGIN = "BEGIN TRANSACTION"
@@ -105,7 +105,7 @@ DROP_STAGE = f"DROP TABLE {STAGE}"
 
 @dataclass(frozen=True, slots=True)
 class TableStatements:
-    """The statements about the user's table, whose rows have `columns`; the staging table has them too, and `ordinal`."""
+    """The statements about the user's table, whose rows have `columns`; the staging table has these and `ordinal`."""
 
     table: str
     columns: tuple[str, ...]
@@ -113,7 +113,7 @@ class TableStatements:
 
     @property
     def ordinal(self) -> str:
-        """The staging table's column that counts its rows: a name that no column has."""
+        """The staging table's column that numbers its rows, under a name that no other column has."""
         name, taken = "penstock_row", {column.lower() for column in self.columns}
         while name in taken:
             name += "_"
@@ -126,7 +126,7 @@ class TableStatements:
         return tuple(name for name in self.columns if name.lower() not in key)
 
     def create(self, declared: Sequence[str]) -> str:
-        """Create the table; `declared` are the columns' types. The key becomes the primary key."""
+        """Create the table with the types `declared`. The key becomes the primary key."""
         parts = [f"{quoted(name)} {kind}" for name, kind in zip(self.columns, declared, strict=True)]
         if self.key:
             parts.append(f"PRIMARY KEY ({_list(self.key)})")
@@ -134,65 +134,63 @@ class TableStatements:
 
     @property
     def stage(self) -> str:
-        """Fill the staging table, which nobody else sees and which goes with the transaction."""
+        """Fill the staging table, which nobody else sees and which ends with the transaction."""
         return f"CREATE TEMPORARY TABLE {STAGE} AS SELECT * FROM {INCOMING}"
 
     def tries(self, name: str) -> str:
-        """Fails for a column that takes no values; nothing is written."""
+        """Fail if the column takes no values, without writing any."""
         return f"EXPLAIN INSERT INTO {quoted(self.table)} ({quoted(name)}) SELECT NULL"
 
     @property
     def tells_apart(self) -> str:
-        """Fails where rows of one key are not told apart; nothing is written."""
+        """Fail if the table does not keep rows unique by the key, without writing any."""
         rows = f"INSERT INTO {quoted(self.table)} ({self._names}) SELECT {self._names} FROM {quoted(self.table)} WHERE false"
         return f"EXPLAIN {rows} ON CONFLICT ({_list(self.key)}) DO NOTHING"
 
     @property
     def insert(self) -> str:
-        """Move all staged rows."""
+        """Move all staged rows into the table."""
         return f"INSERT INTO {quoted(self.table)} ({self._names}) SELECT {self._names} FROM {STAGE}"
 
     @property
     def upsert(self) -> str:
-        """Move the last staged row of each key; it replaces the other columns of a row whose key is there."""
+        """Move the last staged row of each key; it replaces the other columns of a row with the same key."""
         changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in self.others)
         action = f"UPDATE SET {changes}" if changes else "NOTHING"
         return f"{self.insert} WHERE {self._chosen('max')} ON CONFLICT ({_list(self.key)}) DO {action}"
 
     @property
     def insert_if_absent(self) -> str:
-        """Move the first staged row of each key that is not there."""
+        """Move the first staged row of each key that the table lacks."""
         return f"{self.insert} WHERE {self._chosen('min')} ON CONFLICT ({_list(self.key)}) DO NOTHING"
 
     @property
     def clear(self) -> str:
-        """Delete all rows."""
         return f"DELETE FROM {quoted(self.table)}"
 
     @property
     def read(self) -> str:
-        """All rows."""
         return f"SELECT {self._names} FROM {quoted(self.table)}"
 
     def folds(self, name: str) -> str:
-        """Whether the collation of that column takes different texts for equal, as its letters' case, accents or composition."""
+        """Return whether the column's collation takes texts for equal that differ in case, accents or composition."""
         alike = (("a", "A"), ("\u00e1", "a"), ("\u00e9", "e\u0301"))
         tried = " OR ".join(f"coalesce(max({quoted(name)}), '{one}') = '{other}'" for one, other in alike)
         return f"SELECT {tried} FROM {quoted(self.table)} WHERE false"
 
     @property
     def read_replaced(self) -> str:
-        """The rows of the table that an upsert will replace."""
+        """Read the rows of the table that an upsert will replace."""
         return f"{self.read} SEMI JOIN {STAGE} USING ({_list(self.key)})"
 
     @property
     def read_superseded(self) -> str:
-        """The staged rows that are not the last of their key."""
+        """Read the staged rows that are not the last of their key."""
         return f"SELECT {self._names} FROM {STAGE} WHERE NOT {self._chosen('max')}"
 
     @property
     def read_skipped(self) -> str:
-        """The staged rows that are not the first of their key, and those of the others whose key is there."""
+        """Read the staged rows that are not the first of their key, and the first ones whose key the table has."""
         first, staged = self._chosen("min"), f"SELECT {self._names} FROM {STAGE}"
         there = f"({staged} WHERE {first}) SEMI JOIN {quoted(self.table)} USING ({_list(self.key)})"
         return f"{staged} WHERE NOT {first} UNION ALL SELECT {self._names} FROM {there}"
@@ -207,7 +205,7 @@ class TableStatements:
 
 
 def quoted(name: str) -> str:
-    """The name as an SQL identifier."""
+    """Return the name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 

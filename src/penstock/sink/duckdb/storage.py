@@ -1,6 +1,7 @@
-"""How Arrow values are stored in DuckDB: as they are, which it gives back bit by bit, but for two types that it lacks.
+"""How Arrow values are stored in DuckDB: unchanged and returned bit by bit, except for two types that DuckDB lacks.
 
-An interval of a day or less counts microseconds as BIGINT, because DuckDB's has months; a column of NULLs (`void`) is an INTEGER.
+A day-time interval is a BIGINT of microseconds, because DuckDB's intervals have months; a column of NULLs (`void`) is an
+INTEGER.
 """
 
 from collections.abc import Callable
@@ -13,24 +14,24 @@ from penstock.sink.table.target import NotStoredError
 
 
 def stored_type(kind: "pa.DataType") -> "pa.DataType":
-    """What a column of `kind` is for DuckDB; fields of structs may be NULL there. Raises TypeError for NULLs inside of others."""
+    """Return DuckDB's type for `kind`, in which struct fields may be NULL. Raise TypeError for a NULL type inside another one."""
     return pa.int32() if is_.is_null(kind) else _inside(kind)
 
 
 def stored_schema(schema: "pa.Schema") -> "pa.Schema":
-    """As `stored_type`, of every column. Raises Usage, naming the column."""
+    """Return the schema with `stored_type` of every column. Raise Usage, naming the column."""
     return pa.schema([pa.field(field.name, _stored_field(field)) for field in schema])
 
 
 def stored(batch: "pa.RecordBatch") -> "pa.RecordBatch":
-    """The rows as DuckDB takes them."""
+    """Convert the rows to the types that DuckDB stores."""
     schema = stored_schema(batch.schema)
     columns = [_cast(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def restored(column: "pa.Array", kind: "pa.DataType") -> "pa.Array":
-    """The column of `kind` that DuckDB's `column` was stored from. Raises NotStoredError."""
+    """Convert a column of DuckDB back to `kind`, from which it was stored. Raise NotStoredError."""
     if is_.is_null(kind):
         if column.null_count < len(column):
             raise NotStoredError("expected nothing but NULL, found a value")

@@ -1,1 +1,1 @@
-"""Delivery into topics of Kafka: rows and marker in one transaction for each lane of a batch."""
+"""Delivery into Kafka topics: each lane of a batch commits its rows and its marker in one transaction."""

@@ -1,4 +1,4 @@
-"""Clients of one cluster: made of the user's options, and of what the guarantee needs."""
+"""Clients of one Kafka cluster, configured with the user's options and with what exactly-once delivery needs."""
 
 import logging
 from collections.abc import Mapping
@@ -13,27 +13,27 @@ from penstock.sink.kafka.librdkafka import librdkafka
 from penstock.sink.kafka.row_producer import OneByOneProducer
 
 _log = logging.getLogger("penstock.kafka")
-_log.addHandler(logging.NullHandler())  # else what the client retries by itself appears on the terminal
+_log.addHandler(logging.NullHandler())  # else the client's own retries appear on the terminal
 _log.propagate = False
 
 _ERRORS = 3
-"""Of syslog's levels: a client that is let go of has no logger any more, and would write to the terminal."""
+"""Syslog's level "error". A client that is being dropped has no logger any more, and would write the rest to the terminal."""
 _PRODUCING = {
     "linger.ms": 20,
     "batch.size": 1_000_000,
-    "batch.num.messages": 2_000,  # what the client goes through anew at each answer stays in a core's cache
+    "batch.num.messages": 2_000,  # the client scans these again at each answer: so few fit a core's cache
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 262_144,
     "partitioner": "murmur2_random",
 }
-"""Figures of the client that a user may change. The partitioner is that of Java's clients: a key's partition is the same."""
+"""Producer settings that a user may change. The partitioner is that of Java's clients, so each key goes to the same partition."""
 
 _OF_PYTHON = ("sasl.oauthbearer.metadata.authentication.type", "plugin.library.paths")
-"""Options that the client of Python carries out itself, in part."""
+"""Options that confluent-kafka, not librdkafka, carries out in part."""
 
 
 class Clients:
-    """Makes them. `place` names the cluster for people, without credentials; `given` is what the user said of it."""
+    """Creates the clients of one cluster. `place` names it in messages, without credentials; `given` are the user's settings."""
 
     def __init__(self, bootstrap: str, options: Mapping[str, str]) -> None:
         self.place = f"Kafka at {bootstrap}"
@@ -44,20 +44,20 @@ class Clients:
         self._admin: AdminClient | None = None
 
     def heard(self) -> KafkaError | None:
-        """The last thing that went wrong beside all questions, not long ago: a question that got no answer says only that."""
+        """Return the client's newest recent error from `error_cb`: a request that got no answer does not say why."""
         if self._admin is not None:
             self._admin.poll(0)
         return self._heard.recently()
 
     def producer(self, **settings: str | int) -> OneByOneProducer:
-        """A new one, whose every record is acknowledged by all replicas in sync, once and in order.
+        """Return a new idempotent producer: all in-sync replicas acknowledge each record, once and in order.
 
-        `settings`: keys of the client, dots as underscores.
+        `settings`: the client's properties, with underscores for dots.
         """
         return OneByOneProducer({**self._producing(settings), **self._callbacks})
 
     def transactional_producer(self, **settings: str | int) -> ColumnarProducer | OneByOneProducer:
-        """As `producer`, one that takes rows as they are; that which is the fastest here."""
+        """Return a new producer that sends Arrow rows, configured as by `producer`; the fastest kind that can run here."""
         library = None if any(key in self.given for key in _OF_PYTHON) else librdkafka()
         if library is None:
             return self.producer(**settings)
@@ -69,7 +69,7 @@ class Clients:
         return {**_PRODUCING, **self._given, **fixed, **named}
 
     def consumer(self, **settings: str) -> Consumer:
-        """A new one that sees what was committed, and leaves no trace."""
+        """Return a new `read_committed` consumer that leaves no trace on the cluster."""
         fixed: dict[str, Any] = {
             "group.id": "penstock",
             "isolation.level": "read_committed",
@@ -84,9 +84,9 @@ class Clients:
 
     @property
     def admin(self) -> AdminClient:
-        """The one that asks the cluster about itself. Another lane may have it let go of at any moment.
+        """The admin client, created on first use. Another lane may close it at any moment.
 
-        Raises KafkaException where no broker lets us in.
+        Raises KafkaException where no broker accepts the login.
         """
         admin = self._admin
         if admin is None:
@@ -96,5 +96,5 @@ class Clients:
         return admin
 
     def close(self) -> None:
-        """Let go of it; the next one who asks gets a new one."""
+        """Drop the admin client; its next use creates a new one."""
         self._admin = None

@@ -1,6 +1,6 @@
-"""A producer that takes the rows of an Arrow batch as they lie in memory: one call of the client for many records.
+"""A Kafka producer that takes the rows of an Arrow batch as they lie in memory: one call of librdkafka for many records.
 
-A loop over records in Python holds Python's lock all the while, for which Spark's callbacks and other lanes wait.
+A loop over records in Python would hold the GIL, for which Spark's callbacks and other lanes wait.
 """
 
 import logging
@@ -21,10 +21,10 @@ from penstock.sink.kafka.target import HEADERS, KEY, PARTITION, TOPIC, VALUE
 
 _FULL_MS: Final = 10
 _LEVELS: Final = (50, 50, 50, 40, 30, 20, 20, 10)
-"""Of `logging`, by syslog's."""
+"""Levels of `logging`, indexed by syslog's."""
 _32_BITS: Final = 0xFFFFFFFF
 _EMPTY: Final = np.zeros(1, "u1")
-"""Where a value of no bytes is: at no address it would be NULL."""
+"""Address of values of zero bytes: without an address librdkafka would take them for NULL."""
 
 _FIRST_ANSWER_MS: Final = 1_000
 
@@ -32,41 +32,42 @@ _log = logging.getLogger("penstock.kafka")
 
 
 class ColumnarProducer:
-    """One producer with transactions, used by one thread at a time, as the client's own `Producer` is. Raises KafkaException."""
+    """A transactional producer with the calls of the client's `Producer`, for one thread at a time. Raises KafkaException."""
 
     def __init__(self, library: Librdkafka, settings: Mapping[str, str | int], *, heard: Callable[[KafkaError], None]) -> None:
         self._library, self._heard = library, heard
         self._client = library.producer(settings)
         self._errors = library.queue_get_main(self._client)
         self._logs = library.queue_new(self._client)
-        library.set_log_queue(self._client, self._logs)  # the other one is emptied by calls that wait, too
+        library.set_log_queue(self._client, self._logs)  # calls that wait empty the main queue, too
         self._topics: dict[str, int] = {}
         self._ending = weakref.finalize(self, _end, library, self._client, (self._errors, self._logs), self._topics)
-        self._ending.atexit = False  # when another thread may still be in a call
+        self._ending.atexit = False  # at exit another thread may still be in a call
 
     def init_transactions(self, timeout_s: float) -> None:
-        """As the client's, begun when a broker has answered: a client that knows none yet looks again half a second later."""
+        """Call init_transactions once a broker has answered: a client that knows none yet retries only half a second later."""
         self._library.await_broker(self._client, _FIRST_ANSWER_MS)
         self._require(self._library.init_transactions(self._client, int(timeout_s * 1000)))
 
     def begin_transaction(self) -> None:
-        """As the client's."""
         self._require(self._library.begin_transaction(self._client))
 
     def commit_transaction(self, timeout_s: float) -> None:
-        """As the client's: fails where any record did."""
+        """Commit; fails where any record failed."""
         self._require(self._library.commit_transaction(self._client, int(timeout_s * 1000)))
 
     def abort_transaction(self, timeout_s: float) -> None:
-        """As the client's."""
         self._require(self._library.abort_transaction(self._client, int(timeout_s * 1000)))
 
     def let_go(self) -> None:
-        """End it: the traceback of an error that it raised may hold it for long. What was not committed is left to the broker."""
+        """End the client now, since the traceback of an error that it raised may hold a reference for long.
+
+        What was not committed is left to the broker.
+        """
         self._ending()
 
     def send(self, rows: "pa.RecordBatch", *, topic: str) -> None:
-        """Hand over a record for each row, to `topic` where there is no such column; in their order, of each partition."""
+        """Enqueue a record for each row, to `topic` unless the rows have a topic column; in order within each partition."""
         for named, partition, group in _groups(rows, topic):
             if HEADERS in group.schema.names:
                 self._send_with_headers(group, self._topic(named), partition)
@@ -85,7 +86,7 @@ class ColumnarProducer:
             codes = messages["err"]
             first = int(np.flatnonzero(codes)[0])
             self._make_room(int(codes[first]))
-            messages = messages[first:].copy()  # behind the first for which there was no room the client takes none
+            messages = messages[first:].copy()  # the client took none after the first that found no room
 
     def _send_with_headers(self, rows: "pa.RecordBatch", topic: int, partition: int) -> None:
         parts, counts, _alive = _described(rows, topic, partition)
@@ -96,7 +97,7 @@ class ColumnarProducer:
             at += size * c.PART.itemsize
 
     def _make_room(self, code: int, error: int | None = None) -> None:
-        """Wait a moment if there is none. Raises KafkaException for any other reason."""
+        """Wait a moment if the client's queue is full. Raises KafkaException for any other error."""
         if code != KafkaError._QUEUE_FULL:
             self._library.require(error)
             raise self._library.refused(code)
@@ -114,7 +115,7 @@ class ColumnarProducer:
         self._library.require(error)
 
     def _listen(self, wait_ms: int) -> None:
-        """To what it tells beside all questions."""
+        """Handle the errors and log lines that the client has reported as events."""
         self._serve(self._errors, wait_ms)
         self._serve(self._logs, 0)
 
@@ -145,7 +146,7 @@ def _end(library: Librdkafka, client: int, queues: Sequence[int], topics: Mappin
 
 
 def _groups(rows: "pa.RecordBatch", topic: str) -> "Iterator[tuple[str, int, pa.RecordBatch]]":
-    """Rows with their topic and partition: those of a call, in their order."""
+    """Yield the rows by topic and partition, each group for one call of the client and in the order of the rows."""
     for named, of_topic in _by(rows, TOPIC, other=topic):
         for partition, group in _by(of_topic, PARTITION, other=BY_KEY):
             yield named, partition, group
@@ -162,8 +163,8 @@ def _by(rows: "pa.RecordBatch", name: str, *, other: Any) -> "Iterator[tuple[Any
 
 
 def _placed(column: "pa.Array") -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The address and the size of each value; of NULL, zero."""
-    if not len(column):  # whose buffers may be missing
+    """Return the address of each value, zero for NULL, and its size."""
+    if not len(column):  # an empty column may have no buffers
         return np.zeros(0, "u8"), np.zeros(0, "u8")
     _, ends, data = column.buffers()
     is_wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
@@ -175,7 +176,7 @@ def _placed(column: "pa.Array") -> tuple[NDArray[np.uint64], NDArray[np.uint64]]
 
 
 def _described(rows: "pa.RecordBatch", topic: int, partition: int) -> tuple[NDArray[np.void], NDArray[np.int64], object]:
-    """All that is said of the records, one behind the other; how many things are said of each; and what has to stay in memory."""
+    """Return the arguments of all records in one array, their number per record, and the objects that own the memory."""
     column = rows.column(HEADERS)
     headers = column.flatten()
     in_each = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
@@ -193,7 +194,7 @@ def _described(rows: "pa.RecordBatch", topic: int, partition: int) -> tuple[NDAr
         parts["type"][begins + at], parts["first"][begins + at], parts["second"][begins + at] = kind, first, second
     ends = [pa.scalar(end, headers.field(0).type) for end in ("", "\0")]
     names = pc.binary_join_element_wise(headers.field(0), *ends)
-    of_headers = parts["type"] == 0  # where nothing is said yet
+    of_headers = parts["type"] == 0  # the elements not filled yet
     parts["type"][of_headers] = c.OF_HEADER
     parts["first"][of_headers], _ = _placed(names)
     parts["second"][of_headers], parts["third"][of_headers] = _placed(headers.field(1))

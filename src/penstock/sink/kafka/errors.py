@@ -1,4 +1,4 @@
-"""What Kafka and its client say, said to people. Messages name the servers and never an option's value."""
+"""Translates errors of Kafka and its client into Penstock's. Messages name the servers and never an option's value."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from penstock.sink.kafka.acl_errors import command
 
 _STARTS = "and start again: what was decided is published then."
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError._FATAL}
-"""The last one is all that a producer says which has learned before that it is fenced."""
+"""A producer that has learned before that it is fenced reports only the last one."""
 _SECURITY = {
     KafkaError._AUTHENTICATION: ("does not let us in", "Correct the credentials in `options`"),
     KafkaError.SASL_AUTHENTICATION_FAILED: ("does not let us in", "Correct the credentials in `options`"),
@@ -46,7 +46,7 @@ _FINAL = {
     KafkaError.UNSUPPORTED_VERSION: ("is too old for transactions", "Use Kafka 2.5 or newer"),
     **_SECURITY,
 }
-"""Errors that come again however often one asks."""
+"""Errors that repeat however often the request is sent."""
 
 
 _SILENCE = {
@@ -56,46 +56,46 @@ _SILENCE = {
     KafkaError._RESOLVE,
     KafkaError._WAIT_COORD,
 }
-"""Errors of a question that got no answer; why not, a client tells beside it."""
+"""Errors of a request that got no answer; the client reports the reason through `error_cb`."""
 
 
 class Cluster(Protocol):
-    """Where a question went."""
+    """The cluster that a request was sent to."""
 
     place: str
 
     def heard(self) -> KafkaError | None:
-        """What went wrong there beside all questions."""
+        """Return the client's newest recent error from `error_cb`."""
         ...
 
 
 class Overtaken(Retryable):
-    """Another producer of this lane began: a newer run, or another one that publishes the same batch. The marker decides."""
+    """Another producer of this lane started: a newer run's, or another one that publishes the same batch. The marker decides."""
 
 
 def cut_off(point: str) -> KafkaException:
-    """What the client raises where no answer comes."""
+    """Return the exception that the client raises where no answer comes."""
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{point} was cut off", retriable=True))
 
 
 def code_of(cause: BaseException) -> int | None:
-    """The client's number for an error."""
+    """Return the client's code of an error, None for an exception that has none."""
     error = cause.args[0] if cause.args else None
     return error.code() if isinstance(error, KafkaError) else None
 
 
 def is_of_group(error: KafkaError | None) -> bool:
-    """Whether it only says that the user may not join a consumer group: the client asks for one, and no reader here needs it."""
+    """Return whether `error` only denies membership of a consumer group, which the client requests and no consumer here needs."""
     return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
 
 
 def is_gone(cause: BaseException) -> bool:
-    """Whether a topic is not there."""
+    """Return whether `cause` says that a topic or partition does not exist."""
     return code_of(cause) in _GONE
 
 
 def is_forbidden(cause: Exception) -> bool:
-    """Whether the user may not ask for that."""
+    """Return whether `cause` says that the user lacks a right on the topic or the cluster."""
     return code_of(cause) in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
 
@@ -105,13 +105,13 @@ def translate_errors(
 ) -> Iterator[None]:
     """Raise the client's errors as Penstock's.
 
-    `in_doubt`: what was asked for may have been done all the same. `outlived`: whether the transaction is older than it may be,
-    so that being fenced says nothing of another producer.
+    `in_doubt`: the request may have taken effect all the same. `outlived`: whether the transaction has exceeded its timeout, so
+    that being fenced does not mean that another producer started.
     """
     try:
         yield
     except KafkaException as cause:
-        why = cause if in_doubt else _cause(cause, of)  # nothing that was heard beside it says what became of a commit
+        why = cause if in_doubt else _cause(cause, of)  # no error from `error_cb` says what became of a commit
         raise translate_error(why, of.place, kind, in_doubt=in_doubt, outlived=outlived()) from cause
     except BufferError as cause:
         raise Retryable(
@@ -120,13 +120,13 @@ def translate_errors(
 
 
 def _cause(raised: KafkaException, of: Cluster) -> KafkaException:
-    """That we are not let in, which is told only beside a question that gets no answer; else what was raised."""
+    """Return the login error from `error_cb` if `raised` only says that no answer came, else `raised`."""
     reason = of.heard() if code_of(raised) in _SILENCE else None
     return raised if reason is None or reason.code() not in _SECURITY or HUNG_UP in reason.str() else KafkaException(reason)
 
 
 def translate_error(cause: KafkaException, place: str, kind: type[Failed], *, in_doubt: bool, outlived: bool) -> PenstockError:
-    """What to tell about an error."""
+    """Return Penstock's error for `cause`; the arguments are those of `translate_errors`."""
     code, reason = code_of(cause), reason_of(cause)
     if code in _FENCED and outlived:
         return Retryable(
@@ -154,7 +154,7 @@ def translate_error(cause: KafkaException, place: str, kind: type[Failed], *, in
 
 
 def reason_of(cause: Exception) -> str:
-    """The client's own sentence, in one line."""
+    """Return the client's own message, in one line."""
     error = cause.args[0] if cause.args else cause
     reason = error.str() if isinstance(error, KafkaError) else str(error)
     return " ".join(str(reason).split()).rstrip(".") or type(cause).__name__

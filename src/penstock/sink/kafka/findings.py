@@ -1,4 +1,4 @@
-"""What `penstock check` tells about a cluster and the topics of a sink."""
+"""What `penstock check` reports about a Kafka cluster and the topics of a sink."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,7 +18,7 @@ from penstock.sink.kafka.topics import Topic, described, require_creatable
 
 
 def findings_of(clients: Clients, wanted: Wanted, *, keyed: bool) -> Sequence[Finding]:
-    """Whether the topics are there, what the user may do, and what the brokers keep of what they acknowledge."""
+    """Check whether the topics exist, what the user may do, and how safely the brokers keep what they acknowledge."""
     subject = f"sink {wanted.sink}"
     try:
         with translate_errors(clients, Failed):

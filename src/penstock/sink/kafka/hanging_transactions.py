@@ -1,4 +1,4 @@
-"""Why the newest marker of a lane cannot be read: which transaction is open in its partition, and what ends it."""
+"""Explains why the newest marker of a lane cannot be read: which transaction is open in its partition, and what ends it."""
 
 from penstock.core.open_transaction import OpenTransaction
 from penstock.errors import PenstockError, Refused, Retryable
@@ -7,10 +7,10 @@ from penstock.sink.kafka.clients import Clients
 
 
 def not_closed(clients: Clients, topic: str, lane: int) -> PenstockError:
-    """What to raise when a transaction stays open in partition `lane` of the topic of markers: Refused if brokers never end it.
+    """Return the error for a transaction left open in partition `lane` of the markers' topic: Refused if brokers never end it.
 
-    One that no coordinator knows is not ended here: whether it was committed or aborted elsewhere nobody can tell from its
-    partition, and ending it aborts it. Its rows may be committed in their own partitions; they would come twice.
+    A transaction that no coordinator knows is not ended here. Its partition does not tell whether it was committed or aborted
+    elsewhere, and ending it aborts it: rows that are committed in their own partitions would then be delivered twice.
     """
     try:
         found = [one for one in open_transactions(clients.given, [topic]) if one.partition == lane]

@@ -1,4 +1,4 @@
-"""Records without transactions: each has a name that it has for ever, by which whoever reads them tells repetitions apart."""
+"""Delivery into Kafka without transactions: each record has a permanent name, by which its readers recognise repetitions."""
 
 from collections.abc import Iterable, Iterator
 from itertools import count, islice, zip_longest
@@ -18,7 +18,7 @@ HEADER = "penstock-id"
 
 
 class KeyedProducer:
-    """As `Transactions`, of which nothing is undone: rows are acknowledged before their marker is sent."""
+    """Has the calls of `Transactions` but undoes nothing: rows are acknowledged before their marker is sent."""
 
     is_due = False
 
@@ -30,33 +30,30 @@ class KeyedProducer:
             self._producer = clients.producer(message_max_bytes=max_record_bytes)
 
     def outlived(self) -> bool:
-        """Never."""
         return False
 
     def begin(self) -> None:
-        """Nothing has to be."""
         self.is_open = True
 
     def send(self, rows: "pa.RecordBatch", *, topic: str, names: Iterable[bytes] = ()) -> None:
-        """Hand over a record for each row, with its name in a header; what becomes of them, `settle` tells."""
+        """Enqueue a record for each row, with its name in a header; `settle` reports what became of them."""
         for record, name in zip_longest(records_of(rows, topic=topic), islice(names, rows.num_rows)):
             self._producer.hand_over(record if name is None else _named(record, name), on_delivery=self._delivered)
             self._producer.poll(0)
 
     def settle(self) -> None:
-        """Return when everything was acknowledged. Raises OutcomeUnknown, PublishFailed."""
+        """Return when every record was acknowledged. Raises OutcomeUnknown, PublishFailed."""
         with translate_errors(self._clients, in_doubt=True):
             left = self._producer.flush(self._timeout_s)
             if self._failed or left:
                 raise KafkaException(self._failed[0] if self._failed else KafkaError(KafkaError._TIMED_OUT))
 
     def commit(self) -> None:
-        """The marker, too."""
+        """Wait until the marker is acknowledged, too."""
         self.settle()
         self.is_open = False
 
     def drop(self) -> None:
-        """Let go of it."""
         del self._producer
 
     def _delivered(self, error: KafkaError | None, _: object) -> None:
@@ -65,7 +62,10 @@ class KeyedProducer:
 
 
 def names_of(publication: Publication, *, lane: int, first: int) -> Iterator[bytes]:
-    """Of a share's records from the `first` on: pipeline, sink, position of the batch, lane, and the number in the share."""
+    """Yield the names of a lane's records from number `first` on.
+
+    A name consists of pipeline, sink, position of the batch, lane, and the record's number in the lane's share.
+    """
     begin = f"{publication.pipeline}={publication.sink}={publication.position:012d}={lane}="
     return (f"{begin}{number}".encode() for number in count(first))
 

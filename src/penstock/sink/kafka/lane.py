@@ -1,4 +1,4 @@
-"""A lane: its share of a batch and its marker in one transaction; whatever happened before, the marker decides."""
+"""A lane of the Kafka sink: commits its share of a batch and its marker together. After any failure the marker decides."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -26,17 +26,17 @@ ROWS = FaultPoint("kafka.rows", "Rows of a decided batch are handed to the clien
 MARK = FaultPoint("kafka.mark", "The marker is handed to the client, inside the same transaction.")
 
 Rows = Callable[[Publication], "AbstractContextManager[Iterator[pa.RecordBatch]]"]
-"""The rows of a share in their frozen order, within a context. Raises StagedDataLost."""
+"""Opens the rows of a share, in their frozen order, for the duration of a context. Raises StagedDataLost."""
 
 _CHUNK_ROWS, _CHUNK_BYTES = 5_000, 500_000
-"""Of records that are made at once: as many as the cores' caches hold, since the client copies each right after it was made."""
+"""Records made at once: as many as fit the cores' caches, since the client copies each right after it was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When a transaction is ended and the rest of the batch goes into another one; and how large a record may be.
+    """When a transaction is committed and the rest of the batch goes into another one, and how large a record may be.
 
-    `keyed`: without transactions, each record with a name of its own instead.
+    `keyed`: no transactions; each record has a name of its own instead.
     """
 
     transaction_bytes: int
@@ -46,7 +46,7 @@ class Limits:
 
 
 class Lane:
-    """One lane of a sink, with its producer from the first use on. Used by one thread at a time."""
+    """One lane of a sink. Its producer is created on first use. Used by one thread at a time."""
 
     def __init__(self, clients: Clients, number: int, *, wanted: Wanted, limits: Limits) -> None:
         self._clients = clients
@@ -62,9 +62,9 @@ class Lane:
         self._sent_bytes = 0
 
     def open(self) -> LaneMark | None:
-        """Fence all older producers of this lane, end what they left, and give its newest marker. Raises Retryable, Refused.
+        """Fence older producers of this lane, end their transactions, and return its newest marker. Raises Retryable, Refused.
 
-        What is open is not opened again: as long as nobody fenced it, nobody else moved the marker. Without transactions nothing
+        An open lane is not opened again: as long as nobody fenced it, nobody else moved the marker. Without transactions nothing
         is fenced, so the marker is read at every call.
         """
         with self._dropping_on_error():
@@ -75,16 +75,17 @@ class Lane:
         return self._mark
 
     def keep(self, mark: LaneMark) -> None:
-        """Write a marker that moves nothing. Raises Retryable, PublishFailed."""
+        """Commit a marker without rows. Raises Retryable, PublishFailed."""
         with self._dropping_on_error():
             self.open()
             self._keep(mark)
             self._commit()
 
     def claim(self, publication: Publication) -> None:
-        """Have the marker carry the publication's ledger before a row of it is sent, in this lane or another one.
+        """Write the publication's ledger id into the marker before this or another lane sends a row of it.
 
-        Raises LedgerMismatch where it carries another one, and what `keep` does; a lane without a marker is left to `publish`.
+        Raises LedgerMismatch where the marker names another ledger, and what `keep` raises. A lane without a marker is left to
+        `publish`.
         """
         with self._dropping_on_error():
             mark = self.open()
@@ -104,15 +105,15 @@ class Lane:
             require_same_ledger(newer.marker, publication)
 
     def publish(self, publication: Publication, rows: Rows) -> Published:
-        """Show this share of a batch unless the marker says that it is shown. Raises what `apply` does, and Retryable."""
+        """Publish this share of a batch unless the marker shows it already. Raises what `apply` raises, and Retryable."""
         with self._dropping_on_error():
             self.open()
             return self._publish(publication, rows)
 
     def drop(self) -> None:
-        """Let go of the producer; the next use makes a new one and reads the marker back.
+        """Drop the producer and the admin client; the next use creates new ones and reads the marker back.
 
-        And of what asks the cluster: a client that has met a partition's new leader goes on asking in the name of the old one.
+        The admin client goes too: once the leader of a partition has changed, it would keep asking in the name of the old one.
         """
         self._clients.close()
         transactions, self._transactions, self._mark = self._transactions, None, None
@@ -123,7 +124,7 @@ class Lane:
     # --- as `Marking`
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:  # noqa: ARG002 - the lane has one
-        """The marker that `open` found, or that this lane wrote since."""
+        """Return the marker that `open` found or that this lane wrote since."""
         return None if self._mark is None else self._mark.marker
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
@@ -148,12 +149,12 @@ class Lane:
         return Transactions(self._clients, name=name, timeout_ms=timeout_ms, max_record_bytes=largest)
 
     def _closed(self) -> LaneMark | None:
-        """The newest marker, when no transaction is open that could hide a newer one."""
+        """Return the newest marker, once no open transaction can hide a newer one."""
         require_closed(self._clients, self._target.markers, self.number)
         return self._look()
 
     def _read_back(self) -> LaneMark | None:
-        """The newest marker, after another driver moved it; the producer is let go of."""
+        """Drop the producer and return the newest marker, after another driver moved it."""
         self.drop()
         with translate_errors(self._clients):
             self._mark = self._closed()
@@ -223,9 +224,7 @@ class Lane:
         self._mark = mark
 
     def _require_unmoved(self) -> None:
-        """Where no transaction fences, the marker is compared right before it is written: a driver that was stopped while a newer
-        one went on must not put an older marker over a newer one. Raises Overtaken.
-        """
+        """Raise Overtaken if the marker moved: without transactions, an older driver must not overwrite the marker of a newer."""
         if self._look() != self._mark:
             raise Overtaken(
                 f"Another run moved the marker of sink {self._sink!r} in topic {self._target.markers!r} meanwhile.",
@@ -249,7 +248,7 @@ class Lane:
 
 
 class _Dropping(AbstractContextManager[None]):
-    """Nothing that raised is used again."""
+    """Drops a lane on any exception: a producer that raised is never used again."""
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
@@ -262,7 +261,7 @@ class _Dropping(AbstractContextManager[None]):
 def look(
     clients: Clients, topic: str, lane: int, *, pipeline: PipelineName, sink: SinkName, below: int | None = None
 ) -> LaneMark | None:
-    """A lane's newest committed marker (`below` an offset), whoever is at work.
+    """Return a lane's newest committed marker (`below` an offset, if given), whoever is at work.
 
     Raises KafkaException, Refused, LedgerMismatch.
     """
@@ -278,7 +277,7 @@ def _never() -> Loaded:
 
 
 def _after(batches: "Iterator[pa.RecordBatch]", number: int) -> "Iterator[pa.RecordBatch]":
-    """Without the first rows."""
+    """Yield the rows without the first `number`."""
     for batch in batches:
         passed = min(number, batch.num_rows)
         number -= passed
@@ -287,7 +286,7 @@ def _after(batches: "Iterator[pa.RecordBatch]", number: int) -> "Iterator[pa.Rec
 
 
 def _chunks(batches: "Iterator[pa.RecordBatch]", limit_bytes: int) -> "Iterator[pa.RecordBatch]":
-    """Slices that are not larger than a transaction, unless a single row is, and small for the client's sake."""
+    """Yield slices no larger than a transaction, unless a single row is, and small enough for the client."""
     for batch in batches:
         fitting = max(1, min(limit_bytes, _CHUNK_BYTES) * batch.num_rows // max(1, batch.nbytes))
         step = min(_CHUNK_ROWS, fitting)

@@ -1,4 +1,4 @@
-"""A lane's producer: one transaction at a time; dropped after anything whose outcome is not known."""
+"""The transactional producer of a lane: one transaction at a time, and dropped after any call whose outcome is unknown."""
 
 import time
 from collections.abc import Iterable
@@ -22,13 +22,13 @@ _ABORT_S = 5.0
 
 
 def try_transactions(clients: Clients, name: str, *, timeout_ms: int) -> None:
-    """Raise KafkaException unless a producer may have transactions under `name`, whose older ones it fences."""
+    """Raise KafkaException unless the user may run transactions under `name`. Fences older producers of that name."""
     producer = clients.transactional_producer(transactional_id=name, transaction_timeout_ms=timeout_ms)
     producer.init_transactions(_ANSWER_S)
 
 
 class Transactions:
-    """One producer. It is of no use any more after anything but `drop` has raised."""
+    """One transactional producer. Once anything but `drop` has raised, it must not be used again."""
 
     def __init__(self, clients: Clients, *, name: str, timeout_ms: int, max_record_bytes: int) -> None:
         self._clients, self._timeout_s = clients, timeout_ms / 1000
@@ -42,16 +42,16 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a transaction."""
+        """Whether a transaction is open."""
         return self._began_s is not None
 
     @property
     def is_due(self) -> bool:
-        """Whether so much of its time has passed that it should be committed."""
+        """Whether more than half of the transaction's timeout has passed, so that it should be committed."""
         return self._age_s > self._timeout_s / 2
 
     def outlived(self) -> bool:
-        """Whether the broker may have ended it by itself."""
+        """Return whether the transaction's timeout has passed, so that the broker may have ended it."""
         return self._age_s >= self._timeout_s
 
     @property
@@ -59,20 +59,20 @@ class Transactions:
         return 0.0 if self._began_s is None else time.monotonic() - self._began_s
 
     def begin(self) -> None:
-        """Open a transaction, unless one is."""
+        """Open a transaction, unless one is open."""
         if self._began_s is None:
             self._producer.begin_transaction()
             self._began_s = time.monotonic()
 
     def send(self, rows: "pa.RecordBatch", *, topic: str, names: Iterable[bytes] = ()) -> None:  # noqa: ARG002 - as KeyedProducer
-        """Hand over a record for each row; what becomes of them, `commit` tells. They need no names."""
+        """Enqueue a record for each row, without its name; `commit` reports what became of them."""
         self._producer.send(rows, topic=topic)
 
     def settle(self) -> None:
-        """Nothing: rows and marker become visible together."""
+        """Do nothing: rows and marker become visible together."""
 
     def commit(self) -> None:
-        """Make all of it visible. Raises OutcomeUnknown where there is no answer."""
+        """Make all records visible. Raises OutcomeUnknown where no answer comes."""
         self._is_committing = True
         with translate_errors(self._clients, in_doubt=True, outlived=self.outlived), COMMIT.around(error=cut_off, lost=cut_off):
             self._producer.commit_transaction(self._timeout_s)
@@ -80,9 +80,9 @@ class Transactions:
         self._began_s = None
 
     def drop(self) -> None:
-        """Let go of it. A transaction that nobody asked to commit is aborted, if that is quickly done: readers wait for it.
+        """Drop the producer. Abort an open transaction if that is quick, since readers wait for it.
 
-        One that may be committed is left alone; closing the client would abort it.
+        A transaction that may be committed is left alone; closing the client would abort it.
         """
         if self._began_s is not None and not self._is_committing:
             with suppress(KafkaException):

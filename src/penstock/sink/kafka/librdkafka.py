@@ -1,7 +1,7 @@
-"""librdkafka by its own interface in C, in the library that the client of Python brings: for what the client has no call.
+"""librdkafka's C functions, called by ctypes in the library that confluent-kafka ships, for what that package has no call.
 
-Nothing but functions and structures that rdkafka.h makes public, which have been the same since librdkafka 1.5. Each call lets go
-of Python's lock, and none calls back.
+Only functions and structures that rdkafka.h makes public are used, which have not changed since librdkafka 1.5. Each call
+releases the GIL, and none calls back.
 """
 
 import ctypes
@@ -21,21 +21,22 @@ MESSAGE: Final = np.dtype(
     ],
     align=True,
 )
-"""`rd_kafka_message_t`, of which producing reads the payload and the key, and writes `err`."""
+"""`rd_kafka_message_t`: producing reads the payload and the key, and writes `err`."""
 PART: Final = np.dtype([("type", "i4"), ("first", "u8"), ("second", "u8"), ("third", "u8"), ("_rest", "V40")], align=True)
-"""`rd_kafka_vu_t`, one thing that is said of a record: a number; or the address and the size of a value or a key; or the
-addresses of a header's name and its value, and the value's size."""
+"""`rd_kafka_vu_t`, one property of a record: a number; or the address and the size of a value or a key; or the addresses of a
+header's name and value, and the value's size.
+"""
 OF_TOPIC, OF_PARTITION, OF_VALUE, OF_KEY, OF_FLAGS, OF_HEADER = 2, 3, 4, 5, 7, 9
-"""What a `PART` says."""
+"""Types of a `PART` (`rd_kafka_vtype_t`)."""
 COPY: Final = 2
-"""The client copies what it is given."""
+"""Flag: the client copies what it is given."""
 LOG, ERROR = 0x4, 0x8
-"""Kinds of events: what a client tells beside all questions."""
+"""Types of the events by which a client reports log lines and errors."""
 
 _PRODUCER: Final = 0
 _TEXT_BYTES: Final = 512
 _OLDEST: Final = 0x020C02FF
-"""Older ones free headers twice where they refuse a record (confluentinc/librdkafka#4627)."""
+"""The oldest usable version: older ones free headers twice where they refuse a record (confluentinc/librdkafka#4627)."""
 _FUNCTIONS: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "conf_new": (c_void_p, ()),
     "conf_destroy": (None, (c_void_p,)),
@@ -75,24 +76,24 @@ _FUNCTIONS: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
 
 
 class Librdkafka:
-    """Its functions by their names without `rd_kafka_`. Raises AttributeError, OSError where the client does not show them."""
+    """librdkafka's functions by their names without `rd_kafka_`. Raises AttributeError, OSError where they are not exported."""
 
     def __init__(self) -> None:
-        library = ctypes.CDLL(cimpl.__file__)  # what it was linked with is looked through, too
+        library = ctypes.CDLL(cimpl.__file__)  # finds symbols of the libraries that it is linked with, too
         for name, (result, arguments) in _FUNCTIONS.items():
             function = getattr(library, f"rd_kafka_{name}")
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
 
     def __getattr__(self, name: str) -> Any:
-        """For who checks types: all of them are set."""
+        """Satisfy type checkers: `__init__` sets every function."""
         raise AttributeError(name)
 
     def producer(self, settings: Mapping[str, str | int]) -> int:
-        """A new one, which logs and tells errors as events. Raises KafkaException as the client of Python does."""
+        """Return a new producer, which reports logs and errors as events. Raises KafkaException as confluent-kafka does."""
         text = ctypes.create_string_buffer(_TEXT_BYTES)
         conf = self.conf_new()
-        self.conf_set_log_cb(conf, None)  # which prints, where a call serves events itself
+        self.conf_set_log_cb(conf, None)  # the default prints where a call serves events itself
         self.conf_set_events(conf, LOG | ERROR)
         refused = any(
             self.conf_set(conf, key.encode(), _text(value).encode(), text, _TEXT_BYTES)
@@ -105,7 +106,7 @@ class Librdkafka:
         return int(made)
 
     def require(self, error: int | None) -> None:
-        """Raise KafkaException for an `rd_kafka_error_t`, which is freed."""
+        """Free `error`, an `rd_kafka_error_t`, and raise it as KafkaException; do nothing if there is none."""
         if not error:
             return
         raised = KafkaError(
@@ -119,26 +120,26 @@ class Librdkafka:
         raise KafkaException(raised)
 
     def logged(self, event: int) -> tuple[int, str]:
-        """The level, as in syslog, and the sentence of an event that is to be logged."""
+        """Return the syslog level and the message of a log event."""
         text, about, level = c_char_p(), c_char_p(), c_int()
         self.event_log(event, ctypes.byref(about), ctypes.byref(text), ctypes.byref(level))
         return level.value, (text.value or b"").decode(errors="replace")
 
     def topic(self, client: int, name: str) -> int:
-        """For one call of `topic_destroy`. Raises KafkaException."""
+        """Return a topic handle, for one call of `topic_destroy`. Raises KafkaException."""
         made = self.topic_new(client, name.encode(), None)
         if not made:
             raise self.refused(KafkaError._INVALID_ARG)
         return int(made)
 
     def await_broker(self, client: int, timeout_ms: int) -> None:
-        """Return when one has answered the client, or after so long."""
+        """Return when a broker has answered the client, or after `timeout_ms`."""
         answer = c_void_p()
         if self.metadata(client, 0, None, ctypes.byref(answer), timeout_ms) == KafkaError.NO_ERROR:
             self.metadata_destroy(answer)
 
     def refused(self, code: int) -> KafkaException:
-        """For an `rd_kafka_resp_err_t`."""
+        """Return the exception for an `rd_kafka_resp_err_t`."""
         return KafkaException(KafkaError(code, self.err2str(code).decode(errors="replace")))
 
 
@@ -148,7 +149,7 @@ def _text(value: str | int) -> str:
 
 @cache
 def librdkafka() -> Librdkafka | None:
-    """None where it cannot be called so: an older client, one that was built otherwise, or a machine of another kind."""
+    """Return librdkafka, None where it cannot be called: an older client, another build, or a machine of another kind."""
     if libversion()[1] < _OLDEST or sys.byteorder != "little" or ctypes.sizeof(c_void_p) != MESSAGE["payload"].itemsize:
         return None
     try:

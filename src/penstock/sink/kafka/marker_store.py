@@ -1,4 +1,4 @@
-"""The marker of a lane: one record of the compacted topic of markers, in the lane's own partition; the newest one counts."""
+"""The marker of a lane: the newest record in the lane's own partition of the compacted topic of markers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from penstock.sink.table.marker import TableMarker
 
 FORMAT = "penstock.kafka-marker"
 _UNNAMED, _NAMED = 1, 2
-"""Versions: without and with the identity of the ledger whose batches are there."""
+"""Format versions: without and with the identity of the ledger whose batches are there."""
 
 _TAIL = 64
 _WIDER = 8
@@ -32,7 +32,7 @@ _CLOSED_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """A topic when the sink first saw it: its identity, and where each partition ended; what comes later is the sink's."""
+    """A topic when the sink first saw it: its id, and the end of each partition. Later records are the sink's."""
 
     identity: str
     offsets: tuple[int, ...]
@@ -40,7 +40,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """So many rows of a lane's share of a batch are there already, committed before the rest: the first ones in its order."""
+    """The first `rows` rows of a lane's share of a batch, which were committed before the rest."""
 
     position: Position
     digest: int
@@ -49,7 +49,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneMark:
-    """All that a lane remembers. `topics`: every one that it may have written to."""
+    """The content of a lane's marker. `topics`: every topic that the lane may have written to."""
 
     lane: int
     mark: Mark
@@ -58,19 +58,19 @@ class LaneMark:
 
     @property
     def marker(self) -> TableMarker:
-        """What the lane has shown."""
+        """What the lane has published."""
         return self.mark.marker
 
     def after(self, marker: TableMarker, publication: Publication) -> "LaneMark":
-        """With one batch more, all of it."""
+        """Return this marker moved to `publication`, all of which is published."""
         return replace(self, mark=self.mark.after(marker, publication), part=None)
 
     def of_ledger(self, ledger_id: LedgerId | None) -> "LaneMark":
-        """As it is, with that identity."""
+        """Return this marker with that ledger's identity."""
         return replace(self, mark=replace(self.mark, marker=replace(self.marker, ledger_id=ledger_id)))
 
     def rows_there(self, publication: Publication) -> int:
-        """How many rows of its share of the publication are there already. Raises LedgerMismatch."""
+        """Return how many rows of this lane's share of `publication` are committed already. Raises LedgerMismatch."""
         part = self.part
         if part is None or part.position != publication.position:
             return 0
@@ -83,22 +83,22 @@ class LaneMark:
 
 
 def mark_key(pipeline: PipelineName, sink: SinkName) -> bytes:
-    """The key of every marker of a sink: no name of a pipeline or a sink has a `=`."""
+    """Return the key of all markers of a sink; it is unambiguous, since no name of a pipeline or a sink has a `=`."""
     return f"{pipeline}={sink}".encode()
 
 
 def transactional_id(pipeline: PipelineName, sink: SinkName, lane: int) -> str:
-    """The name by which a lane's producers fence each other, the same for ever."""
+    """Return the transactional id by which a lane's producers fence each other. It never changes."""
     return f"penstock.{pipeline}={sink}={lane}"
 
 
 def trial_id(pipeline: PipelineName, sink: SinkName) -> str:
-    """The name of a producer that only shows whether there may be one: no lane's, since it would be fenced."""
+    """Return the transactional id by which `penstock check` tests the user's right: a lane's would fence that lane."""
     return f"penstock.{pipeline}={sink}=check"
 
 
 def encode_mark(mark: LaneMark) -> bytes:
-    """The record's value."""
+    """Return the value of the marker's record."""
     topics: dict[str, Json] = {
         name: {"identity": begun.identity, "offsets": list(begun.offsets)} for name, begun in mark.topics.items()
     }
@@ -110,13 +110,13 @@ def encode_mark(mark: LaneMark) -> bytes:
 
 
 def mark_row(mark: LaneMark, pipeline: PipelineName, sink: SinkName, *, lane: int) -> "pa.RecordBatch":
-    """The record that keeps it, as a row: in the partition of its lane."""
+    """Return the marker's record as a row, in the partition of its lane."""
     columns = {VALUE: [encode_mark(mark)], KEY: [mark_key(pipeline, sink)], PARTITION: pa.array([lane], pa.int32())}
     return pa.RecordBatch.from_pydict(columns)
 
 
 def decode_mark(data: bytes, *, pipeline: PipelineName, sink: SinkName) -> LaneMark:
-    """The mark in a record's value. Raises LedgerMismatch for damage, FormatTooNew."""
+    """Return the marker in a record's value. Raises LedgerMismatch for damage, FormatTooNew."""
 
     def read(fields: dict[str, Any], *, of_mark: frozenset[str]) -> LaneMark:
         require_fields(fields, of_mark | {"lane", "part", "topics"})
@@ -153,7 +153,7 @@ def newest_mark(
     sink: SinkName,
     below: int | None = None,
 ) -> LaneMark | None:
-    """The newest committed marker of a lane, None if it never had one; the newest one `below` an offset, if it is given.
+    """Return a lane's newest committed marker (`below` an offset, if given), None if it never had one.
 
     Raises Refused for a topic in which another sink has markers: its open transactions would hide ours.
     """
@@ -162,16 +162,16 @@ def newest_mark(
 
 
 def require_closed(clients: Clients, topic: str, lane: int) -> None:
-    """Return when no transaction is open in the lane's partition, so that its newest marker is the newest.
+    """Return when no transaction is open in the lane's partition, so that no newer marker is hidden.
 
-    Called when the lane's own are ended. Raises Retryable, or Refused for one that brokers never end, within a minute.
+    Called once the lane's own are ended. Within a minute raises Retryable, or Refused for a transaction that brokers never end.
     """
     if not await_settled(clients.admin, topic, [lane], wait_s=_CLOSED_S):
         raise not_closed(clients, topic, lane)
 
 
 def _newest(admin: AdminClient, consumer: Consumer, topic: str, lane: int, *, key: bytes, below: int | None) -> bytes | None:
-    """From the end backwards: the markers before the newest one may not have been compacted yet."""
+    """Search backwards from the end: markers before the newest one may not have been compacted yet."""
     [low] = first(admin, topic, [lane])
     [end] = settled(admin, topic, [lane]) if below is None else [below]
     width = _TAIL
@@ -204,7 +204,7 @@ def _last(consumer: Consumer, start: TopicPartition, end: int, *, key: bytes) ->
                 _require_own(message.key(), message.value(), key, start.topic)
                 found = message.value()
             if offset is not None and offset >= (end if error is not None else end - 1):
-                return found  # a broker that lags behind says before that its log ends there, and goes on when it has the rest
+                return found  # a lagging broker reports an earlier end, and continues when it has the rest
     finally:
         consumer.unassign()
 

@@ -1,4 +1,4 @@
-"""Topics got ready: those of the rows looked at, that of the markers made or looked at, and a marker in every lane."""
+"""Prepares a Kafka sink: checks the topics of its rows, creates or checks the topic of markers, and gives each lane a marker."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +26,9 @@ from penstock.spark.schema import arrow_schema
 PREPARE = FaultPoint("kafka.prepare", "Topics are looked at, and the topic of the markers is made.")
 
 MAX_RECORD_BYTES = 1_000_000
-"""What a topic takes whose settings the user may not ask for."""
+"""Limit of a topic whose settings the user may not read."""
 _LONGEST_MS = 900_000
-"""What brokers allow unless they are told otherwise."""
+"""The brokers' default for transaction.max.timeout.ms."""
 _SOON_S = 2.0
 _CREATE = "Create it: kafka-topics --create --topic {} --partitions N --replication-factor R"
 _COMPACT = "kafka-configs --alter --entity-type topics --entity-name {} --add-config cleanup.policy=compact"
@@ -36,14 +36,14 @@ _COMPACT = "kafka-configs --alter --entity-type topics --entity-name {} --add-co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The topics as they are: those that rows go to, and that of the markers."""
+    """The topics as they are: those of the rows, and that of the markers."""
 
     topics: Mapping[str, Topic]
     markers: Topic
 
 
 def prepare_place(clients: Clients, wanted: Wanted) -> Place:
-    """Look at the topics and make that of the markers. Raises Refused, KafkaException."""
+    """Check the topics, and create the topic of markers or add the lanes that it lacks. Raises Refused, KafkaException."""
     with PREPARE.around(error=cut_off, lost=cut_off):
         topics = require_topics(clients, wanted)
         markers = described(clients.admin, [wanted.target.markers])[wanted.target.markers]
@@ -60,13 +60,13 @@ def prepare_place(clients: Clients, wanted: Wanted) -> Place:
 
 
 def prepare_lanes(clients: Clients, wanted: Wanted, lanes: Sequence[Lane], place: Place, schema: str) -> None:
-    """A marker in every lane, or check that the one that is there goes on. Raises Refused, Retryable, KafkaException."""
+    """Write a marker in each lane that has none, check that others continue. Raises Refused, Retryable, KafkaException."""
     begun = {name: _beginning(clients, topic) for name, topic in place.topics.items()}
     side_by_side(lambda lane: _prepare_lane(lane, wanted, begun, schema), lanes)
 
 
 def require_schema_accepted(clients: Clients, wanted: Wanted, schema: str) -> None:
-    """Raise what preparing would for such rows and topics, changing nothing."""
+    """Raise what preparation would raise for such rows and topics. Changes nothing."""
     rows = arrow_schema(schema)
     with settings_of(wanted.sink):
         require_columns(rows)
@@ -77,7 +77,7 @@ def require_schema_accepted(clients: Clients, wanted: Wanted, schema: str) -> No
 
 
 def require_topics(clients: Clients, wanted: Wanted) -> Mapping[str, Topic]:
-    """The topics that rows go to. Raises Refused where one is missing, or where brokers end transactions too early."""
+    """Return the topics of the rows. Raises Refused where one is missing, or where brokers end transactions too early."""
     found = described(clients.admin, wanted.target.every)
     missing = [name for name, topic in found.items() if topic is None]
     if missing:
@@ -95,9 +95,9 @@ def require_topics(clients: Clients, wanted: Wanted) -> Mapping[str, Topic]:
 
 
 def require_there(clients: Clients, wanted: Wanted) -> None:
-    """Raise PublishFailed where a topic is gone: to its producer records just find no broker.
+    """Raise PublishFailed where a topic is gone: its producer only reports that it finds no broker.
 
-    Nothing where brokers do not answer soon: what went wrong there is known, and is to be told.
+    Return where brokers do not answer soon: the caller has an error of its own to raise.
     """
     try:
         found = described(clients.admin, wanted.target.every, answer_s=_SOON_S)
@@ -112,7 +112,7 @@ def require_there(clients: Clients, wanted: Wanted) -> None:
 
 
 def require_fit(topics: Iterable[Topic], rows: "pa.Schema") -> None:
-    """Raise Refused for rows without a key where each needs one."""
+    """Raise Refused if rows have no key and a topic is compacted, where each record needs one."""
     for topic in topics:
         if topic.is_compacted and KEY not in rows.names:
             raise Refused(
@@ -122,7 +122,7 @@ def require_fit(topics: Iterable[Topic], rows: "pa.Schema") -> None:
 
 
 def require_kept(markers: Topic) -> None:
-    """Raise Refused for a topic of markers from which brokers remove the newest one of a lane, one day."""
+    """Raise Refused if brokers may remove the newest marker of a lane from the topic of markers."""
     policy = markers.settings.get("cleanup.policy", "compact")
     if policy != "compact":
         raise Refused(
@@ -132,7 +132,7 @@ def require_kept(markers: Topic) -> None:
 
 
 def row_validator_of(wanted: Wanted, place: Place) -> TopicRowValidator:
-    """The check of the rows in the tasks."""
+    """Return the check of the rows in the tasks."""
     return TopicRowValidator(
         sink=wanted.sink,
         topic=wanted.target.topic,
@@ -143,7 +143,7 @@ def row_validator_of(wanted: Wanted, place: Place) -> TopicRowValidator:
 
 
 def max_record_bytes(topics: Iterable[Topic]) -> int:
-    """What every one of them takes."""
+    """Return the largest record size that every one of `topics` accepts."""
     return min(topic.number("max.message.bytes", MAX_RECORD_BYTES) for topic in topics)
 
 
@@ -173,7 +173,7 @@ def _require_continued(mark: LaneMark, wanted: Wanted, schema: str) -> None:
 
 
 def _changed(mark: LaneMark, begun: Mapping[str, Beginning]) -> Iterator[tuple[str, Beginning]]:
-    """Topics that the lane has not seen before. Raises Refused for one that was made anew since it holds rows."""
+    """Yield topics that the lane has not seen before. Raises Refused for one that was recreated after it got rows."""
     has_rows = bool(mark.marker.decided.rows or mark.part)
     for name, beginning in begun.items():
         before = mark.topics.get(name)

@@ -1,4 +1,4 @@
-"""What of the pipeline's rows makes a record, where the settings say it: columns, or one JSON object of them."""
+"""What of the pipeline's rows makes a Kafka record, where the settings say it: single columns, or one JSON object."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from penstock.sink.kafka.target import HEADERS, KEY, PARTITION, VALUE
 from penstock.spark.column_name import quoted
 
 _T = "concat('yyyy-MM-dd', char(39), 'T', char(39), 'HH:mm:ss.SSSSSS{zone}')"
-"""A quote in a literal is written in one of two ways, by the session's settings."""
+"""Quotes are char(39), since it depends on the session's settings how a literal escapes one."""
 _JSON: Final = {
     "timeZone": "'UTC'",
     "ignoreNullFields": "'true'",
@@ -20,13 +20,13 @@ _JSON: Final = {
     "timestampFormat": _T.format(zone="XXX"),
     "timestampNTZFormat": _T.format(zone=""),
 }
-"""Options of `to_json`, as SQL: all that the session's settings would else decide; Spark's own formats drop the microseconds."""
+"""Options of `to_json`, as SQL: all that the session's settings would decide otherwise. Spark's own formats drop microseconds."""
 _OPTIONS: Final = "map(" + ", ".join(f"'{name}', {value}" for name, value in _JSON.items()) + ")"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordColumns:
-    """Names of columns. `json`: those of the JSON object that is the value, all of them if empty; None: `value` is a column."""
+    """Columns that make a record. `json`: those of the JSON object that is the value, all if empty; None: `value` is a column."""
 
     value: str | None = None
     json: tuple[str, ...] | None = None
@@ -35,7 +35,7 @@ class RecordColumns:
     partition: str | None = None
 
     def own_rows(self, schema: str, *, sink: SinkName) -> OwnRows:
-        """The columns of records, always in the same order. Raises Usage for a column that is not there."""
+        """Return the columns of records, always in the same order. Raises Usage for a column that does not exist."""
         fields: Mapping[str, Mapping[str, Any]] = {field["name"]: field for field in json.loads(schema)["fields"]}
         named = (self.key, self.value, *(self.json or ()), self.headers, self.partition)
         for name in named:
@@ -65,7 +65,7 @@ def _as_bytes(field: Mapping[str, Any], sink: SinkName) -> tuple[str, object]:
             f"Sink {sink!r} takes column {field['name']!r} as it is, and its values are nested.",
             remedy="Write value: {json: [column]}, or make a text of it in the transform.",
         )
-    if kind == "timestamp":  # which a cast shows in the session's time zone
+    if kind == "timestamp":  # a cast would show it in the session's time zone
         return f"get_json_object(to_json(struct({name} AS at), {_OPTIONS}), '$.at')", "string"
     return (name, kind) if kind == "binary" else (f"CAST({name} AS STRING)", "string")
 

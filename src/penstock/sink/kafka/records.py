@@ -1,4 +1,4 @@
-"""Rows as records of Kafka, and records as the rows that they were."""
+"""Converts rows to Kafka records, and records back to the rows that they were made of."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from penstock.sink.kafka.target import HEADERS, KEY, PARTITION, TOPIC, VALUE, is
 
 Header: TypeAlias = tuple[str, bytes | None]
 Record: TypeAlias = "tuple[str, bytes | None, bytes | None, int, list[Header] | None]"
-"""Topic, value, key, partition (-1: by the key), headers: in the order in which the client takes them."""
+"""Topic, value, key, partition (-1: by the key), headers, in the order of the client's arguments."""
 
 BY_KEY = -1
 
 
 def records_of(rows: "pa.RecordBatch", *, topic: str) -> Iterator[Record]:
-    """Each row as a record; to `topic` where it names none."""
+    """Yield each row as a record, for `topic` unless the row names another."""
     topics = _column(rows, TOPIC) or repeat(topic)
     partitions = _column(rows, PARTITION) or repeat(BY_KEY)
     keys = _column(rows, KEY) or repeat(None)
@@ -35,19 +35,19 @@ def _headers(rows: "pa.RecordBatch") -> "Iterable[list[Header] | None]":
 
 
 def rows_of(messages: Sequence[Any], schema: "pa.Schema") -> "pa.RecordBatch":
-    """The rows of `schema` that records, as a consumer gives them, were made of; texts as their bytes, which hash alike."""
+    """Return the rows of `schema` that consumed records were made of. Strings come back as their bytes, which hash alike."""
     made = [_restored(part, messages) for part in schema]
     return pa.RecordBatch.from_arrays(made, names=schema.names)
 
 
 @dataclass(frozen=True, slots=True)
 class HeadersHashed:
-    """Hashes of rows as the topic will show them: a record with an empty array of headers has none. Picklable."""
+    """Hashes rows as the topic will show them: a record with an empty array of headers has none. Picklable."""
 
     row_digest: RowDigest
 
     def __call__(self, rows: "pa.RecordBatch", hashes: "pa.UInt64Array") -> "pa.UInt64Array":
-        """`hashes` where that makes no difference."""
+        """Return `hashes`, recomputed where empty arrays of headers make a difference."""
         if HEADERS not in rows.schema.names or self.row_digest is RowDigest.XXHASH64:
             return hashes
         headers = rows.column(HEADERS)
@@ -70,7 +70,7 @@ def _column(rows: "pa.RecordBatch", name: str) -> list[Any]:
 
 
 def _headers_in(message: Any) -> "list[dict[str, Any]] | None":
-    """NULL where there are none: Kafka does not tell that from an empty array (`HeadersHashed`)."""
+    """Return None where there are no headers: Kafka does not tell that from an empty array (`HeadersHashed`)."""
     return [{"key": key, "value": value} for key, value in message.headers() or ()] or None
 
 

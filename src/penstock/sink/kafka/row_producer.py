@@ -1,4 +1,4 @@
-"""A producer that hands the client each row as a record of its own, where there is no `ColumnarProducer`: slower, not weaker."""
+"""A Kafka producer that sends rows one by one, where `ColumnarProducer` cannot run: slower, with the same guarantees."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,19 +13,18 @@ _FULL_S: Final = 0.1
 
 
 class OneByOneProducer(Producer):  # type: ignore[misc]  # it has no types
-    """The client's own."""
+    """The client's own producer, with the calls of `ColumnarProducer`."""
 
     def let_go(self) -> None:
-        """It ends when nobody holds it; to close it would abort a transaction."""
+        """Do nothing: the client ends with its last reference, and closing it would abort a transaction."""
 
     def send(self, rows: "pa.RecordBatch", *, topic: str) -> None:
-        """As `ColumnarProducer.send`."""
         for record in records_of(rows, topic=topic):
             self.hand_over(record)
 
     def hand_over(self, record: Record, **more: Any) -> None:
-        """One record, as soon as there is room for it. `more`: of the client's `produce`."""
-        *placed, headers = record  # by place: a call with names takes the client twice as long
+        """Enqueue one record as soon as there is room for it. `more`: further arguments of the client's `produce`."""
+        *placed, headers = record  # positional: keyword arguments take the client twice as long
         if headers is not None:
             more["headers"] = headers
         while True:

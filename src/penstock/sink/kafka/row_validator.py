@@ -1,4 +1,4 @@
-"""What a task refuses for a topic: what a broker would refuse after the batch was decided."""
+"""Row validator of the Kafka sink: refuses in the task what a broker would refuse after the batch was decided."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from penstock.errors import StageFailed
 from penstock.sink.kafka.target import HEADERS, KEY, PARTITION, TOPIC, VALUE, is_bytes
 
 _RECORD_BYTES = 200
-"""What a batch of one record adds to its bytes, at most; compressed with bad luck, too."""
+"""What a batch of one record adds to the record's bytes, at most; also where compression makes it larger."""
 _HEADER_BYTES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRowValidator:
-    """The check of a sink's rows in the tasks; picklable. `partitions`: how many each topic has that rows may go to.
+    """Checks a sink's rows in the tasks. Picklable. `partitions`: how many each topic has that rows may go to.
 
-    `compacted`: those of them whose brokers take no record without a key.
+    `compacted`: those topics whose brokers accept no record without a key.
     """
 
     sink: SinkName
@@ -30,7 +30,7 @@ class TopicRowValidator:
     compacted: frozenset[str] = frozenset()
 
     def __call__(self, rows: "pa.RecordBatch") -> None:
-        """Raise StageFailed, naming the column, unless the topics take every row."""
+        """Raise StageFailed, naming the column, unless the topics accept every row."""
         try:
             rows.validate(full=True)
         except pa.ArrowInvalid as cause:
@@ -92,7 +92,7 @@ class TopicRowValidator:
             raise self._refusal("a header whose key holds a NUL", "Clean it in the transform.")
 
     def _check_sizes(self, rows: "pa.RecordBatch") -> None:
-        """One by one only where all rows together could be too much for one record."""
+        """Measure rows one by one only if all of them together could exceed the limit of one record."""
         if rows.nbytes + _RECORD_BYTES + _headers_in(rows) * _HEADER_BYTES <= self.max_record_bytes:
             return
         sized = [_sizes(rows.column(name)) for name in (VALUE, KEY) if name in rows.schema.names]

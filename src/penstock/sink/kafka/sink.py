@@ -1,4 +1,4 @@
-"""The kafka sink: each lane of a batch in one transaction with its marker, or in several where it is large."""
+"""The Kafka sink: commits each lane of a batch in one transaction with its marker, or in several where the lane is large."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -62,21 +62,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MARKERS, SCHEMA = "markers", "schema"
-"""What `ref` of every piece says: among how many lanes its batch is divided, the identity of the topic of markers, and Spark's
-JSON of the rows where they are not the pipeline's."""
+"""Keys in the `ref` of every piece: the id of the topic of markers, and Spark's JSON of the rows if not the pipeline's."""
 TRANSACTION_BYTES = 1_000_000_000
 TRANSACTION_TIMEOUT_MS = 60_000
 
 
 class KafkaSink(SpooledSink):
-    """Delivers into topics of Kafka. Safe to use from several threads.
+    """Delivers into topics of Kafka. Thread-safe.
 
     The pieces of a batch are dealt to `lanes` in turn, in the order of the decision. The number of lanes is frozen in the pieces,
     so that a batch keeps its own whatever the settings say later. A lane's share that is larger than `transaction_bytes`, or that
-    takes more than half of `timeout_ms`, goes into several transactions, each with a marker that says how many rows are there.
+    takes more than half of `timeout_ms`, goes into several transactions, each with a marker that counts the rows committed so
+    far.
 
-    `keyed`: without transactions, at least once; a header names each record, the same at every repetition. `shape`: what of the
-    pipeline's rows makes a record; None: they are records by the names of their columns.
+    `keyed`: no transactions, at least once; a header names each record, the same at every repetition. `shape`: which of the
+    pipeline's columns make a record; None: the columns already have the names of a record's parts.
     """
 
     def __init__(
@@ -109,21 +109,19 @@ class KafkaSink(SpooledSink):
         self._row_digest: RowDigest = NEWEST_ROW_DIGEST
 
     def use_row_digest(self, row_digest: RowDigest) -> None:
-        """For all hashes from here on."""
         self._row_digest = row_digest
 
     @property
     def kind(self) -> SinkKind:
-        """Transactional: rows and marker commit together. Keyed: whoever reads tells repetitions by the header."""
+        """Transactional: rows and marker commit together. If keyed, idempotent: readers recognise repetitions by the header."""
         return SinkKind.IDEMPOTENT if self._keyed else SinkKind.TRANSACTIONAL
 
     @property
     def exactly_once(self) -> bool:
-        """For whoever reads what is committed; keyed, a record may come again."""
+        """True for readers of committed records; False if keyed, since a record may come again."""
         return not self._keyed
 
     def describe(self) -> Mapping[str, str]:
-        """For `penstock explain`."""
         limit = self._spool.inline_limit_bytes
         lanes = self._wanted.lanes
         how = "one transaction" if lanes == 1 else f"{lanes} transactions at once, one for each lane"
@@ -140,17 +138,16 @@ class KafkaSink(SpooledSink):
         return None if self._shape is None else self._shape.own_rows(schema, sink=self._name)
 
     def check(self) -> Sequence[Finding]:
-        """Look at the cluster and the topics."""
         return findings_of(self._clients, self._wanted, keyed=self._keyed)
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:  # noqa: ARG002 - it has one
-        """What the newest marker of all lanes says. Raises Failed, Retryable, FormatTooNew."""
+        """Return what the newest marker of all lanes says. Raises Failed, Retryable, FormatTooNew."""
         if account != ONLY_ACCOUNT:
             return None
         return verification.high_water_mark(self._marks())
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        """Look at the topics, make that of the markers, and fence older producers. Raises Usage, Refused, Failed, Retryable."""
+        """Check the topics, create the topic of markers, and fence older producers. Raises Usage, Refused, Failed, Retryable."""
         self._spool.prepare(pipeline)
         if schema is None:
             return
@@ -165,12 +162,11 @@ class KafkaSink(SpooledSink):
             self._row_validator = row_validator_of(self._wanted, place)
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:  # noqa: ARG002 - it has one
-        """Refuse rows that the topics cannot take, without creating anything."""
         with translate_errors(self._clients, Failed):
             require_schema_accepted(self._clients, self._wanted, self._taken(schema))
 
     def stager(self) -> SpoolStager:
-        """The recipe for the tasks: the spool, the check that the topics can take the rows, and what is frozen."""
+        """Return the spool's stager with the check that the topics accept the rows, and with what each piece freezes."""
         if self._row_validator is None or self._place is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
         note: dict[str, Json] = {LANES: self._wanted.lanes, MARKERS: self._place.markers.identity}
@@ -179,7 +175,7 @@ class KafkaSink(SpooledSink):
         return replace(self._spool.stager(self._row_validator), note=note, hashed=HeadersHashed(self._row_digest))
 
     def publish(self, publication: Publication) -> Published:
-        """One transaction for each lane, unless its marker says that it was.
+        """Run one transaction for each lane, unless the lane's marker shows the batch already.
 
         Raises Retryable, OutcomeUnknown, PublishFailed, StagedDataLost, LedgerMismatch, Refused.
         """
@@ -195,7 +191,6 @@ class KafkaSink(SpooledSink):
         return published
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect the spool files of dead attempts."""
         return self._spool.sweep(cut, dry_run=dry_run)
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
@@ -214,18 +209,18 @@ class KafkaSink(SpooledSink):
         return SinkReport(accounts={ONLY_ACCOUNT: account}, problems=tuple(problems), unread=found is None, as_of=position)
 
     def close(self) -> None:
-        """Let go of all producers; the next call makes new ones."""
+        """Drop all producers; the next call creates new ones."""
         with self._lock:
             for lane in self._lanes.values():
                 lane.drop()
             self._clients.close()
 
     def open_transactions(self) -> Sequence[OpenTransaction]:
-        """On the topics of the rows and on that of the markers, whoever began them."""
+        """Return all on the topics of the rows and on that of the markers, whoever began them."""
         return open_transactions(self._clients.given, (*self._wanted.target.every, self._wanted.target.markers))
 
     def end_transaction(self, one: OpenTransaction) -> None:
-        """As `ListsOpenTransactions`. One of this sink's own is ended by its next start, too."""
+        """Abort `one`. A transaction of this sink's own is ended by its next start, too."""
         end_transaction(self._clients.given, one)
 
     # --- steps
@@ -247,7 +242,7 @@ class KafkaSink(SpooledSink):
         return Published(totals=publication.totals, already=all(share.already for share in done))
 
     def _required_lanes(self, publication: Publication) -> int:
-        """As many as the batch was staged for. Raises Refused where the markers are not those that were there then."""
+        """Return the number of lanes that the batch was staged for. Raises Refused if the topic of markers is not the same."""
         note = publication.staged[0].ref
         topic = self._wanted.target.markers
         found = self._place.markers if self._place else described(self._clients.admin, [topic])[topic]
@@ -299,7 +294,7 @@ class KafkaSink(SpooledSink):
         return [mark for mark in found if mark is not None]
 
     def _read(self, decisions: SinkDecisions) -> tuple[Sequence[LaneMark], Totals | None]:
-        """The markers, and what was read back as of these, None where that says nothing. Raises KafkaException, Retryable."""
+        """Return the markers, and totals read back as of them, None if these prove nothing. Raises KafkaException, Retryable."""
         marks = self._marks()
         begun = verification.beginnings(marks)
         markers = described(self._clients.admin, [self._wanted.target.markers])[self._wanted.target.markers]

@@ -1,4 +1,4 @@
-"""Where rows go as the settings name it, and what their columns must be: those that Spark's own Kafka sink takes."""
+"""The topics of a Kafka sink as its settings name them, and the columns that rows must have: those of Spark's own Kafka sink."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,9 +22,9 @@ _SELECT = "Say it in the sink (value: json, key: column), or select: to_json(str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTarget:
-    """`topic` takes the rows that do not name another one of `topics`, which are all that may be named, it among them.
+    """The topics of a sink. `topic` takes rows that name none; rows may name it and those of `topics`, no others.
 
-    `shared`: others write there, too. `markers`: the topic of the markers, one partition for each lane.
+    `shared`: others write there, too. `markers`: the topic of markers, one partition for each lane.
     """
 
     topic: str
@@ -40,7 +40,7 @@ class TopicTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the settings ask for. `sink` and `pipeline` name the markers."""
+    """Settings of a sink for its topics and lanes. `sink` and `pipeline` name the markers."""
 
     pipeline: PipelineName
     sink: SinkName
@@ -50,7 +50,7 @@ class Wanted:
 
 
 def require_columns(rows: "pa.Schema") -> None:
-    """Raise Usage for rows that are no records of Kafka."""
+    """Raise Usage unless the columns of `rows` are those of Kafka records."""
     unknown = [name for name in rows.names if name not in _SAID]
     if unknown or VALUE not in rows.names:
         found = f"a column {unknown[0]!r}" if unknown else "no column 'value'"
@@ -61,7 +61,7 @@ def require_columns(rows: "pa.Schema") -> None:
 
 
 def require_continued(old: "pa.Schema", new: "pa.Schema", topic: str) -> None:
-    """Raise Refused if rows that are there would no longer have the content digest with which they were published."""
+    """Raise Refused if published rows would no longer have the content digest with which they were published."""
     gone = [name for name in old.names if name not in new.names]
     added = [name for name in new.names if name not in old.names and name in {PARTITION, TOPIC}]
     if gone:
@@ -80,7 +80,7 @@ def require_continued(old: "pa.Schema", new: "pa.Schema", topic: str) -> None:
 
 
 def is_bytes(kind: "pa.DataType") -> bool:
-    """Whether values of `kind` are texts or bytes."""
+    """Return whether values of `kind` are strings or bytes."""
     texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     return bool(texts or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 

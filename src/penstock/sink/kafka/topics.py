@@ -1,4 +1,4 @@
-"""Topics as the cluster describes them, and how far they reach."""
+"""Topics as the cluster describes them, and the first and last offsets of their partitions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from penstock.sink.kafka.errors import code_of, is_forbidden, is_gone
 
 ANSWER_S = 20.0
 SETTLED_S = 10.0
-"""How long a look waits for what is just being committed. What is open for longer is not counted."""
+"""How long a look waits for transactions that are just being committed. Those open for longer are not counted."""
 _SEEN_S = 15.0
 _LOOK_S = 0.05
 _SEGMENT_BYTES = 1_048_576
-"""What is in a segment that is written to is never compacted, so that a reader would go through all of it."""
+"""Small: the segment that is being written is never compacted, so a reader goes through all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """One topic. `settings` as the broker has them, defaults included; empty where the user may not ask.
+    """One topic. `settings` as the broker has them, defaults included; empty where the user may not read them.
 
-    `allowed`: what the user may do with it, by Kafka's names; empty where brokers do not tell.
+    `allowed`: the user's operations by Kafka's names; empty where brokers do not report them.
     """
 
     name: str
@@ -35,39 +35,39 @@ class Topic:
     allowed: frozenset[str] = frozenset()
 
     def number(self, name: str, otherwise: int) -> int:
-        """A setting that is a whole number."""
+        """Return a setting as an integer, `otherwise` if it is not known."""
         found = self.settings.get(name)
         return otherwise if found is None else int(found)
 
     @property
     def keeps_everything(self) -> bool:
-        """Whether no record is ever removed by the brokers."""
+        """Whether brokers never remove a record."""
         unlimited = self.settings.get("retention.ms") == "-1" and self.settings.get("retention.bytes") == "-1"
         return self.settings.get("cleanup.policy") == "delete" and unlimited
 
     @property
     def is_compacted(self) -> bool:
-        """Whether a record may be removed for a later one with its key."""
+        """Whether brokers may remove a record for a later one with the same key."""
         return "compact" in self.settings.get("cleanup.policy", "")
 
 
 def described(admin: AdminClient, names: Sequence[str], *, answer_s: float = ANSWER_S) -> Mapping[str, Topic | None]:
-    """Each topic, None if there is none of that name. Raises KafkaException, if no broker answers within `answer_s` too."""
+    """Return each topic, None if it does not exist. Raises KafkaException, also if no broker answers within `answer_s`."""
     wanted = TopicCollection(list(names))
     asked = admin.describe_topics(wanted, request_timeout=answer_s, include_authorized_operations=True)
     return {name: _topic(admin, name, future) for name, future in asked.items()}
 
 
 def broker_setting(admin: AdminClient, name: str) -> str | None:
-    """What one of the brokers has, None where the user may not ask. Raises KafkaException."""
+    """Return a setting of one of the brokers, None where the user may not read it. Raises KafkaException."""
     broker = next(iter(admin.list_topics(timeout=ANSWER_S).brokers))
     return _settings(admin, ConfigResource(ResourceType.BROKER, str(broker))).get(name)
 
 
 def create_markers(admin: AdminClient, name: str, *, lanes: int, replicas: int, insync: int) -> Topic:
-    """Make the topic of the markers, unless another run does; and wait until it is known. Raises KafkaException, Failed.
+    """Create the topic of markers unless another run does, and wait until brokers know it. Raises KafkaException, Failed.
 
-    `insync`: how many copies must have what is acknowledged; 1 leaves it to the brokers.
+    `insync`: how many replicas must acknowledge; 1 leaves it to the brokers.
     """
     settings = {"cleanup.policy": "compact", "segment.bytes": str(_SEGMENT_BYTES)}
     if insync > 1:
@@ -78,32 +78,32 @@ def create_markers(admin: AdminClient, name: str, *, lanes: int, replicas: int, 
 
 
 def require_creatable(admin: AdminClient, name: str) -> None:
-    """Raise what `create_markers` would where the user may not make it. Makes nothing. Raises KafkaException."""
+    """Raise Failed where the user may not create the topic. Creates nothing. Raises KafkaException."""
     [future] = admin.create_topics([NewTopic(name, 1, 1)], request_timeout=ANSWER_S, validate_only=True).values()
     _require_done(future, right="Create", name=name, fine=[KafkaError.TOPIC_ALREADY_EXISTS])
 
 
 def add_lanes(admin: AdminClient, name: str, *, lanes: int) -> Topic:
-    """More partitions for the markers. Raises KafkaException."""
+    """Give the topic of markers `lanes` partitions. Raises KafkaException, Failed."""
     [future] = admin.create_partitions([NewPartitions(name, lanes)], request_timeout=ANSWER_S).values()
     _require_done(future, right="Alter", name=name)
     return _seen(admin, name, lanes)
 
 
 def first(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[int]:
-    """The offset of the oldest record that each partition still has. Raises KafkaException."""
+    """Return the oldest offset that each partition still has. Raises KafkaException."""
     return _offsets(admin, topic, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
 
 
 def settled(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[int]:
-    """The offset that each partition is committed up to: behind it may be open transactions. Raises KafkaException."""
+    """Return the last stable offset of each partition, behind which transactions may be open. Raises KafkaException."""
     return _offsets(admin, topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
 
 def await_settled(admin: AdminClient, topic: str, partitions: Sequence[int], *, wait_s: float) -> bool:
-    """Wait until every transaction has ended that is open now; False if one has not. Raises KafkaException.
+    """Wait until every transaction has ended that is open now; return False if one has not. Raises KafkaException.
 
-    Brokers answer to a commit before readers see it.
+    Brokers acknowledge a commit before readers see it.
     """
     now = written(admin, topic, partitions)
 
@@ -117,7 +117,7 @@ def await_settled(admin: AdminClient, topic: str, partitions: Sequence[int], *, 
 
 
 def written(admin: AdminClient, topic: str, partitions: Sequence[int]) -> list[int]:
-    """The offset that each partition is written up to. Raises KafkaException."""
+    """Return the end of each partition, with the records of open transactions. Raises KafkaException."""
     return _offsets(admin, topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
 
@@ -140,7 +140,7 @@ def _offsets(admin: AdminClient, topic: str, partitions: Sequence[int], what: Of
 
 
 def _known(offset: int) -> int:
-    """For a partition that nobody leads at the moment the client gives no error, but a number below all offsets."""
+    """Raise KafkaException for a partition without a leader: the client reports a negative offset then, and no error."""
     if offset < 0:
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, "a partition has no leader", retriable=True))
     return offset
@@ -166,7 +166,7 @@ def _topic(admin: AdminClient, name: str, future: Any) -> Topic | None:
 
 
 def _settings_of(admin: AdminClient, name: str) -> Mapping[str, str]:
-    """Of a topic that is there: the broker that is asked may learn of it later than the one that described it."""
+    """Return the settings of a topic that exists. The broker asked may learn of it later than the one that described it."""
     asking = Retrying(retry=retry_if_exception(is_gone), stop=stop_after_delay(_SEEN_S), wait=wait_fixed(_LOOK_S), reraise=True)
     found: Mapping[str, str] = asking(_settings, admin, ConfigResource(ResourceType.TOPIC, name))
     return found
@@ -183,7 +183,7 @@ def _settings(admin: AdminClient, resource: ConfigResource) -> Mapping[str, str]
 
 
 def _seen(admin: AdminClient, name: str, partitions: int) -> Topic:
-    """Brokers learn of a change one after the other, and lead its partitions a little later."""
+    """Wait until brokers know the topic and lead its partitions: they learn of a change one after the other."""
     waiting = Retrying(
         retry=retry_if_result(lambda topic: topic is None or topic.partitions < partitions),
         stop=stop_after_delay(_SEEN_S),

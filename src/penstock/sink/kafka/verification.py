@@ -1,4 +1,4 @@
-"""The topics against the markers, and the markers against the ledger; every record is read where none can have been removed."""
+"""Compares topics with the markers, and the markers with the ledger. Every record is read where none can have been removed."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,15 +23,15 @@ from penstock.spark.schema import arrow_schema
 
 _AT_ONCE = 10_000
 LANES = "lanes"
-"""What `ref` of every piece says: among how many lanes its batch is divided."""
+"""Key in the `ref` of every piece: among how many lanes its batch is divided."""
 _LONGEST_PAUSE_S = 0.05
 _LOOK_S = 0.05
-"""How long the client waits for so many; it tells of an end only then."""
+"""How long the client waits for `_AT_ONCE` records; it reports the end of a partition only then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """How far topics are compared. If `is_whole`, exactly what the markers say lies below it: nothing was open in that moment.
+    """Offsets up to which topics are compared. If `is_whole`, no transaction was open: what lies below is what the markers say.
 
     `markers`: the offset of each partition of the topic of markers. `ends`: those of each topic.
     """
@@ -42,12 +42,12 @@ class Cut:
 
 
 def decided(marks: Sequence[LaneMark]) -> Totals:
-    """What the lanes say that they have published."""
+    """Return the totals that the lanes have published by their markers."""
     return sum((mark.marker.decided for mark in marks), Totals())
 
 
 def high_water_mark(marks: Sequence[LaneMark]) -> HighWaterMark | None:
-    """What the newest marker says; a ledger that has claimed one lane has claimed all of them."""
+    """Return the newest marker's high-water mark; a ledger that has claimed one lane has claimed all of them."""
     newest = max((mark.marker.high_water_mark for mark in marks), key=lambda mark: mark.position, default=None)
     named = [mark.marker.ledger_id for mark in marks if mark.marker.ledger_id is not None]
     if newest is None or newest.ledger_id is not None or not named:
@@ -56,15 +56,15 @@ def high_water_mark(marks: Sequence[LaneMark]) -> HighWaterMark | None:
 
 
 def position(marks: Sequence[LaneMark]) -> Position:
-    """The newest one that a lane has shown."""
+    """Return the newest position that a lane shows."""
     return max((mark.marker.position for mark in marks), default=Position(0))
 
 
 def ledger_side(marks: Sequence[LaneMark], decisions: SinkDecisions) -> tuple[Position, Totals]:
-    """As of which position the lanes are compared, and what they must have published by then.
+    """Return as of which position the lanes are compared, and what they must have published by then.
 
-    Lanes publish the newest batch one after the other: of those that have not yet, its share is left out, unless it was published
-    when the verification began.
+    Lanes publish the newest batch at different moments. The shares of lanes that have not yet are left out, unless the batch was
+    published when the verification began.
     """
     newest = max(position(marks), decisions.published_at)
     expected = decisions.totals(newest).get(ONLY_ACCOUNT, Totals())
@@ -74,7 +74,7 @@ def ledger_side(marks: Sequence[LaneMark], decisions: SinkDecisions) -> tuple[Po
 
 
 def _late_pieces(marks: Sequence[LaneMark], newest: Publication | None) -> Sequence[Staged]:
-    """The pieces of the newest batch whose lanes do not show it."""
+    """Return the pieces of the newest batch whose lanes do not show it."""
     if newest is None or not newest.staged:
         return []
     lanes = int(str(newest.staged[0].ref[LANES]))
@@ -85,7 +85,7 @@ def _late_pieces(marks: Sequence[LaneMark], newest: Publication | None) -> Seque
 def marker_problems(
     marks: Sequence[LaneMark], expected: Totals, known: Iterator[Publication], *, topic: str
 ) -> Sequence[Problem]:
-    """What the ledger has and the markers have not, or the other way round; named by batch where one fits."""
+    """Return what only the ledger or only the markers have, by batch where one explains it."""
     there = decided(marks)
     if (there.rows, there.digest) == (expected.rows, expected.digest):
         return []
@@ -98,7 +98,7 @@ def marker_problems(
 
 
 def content_problems(found: Totals, marks: Sequence[LaneMark], *, topic: str) -> Sequence[Problem]:
-    """Records too many, too few or others than the markers say."""
+    """Return whether the topic has more, fewer or other records than the markers say."""
     wanted = decided(marks)
     surplus = found.rows - wanted.rows
     if surplus > 0:
@@ -113,7 +113,7 @@ def content_problems(found: Totals, marks: Sequence[LaneMark], *, topic: str) ->
 
 
 def require_comparable(found: Totals, marks: Sequence[LaneMark], at: Cut, decisions: SinkDecisions, *, topic: str) -> None:
-    """Raise Retryable where records differ from the markers and a batch was there in part: nobody can tell whose they are."""
+    """Raise Retryable where records differ from the markers and a batch was partly published: nobody can tell whose they are."""
     in_part = not at.is_whole or any(mark.part for mark in marks)
     newest = next(decisions.publications(), None)
     if not in_part or not content_problems(found, marks, topic=topic) or not _late_pieces(marks, newest):
@@ -133,7 +133,7 @@ def _unpublished(publication: Publication, topic: str) -> Problem:
 
 
 def beginnings(marks: Sequence[LaneMark]) -> Mapping[str, Beginning]:
-    """Where each topic ended when the first lane saw it."""
+    """Return each topic's beginning as the first lane saw it."""
     found: dict[str, Beginning] = {}
     for mark in marks:
         for name, begun in mark.topics.items():
@@ -144,7 +144,7 @@ def beginnings(marks: Sequence[LaneMark]) -> Mapping[str, Beginning]:
 
 
 def readable(clients: Clients, begun: Mapping[str, Beginning]) -> str | None:
-    """Why not every record that was published can be read back; None if it can, or if nobody but a person removed one."""
+    """Return why not every published record can be read back; None if it can, or if only a person can have removed one."""
     for name, topic in described(clients.admin, list(begun)).items():
         if topic is not None and not topic.keeps_everything and _has_lost(clients, topic, begun[name]):
             return f"topic {name} has removed records by its retention or compaction"
@@ -152,7 +152,7 @@ def readable(clients: Clients, begun: Mapping[str, Beginning]) -> str | None:
 
 
 def cut(clients: Clients, markers: Topic, names: Sequence[str]) -> Cut:
-    """Look for a moment without an open transaction, for some seconds; else as far as is committed. Raises KafkaException."""
+    """Look for a moment without an open transaction for some seconds, else cut where all is committed. Raises KafkaException."""
     topics = [topic for topic in described(clients.admin, names).values() if topic is not None]
     waiting = Retrying(
         retry=retry_if_result(lambda found: not found.is_whole),
@@ -165,7 +165,7 @@ def cut(clients: Clients, markers: Topic, names: Sequence[str]) -> Cut:
 
 
 def _cut(clients: Clients, markers: Topic, topics: Sequence[Topic]) -> Cut:
-    """One try: the topics are looked at between two looks at the markers, which were written with their rows or not at all."""
+    """Try once: read the topics between two reads of the markers, which are committed with their rows or not at all."""
     marked, marks_open = _ends(clients, markers)
     ends = {topic.name: _ends(clients, topic) for topic in topics}
     is_open = marks_open or any(is_open for _, is_open in ends.values())
@@ -174,7 +174,7 @@ def _cut(clients: Clients, markers: Topic, topics: Sequence[Topic]) -> Cut:
 
 
 def _ends(clients: Clients, topic: Topic) -> tuple[list[int], bool]:
-    """Up to where each partition is committed, and whether something is open behind that."""
+    """Return up to where each partition is committed, and whether a transaction is open behind that."""
     numbers = range(topic.partitions)
     reached = written(clients.admin, topic.name, numbers)
     committed = settled(clients.admin, topic.name, numbers)
@@ -184,7 +184,7 @@ def _ends(clients: Clients, topic: Topic) -> tuple[list[int], bool]:
 def content(
     clients: Clients, begun: Mapping[str, Beginning], ends: Mapping[str, Sequence[int]], schema: str, row_digest: RowDigest
 ) -> Totals:
-    """Every committed record since then and below `ends`, counted and hashed. Raises KafkaException, Retryable."""
+    """Count and hash every committed record between `begun` and `ends`. Raises KafkaException, Retryable."""
     ranges = [part for name, reached in ends.items() for part in _ranges(clients, name, begun[name], reached)]
     rows = arrow_schema(schema)
     return totals_of((rows_of(messages, rows) for messages in _committed(clients, ranges)), row_digest)
@@ -202,7 +202,7 @@ def _start(begun: Beginning, partition: int) -> int:
 
 
 def _ranges(clients: Clients, name: str, begun: Beginning, ends: Sequence[int]) -> Iterator[tuple[TopicPartition, int]]:
-    """Where to read each partition from, and up to where."""
+    """Yield where to read each partition from, and up to where."""
     oldest = first(clients.admin, name, range(len(ends)))
     for number, (low, end) in enumerate(zip(oldest, ends, strict=True)):
         start = max(low, _start(begun, number))
@@ -211,7 +211,7 @@ def _ranges(clients: Clients, name: str, begun: Beginning, ends: Sequence[int]) 
 
 
 def _committed(clients: Clients, ranges: "Sequence[tuple[TopicPartition, int]]") -> Iterator[Sequence[Any]]:
-    """Records of all partitions, some thousands at a time."""
+    """Yield the records of all partitions, some thousands at a time."""
     ends = {(place.topic, place.partition): end for place, end in ranges}
     consumer = clients.consumer()
     try:
@@ -231,7 +231,7 @@ def _committed(clients: Clients, ranges: "Sequence[tuple[TopicPartition, int]]")
 
 
 def _counts(message: Any, ends: dict[tuple[str, int], int]) -> bool:
-    """Whether it is a record in the range; a partition whose end was seen is forgotten."""
+    """Return whether `message` is a record in its range. Removes a partition from `ends` once its end was seen."""
     error = message.error()
     place = (message.topic(), message.partition())
     if is_of_group(error):
@@ -243,5 +243,5 @@ def _counts(message: Any, ends: dict[tuple[str, int], int]) -> bool:
         return False
     counts = error is None and message.offset() < end
     if message.offset() >= (end if error is not None else end - 1):
-        ends.pop(place)  # not where a broker that lags behind says that its log ends
+        ends.pop(place)  # not at the earlier end that a lagging broker reports
     return bool(counts)

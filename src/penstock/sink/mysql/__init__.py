@@ -1,4 +1,4 @@
-"""Delivery into a table of MySQL or MariaDB: exactly once, by one transaction for rows and marker.
+"""Exactly-once delivery into a table of MySQL or MariaDB: one transaction writes rows and marker.
 
-The sink is in `penstock.sink.mysql.sink`, and not imported here: tasks check rows without a client of MySQL.
+The sink is in `penstock.sink.mysql.sink` and not imported here, so that tasks can check rows without a MySQL client.
 """

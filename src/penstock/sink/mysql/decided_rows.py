@@ -1,7 +1,7 @@
-"""Rows of a decided batch against columns that take less by now, where MySQL would change values and say nothing.
+"""Checks of a decided batch against columns narrowed since the decision, where MySQL would change values silently.
 
-In place of NULL it makes up the next number of an AUTO_INCREMENT, or the time of a timestamp, and warns of neither. Of a text
-that is too long by blanks alone it cuts them off, with a note that a server, a user or MariaDB's note_verbosity switches off.
+In place of NULL, MySQL writes the next number of an AUTO_INCREMENT or the time of a timestamp, and warns of neither. It cuts
+excess trailing blanks off a text, with a note that a server, a user or MariaDB's note_verbosity can switch off.
 """
 
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ from penstock.sql.mysql.server import Server
 
 _PRIMARY = "PRIMARY"
 _LONGEST_KEY = 768
-"""Characters: an index takes 3072 bytes."""
+"""In characters. An index takes 3072 bytes."""
 _ALTER_KEY = replace(ALTER, nullable=f"{ALTER.nullable}, DROP PRIMARY KEY")
 
 
 def required(
     batches: Iterator["pa.RecordBatch"], shape: TableSchema, schema: "pa.Schema", target: Target, server: Server
 ) -> Iterator["pa.RecordBatch"]:
-    """The batches themselves. Raises Refused at the first one with a value that its column does not take as it is.
+    """Return the batches. Iteration raises Refused at the first one with a value that its column cannot store unchanged.
 
-    SQL of the user's own alone says what becomes of them.
+    Nothing is checked for `write: merge`: only the user's own SQL says what becomes of the values.
     """
     if target.merge is not None:
         return batches

@@ -1,4 +1,4 @@
-"""How MySQL and MariaDB read the user's own SQL. Source: the manual of MySQL, "Comments" and "String Literals"."""
+"""MySQL's and MariaDB's lexical rules for the user's own SQL. Source: MySQL's manual, "Comments" and "String Literals"."""
 
 import re
 
@@ -19,4 +19,4 @@ MYSQL = Dialect(
     broken=re.compile(r"/\*M?!?|'|\"|`"),
     starts=frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "WITH"}),
 )
-"""The session's `sql_mode` is Penstock's own, in which a backslash escapes and double quotes are a text's."""
+"""Holds for the `sql_mode` that Penstock sets: a backslash escapes, and double quotes enclose a string."""

@@ -1,4 +1,4 @@
-"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+"""Loading of rows from the spool into the table, inside a transaction that the caller opened and commits."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ LOAD = FaultPoint("mysql.load", "The rows of a decided batch are sent to the ser
 MOVE = FaultPoint("mysql.move", "The rows get into the table, in an open transaction.")
 
 _INSERT_BYTES = 100_000
-"""Of a statement that inserts many rows. Measured: longer ones take the server more time a row."""
+"""Bytes of one INSERT of many rows. Measured: the server takes more time per row for longer ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Columns:
-    """The statements about the table, how each column is read, and which indexes are on the key."""
+    """The statements about the table, how each column is read, and the unique indexes on exactly the key."""
 
     statements: TableStatements
     schema: "pa.Schema"
@@ -55,7 +55,7 @@ def load(
 ) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
 
-    Raises Conflict where another session writes rows of the same keys meanwhile.
+    Raises Conflict if another session writes rows with the same keys at the same time.
     """
     columns = _Columns(
         statements=statements_of(schema, target),
@@ -73,19 +73,19 @@ def load(
             return _load_in(connection, columns.statements, batches, target.write, server)
         if target.merge is not None:
             run(connection, columns.statements, target.merge)
-            return Loaded(rows=staged, displaced=Totals())  # what the SQL makes of them only the user knows
+            return Loaded(rows=staged, displaced=Totals())  # only the user knows what the SQL writes
         return _load(connection, columns, target.write, staged)
 
 
 def _goes_directly(shape: TableSchema, target: Target) -> bool:
-    """Whether no key has to be looked up, and no text converted: LOAD takes bytes as they are."""
+    """Return whether LOAD DATA can fill the table itself: it looks up no key, and stores bytes without converting texts."""
     return target.merge is None and target.write not in BY_KEY and all(column.takes_bytes_as_sent for column in shape.columns)
 
 
 def _load_in(
     connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], write: str, server: Server
 ) -> Loaded:
-    """The rows are written once and not twice."""
+    """Load the rows into the table itself, which writes them once instead of twice."""
     if write == "replace":
         connection.execute(statements.clear())
     statement = statements.load_in(LOAD_OPTIONS)
@@ -104,14 +104,14 @@ def run(connection: Connection, statements: TableStatements, script: Script) -> 
 
 
 def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema", server: Server) -> None:
-    """An empty staging table for rows of `schema`."""
+    """Create an empty staging table for rows of `schema`."""
     connection.execute(stage.DROP_STAGE)
     declared = [storage_of(field.type).declared(field.type) for field in schema]
     connection.execute(statements.create_stage(declared, server.exact_collation))
 
 
 def fill_stage(connection: Connection, statements: TableStatements, batches: Iterator["pa.RecordBatch"], server: Server) -> int:
-    """Fill the staging table and give the number of rows."""
+    """Fill the staging table and return the number of rows."""
     if server.loads:
         return _load_data(connection, statements.load(LOAD_OPTIONS), _numbered(batches), server)
     staged = 0
@@ -145,7 +145,7 @@ def _load(connection: Connection, columns: _Columns, write: str, staged: int) ->
 
 
 def _upsert(connection: Connection, columns: _Columns) -> Totals:
-    """Replace the rows whose key is there, and give them as they were."""
+    """Replace the rows whose key the table has, and return the totals of the old ones."""
     statements = columns.statements
     replaced = _totals(connection, statements.lock_replaced(columns.read), columns)
     matched = _changed_nothing(connection, statements.replace())
@@ -156,7 +156,7 @@ def _upsert(connection: Connection, columns: _Columns) -> Totals:
 
 
 def _skip(connection: Connection, columns: _Columns) -> Totals:
-    """The chosen rows whose key is there."""
+    """Return the totals of the chosen rows whose key the table has, and remove these rows from the choice."""
     skipped = _totals(connection, columns.statements.read_skipped(columns.read), columns)
     connection.execute(columns.statements.forget_there())
     return skipped
@@ -172,12 +172,15 @@ def _insert_chosen(connection: Connection, columns: _Columns) -> int:
 
 
 def _changed_nothing(connection: Connection, statement: "str | bytes") -> int:
-    """Run what writes rows, and give their number. Raises where MySQL warns: it changed a value, or left a row out."""
+    """Run a statement that writes rows, and return their number. Raise if MySQL warns: it changed a value or left a row out."""
     return _unwarned(connection, connection.execute(statement))
 
 
 def _load_data(connection: Connection, statement: str, chunks: Iterable[memoryview], server: Server) -> int:
-    """As `_changed_nothing`: LOAD DATA LOCAL only warns where any other statement would fail, however strict the session is."""
+    """Load chunks as `_changed_nothing` runs a statement.
+
+    LOAD DATA LOCAL only warns where any other statement would fail, however strict the session is.
+    """
     return _unwarned(connection, connection.load(statement, chunks, max_packet=server.max_packet))
 
 
@@ -190,7 +193,7 @@ def _unwarned(connection: Connection, written: "Cursor | LoadAnswer") -> int:
 def _warned(connection: Connection) -> PublishFailed | pymysql.err.Error:
     warnings: list[tuple[Any, ...]] = list(connection.execute(sql.WARNINGS).fetchall())
     if warnings and warnings[0][1] in CONSTRAINTS | UNPARTITIONED:
-        return pymysql.err.IntegrityError(*warnings[0][1:])  # as which any other statement would have failed
+        return pymysql.err.IntegrityError(*warnings[0][1:])  # the error of any other statement in this case
     reason = without_values(str(warnings[0][2])) if warnings else "without saying why"
     return PublishFailed(
         f"MySQL would change values of the batch, or leave rows out: {reason}.",

@@ -1,4 +1,4 @@
-"""Markers in the database of the user's table."""
+"""Store of the markers in the database of the user's table."""
 
 from contextlib import AbstractContextManager
 
@@ -13,7 +13,7 @@ MARK = FaultPoint("mysql.mark", "The marker is set to the batch, in the transact
 
 
 class MysqlMarkerStore(DatabaseMarkerStore[str]):
-    """As `DatabaseMarkerStore`."""
+    """A `DatabaseMarkerStore` on a MySQL connection."""
 
     def __init__(self, connection: Connection, *, locking: bool, named: bool = True) -> None:
         super().__init__(connection.execute, sql.marker_statements(), locking=locking, named=named)

@@ -1,6 +1,6 @@
-"""Getting the table ready: created or checked, and then its marker made.
+"""Preparation of the user's table: it is created or checked, and then its marker is created.
 
-MySQL commits whatever creates a table. So tables are created first, and a run that ends in between finds an empty one next time.
+MySQL commits at every CREATE TABLE. So tables are created first. If a run ends in between, the next one finds an empty table.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def prepare_table(
     target: Target,
     create: bool,
 ) -> RowValidator:
-    """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
+    """Create or check the table for rows of Spark's `schema`, and its marker. Raises Usage, Refused."""
     rows = arrow_schema(schema)
     with settings_of(sink):
         require_storable(rows, target)
@@ -83,7 +83,7 @@ def require_schema_accepted(
     target: Target,
     create: bool,
 ) -> None:
-    """Raise what `prepare_table` would, changing nothing."""
+    """Raise the errors of `prepare_table` about settings, table, privileges and staging, changing nothing."""
     rows = arrow_schema(schema)
     with settings_of(sink):
         require_storable(rows, target)
@@ -95,7 +95,7 @@ def require_schema_accepted(
         raise no_table(target.table)
     if shape is not None:
         require_fit(shape, rows, target, server)
-    connection.execute(of_session.COMMIT)  # a transaction that cannot write explains no writing either
+    connection.execute(of_session.COMMIT)  # a read-only transaction cannot even EXPLAIN a write
     rehearse(connection, rows, target, server)
     if shape is not None:
         require_allowed(connection, rows, target)
@@ -103,7 +103,7 @@ def require_schema_accepted(
 
 
 def name_markers(connection: Connection) -> None:
-    """Add the column that the markers lack if an older Penstock made their table. Raises Refused, Retryable."""
+    """Add the column `ledger_id` to the markers' table of an older Penstock. Raises Refused, Retryable."""
     if not _is_unnamed(table_schema_of(connection, sql.MARKER_TABLE)):
         return
     with one_at_a_time(connection):
@@ -117,7 +117,7 @@ def name_markers(connection: Connection) -> None:
 
 
 def readable_marker_store(connection: Connection) -> MysqlMarkerStore | None:
-    """The markers as they are, not locked; None where there are none yet; also of an older Penstock."""
+    """Return the markers without locking them, also those of an older Penstock; None if their table does not exist."""
     shape = table_schema_of(connection, sql.MARKER_TABLE)
     return None if shape is None else MysqlMarkerStore(connection, locking=False, named=not _is_unnamed(shape))
 
@@ -127,7 +127,7 @@ def _is_unnamed(shape: TableSchema | None) -> bool:
 
 
 def require_allowed(connection: Connection, rows: "pa.Schema", target: Target) -> None:
-    """Raise Refused where the user lacks a right that publishing needs."""
+    """Raise Refused if the user lacks a privilege that publishing needs."""
     tries = statements_of(rows, target).tries()
     for right in PRIVILEGES[target.write]:
         with _granted(f"{right} ON {target.table}"):
@@ -135,7 +135,7 @@ def require_allowed(connection: Connection, rows: "pa.Schema", target: Target) -
 
 
 def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
-    """Every row of the table, counted and hashed. Raises NotStoredError."""
+    """Return the count and the digest of all rows of the table. Raises NotStoredError."""
     query = statements_of(rows, target).read([storage_of(field.type).read for field in rows])
     return totals_of(scan(connection, query, rows), target.row_digest)
 
@@ -175,7 +175,7 @@ def _created(connection: Connection, rows: "pa.Schema", target: Target, server: 
 
 
 def _row_validator(sink: SinkName, target: Target, shape: TableSchema, server: Server) -> RowValidator:
-    tried = target.merge is not None  # rows go as far as the staging table, which takes all
+    tried = target.merge is not None  # the staging table takes all rows of a merge
     declared = {} if tried else {column.name.lower(): column.declared for column in shape.columns}
     characters = {name: most_characters(kind) for name, kind in declared.items()}
     octets = {name: most_bytes(kind) for name, kind in declared.items()}

@@ -1,4 +1,7 @@
-"""Staging tried with one row before the start: what a server refuses then would be refused for ever after a decision."""
+"""Rehearsal of staging and of the user's own SQL before the start.
+
+Without it, the server's first refusal would come after a decision, and would last for ever.
+"""
 
 import pyarrow as pa
 import pymysql
@@ -15,10 +18,10 @@ from penstock.sql.mysql.server import Server
 
 
 def rehearse(connection: Connection, rows: "pa.Schema", target: Target, server: Server) -> None:
-    """Do in a transaction what publishing does before it touches the table. Raises Refused; leaves nothing.
+    """Stage one row in a transaction as publishing does, and leave nothing behind. Raises Refused.
 
     A server may be too old for the collation, keep temporary tables out of transactions (GTIDs), find the rows too wide for its
-    pages, or stand behind a proxy that lets no LOAD DATA through.
+    pages, or stand behind a proxy that blocks LOAD DATA.
     """
     try:
         connection.execute(sql.BEGIN)
@@ -38,7 +41,7 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target, server: 
 
 
 def rehearse_merge(connection: Connection, rows: "pa.Schema", target: Target, server: Server) -> None:
-    """Run SQL of the user's own over no rows in a transaction that is rolled back. Raises Refused."""
+    """Run the user's own SQL over no rows in a transaction that is rolled back. Raises Refused."""
     if target.merge is None:
         return
     statements = statements_of(rows, target)

@@ -1,4 +1,4 @@
-"""What a task refuses for a table of MySQL."""
+"""Validation of rows in the tasks: values that a table of MySQL cannot hold are refused before the decision."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ _SINCE_1970 = Limits(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowValidator(TableRowValidator):
-    """As `TableRowValidator`, with names in lower case.
+    """A `TableRowValidator` for MySQL. Column names are in lower case.
 
-    `characters` and `octets`: how many of them some columns take. `since_1970`: the columns of type timestamp.
-    `max_value_bytes`: what the server takes of one value. `max_insert_bytes`: what of a statement with one row, None where rows
+    `characters` and `octets`: the most of them that a column takes. `since_1970`: the columns of type timestamp.
+    `max_value_bytes`: the longest value that the server takes. `max_insert_bytes`: its longest INSERT of one row, None where rows
     are loaded.
     """
 
@@ -32,7 +32,7 @@ class RowValidator(TableRowValidator):
     max_insert_bytes: int | None
 
     def __call__(self, rows: "pa.RecordBatch") -> None:
-        """As `TableRowValidator`, and for a row that no statement can carry: its text may be far longer than its values."""
+        """Check the rows, and refuse a row whose INSERT the server would not take: its text may far exceed its values."""
         super(RowValidator, self).__call__(rows)
         if self.max_insert_bytes is not None and (needed := longest_insert(rows)) > self.max_insert_bytes:
             raise self.refusal(
@@ -41,17 +41,15 @@ class RowValidator(TableRowValidator):
             )
 
     def folded(self, name: str) -> str:
-        """In lower case."""
         return name.lower()
 
     def limits(self, kind: "pa.DataType") -> Limits | None:
-        """What its times take."""
         if pa.types.is_timestamp(kind):
             return YEARS_IN_MICROSECONDS
         return YEARS_IN_DAYS if pa.types.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
-        """NaN, long texts and bytes, parts of microseconds, what a timestamp does not hold, and what has no JSON."""
+        """Raise StageFailed for NaN, over-long values, fractions of a microsecond, times out of range, values without JSON."""
         kind = column.type
         if pa.types.is_floating(kind) and pc.any(pc.invert(pc.is_finite(column))).as_py():
             raise self.refusal(

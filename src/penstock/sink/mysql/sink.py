@@ -1,4 +1,4 @@
-"""The mysql sink: rows and marker in one transaction, and in the ledger's own where both are in one database."""
+"""The mysql sink: rows and marker in one transaction, which is the ledger's if both are in one database."""
 
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ PREPARE = FaultPoint("mysql.prepare", "Table and marker are created and committe
 
 
 class MysqlSink(ServerSink[Connection]):
-    """Delivers into one table of a MySQL or MariaDB database, as `TableSink`.
+    """A `TableSink` that delivers into one table of a MySQL or MariaDB database.
 
     Waits `lock_timeout_s` (whole seconds) for another session's lock, then raises Retryable.
     """
@@ -52,16 +52,15 @@ class MysqlSink(ServerSink[Connection]):
 
     @property
     def home(self) -> str | None:
-        """As `Database.home`, which is also that of a ledger there."""
         return self._database.home
 
     def publish_within(self, transaction: object, publication: Publication) -> Published:
-        """As `publish`, in the ledger's transaction on the same database; the ledger rolls back what raised, and repeats."""
+        """Publish in the ledger's transaction on the same database. If this raises, the ledger rolls back and repeats."""
         if not isinstance(transaction, Connection):
             raise TypeError(f"expected a connection of Penstock's own, found {type(transaction).__name__}")
         return self._ride(transaction, publication)
 
-    # --- what is MySQL's own
+    # --- MySQL's part of `ServerSink`
 
     def _described(self, rows: str) -> str:
         return (
@@ -114,7 +113,7 @@ class MysqlSink(ServerSink[Connection]):
             self._database.begin(connection)
 
     def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
-        """The table is looked at once more, and cannot be altered until the end: its columns say what they keep."""
+        """Write the rows. First lock the table against ALTER until COMMIT and read again what its columns store."""
         schema = arrow_schema(publication.schema)
         connection.execute(statements_of(schema, target).hold())
         shape = table_schema_of(connection, target.table)
@@ -127,7 +126,7 @@ class MysqlSink(ServerSink[Connection]):
             )
 
     def _commit(self, connection: Connection) -> None:
-        """After an error nobody knows whether it happened: the next try locks the marker on a new connection, and reads it."""
+        """Commit. After OutcomeUnknown, the next try locks and reads the marker on a new connection."""
         with (
             self._database.unknown_if_cut(f"table {self._target.table!r}", read="the marker"),
             COMMIT.around(error=cut_off, lost=cut_off),

@@ -1,9 +1,9 @@
-"""All SQL of the mysql sink about columns and its own tables: what it says and nothing about when.
+"""SQL of the mysql sink about columns and about its own tables. When a statement runs is decided elsewhere.
 
-Two tables of Penstock's own lie in the database of the user's table: `penstock_marker` with one row per pipeline and sink, and
-`penstock_batch` with one row for each of the last batches; a view beside them, `penstock_offsets`, has the marker's offsets one
-by one. All are meant to be read with the user's own SQL. Digests are 16
-hexadecimal digits, because they do not fit a bigint. Some of the columns' names are words of SQL, hence the backticks.
+The database of the user's table has two tables of Penstock's own: `penstock_marker` with one row per pipeline and sink, and
+`penstock_batch` with one row for each of the last batches. The view `penstock_offsets` shows the marker's offsets one by one.
+Users may read all three with their own SQL. Digests are 16 hexadecimal digits, because they do not fit a bigint. Some column
+names are reserved words, hence the backticks.
 """
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
@@ -15,7 +15,7 @@ MARKER_TABLE = "penstock_marker"
 BATCH_TABLE = "penstock_batch"
 OFFSETS_VIEW = "penstock_offsets"
 STAGE, CHOSEN = "penstock_stage", "penstock_chosen"
-"""Temporary tables, by which a table of that name could not be seen."""
+"""Temporary tables. They hide a user's table of the same name."""
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", OFFSETS_VIEW, STAGE, CHOSEN})
 
 TABLE_COLUMNS = """
@@ -118,7 +118,7 @@ FORGET_BATCHES = f"DELETE FROM penstock_batch WHERE {_WHICH} AND position <= %(p
 
 
 def marker_statements() -> MarkerStatements[str]:
-    """Those about markers. The old one's row stays: another one would be another lock."""
+    """Return the statements about markers. They update a marker's row in place: a new row would be another lock."""
     return MarkerStatements(
         read_marker=READ_MARKER,
         read_unnamed=READ_UNNAMED,

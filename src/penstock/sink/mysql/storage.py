@@ -1,7 +1,7 @@
-"""How Arrow values travel to MySQL as text, in what columns they are kept without loss, and how the same values are read back.
+"""Storage of Arrow values in MySQL: their texts, the column types that keep them without loss, and reading them back.
 
-By key, rows go into a staging table of Arrow's own types, and from there MySQL itself assigns them to the user's columns, in
-strict mode. Else LOAD DATA assigns the same texts to the user's columns, and warns of what would not be kept.
+Staged rows, such as those written by key, first go into columns of Arrow's own types. From there MySQL assigns them to the
+user's columns, in strict mode. Otherwise LOAD DATA assigns the same texts to the user's columns, and warns of any change.
 """
 
 import re
@@ -36,15 +36,15 @@ _SIZE = re.compile(r"(?:varchar|varbinary)\((\d+)\)")
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _BYTES = {"tiny": (1 << 8) - 1, "": (1 << 16) - 1, "medium": (1 << 24) - 1, "long": (1 << 32) - 1}
 KEY_SIZE = 255
-"""Characters or bytes of a key's column that is created: an index takes 3072 bytes, a character up to four."""
+"""Characters or bytes of a key column in a created table: an index takes 3072 bytes, a character up to four."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage(ColumnStorage):
-    """As `ColumnStorage`; `declared` is the staging table's type, too.
+    """A `ColumnStorage` for MySQL; `declared` is the type in the staging table, too.
 
-    `encode` gives texts, or bytes, as which the values travel; `in_quotes`: those texts can hold anything. `read`: how the column
-    is read, with `{}` for its name.
+    `encode` produces the texts or bytes that are sent; `in_quotes`: they can hold any character. `read`: the expression that
+    reads the column, with `{}` for its name.
     """
 
     in_quotes: bool = False
@@ -52,31 +52,31 @@ class Storage(ColumnStorage):
 
 
 def encoded(column: "pa.Array") -> "pa.Array":
-    """The column as it travels: large_binary, of texts in UTF-8 or of bytes."""
+    """Return the column as it is sent: large_binary, of UTF-8 texts or of bytes."""
     return storage_of(column.type).encode(column).cast(pa.large_binary())
 
 
 def declared_as_key(kind: "pa.DataType") -> str:
-    """The type of a key's column that is created: an index takes no long texts."""
+    """Return the type of a key column in a created table: an index takes no long texts."""
     declared = storage_of(kind).declared(kind)
     return {"longtext": f"varchar({KEY_SIZE})", "longblob": f"varbinary({KEY_SIZE})"}.get(declared, declared)
 
 
 def most_characters(declared: str) -> int | None:
-    """How many characters (bytes, of varbinary) a column so declared takes, None if bytes alone count."""
+    """Return the most characters (bytes of a varbinary) that the column type takes, None if only bytes are limited."""
     found = _SIZE.fullmatch(declared)
     return int(found[1]) if found else None
 
 
 def most_bytes(declared: str) -> int | None:
-    """How many bytes a text or blob so declared takes, None for others."""
+    """Return the most bytes that a text or blob type takes, None for other types."""
     for sign in ("text", "blob"):
         if declared.removesuffix(sign) in _BYTES and declared.endswith(sign):
             return _BYTES[declared.removesuffix(sign)]
     return None
 
 
-# --- which columns will do
+# --- column types that keep every value
 
 
 def _takes_integer(declared: str, kind: Any) -> bool:
@@ -132,7 +132,7 @@ _FLOAT = _one_of(
     "float",
     "float",
     "double",
-    encode=texts_by_way_of(pa.float64()),  # whose digits tell every float exactly
+    encode=texts_by_way_of(pa.float64()),  # its digits identify every float
     restore=to_reals,
     read="{} * 1e0",  # a float alone is shown with six digits
     refused=_NOT_FINITE,

@@ -1,4 +1,4 @@
-"""The user's table: created from the rows' schema, or checked that it takes every row and gives it back."""
+"""Schema of the user's table: read from the catalog, and checked to store every row without loss."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from penstock.sql.mysql.names import quoted, require_name, require_table_name
 from penstock.sql.mysql.server import Server
 
 MAX_COLUMNS = 1016
-"""One less than InnoDB's own: the staging table has one more."""
+"""One less than InnoDB's own limit: the staging table has one more column."""
 ALTER = Alter(
     nullable="ALTER TABLE {table} MODIFY {column} {declared} NULL",
     retype="ALTER TABLE {table} MODIFY {column} {declared}",
@@ -30,19 +30,19 @@ _WIDTH = re.compile(r"(?!tinyint\(1\))(tinyint|smallint|mediumint|int|bigint)\(\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(TableColumn):
-    """As `TableColumn`; `declared` names the character set if that is not utf8mb4."""
+    """A `TableColumn` of MySQL; `declared` names the character set unless it is utf8mb4."""
 
     collation: str | None
 
     @property
     def takes_bytes_as_sent(self) -> bool:
-        """Whether UTF-8 is what it holds, and not the bytes of other texts."""
+        """Whether LOAD DATA may store bytes as they are sent: no character set but utf8mb4 is involved."""
         return "character set" not in self.declared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """What the catalog says about an existing table. `uniques`: the columns of each index that tells rows apart, by its name."""
+    """An existing table as the catalog describes it. `uniques`: the columns of each index that identifies a row, by name."""
 
     kind: str
     engine: str
@@ -51,21 +51,21 @@ class TableSchema:
 
     @property
     def required(self) -> frozenset[str]:
-        """Columns that hold no NULL, in lower case."""
+        """The columns that are NOT NULL, in lower case."""
         return frozenset(column.name.lower() for column in self.columns if column.not_null)
 
     def column(self, name: str) -> Column | None:
-        """The column of that name, in upper or lower case."""
+        """Return the column of that name in any case, None if there is none."""
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)
 
     def tells_apart_by(self, key: Sequence[str]) -> frozenset[str]:
-        """The names of the indexes on exactly these columns."""
+        """Return the names of the unique indexes on exactly these columns."""
         wanted = frozenset(name.lower() for name in key)
         return frozenset(index for index, columns in self.uniques.items() if columns == wanted)
 
 
 def table_schema_of(connection: Connection, table: str) -> TableSchema | None:
-    """The table as it is, None if there is none."""
+    """Read the table's schema, None if there is no such table."""
     found = kind_of(connection, table)
     if found is None:
         return None
@@ -91,11 +91,11 @@ def _column(row: Sequence[Any]) -> Column:
     )
 
 
-# --- what the rows and the settings must be
+# --- checks of rows and settings
 
 
 def require_storable(schema: "pa.Schema", target: Target) -> None:
-    """Raise Usage for a table name, a column or a key that no table could have."""
+    """Raise Usage for a table name, a column or a key that no table can have."""
     if require_table_name(target.table).lower() in sql.OWN_TABLES:
         raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
     require_distinct_names([require_name(name).lower() for name in schema.names], database="MySQL")
@@ -103,12 +103,12 @@ def require_storable(schema: "pa.Schema", target: Target) -> None:
 
 
 def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
-    """The SQL about the target for rows of `schema`."""
+    """Return the SQL about the target for rows of `schema`."""
     return TableStatements(target.table, tuple(schema.names), target.key)
 
 
 def declared_for(schema: "pa.Schema", key: Sequence[str], server: Server) -> list[str]:
-    """The types of the columns of a table that is created."""
+    """Return the column types of a table that Penstock creates."""
     kinds = [
         declared_as_key(field.type) if field.name in key else storage_of(field.type).declared(field.type) for field in schema
     ]
@@ -117,7 +117,7 @@ def declared_for(schema: "pa.Schema", key: Sequence[str], server: Server) -> lis
 
 
 def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, server: Server, *, decided: bool = False) -> None:
-    """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
+    """Raise Refused unless the table takes rows of `schema` and gives the same back. `decided`: see `Columns`."""
     table = target.table
     if shape.kind != "table":
         raise not_a_table(table, f"a {shape.kind}")
@@ -126,7 +126,7 @@ def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, server:
             f"Table {table!r} is of the engine {shape.engine}, expected {ENGINE}, which alone commits it with its marker.",
             remedy=f"ALTER TABLE {quoted(table)} ENGINE = {ENGINE}.",
         )
-    if target.merge is not None:  # which is tried
+    if target.merge is not None:  # its SQL is rehearsed instead
         return
     of = Columns(table=table, named=quoted(table), alter=ALTER, decided=decided)
     require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=str.lower)

@@ -1,4 +1,4 @@
-"""Rows as the bytes that a server takes: lines of LOAD DATA, or the rows of an INSERT with many."""
+"""Encoding of rows as the bytes that a server takes: lines of LOAD DATA, or the rows of an INSERT."""
 
 from collections.abc import Iterator
 
@@ -15,24 +15,24 @@ _ESCAPES_OF_LINES = ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"))
 _ESCAPES_OF_QUOTES = ((b"\\", b"\\\\"), (b"'", b"\\'"), (b"\0", b"\\0"))
 _LARGE_NUMBER = 10**18
 _AROUND_ROWS = 64
-"""Bytes of an INSERT into the staging table without its rows, and of what the protocol puts before it; rather more."""
+"""More than the bytes of an INSERT into the staging table without its rows, plus those of the protocol before it."""
 
 LOAD_OPTIONS = r"CHARACTER SET binary FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n'"
-"""How `lines` are to be read. Bytes are taken as they are: Arrow's texts are UTF-8, as the columns they go to."""
+"""The options with which to read `lines`. Bytes are stored as they are: Arrow's texts are UTF-8, as are their columns."""
 
 
 def lines(batch: "pa.RecordBatch") -> memoryview:
-    """One line a row, for LOAD DATA with `LOAD_OPTIONS`."""
+    """Return one line per row, for LOAD DATA with `LOAD_OPTIONS`."""
     return _lines(_columns(batch))
 
 
 def numbered_lines(batch: "pa.RecordBatch", start: int) -> memoryview:
-    """As `lines`, with the row's number, counted from `start`, before its columns."""
+    """Return `lines` with the row's number, counted from `start`, before its columns."""
     return _lines([_numbers(batch, start), *_columns(batch)])
 
 
 def rows_of_insert(batch: "pa.RecordBatch", start: int, size_bytes: int) -> Iterator[bytes]:
-    """`(number, column, …),(…` for as many statements as it takes with about `size_bytes` each, and one row at least."""
+    """Yield `(number, column, …),(…` for each statement; each has about `size_bytes`, and one row at least."""
     rows = _rows(batch, start)
     ends = np.frombuffer(rows.buffers()[1], dtype=np.int64)[rows.offset :][: len(rows) + 1]
     data, first = memoryview(rows.buffers()[2]), 0
@@ -43,7 +43,7 @@ def rows_of_insert(batch: "pa.RecordBatch", start: int, size_bytes: int) -> Iter
 
 
 def longest_insert(batch: "pa.RecordBatch") -> int:
-    """The bytes of the longest statement that inserts one row alone, whatever the row's number is."""
+    """Return the bytes of the longest INSERT of one row, whatever the row's number is."""
     longest = pc.max(pc.binary_length(_rows(batch, _LARGE_NUMBER))).as_py() or 0
     return int(longest) + _AROUND_ROWS
 
@@ -58,7 +58,7 @@ def _lines(columns: "list[pa.Array]") -> memoryview:
 
 
 def _rows(batch: "pa.RecordBatch", start: int) -> "pa.Array":
-    """`,(number, column, …)` for each row."""
+    """Return `,(number, column, …)` for each row."""
     columns = [_literal(column) for column in batch.columns]
     joined = _join(_numbers(batch, start), *columns, _COMMA, null="NULL")
     return _join(pa.scalar(b",(", _BYTES), joined, pa.scalar(b")", _BYTES), _NOTHING)
@@ -69,7 +69,7 @@ def _numbers(batch: "pa.RecordBatch", start: int) -> "pa.Array":
 
 
 def _literal(column: "pa.Array") -> "pa.Array":
-    """Numbers bare, times in quotes, and what can hold anything with its quotes escaped; bytes are no text of the connection."""
+    """Return numbers bare, others in quotes, escaped if they can hold any. Bytes are `_binary`: no text of the connection."""
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_null(column.type):
         return encoded(column)
     is_bytes = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
@@ -83,20 +83,20 @@ def _escaped(column: "pa.Array", escapes: tuple[tuple[bytes, bytes], ...]) -> "p
         return values
     signs = np.frombuffer(_data(values), dtype=np.uint8)
     for sign, escape in escapes:
-        if (signs == ord(sign)).any():  # few texts have any of them, and looking is much cheaper than replacing
+        if (signs == ord(sign)).any():  # few texts have one, and looking is much cheaper than replacing
             values = pc.replace_substring(values, sign, escape)
     return values
 
 
 def _join(*parts: "pa.Array | pa.Scalar", null: str | None = None) -> "pa.Array":
-    """Values put together, the last part between the others. A NULL among them is `null`, or makes all of it NULL."""
+    """Join the values with the last part between them. A NULL becomes `null`, or makes the result NULL if `null` is None."""
     if null is None:
         return pc.binary_join_element_wise(*parts)
     return pc.binary_join_element_wise(*parts, null_handling="replace", null_replacement=null)
 
 
 def _data(values: "pa.Array") -> memoryview:
-    """The bytes of all values, one after the other."""
+    """Return the bytes of all values, one after the other."""
     if values.buffers()[2] is None:
         return memoryview(b"")
     ends = np.frombuffer(values.buffers()[1], dtype=np.int64)[values.offset :][: len(values) + 1]

@@ -1,4 +1,4 @@
-"""What the author of a sink starts from: `OwnSink`, seven short methods, and the rest is Penstock's (docs/howto/own_sink.md)."""
+"""`OwnSink`, the base class of user-written sinks: seven short methods, the rest is Penstock's (docs/howto/own_sink.md)."""
 
 from penstock.sink.own.batch import OwnBatch
 from penstock.sink.own.json_lines import from_json_lines, require_json, to_json_lines

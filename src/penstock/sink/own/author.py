@@ -1,4 +1,4 @@
-"""What the author of a sink writes: where rows go, and where the mark that they are there."""
+"""The methods that the author of a user-written sink implements, to store rows and the mark that they are there."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -15,9 +15,10 @@ T = TypeVar("T")
 
 
 class Author(ABC, Generic[T]):
-    """Seven methods and a name for people. T is what `transaction` gives: a connection, a cursor, or nothing.
+    """The methods of a user-written sink: seven, and a name for people.
 
-    `idempotent`: writing the rows of one `batch.key` again changes nothing, so that they need not become visible with the mark.
+    T is what `transaction` yields: a connection, a cursor, or nothing. `idempotent` states that writing the rows of one
+    `batch.key` again changes nothing, so that they need not become visible together with the mark.
     """
 
     idempotent: ClassVar[bool] = False
@@ -25,36 +26,40 @@ class Author(ABC, Generic[T]):
     @property
     @abstractmethod
     def where(self) -> str:
-        """The target, for people: no secrets in it."""
+        """The target's name, for people: no secrets in it."""
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether `create` made the target before. Changes nothing."""
+        """Return whether `create` has made the target before. Change nothing."""
 
     @abstractmethod
     def create(self, schema: "pa.Schema") -> None:
-        """Make the target for rows of `schema`, or see that the one that is there will do. Called at every start."""
+        """Create the target for rows of `schema`, or check that the existing one will do. Called at every start."""
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[T]:
-        """One at a time, whoever asks, in whatever process: others wait. Left by an exception, it undoes what it can."""
+        """Return a context manager for a transaction. If its block raises, undo what can be undone.
+
+        One transaction is open at a time, whoever asks, in whatever process: others wait.
+        """
 
     @abstractmethod
     def read_mark(self, transaction: T, key: str) -> str | None:
-        """The text that `write_mark` kept under `key` last; None if it never did. There is one key for each pipeline and sink."""
+        """Return the text that `write_mark` last stored under `key`, None if it never did. Each pipeline and sink has one key."""
 
     @abstractmethod
     def write_mark(self, transaction: T, key: str, mark: str) -> None:
-        """Keep `mark` (ASCII, some kilobytes) under `key`, in place of what was there, where only losing the rows loses it."""
+        """Store `mark` (ASCII, some kilobytes) under `key` in place of the old text, where only losing the rows loses it."""
 
     @abstractmethod
     def write_rows(self, transaction: T, batch: OwnBatch) -> None:
-        """Write all of `batch.rows`."""
+        """Write every row of `batch.rows`."""
 
     @abstractmethod
     def read_rows(self, transaction: T, schema: "pa.Schema") -> "Iterable[pa.RecordBatch]":
-        """Every row of the target, value by value, whoever wrote it: batches with the columns of `schema`. For `verify`."""
+        """Return all rows of the target, value by value, whoever wrote them, with the columns of `schema`. For `verify`."""
 
     def row_check(self) -> RowCheck | None:
-        """A function, picklable, that raises StageFailed for rows that `write_rows` could never take. It runs in the tasks."""
+        """Return None, or a picklable function, run in the tasks, that raises StageFailed for rows that `write_rows` cannot take.
+        """
         return None

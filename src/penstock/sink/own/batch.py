@@ -1,4 +1,4 @@
-"""A decided batch as the author of a sink gets it."""
+"""`OwnBatch`, the batch that `OwnSink.write_rows` receives, and the keys of batches and marks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnBatch:
-    """One batch for one sink, identical at every repetition.
+    """One decided batch for one sink, identical at every repetition.
 
-    `key`: its name, which no other batch of this sink ever has; letters, digits and `._-=` only. `rows`: Arrow batches in their
-    frozen order, to be read once and to the end. `count`: how many rows they have. `batch`: Spark's own identity of it, with the
-    offsets of its sources.
+    `key`: the name of the batch, unique among all batches of this sink; letters, digits and `._-=` only. `rows`: Arrow batches in
+    their frozen order, to be read once and to the end. `count`: the number of rows. `batch`: Spark's identity of the batch, with
+    the offsets of its sources.
     """
 
     key: str
@@ -27,10 +27,10 @@ class OwnBatch:
 
 
 def mark_key(pipeline: str, sink: str) -> str:
-    """Names the mark of a sink: no name of a pipeline or a sink has a `=`."""
+    """Return the key of a sink's mark. It is unambiguous: no pipeline or sink has a `=` in its name."""
     return f"{pipeline}={sink}"
 
 
 def batch_key(publication: Publication) -> str:
-    """Names a batch of a sink; keys grow with the batches as texts do."""
+    """Return the key of a batch. As texts, keys sort in the order of the batches."""
     return f"{mark_key(publication.pipeline, publication.sink)}={publication.position:012d}"

@@ -1,4 +1,4 @@
-"""Rows as lines of JSON and back without loss, for targets that keep text."""
+"""Converts rows to lines of JSON and back without loss, for targets that store text."""
 
 from collections.abc import Sequence
 
@@ -12,13 +12,16 @@ _DAMAGE = (pa.ArrowException, ValueError, KeyError, TypeError, ArithmeticError)
 
 
 def to_json_lines(rows: "pa.RecordBatch") -> list[str]:
-    """Each row as one line, an object by column. NaN, infinities, decimals, dates and times are texts, binary is base64."""
+    """Return each row as one line, a JSON object with a field for each column.
+
+    NaN, infinities, decimals, dates and times become texts, binary becomes base64.
+    """
     lines: list[str] = to_json(pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema)))
     return lines
 
 
 def from_json_lines(lines: Sequence[str], schema: "pa.Schema") -> "pa.RecordBatch":
-    """The rows that `to_json_lines` made the lines of. Raises NotStoredError for other lines."""
+    """Return the rows from which `to_json_lines` made `lines`. Raises NotStoredError for other lines."""
     try:
         rows = from_json(list(lines), pa.struct(list(schema)))
         return pa.RecordBatch.from_arrays(rows.flatten(), names=schema.names)
@@ -27,7 +30,7 @@ def from_json_lines(lines: Sequence[str], schema: "pa.Schema") -> "pa.RecordBatc
 
 
 def require_json(rows: "pa.RecordBatch") -> None:
-    """Raise StageFailed for rows that have no JSON. For `OwnSink.row_check`: it runs in the tasks, before anything is decided."""
+    """Raise StageFailed for rows that have no JSON. For `OwnSink.row_check`: it runs in the tasks, before the decision."""
     try:
         to_json_lines(rows)
     except _DAMAGE as cause:

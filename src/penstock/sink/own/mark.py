@@ -1,4 +1,4 @@
-"""The mark of a user-written sink: one JSON document, which the sink's author keeps beside the rows."""
+"""The mark of a user-written sink: one JSON document, which the sink's author stores beside the rows."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,17 +18,17 @@ MARK = FaultPoint("own.mark", "A user-written sink writes the mark that the batc
 
 FORMAT = "penstock.own-mark"
 _UNNAMED, _NAMED = 1, 2
-"""Versions: without and with the identity of the ledger whose batches are there."""
+"""Format versions: without and with the identity of the ledger that decided the batches."""
 
 
 def encode_mark(mark: Mark) -> str:
-    """The document's text."""
+    """Return `mark` as the text of its document."""
     version = _UNNAMED if mark.marker.ledger_id is None else _NAMED
     return encode_document(FORMAT, version, mark_fields(mark)).decode("ascii")
 
 
 def decode_mark(text: str, *, pipeline: PipelineName, sink: SinkName) -> Mark:
-    """The mark in `text`. Raises LedgerMismatch for damage, FormatTooNew."""
+    """Return the mark in `text`. Raises LedgerMismatch if it is damaged, FormatTooNew."""
 
     def read(fields: dict[str, Any], *, expected: frozenset[str]) -> Mark:
         require_fields(fields, expected)
@@ -39,21 +39,21 @@ def decode_mark(text: str, *, pipeline: PipelineName, sink: SinkName) -> Mark:
 
 
 class OwnMarkerStore(Generic[T]):
-    """As `MarkerStore`, of the one mark that the author keeps. Whoever has the transaction has it alone."""
+    """A `MarkerStore` for the one mark that the author stores. The author's transaction excludes all other publishers."""
 
     def __init__(self, author: Author[T], transaction: T) -> None:
         self._author, self._transaction = author, transaction
         self._mark: Mark | None = None
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-        """As `MarkerStore.read`. Raises LedgerMismatch for damage, FormatTooNew."""
+        """Return the sink's marker, None if there is none yet. Raises LedgerMismatch if the mark is damaged, FormatTooNew."""
         if self._mark is None:
             text = self._author.read_mark(self._transaction, mark_key(pipeline, sink))
             self._mark = None if text is None else decode_mark(text, pipeline=pipeline, sink=sink)
         return None if self._mark is None else self._mark.marker
 
     def require(self, pipeline: PipelineName, sink: SinkName) -> None:
-        """Raise PublishFailed unless there is one: preparing has made it."""
+        """Raise PublishFailed if the mark is missing: `prepare` has written it."""
         if self.read(pipeline, sink) is None:
             raise PublishFailed(
                 f"Sink {sink!r} does not find its mark {mark_key(pipeline, sink)}.",
@@ -64,11 +64,11 @@ class OwnMarkerStore(Generic[T]):
         self._keep(Mark(marker=marker, batches={} if self._mark is None else self._mark.batches))
 
     def owners(self, table: str) -> Sequence[tuple[PipelineName, SinkName]]:  # noqa: ARG002 - nobody lists marks
-        """None that is known."""
+        """Return nothing: marks cannot be listed."""
         return []
 
     def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:  # noqa: ARG002 - they are in the mark
-        """None that is apart from the mark."""
+        """Return None: batches are remembered in the mark only."""
         return None
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:

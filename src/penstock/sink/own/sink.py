@@ -1,4 +1,4 @@
-"""`OwnSink`: the base of sinks that users write. Staging, recognition, verification and fault points are done here."""
+"""`OwnSink`, the base class of user-written sinks: it stages, recognises repetitions, verifies and has the fault points."""
 
 import sys
 from collections.abc import Generator, Iterator, Sequence
@@ -49,19 +49,23 @@ COMMIT = FaultPoint("own.commit", "A user-written sink commits.")
 
 
 class OwnSink(TableSink, Author[T], Generic[T]):
-    """A sink that adds every batch to one target. Write the methods of `Author`; T is what `transaction` gives, yours alone.
+    """A sink that adds every batch to one target. Its author writes the methods of `Author`.
 
-    Its class is called with its options from the pipeline file and with `name`, `pipeline` and `spool`, to be handed on:
-    `def __init__(self, directory: str, **given): super().__init__(**given)`. All of it runs on the driver, but for `row_check`.
+    T is what `transaction` yields; only the author's code uses it.
 
-    What makes it exactly once is yours: either `transaction` holds rows and mark together, so that both become visible and
-    durable or neither; or, with `idempotent = True`, writing the rows of one `batch.key` again changes nothing, and they are
-    durable before the mark is. `penstock.testing` holds the suite that shows whether it does.
+    The class is called with its options from the pipeline file and with `name`, `pipeline` and `spool`, which it passes on: `def
+    __init__(self, directory: str, **given): super().__init__(**given)`. All of its code runs on the driver, except `row_check`.
 
-    What raises is told with file and line, and done again: raise `penstock.errors.Failed` where that cannot help.
+    The author makes it exactly once, in one of two ways. Either `transaction` holds rows and mark together: both become visible
+    and durable, or neither does. Or, with `idempotent = True`, writing the rows of one `batch.key` again changes nothing, and
+    they are durable before the mark is. The suite in `penstock.testing` shows whether that is so.
 
-    In code it may be made without `name`, `pipeline` and `spool` and be given to a `Delivery` or to `PipelineSettings`. Then it
-    is configuration: each run delivers by a copy (`bound`), so a connection is opened when it is needed, not by `__init__`.
+    An exception of the author's code is reported with file and line, and publishing is repeated after it. Raise
+    `penstock.errors.Failed` where a repetition cannot help.
+
+    In code, an object may be made without `name`, `pipeline` and `spool` and be given to a `Delivery` or to `PipelineSettings`.
+    It is then configuration: each run delivers with a copy (`bound`). So open connections when they are needed, not in
+    `__init__`.
     """
 
     def __init__(
@@ -79,16 +83,15 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         self._pipeline = PipelineName(pipeline)
 
     def bound(self, *, name: str, pipeline: str, spool: "SpoolRoot | str") -> Self:
-        """A copy of this object that delivers for `pipeline`."""
+        """Return a copy of this object that delivers for `pipeline`."""
         sink = copy(self)
         OwnSink.__init__(sink, name=name, pipeline=pipeline, spool=spool, inline_limit_bytes=self._inline_limit_bytes)
         return sink
 
-    # --- what is done with that
+    # --- the sink that Penstock sees
 
     @property
     def kind(self) -> SinkKind:
-        """As its author says."""
         return SinkKind.IDEMPOTENT if self.idempotent else SinkKind.TRANSACTIONAL
 
     def _described(self, rows: str) -> str:  # noqa: ARG002 - it says nothing about a user's target
@@ -96,7 +99,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         return f"{how}, into {self.where} by {type(self).__module__}.{type(self).__qualname__}"
 
     def check(self) -> Sequence[Finding]:
-        """Whether the target is there."""
+        """Return whether the target exists or will be created."""
         subject = f"sink {self._name}"
         try:
             with self._translate_errors(Failed):
@@ -106,7 +109,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         return [Finding(subject=subject, ok=True, message=message)]
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
-        """What the mark says. Raises Failed."""
+        """Return what the mark says, None if there is none. Raises Failed."""
         with self._translate_errors(Failed), self._lock:
             if account != ONLY_ACCOUNT or not self.exists():
                 return None
@@ -115,7 +118,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         return None if marker is None else marker.high_water_mark
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        """Make target and mark, or check them. Raises Usage, Refused, Failed."""
+        """Create target and mark, or check the existing ones. Raises Usage, Refused, Failed."""
         self._spool.prepare(pipeline)
         if schema is None:
             return
@@ -135,12 +138,11 @@ class OwnSink(TableSink, Author[T], Generic[T]):
                 prepare_marker(marks, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, content=content)
 
     def stager(self) -> SpoolStager:
-        """The spool's."""
         self._begin_staging()
         return self._spool.stager(self.row_check())
 
     def publish(self, publication: Publication) -> Published:
-        """In one transaction of its author's, unless the mark says that it was. Raises what `apply` does, and OutcomeUnknown."""
+        """Publish in one transaction unless the mark shows the batch. Raises what `apply` raises, and OutcomeUnknown."""
         with self._fetched(publication), self._lock, self._translate_errors(OutcomeUnknown):
             if self.idempotent:
                 self._claim(publication)
@@ -156,11 +158,10 @@ class OwnSink(TableSink, Author[T], Generic[T]):
         return published
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect the spool files of dead attempts."""
         return self._spool.sweep(cut, dry_run=dry_run)
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
-        """Compare the target with its mark and the mark with the ledger."""
+        """Compare the target with its mark, and the mark with the ledger."""
         with self._translate_errors(Failed), self._lock:
             if not self.exists():
                 return without_marker(decisions, f"There is no {self.where}.")
@@ -175,12 +176,12 @@ class OwnSink(TableSink, Author[T], Generic[T]):
                 )
 
     def close(self) -> None:
-        """Nothing, unless its author has something to close."""
+        """Do nothing, unless the author has something to close."""
 
     # --- steps
 
     def _claim(self, publication: Publication) -> None:
-        """Where rows and mark are not one transaction, the mark carries the ledger before the first row is written (I2)."""
+        """Where rows and mark are not one transaction, write the ledger's identity before the first row (I2)."""
         with self._transaction() as transaction:
             marks = OwnMarkerStore(self, transaction)
             marker = marks.read(publication.pipeline, self._name)
@@ -224,7 +225,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
 
     @contextmanager
     def _transaction(self) -> Iterator[T]:
-        """The author's, ended in any case; what is raised inside comes out, whatever the author's code makes of it."""
+        """Yield the author's transaction, and end it. Exceptions propagate even if the author's code suppresses them."""
         manager = self.transaction()
         is_open = False
         try:
@@ -242,7 +243,7 @@ class OwnSink(TableSink, Author[T], Generic[T]):
 
     @contextmanager
     def _translate_errors(self, kind: type[PenstockError]) -> Iterator[None]:
-        """Raise what the author's code raises as `kind`: nothing is known then but what the mark says."""
+        """Raise exceptions of the author's code as `kind`: after one, only the mark tells what happened."""
         try:
             yield
         except (PenstockError, NotStoredError):

@@ -1,4 +1,4 @@
-"""The storage writer: Parquet into any number of accounts, staged invisibly, decided once, moved into place."""
+"""The Parquet sink: files in any number of accounts, staged invisibly, decided once, then moved into place."""
 
 from penstock.sink.parquet.directory import directory_account
 from penstock.sink.parquet.object import object_account

@@ -1,7 +1,7 @@
-"""What the storage writer needs of an account, whatever store it is on.
+"""Protocols of an account: what the Parquet sink needs of it, whatever store it is on.
 
 An **account** holds a table's files below its root. An **area** is the part of an account that one sink of one pipeline uses: its
-published files, what it has staged and its marker. Directories are one implementation; object stores are others.
+published files, its staging and its marker. Directories are one implementation, object stores are others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A staged file: what `publish` needs to know of it (`Staged.ref`), or the file itself where it is small enough to travel."""
+    """A staged file: what `publish` needs to find it (`Staged.ref`), or its bytes if they travel in the decision."""
 
     ref: Mapping[str, Json] = field(default_factory=dict)
     inline: bytes | None = None
@@ -61,20 +61,20 @@ class Upload(Protocol):
         ...
 
     def flush(self) -> None:
-        """Called by pyarrow; durability comes with `finish`."""
+        """Called by pyarrow. Only `finish` makes bytes durable."""
         ...
 
     @property
     def closed(self) -> bool:
-        """Called by pyarrow."""
+        """Whether the file is closed; called by pyarrow."""
         ...
 
     def finish(self) -> Finished:
-        """Make the bytes durable, or hand them over. Raises StageFailed."""
+        """Make the bytes durable, or return them to travel in the decision. Raises StageFailed."""
         ...
 
     def abandon(self) -> None:
-        """Release what this process holds; what is in the store is left to the sweep."""
+        """Release what this process has open. The sweep removes what is in the store."""
         ...
 
 
@@ -82,9 +82,9 @@ class UploadArea(Protocol):
     """The task side of an area. Picklable: settings only."""
 
     def open(self, name: str, *, allowance: Allowance) -> Upload:
-        """Begin the file that will be published as `name`, a name that nothing else ever has. Raises StageFailed.
+        """Begin the file that will be published as `name`, a name that no other file ever has. Raises StageFailed.
 
-        `allowance` is what the attempt may still hand over instead of staging it.
+        `allowance` is what the attempt may still pass inline instead of staging it.
         """
         ...
 
@@ -104,72 +104,72 @@ class Area(Protocol):
         ...
 
     def prepare(self) -> UploadArea:
-        """Create what is missing, prove what publishing needs. Raises Refused, Failed, Retryable."""
+        """Create what is missing, prove what publishing needs, and return the task side. Raises Refused, Failed, Retryable."""
         ...
 
     @property
     def claim_place(self) -> str:
-        """Where it is noted whose the account is, for people who remove it."""
+        """Where the account's owner is noted, for people who remove the note."""
         ...
 
     def claimed_by(self) -> AccountOwner | None:
-        """Whose the account is, None if nobody has claimed it. Raises PublishFailed, Failed, Retryable, LedgerMismatch."""
+        """Return the owner, None if there is none. Raises PublishFailed, Failed, Retryable, LedgerMismatch, FormatTooNew."""
         ...
 
     def claim(self, owner: AccountOwner) -> None:
-        """Note `owner` durably unless the account has one: of several at the same moment one is noted. Raises as `claimed_by`."""
+        """Note `owner` durably unless the account has an owner. Of concurrent claims one is noted. Raises as `claimed_by`."""
         ...
 
     def marker(self) -> Marker | None:
-        """The high-water mark, None if nothing was ever published."""
+        """Return the high-water mark, None if nothing was ever published. Raises as `claimed_by`."""
         ...
 
     def marker_of(self, position: Position) -> Marker | None:
-        """The mark of just that publication, None if it is not kept or never was."""
+        """Return the marker of the publication at `position`, None if it is not retained or never was. Raises as `claimed_by`."""
         ...
 
     def manifests(self) -> Iterator[Marker]:
-        """Every mark that is kept, in any order: at least those of the newest 1,000 publications."""
+        """Yield every retained marker in any order, at least those of the newest 1,000 publications. Raises as `claimed_by`."""
         ...
 
     def state(self, piece: Staged) -> PieceState:
-        """Where `piece` is. Raises ContentConflict if something else has its name."""
+        """Return where `piece` is. Raises ContentConflict if something else has its name, StagedDataLost, Failed, Retryable."""
         ...
 
     def show(self, pieces: Sequence[Staged]) -> Sequence[Staged]:
-        """Make pieces visible and durable, whatever a former or concurrent call has done; return those that are gone."""
+        """Make pieces visible and durable, whatever an earlier or concurrent call has done. Return those that are gone."""
         ...
 
     def advance(self, marker: Marker) -> None:
-        """Raise the high-water mark, durably; a lower mark than the present one changes nothing."""
+        """Raise the high-water mark, durably. A lower mark than the present one changes nothing. Raises as `claimed_by`."""
         ...
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect staging that is dead by `cut` and name it."""
+        """Collect staging that is dead by `cut`, and return its names."""
         ...
 
     def task_check(self) -> AbstractContextManager[TaskCheck | None]:
-        """A look that tasks may take until the context ends, None where the driver cannot either."""
+        """Yield a check that tasks may run until the context ends, None if the driver's own fails."""
         ...
 
     def waiting(self) -> Iterator[Waiting]:
-        """All that is staged and can be listed; what `sweep` takes is among it."""
+        """Yield all staging that can be listed, including what `sweep` would collect."""
         ...
 
     def lifecycle(self) -> Sequence[Finding]:
-        """What the store deletes by itself, as far as it would hurt; only looks."""
+        """Return what the store deletes by itself, as far as it would hurt. Change nothing."""
         ...
 
     def files(self) -> Iterator[StoredFile]:
-        """Every file below the root that readers would read, in any order."""
+        """Yield every file below the root that readers would read, in any order."""
         ...
 
     def open(self, name: str) -> BinaryIO:
-        """A published file, for reading."""
+        """Open a published file for reading."""
         ...
 
     def check(self) -> Sequence[Finding]:
-        """What `penstock check` says of it; changes nothing for good."""
+        """Return the findings of `penstock check`. Change nothing for good."""
         ...
 
 
@@ -178,12 +178,12 @@ class Account(Protocol):
 
     @property
     def url(self) -> str:
-        """For people and messages; no secrets in it."""
+        """The URL, for people and messages: no secrets in it."""
         ...
 
     @property
     def root_for_readers(self) -> str:
-        """What comes, with a slash, before a file's name: an absolute path where it is a directory, else the store's URL."""
+        """What precedes a slash and a file's name: an absolute path if the account is a directory, else the store's URL."""
         ...
 
     @property
@@ -202,7 +202,7 @@ class Account(Protocol):
         ...
 
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> Area:
-        """The part that belongs to this sink. Nothing is touched yet."""
+        """Return the part that belongs to this sink. Nothing is touched yet."""
         ...
 
     def requests_sent(self) -> Mapping[str, int]: ...
@@ -210,9 +210,9 @@ class Account(Protocol):
     def estimated_requests(self) -> Mapping[str, RequestEstimate]: ...
 
     def enclosing(self) -> "Iterator[tuple[str, AccountOwner]]":
-        """URL and owner of each account that this one lies within, as far as that can be seen from here."""
+        """Yield URL and owner of each account that this one lies within, as far as that can be seen from here."""
         ...
 
     def overlaps(self, other: "Account") -> str | None:
-        """Why both cannot be accounts of one sink, None if they can."""
+        """Return why both cannot be accounts of one sink, None if they can."""
         ...

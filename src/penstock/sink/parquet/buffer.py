@@ -1,4 +1,4 @@
-"""Rows that wait to become a row group, in bounded memory."""
+"""Buffers rows in bounded memory until they make a row group."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from penstock.sink.parquet.settings import WriteSettings
 from penstock.sink.parquet.splitting import Group
 
 Place: TypeAlias = tuple[AccountName, str]
-"""An account and the partition directories below its root."""
+"""An account, and the partition directories below its root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class _Waiting:
 
 
 class Buffer:
-    """Collects groups by place. After each `add` write what `due` gives, and at the end what `rest` gives."""
+    """Collects groups by place. Its user writes what `due` yields after each `add`, and at the end what `rest` yields."""
 
     def __init__(self, settings: WriteSettings) -> None:
         self._settings = settings
@@ -39,7 +39,6 @@ class Buffer:
         self._held_bytes = 0
 
     def add(self, group: Group) -> None:
-        """Take the rows of `group`."""
         waiting = self._waiting.setdefault((group.account, group.directories), _Waiting())
         waiting.rows += len(group.rows)
         waiting.size_bytes += group.size_bytes
@@ -47,14 +46,14 @@ class Buffer:
         self._held_bytes += group.lease.take()
 
     def due(self) -> Iterator[RowGroup]:
-        """Whole row groups, and where memory runs short the largest others."""
+        """Yield whole row groups and, where memory runs short, the largest others."""
         for place in [place for place, waiting in self._waiting.items() if self._is_whole(waiting)]:
             yield self._take(place)
         if self._held_bytes > self._settings.buffer_bytes:
             yield from self._make_room()
 
     def rest(self) -> Iterator[RowGroup]:
-        """Everything that still waits."""
+        """Yield everything that still waits."""
         for place in list(self._waiting):
             yield self._take(place)
 
@@ -62,7 +61,7 @@ class Buffer:
         return waiting.rows >= self._settings.row_group_rows or waiting.size_bytes >= self._settings.row_group_bytes
 
     def _make_room(self) -> Iterator[RowGroup]:
-        """Down to half of the limit, so that the next chunk does not write small row groups again."""
+        """Yield the largest row groups until half of the limit is free, so that the next chunk makes no small ones again."""
         for place in sorted(self._waiting, key=lambda place: -self._waiting[place].size_bytes):
             yield self._take(place)
             if self._held_bytes <= self._settings.buffer_bytes // 2:

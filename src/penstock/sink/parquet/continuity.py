@@ -1,4 +1,4 @@
-"""New files must be readable together with those that an account shows already: an engine reads the directory as one table."""
+"""Checks that new files can be read together with those in the account: an engine reads the directory as one table."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,11 +20,11 @@ _REMEDY = "in the pipeline file, or give the sink another name and new accounts.
 
 
 def require_continued(area: Area, rows: "pa.Schema", partition_by: Sequence[str], *, account: AccountName, owner: str) -> None:
-    """Raise Refused if a file of Penstock's is not of `owner`, or has other partition columns or a column of another type than
-    `rows` have now.
+    """Raise Refused if `rows` do not fit the files of Penstock's that the account holds.
 
-    The oldest and the newest file of some speak for all: columns may come and go, and one that came since has its type in the
-    newest.
+    A file must be of `owner`, have the same partition columns, and have no column of another type than in `rows`. Of
+    FILES_LOOKED_AT files at most, the oldest and the newest speak for all: columns may come and go, and one that came since is in
+    the newest.
     """
     seen = list(islice(area.files(), FILES_LOOKED_AT))
     _require_no_others([file.name for file in seen], owner, account)
@@ -34,7 +34,7 @@ def require_continued(area: Area, rows: "pa.Schema", partition_by: Sequence[str]
 
 
 def _require_no_others(names: Sequence[str], owner: str, account: AccountName) -> None:
-    """An account that an older Penstock filled does not say whose it is, but its files do."""
+    """Raise Refused for files of another owner. In an account that an older Penstock filled, only file names tell it."""
     other = next((name for name in names if owner_in(name) not in {None, owner}), None)
     if other is not None:
         raise Refused(f"Account {account!r} holds {other}, which another sink or pipeline delivered.", remedy=REMEDY)
@@ -58,7 +58,7 @@ def _require_alike(area: Area, name: str, rows: "pa.Schema", partition_by: Seque
 
 
 def _columns(area: Area, name: str) -> "pa.Schema":
-    """The file's columns; none if it cannot be read, which is for `penstock verify` to say."""
+    """Return the file's columns; none if it cannot be read, which `penstock verify` reports."""
     with suppress(OSError, pa.ArrowException), area.open(name) as file:
         text = own_schema(pq.ParquetFile(file))
         return arrow_schema(text) if text is not None else pa.schema([])

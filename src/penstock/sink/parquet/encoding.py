@@ -21,7 +21,7 @@ DICTIONARY_PAGESIZE_LIMIT: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodingSettings:
-    """What the user asked for: `default` for all columns but those of `columns`, which maps paths to encodings."""
+    """What the user asked for: `default` for all columns except those in `columns`, which maps paths to encodings."""
 
     default: str = AUTO
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -30,14 +30,14 @@ class EncodingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encodings:
-    """What the files of an attempt are written with: `default` for all columns, or an encoding for every path in `columns`."""
+    """The encodings of an attempt's files: `default` for all columns, or an encoding for every path in `columns`."""
 
     default: str = DICTIONARY
     columns: Mapping[str, str] = field(default_factory=dict)
     dictionary_pagesize_limit_bytes: int = DICTIONARY_PAGESIZE_LIMIT
 
     def writer_options(self) -> Mapping[str, object]:
-        """The arguments of `pyarrow.parquet.ParquetWriter`."""
+        """Return the arguments for `pyarrow.parquet.ParquetWriter`."""
         others = {path: name.upper() for path, name in self.columns.items() if name not in {DICTIONARY, PLAIN}}
         listed = [path for path, name in self.columns.items() if name == DICTIONARY]
         return {
@@ -48,7 +48,7 @@ class Encodings:
 
 
 def encoding_settings(column_encoding: "str | Mapping[str, str]", *, dictionary_pagesize_limit_bytes: int) -> EncodingSettings:
-    """The keys `column_encoding` and `dictionary_pagesize_limit` of the pipeline file."""
+    """Return the settings of the keys `column_encoding` and `dictionary_pagesize_limit` of the pipeline file."""
     limit = dictionary_pagesize_limit_bytes
     if isinstance(column_encoding, str):
         return EncodingSettings(default=column_encoding, dictionary_pagesize_limit_bytes=limit)
@@ -56,7 +56,7 @@ def encoding_settings(column_encoding: "str | Mapping[str, str]", *, dictionary_
 
 
 def leaf_columns(path: str, column: "pa.Array") -> "Iterator[tuple[str, pa.Array]]":
-    """The columns that Parquet makes of `column`, with their paths. Of lists it is the elements of all rows."""
+    """Yield the leaf columns that Parquet makes of `column`, with their paths. Of a list, it yields the elements of all rows."""
     kind = column.type
     if pa.types.is_struct(kind):
         for inner, values in zip(kind, column.flatten(), strict=True):
@@ -71,7 +71,10 @@ def leaf_columns(path: str, column: "pa.Array") -> "Iterator[tuple[str, pa.Array
 
 
 def fitting(kind: "pa.DataType") -> tuple[str, ...]:
-    """The encodings that a leaf column of this type can have, so that DuckDB and Spark's vectorised reader read it."""
+    """Return the encodings that a leaf column of this type can have, so that DuckDB and Spark's vectorised reader read it.
+
+    The vectorised reader of Spark 4.0 does not read BYTE_STREAM_SPLIT.
+    """
     if pa.types.is_boolean(kind):
         return (PLAIN,)
     if is_whole_number(kind):
@@ -84,23 +87,23 @@ def fitting(kind: "pa.DataType") -> tuple[str, ...]:
 
 
 def is_whole_number(kind: "pa.DataType") -> bool:
-    """Whether Parquet stores it as INT32 or INT64."""
+    """Return whether Parquet stores the type as INT32 or INT64."""
     return bool(pa.types.is_signed_integer(kind) or pa.types.is_date32(kind) or is_time(kind))
 
 
 def is_time(kind: "pa.DataType") -> bool:
-    """Whether it counts microseconds or the like."""
+    """Return whether the type is a timestamp, a time or a duration."""
     return bool(pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind))
 
 
 def is_text(kind: "pa.DataType") -> bool:
-    """Text or bytes of any length."""
+    """Return whether the type is text or bytes of any length."""
     is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     return bool(is_string or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def require_encodable(settings: EncodingSettings, stored: "pa.Schema") -> None:
-    """Raise Usage for a path that files with the schema `stored` lack, and for an encoding that does not fit its type."""
+    """Raise Usage for a path that is not in the schema `stored`, and for an encoding that does not fit the column's type."""
     kinds: dict[str, list[pa.DataType]] = {}
     for each in stored:
         for path, values in leaf_columns(each.name, pa.array([], each.type)):

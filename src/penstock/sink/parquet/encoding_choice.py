@@ -1,9 +1,9 @@
 """Chooses the encodings of an attempt's files from its first rows, for sinks with `column_encoding: auto`.
 
-Arrow by itself tries a dictionary on every column. Where values hardly repeat that takes most of the time of writing them, and
-writes the first of them into a dictionary for nothing. Here a column gets a dictionary where its values repeat, and otherwise
-`delta_binary_packed` where whole numbers or times lie close to those before them. In doubt it is the dictionary: then a file is
-what it would have been. `byte_stream_split` is never chosen: the vectorised reader of Spark 4.0 does not read it.
+Arrow by itself tries a dictionary on every column. Where values hardly repeat, that takes most of the time of writing them, and
+the first values go into a dictionary for nothing. Here a column gets a dictionary if its values repeat, `delta_binary_packed` if
+whole numbers or times lie close to those before them, else `plain`. In doubt it gets a dictionary: the file is what Arrow would
+have written. `byte_stream_split` is never chosen: the vectorised reader of Spark 4.0 does not read it.
 """
 
 from collections import Counter
@@ -30,10 +30,10 @@ from penstock.sink.parquet.encoding import (
 )
 
 _GLANCE, _LOOK, _FIRST = 256, 1024, 512
-"""How many rows are looked at: of all columns, of those that hardly repeat there, and of these the first ones for differences."""
+"""Rows in the samples: of all columns, of columns that hardly repeat there, and of these the first rows for differences."""
 
 _SAMPLE_BYTES: Final = 256 * 1024
-"""Of a column of texts; beyond it fewer are looked at."""
+"""Size of the sample of a text column; of longer texts fewer are taken."""
 
 _ENOUGH = 32
 _FEW_ROWS, _FEW_VALUES, _MANY_COLUMNS = 4096, 1_000_000, 100
@@ -42,10 +42,10 @@ _HALVINGS: Final = 20
 
 
 def choose_encodings(rows: "pa.Table", settings: EncodingSettings) -> Encodings:
-    """The encodings for files that begin with `rows`, at least one.
+    """Return the encodings for files that begin with `rows`, at least one.
 
-    Takes 20 to 100 microseconds a column. Of few rows only what a glance tells is chosen, and nothing if they have many columns:
-    these are written as fast as they are looked at.
+    Takes 20 to 100 microseconds per column. Few rows get only the first, small sample, and none at all if they have many columns:
+    such rows are written as fast as they are sampled.
     """
     few = len(rows) < _FEW_ROWS and len(rows) * rows.num_columns < _FEW_VALUES
     default = DICTIONARY if settings.default == AUTO and few and rows.num_columns > _MANY_COLUMNS else settings.default
@@ -69,7 +69,7 @@ def choose_encodings(rows: "pa.Table", settings: EncodingSettings) -> Encodings:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A leaf column below the column `column`: some of its values without nulls, out of `among` in all rows."""
+    """A leaf column of `column`: some of its values without nulls; all rows have about `among` of them."""
 
     column: str
     path: str
@@ -86,7 +86,7 @@ def _leaves(sample: "pa.Table", *, of: "pa.Table") -> Iterator[_Leaf]:
 
 
 def _at_a_glance(leaf: _Leaf) -> tuple[str, bool]:
-    """The encoding, and whether more values would hardly tell of another one."""
+    """Return the encoding, and whether more values would hardly change it."""
     if pa.types.is_boolean(leaf.values.type):
         return PLAIN, True
     plain_bytes = _plain_bytes(leaf)
@@ -99,7 +99,7 @@ def _at_a_glance(leaf: _Leaf) -> tuple[str, bool]:
 
 
 def _after_a_look(rows: "pa.Table", leaves: list[_Leaf]) -> Iterator[tuple[str, str]]:
-    """The same with more values, which also tell whether differences take fewer bytes still."""
+    """Yield path and encoding from more values, which also tell whether differences take fewer bytes still."""
     paths = {leaf.path for leaf in leaves}
     selected = rows.select(list(dict.fromkeys(leaf.column for leaf in leaves)))
     first = {leaf.path: leaf.values for leaf in _leaves(selected[:_FIRST], of=rows)}
@@ -122,7 +122,7 @@ def _after_a_look(rows: "pa.Table", leaves: list[_Leaf]) -> Iterator[tuple[str, 
 
 
 def _plain_bytes(leaf: _Leaf) -> float | None:
-    """None for a type that is not known here."""
+    """Return the bytes per value in PLAIN, None for a type that is not known here."""
     kind = leaf.values.type
     if is_text(kind):
         return float(4 + leaf.values.nbytes / max(len(leaf.values), 1))
@@ -136,13 +136,16 @@ def _plain_bytes(leaf: _Leaf) -> float | None:
 
 
 def _dictionary_bytes(leaf: _Leaf, seen: int, plain_bytes: float) -> float:
-    """Each distinct value once, and its number in as many bits as that takes."""
+    """Return the bytes per value: each distinct value once, and its number in as many bits as that takes."""
     distinct = _estimated_distinct(seen, of=len(leaf.values), among=leaf.among)
     return distinct / leaf.among * plain_bytes + ceil(log2(max(distinct, 2))) / 8
 
 
 def _estimated_distinct(seen: int, *, of: int, among: float) -> float:
-    """How many distinct values there are `among` so many, of which a sample `of` some has `seen`, if all are equally frequent."""
+    """Estimate how many distinct values `among` values have, if all are equally frequent.
+
+    A sample `of` some values has `seen` distinct ones.
+    """
     if seen >= of or among <= of:
         return among if seen >= of else float(seen)
     low, high = float(seen), among
@@ -154,7 +157,10 @@ def _estimated_distinct(seen: int, *, of: int, among: float) -> float:
 
 
 def _is_smaller_as_delta(first: "pa.Array", plain_bytes: float, dictionary_bytes: float) -> bool:
-    """Than in a dictionary, and than plainly after compression, which finds what the bytes of numbers have in common."""
+    """Return whether differences take fewer bytes than a dictionary, and than plain values after compression.
+
+    Compression finds what the bytes of numbers have in common.
+    """
     if len(first) < _ENOUGH:
         return False
     numbers = np.asarray(first[:_FIRST].cast(pa.int32() if plain_bytes == 4 else pa.int64()))
@@ -167,7 +173,7 @@ def _is_smaller_as_delta(first: "pa.Array", plain_bytes: float, dictionary_bytes
 
 
 def _delta_bytes(numbers: "npt.NDArray[np.int64]") -> float:
-    """In DELTA_BINARY_PACKED a miniblock is as wide as its largest difference exceeds the least one of its block."""
+    """Return the bytes per value: a miniblock is as wide as its largest difference minus the least of its block."""
     steps = np.diff(numbers)
     blocks = np.append(steps, np.full(-len(steps) % _BLOCK, steps[-1])).reshape(-1, _MINIBLOCKS, _BLOCK // _MINIBLOCKS)
     excess = (blocks.max(axis=2) - blocks.min(axis=(1, 2))[:, np.newaxis]).view(np.uint64)
@@ -179,7 +185,7 @@ def _delta_bytes(numbers: "npt.NDArray[np.int64]") -> float:
 
 
 def _spread(rows: "pa.Table", count: int) -> "pa.Table":
-    """One row of each stretch of them, but not always the same one, lest a period in the values be taken for repetition."""
+    """Return one row of each stretch, at varying places, so that a period in the values does not look like repetition."""
     if len(rows) <= count:
         return rows
     places = ((np.arange(count) + _jitter(count)) * (len(rows) / count)).astype(np.int64)

@@ -1,6 +1,6 @@
 """Partition directories as Hive and Spark write them: `column=value`, escaped so that every value comes back as it was.
 
-Spark's own set of characters is escaped; NUL, which Spark cannot write but reads back; and a letter of `null`, in whatever case,
+Escaped are Spark's own set of characters; NUL, which Spark cannot write but reads back; and a letter of `null`, in any case,
 which DuckDB takes for NULL. Two texts have no directory that reads back as they are: the empty one and
 `__HIVE_DEFAULT_PARTITION__`. Spark silently turns both into null; see `is_lost_as_directory`.
 """
@@ -18,17 +18,17 @@ Value: TypeAlias = "str | int | bool | dt.date | None"
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 NAME_LIMIT_BYTES = 255
-"""The longest name of one file or directory on every file system in use."""
+"""The longest name of a file or directory that every file system in use accepts."""
 
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 _CODED = re.compile(r"%([0-9A-Fa-f]{2})")
 _NULL_OF_DUCKDB = "null"
-"""In small letters or capitals it is DuckDB's NULL, unless a letter of it is escaped."""
+"""DuckDB reads it as NULL, in small letters or capitals, unless a letter of it is escaped."""
 _HIDDEN_ENDING = "._COPYING_"
 
 
 def escape(text: str) -> str:
-    """`text` as (a part of) one name below a table's root."""
+    """Return `text` as one name, or a part of one, below a table's root."""
     if text.lower() == _NULL_OF_DUCKDB:
         return f"%{ord(text[0]):02X}{text[1:]}"
     escaped = _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
@@ -36,25 +36,25 @@ def escape(text: str) -> str:
 
 
 def unescape(name: str) -> str:
-    """The text that `escape` made `name` of, as Spark reads it."""
+    """Return the text that `escape` turned into `name`, as Spark reads it."""
     return _CODED.sub(lambda found: chr(int(found[1], 16)), name)
 
 
 def is_lost_as_directory(value: Value) -> bool:
-    """Whether readers would see null instead of `value`."""
+    """Return whether readers would see null instead of `value`."""
     return value in {"", NULL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumn:
-    """One column of `partition_by`; `index` is its place among the rows' columns."""
+    """One column of `partition_by`; `index` is its place among the columns of the rows."""
 
     name: str
     index: int
     kind: "pa.DataType"
 
     def directory(self, value: Value) -> str:
-        """The directory's name for `value`. Raises StageFailed for a name that no file system takes."""
+        """Return the directory name for `value`. Raises StageFailed for a name that no file system accepts."""
         name = f"{escape(self.name)}={NULL if value is None else escape(_text(value))}"
         size_bytes = len(name.encode())
         if size_bytes > NAME_LIMIT_BYTES:
@@ -66,7 +66,7 @@ class PartitionColumn:
         return name
 
     def value_in(self, directory: str) -> Value:
-        """The value that `directory`, the part behind `column=`, stands for. Raises ValueError for one of another type."""
+        """Return the value of `directory`, the part after `column=`. Raises ValueError if it is of another type."""
         if directory == NULL:
             return None
         text = unescape(directory)
@@ -80,7 +80,7 @@ class PartitionColumn:
 
 
 def partition_columns(schema: "pa.Schema", names: "tuple[str, ...]") -> "tuple[PartitionColumn, ...]":
-    """The columns of `partition_by` as found in `schema`. Raises Usage where rows of `schema` cannot be partitioned by them."""
+    """Return the columns of `partition_by` as found in `schema`. Raises Usage if such rows cannot be partitioned by them."""
     columns = tuple(_partition_column(schema, name) for name in names)
     if columns and len(columns) == len(schema):
         raise Usage(

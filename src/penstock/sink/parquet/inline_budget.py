@@ -1,4 +1,4 @@
-"""How much of an attempt may travel inside the decision instead of being staged."""
+"""The budget for inline files: how many bytes of an attempt may travel in the decision instead of being staged."""
 
 from threading import Lock
 
@@ -7,14 +7,14 @@ INLINE_LIMIT_BYTES = 100 * 1024
 
 
 class Allowance:
-    """Bytes left for small files of one attempt. Used by all threads that finish files of it."""
+    """Bytes left for inline files of one attempt. Shared by all threads that finish files of it."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._left_bytes = limit_bytes
         self._lock = Lock()
 
     def take(self, size_bytes: int) -> bool:
-        """Whether `size_bytes` fitted; they are then spent."""
+        """Spend `size_bytes` if they fit; return whether they did."""
         with self._lock:
             if size_bytes > self._left_bytes:
                 return False

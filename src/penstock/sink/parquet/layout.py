@@ -1,6 +1,6 @@
 """Names of published files: `<partition directories>/part-<attempt token>-<number>-<owner>.<compression>.parquet`.
 
-The token makes a name that no other attempt ever uses, and tells which batch of the owner a file belongs to.
+The token makes a name that no other attempt ever uses, and tells which batch of the owner the file belongs to.
 """
 
 import hashlib
@@ -13,44 +13,44 @@ _OWNER = re.compile(r"-\d{5}-([0-9a-f]{8})$")
 
 
 def owner_of(pipeline: PipelineName, sink: SinkName) -> str:
-    """Whose a file is, in 8 digits of its name: generations and batches of different pipelines say nothing of each other."""
+    """Return the owner in a file's name, 8 digits: generations and batches of different pipelines cannot be compared."""
     return hashlib.sha256(f"{pipeline}\n{sink}".encode()).hexdigest()[:8]
 
 
 def file_name(attempt: Attempt, *, number: int, owner: str, compression: str, directories: str) -> str:
-    """The name of the `number`-th file of `attempt`, relative to the account's root."""
+    """Return the name of the `number`-th file of `attempt`, relative to the account's root."""
     codec = "" if compression == "none" else f".{compression}"
     base = f"part-{attempt.token}-{number:05d}-{owner}{codec}{_SUFFIX}"
     return f"{directories}/{base}" if directories else base
 
 
 def attempt_of(name: str) -> Attempt | None:
-    """Who wrote a file; None if it is not Penstock's. Directories are values of the data, and may say anything."""
+    """Return the attempt that wrote a file, None if it is not Penstock's. Only the last part counts: directories hold data."""
     return Attempt.find(name.rpartition("/")[2])
 
 
 def order_of(name: str) -> tuple[Generation, BatchId] | None:
-    """By which the files of an account are ordered, oldest first, as their decisions are; None for one that is not Penstock's."""
+    """Return the sort key that puts an account's files in the order of their decisions; None for a file not of Penstock's."""
     attempt = attempt_of(name)
     return None if attempt is None else (attempt.generation, attempt.batch_id)
 
 
 def owner_in(name: str) -> str | None:
-    """Whose the file is; None if it does not say, as in the first versions of Penstock."""
+    """Return the owner in a file's name, None if there is none, as in the first versions of Penstock."""
     found = _OWNER.search(name.rpartition("/")[2].partition(".")[0])
     return None if found is None else found[1]
 
 
 def is_owned(name: str, owner: str) -> bool:
-    """Whether `owner` wrote the file, for certain."""
+    """Return whether `owner` wrote the file, for certain."""
     return owner_in(name) == owner
 
 
 def is_parquet(name: str) -> bool:
-    """Whether readers take the file for Parquet."""
+    """Return whether readers take the file for Parquet."""
     return name.endswith(_SUFFIX)
 
 
 def is_hidden(name: str) -> bool:
-    """Whether readers of tables skip what lies at `name`, as Spark, DuckDB and pyarrow do."""
+    """Return whether readers of tables skip what lies at `name`, as Spark, DuckDB and pyarrow do."""
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))

@@ -1,4 +1,4 @@
-"""What the ledger says of files: which were decided, by which batch, and how far back it remembers."""
+"""An index of the files that the ledger decided: by which batch, and how far back the ledger goes."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class DecidedFile:
 
 @dataclass(slots=True)
 class LedgerFiles:
-    """Built from the retained publications, newest first."""
+    """Decided files by name, by stem and by content, from the retained publications."""
 
     by_name: dict[tuple[AccountName, str], DecidedFile] = field(default_factory=dict)
     by_stem: dict[str, DecidedFile] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class LedgerFiles:
 
     @staticmethod
     def of(known: Iterator[Publication]) -> "LedgerFiles":
-        """All that `known` names."""
+        """Return the index of all files that the publications `known`, newest first, name."""
         files = LedgerFiles()
         for publication in known:
             files.newest = files.newest or publication
@@ -40,7 +40,7 @@ class LedgerFiles:
         return files
 
     def newer_than(self, position: Position, account: AccountName) -> frozenset[str]:
-        """Names of the files of an account that were decided after `position`."""
+        """Return the names of an account's files that were decided after `position`."""
         return frozenset(
             name
             for (place, name), decided in self.by_name.items()
@@ -48,17 +48,17 @@ class LedgerFiles:
         )
 
     def unchanged_until(self, position: Position, account: AccountName) -> Position:
-        """`position`, or that of the newest publication if none after `position` has files for the account."""
+        """Return `position`, or the newest publication's if none after `position` has files for the account."""
         newest = position if self.newest is None else self.newest.position
         return position if self.newer_than(position, account) else max(position, newest)
 
     def original_of(self, name: str, content: tuple[int, int]) -> DecidedFile | None:
-        """The decided file that a file of another name or place is a copy of: by a part of its name, or by equal rows."""
+        """Return the decided file of which another file is a copy: by a part of its name, or by equal rows."""
         found = _STEM.search(name.rpartition("/")[2])
         return (self.by_stem.get(found[0]) if found else None) or self.by_content.get(content)
 
     def is_forgotten(self, name: str) -> bool:
-        """Whether the file belongs to a batch before the oldest one that the ledger retains."""
+        """Return whether the file belongs to a batch before the oldest one that the ledger retains."""
         attempt = attempt_of(name)
         if attempt is None or self.oldest is None:
             return False

@@ -1,4 +1,7 @@
-"""An account belongs to one account of one sink of one pipeline and to one ledger: what two fill, neither can prove."""
+"""Ownership of accounts: each belongs to one account of one sink of one pipeline, and to one ledger.
+
+If two filled an account, neither could prove its content.
+"""
 
 from penstock.core.high_water_mark import AccountOwner
 from penstock.core.model import AccountName, PipelineName, SinkName, SweepCut
@@ -7,14 +10,14 @@ from penstock.sink.parquet.account import Account, Area
 from penstock.sink.parquet.layout import attempt_of
 
 FILES_LOOKED_AT = 10_000
-"""Of an account that has an owner, at a start: it must not take longer the more files there are."""
+"""Files that a start reads the names of, in an account that has an owner: more files must not make it slower."""
 REMEDY = "Give every sink of every pipeline accounts of its own, and let readers read them together."
 
 
 def require_own_account(
     found: AccountOwner | None, *, pipeline: PipelineName, sink: SinkName, account: AccountName, url: str
 ) -> None:
-    """Raise Refused if `found`, the owner of the account at `url`, is not that account of that sink."""
+    """Raise Refused if the account at `url` has an owner, `found`, that is not this account of this sink."""
     if found is None or (found.pipeline, found.sink, found.account) == (pipeline, sink, account):
         return
     raise Refused(
@@ -25,7 +28,7 @@ def require_own_account(
 
 
 def require_apart(account: Account, owner: AccountOwner | None) -> None:
-    """Raise Refused for an account with no `owner` yet that lies within one that has: its files would be among that one's."""
+    """Raise Refused if an account without an owner lies within one that has an owner: its files would be among that one's."""
     outer = next(account.enclosing(), None) if owner is None else None
     if outer is not None:
         url, other = outer
@@ -37,18 +40,18 @@ def require_apart(account: Account, owner: AccountOwner | None) -> None:
 
 
 def is_anothers(found: AccountOwner | None, cut: SweepCut) -> bool:
-    """Whether `found` says that the account is another ledger's, for which `cut` means nothing (I10).
+    """Return whether `found` names another ledger, for which `cut` means nothing (I10).
 
-    Asked after what is dead was listed: a ledger that claims the account later stages later, and nothing of it was listed.
+    Called after listing what is dead: a ledger that claims the account later stages later, so nothing of it was listed.
     """
     return found is not None and found.ledger_id != cut.ledger_id
 
 
 def require_unfilled(area: Area, *, url: str) -> None:
-    """Raise LedgerMismatch if an account without owner and marker holds files of Penstock's: whose they are is noted elsewhere.
+    """Raise LedgerMismatch if an account without owner and marker holds files of Penstock's: the owner is noted elsewhere.
 
-    Called when everything that this ledger decided is published, so that its own files have a marker (I2). All files are looked
-    at, once in the life of an account: it is claimed then.
+    Called when everything that this ledger decided is published, so that its own files have a marker (I2). It looks at all files,
+    once in the life of an account, which is claimed afterwards.
     """
     if area.claimed_by() is not None or area.marker() is not None:
         return
@@ -63,7 +66,7 @@ def require_unfilled(area: Area, *, url: str) -> None:
 
 
 def claim_account(area: Area, owner: AccountOwner, *, url: str) -> None:
-    """Note `owner` in the account unless it is noted there (I2). Raises Refused, LedgerMismatch, Retryable."""
+    """Note `owner` in the account unless it is noted already (I2). Raises Refused, LedgerMismatch, Retryable."""
     found = area.claimed_by()
     if found is None:
         area.claim(owner)
@@ -79,7 +82,7 @@ def claim_account(area: Area, owner: AccountOwner, *, url: str) -> None:
 
 
 def _remedy(area: Area) -> str:
-    """A claim is not taken over by itself: its run may be about to publish its first batch."""
+    """Return the remedy. Penstock never takes over a claim: the other run may be about to publish its first batch."""
     if area.marker() is None and _filled_with(area) is None:
         return (
             "Put that ledger back and start again. If it is gone for good, with every run that used it: nothing was delivered "

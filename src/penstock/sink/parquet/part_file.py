@@ -1,4 +1,4 @@
-"""One Parquet file in the making."""
+"""`PartFile`, a Parquet file while it is being written, and the schema and notes that go into it."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _SPARK_KEY = "org.apache.spark.sql.parquet.row.metadata"
 
 
 class PartFile:
-    """Rows go in as whole row groups; `close` writes the footer, `finish` makes it durable. Used by one thread at a time."""
+    """One Parquet file being written, in whole row groups. `finish` makes it durable. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class PartFile:
 
     @property
     def size_bytes(self) -> int:
-        """What was written so far."""
+        """The bytes written so far."""
         return self._upload.size_bytes
 
     def write(self, rows: "pa.Table", *, digest: int) -> None:
@@ -61,7 +61,7 @@ class PartFile:
         self._writer.close()
 
     def finish(self, *, sink: SinkName, attempt: str) -> Staged:
-        """Make the file durable and say what it is."""
+        """Make the file durable, and return it as a piece."""
         finished = self._upload.finish()
         totals = Totals(rows=self._rows, files=1, size_bytes=self.size_bytes) + Totals(digest=self._digest)
         return Staged(
@@ -76,7 +76,7 @@ class PartFile:
 
 
 def stored_schema(data: "pa.Schema") -> "pa.Schema":
-    """The types that files hold for rows of `data`, so that Spark and everyone else reads them. Raises Usage."""
+    """Return the types that files store for rows of `data`, which Spark and all others can read. Raises Usage."""
     return pa.schema([field.with_type(_stored(field.type, field.name)) for field in data])
 
 
@@ -91,7 +91,7 @@ def _stored(kind: "pa.DataType", name: str) -> "pa.DataType":
 
 
 def _optional_below(kind: "pa.DataType") -> "pa.DataType":
-    """`kind` with nullable fields in its structs: Arrow has nulls there wherever a struct itself is null, required or not."""
+    """Return `kind` with all struct fields nullable: where a struct is null, Arrow has nulls in its required fields, too."""
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_optional_below(field.type)).with_nullable(nullable=True) for field in kind])
     if pa.types.is_map(kind):
@@ -105,7 +105,7 @@ def _optional_below(kind: "pa.DataType") -> "pa.DataType":
 
 
 def notes_for(rows: "pa.Schema", data: "pa.Schema") -> Mapping[str, str]:
-    """What a file's footer says of the rows: their schema for `verify`, and for Spark that of the columns in the file."""
+    """Return the footer's metadata: the schema of the rows for `verify`, and that of the columns in the file for Spark."""
     text = (rows.metadata or {}).get(SCHEMA_KEY)
     if text is None:
         return {}

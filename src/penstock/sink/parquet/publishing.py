@@ -1,4 +1,4 @@
-"""Publishing a decision into one area: all of it, once, by rolling forward."""
+"""Publishes a decision into one area: all of it, once, by rolling forward."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from penstock.sink.parquet.account import Area, PieceState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What a publication is for one account. `fresh`: it was staged by this very run, and the batch before was published."""
+    """The part of a publication for one account. `fresh`: this run staged it, after it had published the batch before."""
 
     account: AccountName
     area: Area
@@ -22,10 +22,10 @@ class Share:
     fresh: bool = False
 
     def is_shown(self) -> bool:
-        """Whether it was published before. Called for all accounts before anything moves, so that a loss shows nothing at all.
+        """Return whether it was published before. Called for all accounts before any file moves, so that a loss shows nothing.
 
-        What is fresh is not looked for in a remote account, unless publishing it twice would do harm: what is gone is found while
-        it is published. Raises StagedDataLost, ContentConflict, and LedgerMismatch if another ledger published at this position.
+        A fresh share of a remote account is not looked for, unless publishing it twice would do harm: publishing finds what is
+        gone. Raises StagedDataLost, ContentConflict, and LedgerMismatch if another ledger published at this position.
         """
         if self.fresh and self.area.is_remote:
             return any(piece.inline is not None for piece in self.pieces) and self._is_marked()
@@ -38,7 +38,7 @@ class Share:
         return True
 
     def roll_forward(self) -> None:
-        """Show every piece, then raise the mark: a piece that is gone below the mark was removed by maintenance, not lost."""
+        """Publish all pieces, then raise the mark. A piece missing below the mark was removed by maintenance, not lost."""
         gone = self.area.show(self.pieces)
         if gone:
             self._require_marked(gone)
@@ -56,7 +56,7 @@ class Share:
         return True
 
     def _require_marked(self, gone: Sequence[Staged]) -> None:
-        """A concurrent publisher may have finished between two looks; only the mark tells."""
+        """Raise StagedDataLost unless the marker shows the publication: a concurrent publisher may just have finished it."""
         if self._is_marked():
             return
         batch = self.publication.batch.batch_id
@@ -67,7 +67,10 @@ class Share:
         )
 
     def _require_named_ledger(self, marker: Marker) -> None:
-        """Whatever its position. A mark that names no ledger, as an older Penstock wrote it, was compared by the start (I2)."""
+        """Raise LedgerMismatch if the marker names another ledger, whatever its position.
+
+        A marker of an older Penstock names no ledger; the start has compared it (I2).
+        """
         if marker.ledger_id not in {None, self.publication.ledger_id}:
             raise LedgerMismatch(
                 f"Account {self.account!r} shows what ledger {marker.ledger_id} decided, up to its position {marker.position}, "
@@ -76,9 +79,10 @@ class Share:
             )
 
     def _require_same_ledger(self, marker: Marker) -> None:
-        """What is marked has left the staging area, and one position is one batch: anything else is another ledger's doing.
+        """Raise LedgerMismatch unless this position's marker is of this batch, and none of its pieces is still staged.
 
-        A mark that is missing below a higher one may be of long ago: then a newer run owns the pipeline, and that will be told.
+        Marked pieces have left the staging area, and one position is one batch: anything else is another ledger's work. A marker
+        that is missing below a higher one may have been removed as old: then a newer run owns the pipeline, which is reported.
         """
         batch = self.publication.batch
         own = self.area.marker_of(self.publication.position)

@@ -1,4 +1,4 @@
-"""Reading a published file back as the rows that were decided, columns in their order, and hashing them."""
+"""Reads a published file back as the rows that were decided, with its columns in their order, and hashes them."""
 
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -18,17 +18,18 @@ _BATCH_ROWS = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What a file holds: its rows and their content digest."""
+    """What a file holds: the number of its rows and their digest."""
 
     rows: int
     digest: int
 
 
 def read_content(file: BinaryIO, *, name: str, schema: str, row_digest: RowDigest) -> Content:
-    """All of a file; `name` is relative to the root and holds the partition values, `schema` is Spark's JSON of the rows.
+    """Return what a whole file holds; `name` is relative to the root and holds the partition values.
 
-    A file of another batch than the known ones brings its own schema. Raises ValueError with the reason for a file that does not
-    hold such rows, pa.ArrowException and OSError for one that cannot be read.
+    `schema` is Spark's JSON of the rows. A schema in the file's footer takes precedence: the file may be of an unknown batch.
+    Raises ValueError with the reason for a file that does not hold such rows, pa.ArrowException and OSError for one that cannot
+    be read.
     """
     parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
     rows = arrow_schema(own_schema(parquet) or schema)
@@ -45,7 +46,7 @@ def read_content(file: BinaryIO, *, name: str, schema: str, row_digest: RowDiges
 
 
 def read_table(file: BinaryIO, *, name: str, schema: str) -> "pa.Table":
-    """All of a file with the columns of `schema`: one that came later is null, one that went since is left out.
+    """Return all rows of a file with the columns of `schema`: a later column is null, a removed one is left out.
 
     Raises ValueError, pa.ArrowException and OSError as `read_content`.
     """
@@ -58,7 +59,7 @@ def read_table(file: BinaryIO, *, name: str, schema: str) -> "pa.Table":
 
 
 def table_schema(schema: str) -> "pa.Schema":
-    """The columns of rows of Spark's `schema` as they are read back: any may be null, as in every Parquet file of Spark's."""
+    """Return the columns of rows of Spark's `schema` as they are read back: all nullable, as in every Parquet file of Spark's."""
     rows = arrow_schema(schema)
     kinds = [
         stored.type if pa.types.is_nested(field.type) else field.type
@@ -68,7 +69,7 @@ def table_schema(schema: str) -> "pa.Schema":
 
 
 def own_schema(parquet: "pq.ParquetFile") -> str | None:
-    """What the footer says of the rows, None for a file that Penstock did not write."""
+    """Return Spark's schema of the rows from the footer, None for a file that Penstock did not write."""
     text = (parquet.metadata.metadata or {}).get(SCHEMA_KEY)
     return None if text is None else text.decode()
 
@@ -106,5 +107,5 @@ def _restored(batch: "pa.RecordBatch", rows: "pa.Schema", values: dict[str, Valu
 
 
 def _as(kind: "pa.DataType", column: "pa.Array") -> "pa.Array":
-    """Values as the decided type, where a file holds them as another; inside of nested types nothing hashed differs."""
+    """Return values as the decided type, if the file stores another one. In nested types nothing that is hashed differs."""
     return column if column.type == kind or pa.types.is_nested(kind) else column.cast(kind)

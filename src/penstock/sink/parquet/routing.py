@@ -1,4 +1,4 @@
-"""From the account names that Spark routed rows to, to the numbers of the sink's accounts."""
+"""Maps the account names that Spark routed rows to, to the numbers of the sink's accounts."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +12,14 @@ _SHOWN = 60
 
 
 class Router:
-    """Gives each row the number of its account in `settings.accounts`."""
+    """Maps each row to the number of its account in `settings.accounts`."""
 
     def __init__(self, settings: WriteSettings) -> None:
         self._settings = settings
         self._names = pa.array(settings.accounts, pa.string())
 
     def numbers(self, accounts: "pa.ChunkedArray | None") -> "npt.NDArray[np.int64] | None":
-        """The account of each row, None if all rows go to the only one. Raises StageFailed for rows that have none."""
+        """Return the account of each row, None if all go to the only one. Raises StageFailed for rows that have none."""
         if accounts is None:
             return None
         found = pc.index_in(accounts, value_set=self._names)

@@ -1,4 +1,4 @@
-"""What the storage writer's tasks need to know; picklable."""
+"""The settings that tasks of the Parquet sink need; picklable."""
 
 from dataclasses import dataclass, field
 
@@ -16,11 +16,11 @@ OPEN_FILES = 64
 class WriteSettings:
     """How files are written.
 
-    `unrouted` takes rows whose route names no account; None: such rows fail the batch. `null_for_lost_texts` stores texts that no
-    partition directory can express (the empty one) as null instead of failing. Sizes of row groups and buffers are of Arrow data
-    in memory, `buffer_bytes` for all files of an attempt together. Small files of an attempt travel inside the decision, up to
-    `inline_limit_bytes` in all, where the store can put them at once. `owner` is part of every file's name. `row_digest`: how
-    rows are hashed, which the ledger says.
+    `unrouted` takes rows whose route names no account; with None such rows fail the batch. `null_for_lost_texts` stores texts
+    that no partition directory can express (the empty one) as null instead of failing. Sizes of row groups and buffers are of
+    Arrow data in memory, `buffer_bytes` for all files of an attempt together. Small files of an attempt travel in the decision,
+    up to `inline_limit_bytes` in all, if the store can put them at once. `owner` is part of every file's name. `row_digest` is
+    how rows are hashed, which the ledger says.
     """
 
     sink: SinkName

@@ -1,4 +1,4 @@
-"""The storage writer: Parquet files in several accounts at once, each row in exactly one of them, exactly once."""
+"""`ParquetSink`: Parquet files in several accounts at once, each row in exactly one of them, exactly once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -47,11 +47,11 @@ COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 
 
 class ParquetSink:
-    """Delivers into one table per account.
+    """Delivers into one table per account. Safe to use from several threads.
 
-    `route_sql` yields each row's account; None if there is only one. `unrouted` takes rows whose route names no account, None
-    fails the batch. `partition_by` names columns that become directories; the empty text, which Spark would silently store there
-    as null, fails the batch unless `null_for_lost_texts`. Safe to use from several threads.
+    `route_sql` yields each row's account; it is None if there is only one. `unrouted` takes rows whose route names no account;
+    with None they fail the batch. `partition_by` names columns that become directories. The empty text, which Spark would
+    silently store there as null, fails the batch unless `null_for_lost_texts`.
     """
 
     def __init__(
@@ -92,12 +92,10 @@ class ParquetSink:
         self._claimed: set[tuple[AccountName, LedgerId]] = set()
 
     def use_row_digest(self, row_digest: RowDigest) -> None:
-        """For all hashes from here on."""
         self._settings = replace(self._settings, row_digest=row_digest)
 
     @property
     def name(self) -> SinkName:
-        """The key under `sinks:`."""
         return self._name
 
     @property
@@ -107,21 +105,18 @@ class ParquetSink:
 
     @property
     def exactly_once(self) -> bool:
-        """True."""
         return True
 
     @property
     def route_sql(self) -> str | None:
-        """The expression that yields a row's account."""
         return self._route_sql
 
     @property
     def accounts(self) -> Sequence[AccountName]:
-        """All of them, in the order of the pipeline file."""
+        """All accounts, in the order of the pipeline file."""
         return list(self._accounts)
 
     def describe(self) -> Mapping[str, str]:
-        """For `penstock explain`."""
         settings = self._settings
         places = ", ".join(f"{name} in {account.staging}" for name, account in self._accounts.items())
         published = [f"{account.publishing} in {account.url}" for account in self._accounts.values()]
@@ -133,16 +128,15 @@ class ParquetSink:
         }
 
     def check(self) -> Sequence[Finding]:
-        """Look at every account."""
         return [finding for _, area in self._areas(self._pipeline) for finding in area.check()]
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
-        """What the account's own marker says, None without one. Raises PublishFailed, Retryable, LedgerMismatch."""
+        """Return what the account's own marker says, None without one. Raises PublishFailed, Retryable, LedgerMismatch."""
         marker = self._table(account, dict(self._areas(pipeline))[account]).marker()
         return None if marker is None else marker.high_water_mark
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        """Create accounts and staging, and refuse rows that the accounts cannot hold. Raises Usage, Refused, Failed."""
+        """Create accounts and staging, and reject rows that the accounts cannot hold. Raises Usage, Refused, Failed."""
         if schema is not None:
             self._require_storable(schema)
         self._pipeline = pipeline
@@ -161,14 +155,13 @@ class ParquetSink:
             self._claim(name, area, ledger_id)
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
-        """Refuse rows that the accounts cannot hold, or not together with what they hold."""
+        """Raise Usage or Refused for rows that the accounts cannot hold, or not together with what they hold."""
         for name, area in self._areas(pipeline):
             self._require_own(area, name, pipeline)
         self._require_storable(schema)
         self._require_continued(schema, pipeline)
 
     def stager(self) -> ParquetStager:
-        """The recipe for the tasks."""
         if self._uploads is None:
             raise Failed(f"Sink {self._name!r} was not prepared.", remedy="Call prepare() first.")
         return ParquetStager(settings=self._settings, areas=self._uploads)
@@ -188,42 +181,35 @@ class ParquetSink:
         return Published(totals=publication.totals, already=already)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect dead staging in every account."""
         return [name for _, area in self._areas(cut.pipeline) for name in area.sweep(cut, dry_run=dry_run)]
 
     @contextmanager
     def task_checks(self) -> Iterator[Sequence[TaskCheck]]:
-        """A look at every account."""
         with ExitStack() as stack:
             found = [stack.enter_context(area.task_check()) for _, area in self._areas(self._pipeline)]
             yield [check for check in found if check is not None]
 
     def waiting(self, account: AccountName, *, pipeline: PipelineName) -> Iterator[Waiting]:
-        """What the account holds that is not published."""
         return dict(self._areas(pipeline))[account].waiting()
 
     def lifecycle(self) -> Sequence[Finding]:
-        """What the accounts' stores delete by themselves."""
         return [finding for _, area in self._areas(self._pipeline) for finding in area.lifecycle()]
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
-        """Read every row of every account and compare."""
         return verify_accounts(self.tables(), decisions, self._settings.row_digest)
 
     def tables(self) -> Mapping[AccountName, Table]:
-        """Every account as its readers see it."""
+        """Return every account as its readers see it."""
         return {name: self._table(name, area) for name, area in self._areas(self._pipeline)}
 
     def requests_sent(self) -> Mapping[str, int]:
-        """Of all accounts."""
         return {place: sent for account in self._accounts.values() for place, sent in account.requests_sent().items()}
 
     def estimated_requests(self) -> Mapping[str, RequestEstimate]:
-        """Of all accounts."""
         return {place: each for account in self._accounts.values() for place, each in account.estimated_requests().items()}
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing stays open."""
 
     def _claim(self, name: AccountName, area: Area, ledger_id: LedgerId) -> None:
         if (name, ledger_id) not in self._claimed:

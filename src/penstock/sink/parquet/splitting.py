@@ -1,4 +1,4 @@
-"""One chunk of rows, split by account and partition directory: one sort of small numbers and one `take`, whatever the columns."""
+"""Splits a chunk of rows by account and partition directory, with one sort of small numbers and one `take`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Lease:
-    """The memory of `rows`, which some groups share: it is free once all of them have let go."""
+    """The memory of `rows`, shared by some groups: it is free once all of them have released it."""
 
     def __init__(self, rows: "pa.Table", *, holders: int = 1) -> None:
         self._rows, self._size_bytes = len(rows), int(rows.nbytes)
@@ -32,23 +32,23 @@ class Lease:
         self._taken = False
 
     def share_of(self, rows: int) -> int:
-        """The bytes of that many of the rows."""
+        """Return the bytes of that many of the rows."""
         return self._size_bytes * rows // max(self._rows, 1)
 
     def take(self) -> int:
-        """One holder takes its rows; the bytes that become used, which is all of them with the first."""
+        """Take the rows of one holder; return the bytes that become used, which is all of them with the first holder."""
         first, self._taken = not self._taken, True
         return self._size_bytes if first else 0
 
     def let_go(self) -> int:
-        """One holder less; the bytes that become free, which is all of them with the last."""
+        """Release one holder; return the bytes that become free, which is all of them with the last holder."""
         self._holders -= 1
         return 0 if self._holders else self._size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The rows of a chunk that go to one directory of one account, without partition columns. `size_bytes` is their share."""
+    """The rows of a chunk for one directory of one account, without partition columns. `size_bytes` is their share."""
 
     account: AccountName
     directories: str
@@ -60,7 +60,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Rows as they came; `accounts` is None where there is no route."""
+    """Rows as they arrived; `accounts` is None if there is no route."""
 
     rows: "pa.Table"
     hashes: npt.NDArray[np.uint64]
@@ -69,7 +69,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """A group not yet taken: where its rows stand in the sorted chunk, and what they have in common."""
+    """A group before its rows are taken: where they stand in the sorted chunk, and what they have in common."""
 
     start: int
     end: int
@@ -79,7 +79,7 @@ class _Part:
 
 
 class _Coded(NamedTuple):
-    """One partition column's part in the numbers. `before`: the numbers before it, where they were made anew."""
+    """What one partition column contributes to the numbers. `before`: the earlier numbers, where they were replaced."""
 
     dictionary: "pa.Array"
     before: "Numbers | None"
@@ -103,11 +103,11 @@ class Splitter:
 
     @property
     def data_schema(self) -> "pa.Schema":
-        """The rows' schema without partition columns."""
+        """The schema of the rows without partition columns."""
         return pa.schema([self._schema.field(index) for index in self._data], metadata=self._schema.metadata)
 
     def split(self, chunk: Chunk) -> "list[Group]":
-        """The groups of `chunk`. Raises StageFailed for rows without account and for values that no directory can express."""
+        """Return the groups of `chunk`. Raises StageFailed for rows without account, or values that no directory can express."""
         numbers, coded = self._numbers(chunk)
         data = chunk.rows.select(self._data)
         if numbers is None:
@@ -118,10 +118,10 @@ class Splitter:
             return [self._own(parts[0], data, chunk, order)]
         return list(self._groups(parts, data, chunk, order))
 
-    # --- who goes where
+    # --- assigning rows
 
     def _numbers(self, chunk: Chunk) -> "tuple[Numbers | None, list[_Coded]]":
-        """One number per row that tells its account and partition values; None if all rows go to the same place."""
+        """Return one number per row for its account and partition values; None if all rows go to the same place."""
         numbers = self._router.numbers(chunk.accounts)
         coded = list[_Coded]()
         span = len(self._settings.accounts)
@@ -130,7 +130,7 @@ class Splitter:
             indices = np.asarray(encoded.indices, dtype=np.int64)
             values = len(encoded.dictionary)
             before = None
-            if numbers is not None and span * values > _LARGEST_NUMBER:  # it would wrap around: number what is there anew
+            if numbers is not None and span * values > _LARGEST_NUMBER:  # would overflow: renumber what is there
                 before, numbers = np.unique(numbers, return_inverse=True)
                 span = len(before)
             numbers, span = indices if numbers is None else numbers * values + indices, span * values
@@ -155,7 +155,7 @@ class Splitter:
         return order, parts
 
     def _values(self, codes: Numbers, coded: list[_Coded]) -> "Iterator[tuple[AccountName, tuple[Value, ...]]]":
-        """What each code stands for: the reverse of `_numbers`."""
+        """Return what each code stands for: the reverse of `_numbers`."""
         columns: list[list[Value]] = []
         for column, (dictionary, before) in zip(reversed(self._columns), reversed(coded), strict=True):
             codes, indices = np.divmod(codes, len(dictionary))
@@ -167,7 +167,7 @@ class Splitter:
     # --- taking rows
 
     def _groups(self, parts: Sequence[_Part], data: "pa.Table", chunk: Chunk, order: Numbers) -> Iterator[Group]:
-        """Large groups get rows of their own; small ones share one copy, which lives until the last of them is written."""
+        """Yield groups. Large ones get rows of their own; small ones share one copy, which lives until the last is written."""
         small = [part for part in parts if (part.end - part.start) * _OWN_SHARE < len(order)]
         for part in parts:
             if (part.end - part.start) * _OWN_SHARE >= len(order):
@@ -196,7 +196,7 @@ class Splitter:
         )
 
     def _stored_values(self, part: _Part, chunk: Chunk, order: Numbers | None) -> "_Stored":
-        """The partition values as readers will see them, and the digest of rows that have these."""
+        """Return the partition values as readers will see them, and the digest of rows that have these."""
         lost = [place for place, value in enumerate(part.values) if is_lost_as_directory(value)]
         if not lost or order is None:
             return _Stored(part.values, part.digest)
@@ -205,7 +205,7 @@ class Splitter:
         return _Stored(values, self._digest_with_nulls(lost, rows))
 
     def _digest_with_nulls(self, lost: Sequence[int], rows: "pa.Table") -> int:
-        """The digest of rows whose lost texts are null, for that is what will be stored."""
+        """Return the digest of rows whose lost texts are null, as they will be stored. Raises StageFailed if they must not be."""
         for column in (self._columns[place] for place in lost):
             if not self._settings.null_for_lost_texts:
                 raise _lost_text(column, rows)

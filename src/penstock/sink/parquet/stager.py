@@ -1,4 +1,4 @@
-"""The task side: rows of one attempt become Parquet files, one or more for each account and partition directory."""
+"""The task side of the Parquet sink: writes an attempt's rows as files, one or more per account and partition directory."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,22 +28,21 @@ _FINISHING = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetStager:
-    """The recipe for stage writers of one parquet sink."""
+    """The recipe for stage writers of one Parquet sink."""
 
     settings: WriteSettings
     areas: Mapping[AccountName, UploadArea]
 
     def open(self, attempt: Attempt, schema: "pa.Schema") -> "ParquetStageWriter":
-        """A writer for the rows of `attempt`. Raises Usage for rows that the sink cannot hold."""
+        """Return a writer for the rows of `attempt`. Raises Usage for rows that the sink cannot hold."""
         return ParquetStageWriter(self, attempt, schema)
 
     def requests_sent(self) -> Mapping[str, int]:
-        """Of all accounts."""
         return {place: sent for area in self.areas.values() for place, sent in area.requests_sent().items()}
 
 
 class ParquetStageWriter:
-    """Stages the rows of one attempt in bounded memory. Used by one thread; others finish files meanwhile, side by side."""
+    """Stages the rows of one attempt in bounded memory. Used by one thread; a pool finishes files at the same time."""
 
     def __init__(self, stager: ParquetStager, attempt: Attempt, schema: "pa.Schema") -> None:
         self._settings = stager.settings
@@ -63,7 +62,7 @@ class ParquetStageWriter:
         self._pool = ThreadPoolExecutor(_FINISHING, thread_name_prefix="penstock-stage")
 
     def write(self, rows: "pa.RecordBatch", *, hashes: "pa.UInt64Array", accounts: "pa.StringArray | None") -> None:
-        """Take `rows`. Raises StageFailed: no such account, a text that is no UTF-8, a value without a directory, a store."""
+        """Take `rows`. Raises StageFailed: unknown account, text not UTF-8, value without a directory, failure of the store."""
         if rows.num_rows == 0:
             return
         require_valid(rows, sink=self._settings.sink)
@@ -86,7 +85,6 @@ class ParquetStageWriter:
         return staged
 
     def abandon(self) -> None:
-        """Close files as they are."""
         self._pool.shutdown(cancel_futures=True)
         for upload in self._uploads:
             upload.abandon()
@@ -142,7 +140,7 @@ class ParquetStageWriter:
         self._finished.append(self._pool.submit(work, *arguments))
 
     def _complete(self, group: RowGroup, file: "PartFile | _Named") -> Staged:
-        """The last rows of a file, in a thread of its own: compressing lets the other files' threads run."""
+        """Write the last rows of a file, in a thread of the pool: compressing lets the threads of other files run."""
         opened = file if isinstance(file, PartFile) else self._begin(file)
         _append(opened, group)
         opened.close()
@@ -153,14 +151,14 @@ class ParquetStageWriter:
 
 
 class _Named(NamedTuple):
-    """A file that is yet to be opened, so that no more are open than threads run."""
+    """A file that a thread of the pool opens later, so that no more files are open than threads run."""
 
     account: AccountName
     name: str
 
 
 class _Gathering:
-    """Arrow batches until they are worth splitting."""
+    """Collects Arrow batches until they are worth splitting."""
 
     def __init__(self) -> None:
         self._batches: list[tuple[pa.RecordBatch, pa.UInt64Array, pa.StringArray | None]] = []

@@ -1,4 +1,4 @@
-"""One account as its readers see it: files up to some batch, where they are, and their rows."""
+"""`Table`, one account as its readers see it: the files up to some batch, where they are, and their rows."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,9 @@ from penstock.sink.parquet.reading import read_table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFile:
-    """One file of a table; `url` is where readers find it: a path where the account is a directory, else the store's URL.
+    """One file of a table; `url` is where readers find it: a path if the account is a directory, else the store's URL.
 
-    `rows` is None where no manifest was asked, or none knows the file; `batch_id` where its name tells no batch.
+    `rows` is None if no manifest was read, or none knows the file; `batch_id` is None if the file's name tells no batch.
     """
 
     sink: SinkName
@@ -37,22 +37,22 @@ class Table:
     account: Account
     area: Area
     owner: str
-    """Whose files are the table's; another pipeline's below the same root tell its own batches."""
+    """The owner in the names of the table's files. Another pipeline's files below the same root count their own batches."""
 
     def marker(self) -> Marker | None:
-        """The account's own newest marker, None without one. Raises PublishFailed, Retryable, LedgerMismatch."""
+        """Return the account's own newest marker, None without one. Raises PublishFailed, Retryable, LedgerMismatch."""
         marker = self.area.marker()
         return None if marker is None or marker.account != self.name else marker
 
     def marked_at(self) -> Position | None:
-        """Up to where that marker says that the account shows everything. Raises as `marker`."""
+        """Return the position up to which the account shows everything, by its marker; None without one. Raises as `marker`."""
         marker = self.marker()
         return None if marker is None else marker.position
 
     def files(self, generation: Generation, batch_id: BatchId, *, counted: bool) -> list[TableFile]:
-        """What is there of all decisions up to that batch of that generation, and files whose names tell no batch; by name.
+        """Return the files of all decisions up to that batch of that generation, and files whose names tell no batch; by name.
 
-        `counted` also asks every manifest that is kept for the rows, which takes a request each in a store.
+        `counted` also reads every retained manifest for the number of rows, which takes a request each in a store.
         """
         manifests = self.area.manifests() if counted else ()
         rows = {file.name: file.rows for marker in manifests for file in marker.files or ()}
@@ -66,11 +66,11 @@ class Table:
         return sorted(shown, key=lambda file: file.name)
 
     def file_of(self, piece: Staged) -> TableFile:
-        """What `piece` was published as."""
+        """Return the file that `piece` was published as."""
         return self._file(StoredFile(name=piece.name, size_bytes=piece.totals.size_bytes), piece.totals.rows)
 
     def read(self, file: TableFile, *, schema: str) -> "pa.Table":
-        """All rows of `file` with the columns of Spark's `schema`. Raises Failed."""
+        """Return all rows of `file` with the columns of Spark's `schema`. Raises Failed."""
         try:
             with self.area.open(file.name) as data:
                 return read_table(data, name=file.name, schema=schema)

@@ -1,4 +1,4 @@
-"""Every file below every account, every row of it, against the ledger as of the position of the account's marker."""
+"""Verifies accounts: compares every row of every file with the ledger, as of the position of the account's marker."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listed:
-    """What an account holds. Everything up to `as_of` was published before it was listed; what is newer may be there in part."""
+    """What an account holds. Everything up to `as_of` was published before the listing; newer files may be there in part."""
 
     area: Area
     as_of: Position
@@ -40,7 +40,7 @@ def verify_accounts(tables: Mapping[AccountName, Table], decisions: SinkDecision
     """Compare the content of all accounts with what was decided.
 
     Maintenance may rewrite files: an account whose rows and digest agree has no problem with names. Where they do not agree,
-    every file is told that is missing, changed, copied or foreign.
+    every file that is missing, changed, copied or foreign is reported.
     """
     listed = {account: _listed(table, decisions.published_at) for account, table in tables.items()}
     ledger = LedgerFiles.of(decisions.publications())  # after the listing: whatever is there was decided before
@@ -66,7 +66,7 @@ def verify_accounts(tables: Mapping[AccountName, Table], decisions: SinkDecision
 def _listed(table: Table, published_at: Position) -> _Listed:
     marked_at, problem = None, None
     try:
-        marked_at = table.marked_at()  # before the listing, which then has every file of it
+        marked_at = table.marked_at()  # before the listing, which then has every file up to it
     except Retryable:
         raise
     except PenstockError as cause:
@@ -111,7 +111,7 @@ def _totals(seen: Sequence[Seen]) -> Totals:
 
 
 class _Examination:
-    """One account's files against the ledger's."""
+    """Compares one account's files with the ledger's."""
 
     def __init__(
         self, account: AccountName, seen: Sequence[Seen], ledger: LedgerFiles, report: AccountReport, *, as_of: Position
@@ -123,7 +123,7 @@ class _Examination:
         self._as_of = as_of
 
     def problems(self) -> list[Problem]:
-        """Unreadable files always; if sums differ, every file that explains it, or the sums if none does."""
+        """Return unreadable files always; if sums differ, also every file that explains it, or the sums if none does."""
         found = [problem for one in self._seen if (problem := self._unreadable(one)) is not None]
         if self._report.ok:
             return found

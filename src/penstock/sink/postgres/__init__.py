@@ -1,4 +1,4 @@
-"""Delivery into a table of PostgreSQL: exactly once, by one transaction for rows and marker.
+"""Exactly-once delivery into a table of PostgreSQL: one transaction writes rows and marker.
 
-The sink is in `penstock.sink.postgres.sink`, and not imported here: tasks check rows without a client of PostgreSQL.
+The sink is in `penstock.sink.postgres.sink` and not imported here, so that tasks can check rows without a PostgreSQL client.
 """

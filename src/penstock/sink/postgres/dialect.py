@@ -1,4 +1,4 @@
-"""How PostgreSQL reads the user's own SQL. Source: its manual, "Lexical Structure"."""
+"""PostgreSQL's lexical rules for the user's own SQL. Source: its manual, "Lexical Structure"."""
 
 import re
 
@@ -20,4 +20,4 @@ POSTGRES = Dialect(
     broken=re.compile(_BROKEN),
     starts=frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "WITH"}),
 )
-"""Comments inside comments are refused."""
+"""A comment inside a comment is refused."""

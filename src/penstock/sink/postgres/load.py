@@ -1,4 +1,4 @@
-"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+"""Loading of rows from the spool into the table, inside a transaction that the caller opened and commits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ MOVE = FaultPoint("postgres.move", "The rows get into the table, in an open tran
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Columns:
-    """The statements about the table, and how each column is cast and read."""
+    """The statements about the table, and the casts with which each column is written and read."""
 
     statements: TableStatements
     schema: "pa.Schema"
@@ -42,7 +42,7 @@ def load(
 ) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
 
-    Raises Conflict where another session writes rows of the same keys meanwhile.
+    Raises Conflict if another session writes rows with the same keys at the same time.
     """
     statements = statements_of(schema, target)
     if target.merge is None:
@@ -60,7 +60,10 @@ def load(
 
 
 def _goes_directly(schema: "pa.Schema", shape: TableSchema, target: Target) -> bool:
-    """Whether no key has to be looked up and no value cast: then the rows are written once and not twice."""
+    """Return whether rows can be copied straight into the table, and so are written once instead of twice.
+
+    They can if no key is looked up, no value is cast, no rule exists, and no SQL of the user's own runs.
+    """
     if target.merge is not None or target.write in BY_KEY or shape.rules:
         return False
     declared = shape.declared(schema.names)
@@ -74,7 +77,7 @@ def _copy_in(connection: Connection, statements: TableStatements, batches: Itera
 
 
 def create_stage(connection: Connection, statements: TableStatements, schema: "pa.Schema") -> None:
-    """An empty staging table for rows of `schema`."""
+    """Create an empty staging table for rows of `schema`."""
     connection.execute(DROP_STAGE)
     connection.execute(statements.create_stage([storage_of(field.type).staged for field in schema]))
 
@@ -83,11 +86,11 @@ def run(connection: Connection, statements: TableStatements, script: Script) -> 
     """Run the user's own SQL over the staging table."""
     names = {"staged": STAGE.as_string(connection), "table": statements.name.as_string(connection)}
     for statement in script.naming(**names):
-        connection.execute(statement.encode(), binary=True)  # which has the server refuse a second statement in it
+        connection.execute(statement.encode(), binary=True)  # binary, so the server refuses a second statement in it
 
 
 def _merge(connection: Connection, statements: TableStatements, script: Script) -> Loaded:
-    """What the SQL makes of the rows only the user knows; that all are staged is known."""
+    """Run the user's SQL and count the staged rows: only the user knows how many rows it writes."""
     connection.execute(ANALYZE_STAGE)
     row = connection.execute(COUNT_STAGE).fetchone()
     assert row is not None
@@ -117,7 +120,7 @@ def _write(connection: Connection, columns: _Columns, target: Target, staged: in
 
 
 def _copy(connection: Connection, statement: Composed, batches: Iterator["pa.RecordBatch"]) -> int:
-    """Send encoded rows, and give the number of those that the server took: a trigger may have dropped some."""
+    """Send encoded rows and return how many the server took; a trigger may have dropped some."""
     first = next(batches, None)
     if first is None:
         return 0
@@ -136,7 +139,7 @@ def _encoded(batch: "pa.RecordBatch") -> "pa.RecordBatch":
 
 
 def _numbered(batches: Iterator["pa.RecordBatch"], ordinal: str) -> Iterator["pa.RecordBatch"]:
-    """The batches as they are staged: rows numbered from 0 on, which keeps their order for rows of one key."""
+    """Encode the batches and number their rows from 0, which preserves the order of rows with the same key."""
     start = 0
     for batch in map(_encoded, batches):
         numbers = pa.array(range(start, start + batch.num_rows), pa.int64())

@@ -1,4 +1,4 @@
-"""Markers in the schema of the user's table."""
+"""Store of the markers in the schema of the user's table."""
 
 from contextlib import AbstractContextManager
 
@@ -16,7 +16,7 @@ MARK = FaultPoint("postgres.mark", "The marker is set to the batch, in the trans
 
 
 class PostgresMarkerStore(DatabaseMarkerStore[Composed]):
-    """As `DatabaseMarkerStore`."""
+    """A `DatabaseMarkerStore` on a PostgreSQL connection, for the markers in `schema`."""
 
     def __init__(self, connection: Connection, schema: str, *, locking: bool, named: bool = True) -> None:
         statements = OwnStatements(schema).marker_statements()

@@ -1,4 +1,4 @@
-"""Partitions of the user's table and tables that inherit from it, at any depth: its rows last as long as those of the weakest."""
+"""Checks of partitions and inheriting tables of the user's table, at any depth: each must be as durable as the table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _KINDS = {"v": "view", "m": "materialized view", "f": "foreign table", "p": "par
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A partition, or a table that inherits. `named`: it as a statement names it, and `parent`: what it is directly below of."""
+    """A partition, or a table that inherits. `named` is its name in SQL, `parent` that of the table directly above it."""
 
     name: str
     named: str
@@ -26,31 +26,31 @@ class Member:
     logged: bool
 
     def of(self, table: str) -> str:
-        """What it is to the table, for people."""
+        """Describe the member in relation to `table`, as the subject of an error message."""
         return _partition(self.name, table) if self.is_partition else f"Table {self.name!r}, which inherits from table {table!r},"
 
 
 def kind_named(kind: str) -> str:
-    """A kind of relation, for people."""
+    """Return the name of a relation's kind (`pg_class.relkind`) for messages."""
     return _KINDS.get(kind, f"relation of kind {kind}")
 
 
 def member_of(found: Sequence[Any]) -> Member:
-    """As the catalog says it."""
+    """Build a member from its array in the result of `TABLE_SHAPE`."""
     name, named, parent, is_partition, kind, persistence = found
     logged = persistence == "p"
     return Member(name=name, named=named, parent=parent, is_partition=is_partition, kind=kind_named(kind), logged=logged)
 
 
 def unlogged(what: str, named: str) -> GuaranteeTooWeak:
-    """`what` loses its rows; `named` is it as a statement names it."""
+    """Return the error for an unlogged table: `what` describes it to people, `named` is its name in SQL."""
     return GuaranteeTooWeak(
         f"{what} is unlogged, so a crash of the server empties it.", remedy=f"ALTER TABLE {named} SET LOGGED."
     )
 
 
 def require_lasting_members(weak: Sequence[Member], table: str) -> None:
-    """Raise GuaranteeTooWeak or Refused for the first member that does not keep rows."""
+    """Raise GuaranteeTooWeak for the first member that is unlogged, Refused for one whose rows this database does not commit."""
     for member in weak:
         what = member.of(table)
         if member.kind == "table" and not member.logged:
@@ -66,9 +66,9 @@ def require_lasting_members(weak: Sequence[Member], table: str) -> None:
 def require_fitting_members(
     connection: Connection, oid: int, table: str, *, needed: frozenset[str], sent: frozenset[str]
 ) -> None:
-    """Raise Refused for a partition that takes less than the table says.
+    """Raise Refused for a partition whose columns accept less than the table's own.
 
-    `needed`: the table's columns that hold what the rows have, NULL if they have none; `sent`: those that the rows have.
+    `needed`: the columns that publishing fills, with NULL if the rows lack them. `sent`: those that the rows have.
     """
     for member, named, column, generated in connection.execute(sql.MEMBER_COLUMNS, {"oid": oid}).fetchall():
         if generated and column in sent:
@@ -86,7 +86,7 @@ def require_fitting_members(
 
 
 def require_none_filled(connection: Connection, oid: int, table: str) -> None:
-    """Raise Refused if a sink fills a partition of the table, or the table that this is a partition of, or by inheritance."""
+    """Raise Refused if a sink fills a table above or below this one, by partitioning or by inheritance."""
     relatives = set(connection.execute(sql.RELATIVES, {"oid": oid}).fetchall())
     for schema in sorted({schema for schema, _ in relatives}):
         for pipeline, sink, named in connection.execute(OwnStatements(schema).owners, {}).fetchall():

@@ -1,4 +1,4 @@
-"""Getting the table ready: created or checked, and its marker made, in one transaction."""
+"""Preparation of the user's table: it is created or checked, and its marker created, in one transaction."""
 
 from functools import partial
 
@@ -41,7 +41,7 @@ from penstock.sql.table_name import in_double_quotes
 def prepare_table(
     connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> RowValidator:
-    """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
+    """Create or check the table for rows of Spark's `schema`, and its marker. Raises Usage, Refused."""
     rows, place = arrow_schema(schema), split_name(target.table)
     with settings_of(sink):
         require_storable(rows, target)
@@ -66,7 +66,7 @@ def prepare_table(
 def require_schema_accepted(
     connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> None:
-    """Raise what `prepare_table` would, changing nothing."""
+    """Raise the errors of `prepare_table` about settings, tables and privileges, changing nothing."""
     rows, place = arrow_schema(schema), split_name(target.table)
     with settings_of(sink):
         require_storable(rows, target)
@@ -86,19 +86,19 @@ def require_schema_accepted(
 def _require_table(connection: Connection, shape: TableSchema, rows: "pa.Schema", target: Target) -> None:
     require_fit(shape, rows, target)
     require_allowed(connection, shape, target)
-    if shape.is_partitioned and target.merge is None:  # SQL of the user's own is tried
+    if shape.is_partitioned and target.merge is None:  # the user's own SQL is rehearsed instead
         left = frozenset(column.name for column in shape.columns if column.fills_itself) - frozenset(rows.names)
         needed = frozenset(column.name for column in shape.columns) - left
         require_fitting_members(connection, shape.oid, target.table, needed=needed, sent=frozenset(rows.names))
 
 
 def is_unnamed(connection: Connection, schema: str) -> bool:
-    """Whether there are markers whose table an older Penstock made."""
+    """Return whether the markers' table was created by an older Penstock and lacks the column `ledger_id`."""
     return _is_unnamed(table_schema_of(connection, schema, sql.MARKER_TABLE))
 
 
 def name_markers(connection: Connection, schema: str) -> None:
-    """Add the column that they lack, in the open transaction. Raises Refused."""
+    """Add the column `ledger_id` to the markers' table, in the open transaction. Raises Refused."""
     connection.execute(ONE_AT_A_TIME)
     statement = OwnStatements(schema).add_ledger_id
     try:
@@ -108,7 +108,7 @@ def name_markers(connection: Connection, schema: str) -> None:
 
 
 def readable_marker_store(connection: Connection, schema: str) -> PostgresMarkerStore | None:
-    """The markers as they are, not locked; None where there are none yet; also of an older Penstock."""
+    """Return the markers without locking them, also those of an older Penstock; None if their table does not exist."""
     shape = table_schema_of(connection, schema, sql.MARKER_TABLE)
     return None if shape is None else PostgresMarkerStore(connection, schema, locking=False, named=not _is_unnamed(shape))
 
@@ -118,7 +118,7 @@ def _is_unnamed(shape: TableSchema | None) -> bool:
 
 
 def rehearse_anew(connection: Connection, *, schema: str, target: Target) -> None:
-    """As `rehearse` in a transaction that nobody commits, in which a missing table is made."""
+    """Rehearse in a transaction that is never committed, creating a missing table in it first."""
     rows, place = arrow_schema(schema), split_name(target.table)
     if table_schema_of(connection, *place) is None:
         _created(connection, rows, target, create=True)
@@ -126,9 +126,9 @@ def rehearse_anew(connection: Connection, *, schema: str, target: Target) -> Non
 
 
 def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
-    """Run SQL of the user's own over no rows, in the open transaction, and take it back. Raises Refused.
+    """Run the user's own SQL over no rows in the open transaction, and undo it by a savepoint. Raises Refused.
 
-    What the server refuses then would be refused for ever after a decision.
+    Without it, the server's first refusal would come after a decision, and would last for ever.
     """
     if target.merge is None:
         return
@@ -145,7 +145,7 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
 
 
 def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
-    """Every row of the table, counted and hashed. Raises NotStoredError."""
+    """Return the count and the digest of all rows of the table. Raises NotStoredError."""
     query = statements_of(rows, target).read([read_as(field.type) for field in rows])
     return totals_of(scan(connection, query, rows), target.row_digest)
 
@@ -168,7 +168,7 @@ def _create_own_tables(connection: Connection, schema: str) -> None:
 
 
 def _require_own(shape: TableSchema | None, schema: str, table: str) -> None:
-    """Raise Refused for one that is there and loses its rows: without its marker the newest batch would be published again."""
+    """Raise Refused if Penstock's own table exists and could lose rows: without a marker, the newest batch is published again."""
     if shape is not None:
         require_lasting(shape, table if schema == DEFAULT_SCHEMA else in_double_quotes(schema, table))
 
@@ -183,7 +183,7 @@ def _created(connection: Connection, rows: "pa.Schema", target: Target, *, creat
 
 
 def _row_validator(sink: SinkName, target: Target, shape: TableSchema) -> RowValidator:
-    columns = shape.columns if target.merge is None else ()  # else rows go as far as the staging table, which takes all
+    columns = shape.columns if target.merge is None else ()  # the staging table takes all rows of a merge
     lengths = ((column.name, longest_text(column.declared)) for column in columns)
     return RowValidator(
         sink=sink,

@@ -1,4 +1,4 @@
-"""What a task refuses for a table of PostgreSQL."""
+"""Validation of rows in the tasks: values that a table of PostgreSQL cannot hold are refused before the decision."""
 
 import re
 from collections.abc import Mapping
@@ -22,23 +22,21 @@ _DAYS = Limits(low=-2_440_588, high=2_145_031_948, description="what PostgreSQL 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowValidator(TableRowValidator):
-    """As `TableRowValidator`. `longest`: how many characters some columns take. `jsonb`: the columns that are parsed."""
+    """A `TableRowValidator` for PostgreSQL. `longest`: the most characters that a column takes. `jsonb`: columns of that type."""
 
     longest: Mapping[str, int]
     jsonb: frozenset[str]
 
     def folded(self, name: str) -> str:
-        """Names count as they are."""
         return name
 
     def limits(self, kind: "pa.DataType") -> Limits | None:
-        """What its times take."""
         if pa.types.is_timestamp(kind):
             return _MICROSECONDS
         return _DAYS if pa.types.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
-        """NUL, long texts, parts of microseconds, and what has no JSON."""
+        """Raise StageFailed for NUL, long texts, fractions of a microsecond, and values that have no JSON."""
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             self._check_text(name, column)
         if pa.types.is_time64(column.type):

@@ -1,4 +1,4 @@
-"""Rules of the user's table, by which PostgreSQL rewrites a statement into others before it runs."""
+"""Checks of the table's rules (CREATE RULE), by which PostgreSQL rewrites a statement before it runs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _RUN_BY = {"replace": frozenset({"INSERT", "DELETE"})}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule on statements of the kind `event`. `is_instead`: others run in place of them."""
+    """A rule on statements of the kind `event`. `is_instead`: other statements run in place of them."""
 
     name: str
     event: str
@@ -23,12 +23,15 @@ class Rule:
 
 
 def rules_of(found: Iterable[Sequence[str | bool]]) -> tuple[Rule, ...]:
-    """As the catalog says it."""
+    """Build the rules from their arrays in the result of `TABLE_SHAPE`."""
     return tuple(Rule(name=str(name), event=_EVENTS[str(event)], is_instead=bool(instead)) for name, event, instead in found)
 
 
 def require_written(rules: Iterable[Rule], target: Target) -> None:
-    """Raise Refused for a rule that sends rows elsewhere, or keeps what is to be deleted: PostgreSQL counts them all the same."""
+    """Raise Refused for a rule that runs something else in place of our INSERT or DELETE, or that rules out an INSERT by key.
+
+    PostgreSQL counts such rows as if they had been written or deleted.
+    """
     for rule in rules:
         if target.write in BY_KEY and rule.event != "DELETE":
             raise _refused(rule, target, "with which PostgreSQL takes no INSERT by key")

@@ -1,4 +1,4 @@
-"""Rows of a query as Arrow batches of a known schema."""
+"""Reading of a query's rows as Arrow batches of a known schema."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,7 +17,7 @@ _FETCHED_ROWS = 20_000
 
 
 def scan(connection: Connection, query: Composed, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    """The rows of `query`, whose columns are those of `schema`, through a cursor in the open transaction.
+    """Yield the rows of `query`, whose columns are those of `schema`, through a server-side cursor in the open transaction.
 
     Raises NotStoredError, naming the column.
     """
@@ -29,11 +29,11 @@ def scan(connection: Connection, query: Composed, schema: "pa.Schema") -> Iterat
             yield batch_of(rows, schema, restored)
 
 
-# --- values as PostgreSQL sends them, without Python's narrower dates in between
+# --- loaders of binary values, since Python's dates have a narrower range
 
 
 class _Integer(Loader):
-    """A date in days, a time or timestamp in microseconds."""
+    """Loads a date as days, a time or timestamp as microseconds."""
 
     format = Format.BINARY
 
@@ -42,7 +42,7 @@ class _Integer(Loader):
 
 
 class _Interval(Loader):
-    """An interval in microseconds. Days and months have no length of their own, and Spark's intervals have neither."""
+    """Loads an interval as microseconds. Days and months have no fixed length, and Spark's intervals have neither."""
 
     format = Format.BINARY
 

@@ -1,4 +1,4 @@
-"""The postgres sink: rows and marker in one transaction, and in the ledger's own where both are in one database."""
+"""The postgres sink: rows and marker in one transaction, which is the ledger's if both are in one database."""
 
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ PREPARE = FaultPoint("postgres.prepare", "Table and marker are created and commi
 
 
 class PostgresSink(ServerSink[Connection]):
-    """Delivers into one table of a PostgreSQL database, as `TableSink`.
+    """A `TableSink` that delivers into one table of a PostgreSQL database.
 
     Waits `lock_timeout_s` for another session's lock, then raises Retryable.
     """
@@ -54,16 +54,15 @@ class PostgresSink(ServerSink[Connection]):
 
     @property
     def home(self) -> str | None:
-        """As `Database.home`, which is also that of a ledger there."""
         return self._database.home
 
     def publish_within(self, transaction: object, publication: Publication) -> Published:
-        """As `publish`, in the ledger's transaction on the same database; the ledger rolls back what raised, and repeats."""
+        """Publish in the ledger's transaction on the same database. If this raises, the ledger rolls back and repeats."""
         if not isinstance(transaction, psycopg.Connection):
             raise TypeError(f"expected a psycopg.Connection, found {type(transaction).__name__}")
         return self._ride(transaction, publication)
 
-    # --- what is PostgreSQL's own
+    # --- PostgreSQL's part of `ServerSink`
 
     def _described(self, rows: str) -> str:
         return (
@@ -92,7 +91,7 @@ class PostgresSink(ServerSink[Connection]):
             connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
         )
         if self._target.merge is not None:
-            self._database.commit(connection)  # of the transaction that cannot write
+            self._database.commit(connection)  # ends the read-only transaction
             self._database.begin(connection)
             rehearse_anew(connection, schema=schema, target=self._target)
 
@@ -113,7 +112,7 @@ class PostgresSink(ServerSink[Connection]):
             self._database.begin(connection)
 
     def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
-        """The table is looked at once more, and cannot be altered until the end: its types say how rows are cast."""
+        """Write the rows. First lock the table against ALTER until COMMIT and read its schema again, which decides the casts."""
         schema = arrow_schema(publication.schema)
         shape = held(connection, statements_of(schema, target))
         require_fit(shape, schema, target, decided=True)
@@ -124,13 +123,13 @@ class PostgresSink(ServerSink[Connection]):
         return loaded
 
     def _require_lasting_partitions(self, connection: Connection) -> None:
-        """Once more, now that they hold the rows and cannot be altered: ATTACH PARTITION does not wait for writers of rows."""
+        """Check the partitions again: they hold the rows now and cannot be altered. ATTACH PARTITION waits for no writer."""
         shape = table_schema_of(connection, *split_name(self._target.table))
         assert shape is not None, "it is locked"
         require_lasting(shape, self._target.table)
 
     def _commit(self, connection: Connection) -> None:
-        """After an error nobody knows whether it happened: the next try locks the marker on a new connection, and reads it."""
+        """Commit. After OutcomeUnknown, the next try locks and reads the marker on a new connection."""
         with (
             self._database.unknown_if_cut(f"table {self._target.table!r}", read="the marker"),
             COMMIT.around(error=cut_off, lost=cut_off),

@@ -1,9 +1,9 @@
-"""All SQL of the postgres sink about the catalog and its own tables: what it says and nothing about when.
+"""SQL of the postgres sink about the catalog and about its own tables. When a statement runs is decided elsewhere.
 
-Two tables of Penstock's own lie in the schema of the user's table: `penstock_marker` with one row per pipeline and sink, and
-`penstock_batch` with one row for each of the last batches; a view beside them, `penstock_offsets`, has the marker's offsets one
-by one. All are meant to be read with the user's own SQL. Digests are 16 hexadecimal digits, because they do not fit a bigint.
-Every user-given name goes through `psycopg.sql.Identifier`.
+The schema of the user's table has two tables of Penstock's own: `penstock_marker` with one row per pipeline and sink, and
+`penstock_batch` with one row for each of the last batches. The view `penstock_offsets` shows the marker's offsets one by one.
+Users may read all three with their own SQL. Digests are 16 hexadecimal digits, because they do not fit a bigint. Every
+user-given name goes through `psycopg.sql.Identifier`.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n
 WHERE c.relname = {marker} AND c.relkind IN ('r', 'p')
   AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') ORDER BY 1
 """).format(marker=Literal(DBAPI_MARKER_TABLE))
-"""Where the dbapi sink has markers that the role may read: in the first schema of some role's search path."""
+"""Schemas with dbapi markers that the role may read. The dbapi sink uses the first schema of some role's search path."""
 
 MAY = SQL("SELECT has_database_privilege(current_database(), 'TEMP'), has_schema_privilege(%s, 'CREATE'), current_user::text")
 MAY_WITH_TABLE = SQL("SELECT has_table_privilege(%s::oid, %s)")
@@ -37,7 +37,7 @@ FROM below b
 JOIN pg_catalog.pg_class m ON m.oid = b.oid JOIN pg_catalog.pg_namespace ms ON ms.oid = m.relnamespace
 JOIN pg_catalog.pg_class p ON p.oid = b.parent JOIN pg_catalog.pg_namespace ps ON ps.oid = p.relnamespace
 """)
-"""A table's partitions and those that inherit from it, and theirs, once for each parent: both as a statement names them."""
+"""All partitions and inheriting tables, at any depth, once per parent; both names as in SQL."""
 
 MEMBER_COLUMNS = SQL("""
 SELECT m.relname::text, b.named, a.attname::text, a.attgenerated <> ''
@@ -48,7 +48,7 @@ JOIN pg_catalog.pg_attribute p ON p.attrelid = {oid} AND p.attname = a.attname A
 WHERE (a.attnotnull AND NOT p.attnotnull) OR (a.attgenerated <> '' AND p.attgenerated = '')
 ORDER BY m.oid, a.attnum
 """).format(members=MEMBERS.format(oid=Placeholder("oid")), oid=Placeholder("oid"))
-"""Columns of members that take less than the table's own."""
+"""Columns of members that accept less than the table's own: only there are they NOT NULL or generated."""
 
 RELATIVES = SQL("""
 WITH RECURSIVE below (oid) AS (
@@ -63,7 +63,7 @@ JOIN pg_catalog.pg_class c ON c.oid = r.oid JOIN pg_catalog.pg_namespace n ON n.
 JOIN pg_catalog.pg_class m ON m.relnamespace = n.oid AND m.relname = {marker} AND m.relkind IN ('r', 'p')
 WHERE has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(m.oid, 'SELECT')
 """).format(marker=Literal(MARKER_TABLE))
-"""Tables with rows of this one or whose rows are in this one, at any depth, beside which the role may read markers."""
+"""Tables above and below this one, at any depth, in schemas where the role may read the markers."""
 
 HAS_ROW_SECURITY = SQL("SELECT pg_catalog.row_security_active(%s::oid)")
 
@@ -86,7 +86,7 @@ SELECT c.oid, c.relkind::text, c.relpersistence::text,
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = {schema} AND c.relname = {table}
 """)
-"""All that the catalog says of a table: it is asked in every transaction that publishes, and each question is a turn."""
+"""All that the catalog says of a table, in one query: every publishing transaction asks, and each query is a round trip."""
 
 _MARKER_COLUMNS = """
     pipeline text NOT NULL, sink text NOT NULL, table_name text NOT NULL, write text NOT NULL,
@@ -151,7 +151,7 @@ _ADVANCE = SQL("WITH marked AS ({write_marker}), noted AS ({write_batch}) {forge
 
 
 def owners_of_dbapi(schema: str) -> Composed:
-    """Who fills which table by the dbapi sink, as its markers in `schema` say."""
+    """Return the query for the dbapi sink's markers in `schema`: pipelines, sinks and the tables that they fill."""
     return SQL(OWNERS_BY_DBAPI).format(schema=Literal(schema), marker=Identifier(schema, DBAPI_MARKER_TABLE))
 
 
@@ -162,38 +162,35 @@ class OwnStatements:
     schema: str
 
     def _of(self, text: str, *, ledger_id: SQL = _NAMED) -> Composed:
-        schema = self.schema.replace("%", "%%")  # every one is executed with values, even with none
+        schema = self.schema.replace("%", "%%")  # all are executed with parameters, so psycopg reads %
         names = {"marker": MARKER_TABLE, "batch": BATCH_TABLE, "offsets": OFFSETS_VIEW}
         parts = {"which": _WHICH, "ledger_id": ledger_id}
         return SQL(text).format(**parts, **{name: Identifier(schema, table) for name, table in names.items()})
 
     @property
     def create_marker(self) -> Composed:
-        """Where it is missing."""
         return self._of(f"CREATE TABLE IF NOT EXISTS {{marker}} ({_MARKER_COLUMNS})")
 
     @property
     def add_ledger_id(self) -> Composed:
-        """The column that an older Penstock did not make."""
+        """Add the column that tables of an older Penstock lack."""
         return self._of("ALTER TABLE {marker} ADD COLUMN IF NOT EXISTS {ledger_id} text")
 
     @property
     def owners(self) -> Composed:
-        """Who fills which table of the schema, by what name."""
+        """Select pipeline, sink and table name of every marker in the schema."""
         return self._of("SELECT pipeline, sink, table_name FROM {marker} ORDER BY pipeline, sink")
 
     @property
     def create_batch(self) -> Composed:
-        """Where it is missing."""
         return self._of(f"CREATE TABLE IF NOT EXISTS {{batch}} ({_BATCH_COLUMNS})")
 
     @property
     def create_offsets(self) -> Composed:
-        """The view for people: up to which offset of each source a table goes."""
+        """Create the view that shows people up to which offset of each source a table goes."""
         return self._of(_OFFSETS)
 
     def marker_statements(self) -> MarkerStatements[Composed]:
-        """Those about markers."""
         return MarkerStatements(
             read_marker=self._of(_READ_MARKER),
             read_unnamed=self._of(_READ_MARKER, ledger_id=SQL("NULL")),

@@ -1,7 +1,7 @@
-"""How Arrow values travel to PostgreSQL, in what columns they are kept without loss, and how the same values are read back.
+"""Storage of Arrow values in PostgreSQL: their encoding, the column types that keep them without loss, and reading them back.
 
 Binary COPY never casts: a bigint that is copied into a column of doubles becomes another number without an error. So where the
-user's columns are of other types than Arrow's own, rows are copied into a staging table of these, and from there PostgreSQL
+user's columns have other types than Arrow's own, rows are copied into a staging table of Arrow's types. From there PostgreSQL
 itself assigns them.
 """
 
@@ -42,17 +42,17 @@ _WIDER = {8: ("smallint", "integer", "bigint"), 16: ("smallint", "integer", "big
 
 EPOCH_DAYS = 10_957
 EPOCH_MICROSECONDS = EPOCH_DAYS * 86_400_000_000
-"""PostgreSQL counts from the year 2000."""
+"""PostgreSQL counts days and microseconds from the year 2000."""
 _INFINITE = frozenset({(1 << 63) - 1, -(1 << 63)})
 _INFINITE_DATE = frozenset({(1 << 31) - 1, -(1 << 31)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage(ColumnStorage):
-    """As `ColumnStorage`.
+    """A `ColumnStorage` for PostgreSQL.
 
-    `staged`: the staging table's type, whose binary form is what `encode` gives. `cast`: whether staged values need an explicit
-    cast into the column's type, and are read back as text.
+    `staged`: the type in the staging table, whose binary form `encode` produces. `cast`: staged values need an explicit cast into
+    the column's type, and are read back as text.
     """
 
     staged: str
@@ -60,41 +60,41 @@ class Storage(ColumnStorage):
 
 
 def encoded(column: "pa.Array") -> "pa.Array":
-    """The column as it is copied into the staging table."""
+    """Return the column in the form in which it is copied into the staging table."""
     return storage_of(column.type).encode(column)
 
 
 def copies_as_is(declared: str, kind: "pa.DataType") -> bool:
-    """Whether a column so declared, which takes the values, reads the staged ones' binary form as what they are.
+    """Return whether binary COPY of values of `kind` into a column of type `declared`, which takes them, preserves them.
 
-    The type's own modifiers are applied by COPY as by an assignment: a text that is too long is refused.
+    COPY applies the type's modifiers as an assignment does: a text that is too long is refused.
     """
     bare, staged = _MODIFIER.sub("", declared), storage_of(kind).staged
     return bare == staged or (staged == "text" and bare in _SENT_AS_TEXT)
 
 
 def cast_into(declared: str, kind: "pa.DataType") -> str:
-    """The cast of staged values into a column so declared; empty where assignment does, which refuses what does not fit."""
+    """Return the cast of staged values into a column of type `declared`; empty if assignment converts them or refuses."""
     return declared if storage_of(kind).cast else ""
 
 
 def read_as(kind: "pa.DataType") -> str:
-    """The cast with which values are read back; empty for none."""
+    """Return the cast with which values are read back; empty for none."""
     return "text" if storage_of(kind).cast else ""
 
 
 def longest_text(declared: str) -> int | None:
-    """How many characters a column so declared takes, None for any number."""
+    """Return how many characters a column of type `declared` takes, None if the number is unlimited."""
     found = _SIZE.fullmatch(declared)
     return int(found[1]) if found else None
 
 
 def has_map(kind: "pa.DataType") -> bool:
-    """Whether a map is somewhere inside."""
+    """Return whether the type is a map or contains one."""
     return bool(_types.is_map(kind)) or any(has_map(kind.field(index).type) for index in range(kind.num_fields))
 
 
-# --- which columns will do
+# --- column types that keep every value
 
 
 def _takes_integer(declared: str, kind: Any) -> bool:
@@ -164,7 +164,7 @@ def _numeric_type(kind: Any) -> str:
 
 
 def _one_of(spark: str, declared: str, *also: str, **more: Any) -> Storage:
-    """Staged in the type that is created."""
+    """Return a storage whose staging type is the type of a created column."""
     return Storage.one_of(spark, declared, *also, staged=declared, **more)
 
 

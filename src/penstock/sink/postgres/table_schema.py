@@ -1,4 +1,4 @@
-"""The user's table: created from the rows' schema, or checked that it takes every row and gives it back."""
+"""Schema of the user's table: read from the catalog, and checked to store every row without loss."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ from penstock.sql.postgres.statements import UNIQUES
 from penstock.sql.table_name import in_double_quotes
 
 MAX_COLUMNS = 1599
-"""One less than PostgreSQL's own: the staging table has one more."""
+"""One less than PostgreSQL's own limit: the staging table has one more column."""
 _ALTER = Alter(retype="ALTER TABLE {table} ALTER {column} TYPE {declared} USING {column}::{declared}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """What the catalog says about an existing table. `uniques` are the sets of columns that tell rows apart.
+    """An existing table as the catalog describes it. `uniques`: the sets of columns that identify a row.
 
-    `rules`: an INSERT may be rewritten by them, which a COPY is not. `has_members`: it has partitions, or
-    others inherit from it; `weak_members`: those of them, at any depth, that do not keep rows as a logged table does.
+    `rules` rewrite an INSERT, but not a COPY. `has_members`: it has partitions, or others inherit from it. `weak_members`: those,
+    at any depth, that do not keep rows as a logged table does.
     """
 
     oid: int
@@ -47,28 +47,27 @@ class TableSchema:
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether its rows lie in partitions."""
         return self.kind == "partitioned table"
 
     @property
     def required(self) -> frozenset[str]:
-        """Columns that hold no NULL."""
+        """The columns that are NOT NULL."""
         return frozenset(column.name for column in self.columns if column.not_null)
 
     def declared(self, names: Sequence[str]) -> list[str]:
-        """The types of those columns."""
+        """Return the types of the named columns."""
         by_name = {column.name: column.declared for column in self.columns}
         return [by_name[name] for name in names]
 
 
 def table_schema_of(connection: Connection, schema: str, table: str) -> TableSchema | None:
-    """The table as it is, None if there is none."""
+    """Read the table's schema, None if there is no such table."""
     found = connection.execute(_look(schema, table)).fetchone()
     return None if found is None else _shape(found)
 
 
 def held(connection: Connection, statements: TableStatements) -> TableSchema:
-    """The table as it is, and stays until the end of the transaction: looked at once it is locked, in the same turn."""
+    """Lock the table's definition until the transaction ends, and read its schema, in one round trip."""
     cursor = connection.execute(SQL("{}; {}").format(statements.lock(), _look(statements.schema, statements.table)))
     cursor.nextset()
     found = cursor.fetchone()
@@ -100,11 +99,11 @@ def _shape(found: Sequence[Any]) -> TableSchema:
     )
 
 
-# --- what the rows and the settings must be
+# --- checks of rows and settings
 
 
 def require_storable(schema: "pa.Schema", target: Target) -> None:
-    """Raise Usage for a table name, a column or a key that no table could have."""
+    """Raise Usage for a table name, a column or a key that no table can have."""
     if split_name(target.table)[1] in OWN_TABLES:
         raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
     for name in schema.names:
@@ -116,20 +115,20 @@ def require_storable(schema: "pa.Schema", target: Target) -> None:
 
 
 def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
-    """The SQL about the target for rows of `schema`."""
+    """Return the SQL about the target for rows of `schema`."""
     return TableStatements(*split_name(target.table), tuple(schema.names), target.key)
 
 
 def declared_for(schema: "pa.Schema") -> list[str]:
-    """The types of the columns of a table that is created."""
+    """Return the column types of a table that Penstock creates."""
     return [storage_of(field.type).declared(field.type) for field in schema]
 
 
 def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
-    """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
+    """Raise Refused unless the table takes rows of `schema` and gives the same back. `decided`: see `Columns`."""
     table = target.table
     require_lasting(shape, table)
-    if target.merge is not None:  # which is tried
+    if target.merge is not None:  # its SQL is rehearsed instead
         return
     require_written(shape.rules, target)
     if target.write in BY_KEY:
@@ -145,7 +144,7 @@ def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, deci
 
 
 def lengths(shape: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
-    """How long texts may be; PostgreSQL would cut blanks off that are too many."""
+    """Return the limits of text columns, because PostgreSQL cuts excess trailing blanks off without an error."""
     declared = dict(zip(schema.names, shape.declared(schema.names), strict=True))
     most = lengths_of(schema, lambda name: longest_text(declared[name]))
     return Lengths(of=_columns(target, decided=True), most=most, measure=pc.utf8_length, unit="characters", declared="text")
@@ -156,10 +155,10 @@ def _columns(target: Target, *, decided: bool) -> Columns:
 
 
 def require_lasting(shape: TableSchema, table: str) -> None:
-    """Raise Refused unless it is a table that keeps its rows, wherever they lie."""
+    """Raise Refused unless it is a table that keeps its rows, in itself and in its members."""
     if shape.kind not in {"table", "partitioned table"}:
         raise not_a_table(table, f"a {shape.kind}")
-    if not (shape.logged or shape.is_partitioned):  # of which no row is in the table itself
+    if not (shape.logged or shape.is_partitioned):  # a partitioned table holds no row itself
         raise unlogged(f"Table {table!r}", quoted_table(table))
     require_lasting_members(shape.weak_members, table)
 
@@ -178,7 +177,7 @@ def _require_one_index(shape: TableSchema, table: str) -> None:
 
 
 def require_allowed(connection: Connection, shape: TableSchema, target: Target) -> None:
-    """Raise Refused where the role lacks a privilege that publishing needs."""
+    """Raise Refused if the role lacks a privilege that publishing needs."""
     schema, _ = split_name(target.table)
     row = connection.execute(sql.MAY, (schema,)).fetchone()
     assert row is not None

@@ -1,4 +1,4 @@
-"""All SQL of the postgres sink about the user's table and the staging table beside it."""
+"""SQL of the postgres sink about the user's table and the staging table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ STAGE = Identifier("pg_temp", "penstock_stage")
 ANALYZE_STAGE = SQL("ANALYZE {}").format(STAGE)
 COUNT_STAGE = SQL("SELECT count(*) FROM {}").format(STAGE)
 DROP_STAGE = SQL("DROP TABLE IF EXISTS {}").format(STAGE)
-"""In the transaction of a ledger several sinks stage one after the other."""
+"""Needed because several sinks stage one after the other in one transaction of a ledger."""
 KEEP = SQL("SAVEPOINT penstock_rehearsal")
 TAKE_BACK = SQL("ROLLBACK TO SAVEPOINT penstock_rehearsal")
 
 
 @dataclass(frozen=True, slots=True)
 class TableStatements:
-    """The statements about the user's table, whose rows have `columns`; the staging table has them too, and `ordinal`."""
+    """The statements about the user's table, whose rows have `columns`; the staging table has `ordinal` as well."""
 
     schema: str
     table: str
@@ -26,49 +26,48 @@ class TableStatements:
 
     @property
     def name(self) -> Identifier:
-        """The user's table."""
         return Identifier(self.schema, self.table)
 
     @property
     def ordinal(self) -> str:
-        """The staging table's column that counts its rows: a name that no column has."""
+        """The staging table's column that numbers its rows: a name that no other column has."""
         name = "penstock_row"
         while name in self.columns:
             name += "_"
         return name
 
     def create(self, declared: Sequence[str]) -> Composed:
-        """Create the table; `declared` are the columns' types. The key becomes the primary key."""
+        """Create the table with column types `declared`. The key becomes the primary key."""
         parts: list[Composable] = [_column(name, kind) for name, kind in zip(self.columns, declared, strict=True)]
         if self.key:
             parts.append(SQL("PRIMARY KEY ({})").format(_list(self.key)))
         return SQL("CREATE TABLE {} ({})").format(self.name, SQL(", ").join(parts))
 
     def lock(self) -> Composed:
-        """Keep others from changing the table's definition until the end of the transaction; they may go on writing rows."""
+        """Lock the table's definition until the transaction ends; other sessions can go on writing rows."""
         return SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(self.name)
 
     def create_stage(self, staged: Sequence[str]) -> Composed:
-        """The staging table, of types into which Arrow's go bit by bit; nobody else sees it and it ends with the transaction."""
+        """Create the session's own staging table of types that have Arrow's binary form; it ends with the transaction."""
         parts = [_column(self.ordinal, "bigint"), *(_column(name, kind) for name, kind in zip(self.columns, staged, strict=True))]
         return SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(Identifier("penstock_stage"), SQL(", ").join(parts))
 
     def copy(self) -> Composed:
-        """Fill the staging table."""
+        """COPY into the staging table."""
         return _copy(STAGE, (self.ordinal, *self.columns))
 
     def copy_in(self) -> Composed:
-        """Fill the table itself."""
+        """COPY into the table itself."""
         return _copy(self.name, self.columns)
 
     def insert(self, casts: Sequence[str]) -> Composed:
-        """Move the staged rows; an empty cast leaves it to the assignment, which refuses what does not fit."""
+        """Insert the staged rows. Where a cast is empty, assignment converts the value, or refuses what does not fit."""
         return SQL("INSERT INTO {} ({}) SELECT {} FROM {}").format(
             self.name, _list(self.columns), self._cast(casts, self.columns), STAGE
         )
 
     def upsert(self, casts: Sequence[str]) -> Composed:
-        """Move the last staged row of each key; it replaces the other columns of a row whose key is there. Says which did."""
+        """Insert or update the last staged row of each key; select how many were written, and how many of them replaced one."""
         others = [name for name in self.columns if name not in self.key] or list(self.key)
         changes = SQL(", ").join(SQL("{0} = excluded.{0}").format(Identifier(name)) for name in others)
         return SQL(
@@ -77,29 +76,27 @@ class TableStatements:
         ).format(self._insert_chosen(casts, last=True), _list(self.key), changes)
 
     def insert_if_absent(self, casts: Sequence[str]) -> Composed:
-        """Move the first staged row of each key that is not there."""
+        """Insert the first staged row of each key that the table does not have."""
         return SQL("{} ON CONFLICT ({}) DO NOTHING").format(self._insert_chosen(casts, last=False), _list(self.key))
 
     def clear(self) -> Composed:
-        """Delete all rows."""
         return SQL("DELETE FROM {}").format(self.name)
 
     def read(self, read_as: Sequence[str]) -> Composed:
-        """All rows."""
         return SQL("SELECT {} FROM {}").format(self._cast(read_as, self.columns), self.name)
 
     def lock_replaced(self, read_as: Sequence[str], casts: Sequence[str]) -> Composed:
-        """The rows of the table that an upsert will replace, kept from changing until then."""
+        """Select and lock the table's rows that an upsert will replace."""
         return SQL("SELECT {} FROM {} WHERE ({}) IN (SELECT {} FROM {}) FOR UPDATE").format(
             self._cast(read_as, self.columns), self.name, _list(self.key), self._key_cast(casts), STAGE
         )
 
     def read_superseded(self, read_as: Sequence[str], casts: Sequence[str]) -> Composed:
-        """The staged rows that are not the last of their key."""
+        """Select the staged rows that are not the last of their key."""
         return self._read_staged(read_as, SQL("NOT {}").format(self._is_chosen(casts, last=True)))
 
     def read_skipped(self, read_as: Sequence[str], casts: Sequence[str]) -> Composed:
-        """The staged rows that are not the first of their key, and those of the others whose key is there."""
+        """Select the staged rows that are not the first of their key, and the first ones whose key the table has."""
         first = self._is_chosen(casts, last=False)
         same = SQL(" AND ").join(
             SQL("t.{} = {}").format(Identifier(name), self._cast([cast], [name], prefix=SQL("s.")))
@@ -118,7 +115,7 @@ class TableStatements:
         return SQL("{} s WHERE {}").format(self.insert(casts), self._is_chosen(casts, last=last))
 
     def _is_chosen(self, casts: Sequence[str], *, last: bool) -> Composed:
-        """Whether a staged row `s` is the last or first one of its key."""
+        """Return the condition that a staged row `s` is the last or the first of its key."""
         which = SQL("max" if last else "min")
         return SQL("EXISTS (SELECT 1 FROM (SELECT {}({}) AS chosen FROM {} GROUP BY {}) c WHERE c.chosen = s.{})").format(
             which, Identifier(self.ordinal), STAGE, self._key_cast(casts), Identifier(self.ordinal)
@@ -154,4 +151,4 @@ def _list(names: Sequence[str]) -> Composed:
 
 
 def _type(kind: str) -> SQL:
-    return SQL(kind)  # made by `storage`, or told by the server's format_type(): never the user's text
+    return SQL(kind)  # from `storage` or the server's format_type(), never the user's text

@@ -1,4 +1,4 @@
-"""The URL of a Redshift database, taken apart."""
+"""The URL of a Redshift database, parsed into its parts."""
 
 from dataclasses import dataclass, field
 from urllib.parse import unquote
@@ -12,7 +12,7 @@ _CONNECT_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where the cluster or workgroup is, and how it lets us in."""
+    """Where the cluster or workgroup is, and how to log in."""
 
     host: str
     port: int
@@ -24,12 +24,12 @@ class Address:
 
     @property
     def place(self) -> str:
-        """For people, without user and password."""
+        """The address for people, without user and password."""
         return f"{self.host}:{self.port}/{self.database}"
 
 
 def address_of(url: str) -> Address:
-    """The parts of `url`. Raises Usage."""
+    """Parse `url`. Raise Usage."""
     split = split_url(url)
     if split is None:
         raise _no_url()

@@ -14,14 +14,14 @@ from penstock.sink.redshift.address import Address
 _STYLE = "pyformat"
 
 ERRORS: Final = (Error, OSError, TornAnswer)
-"""Everything that the driver raises: the server's errors as its own, a broken network also as it is."""
+"""Everything that the driver raises: server errors as its own, those of a broken network also unwrapped."""
 
 
 class Connection:
     """A session that is open until an error or `close`. Each statement is a transaction, unless one was begun.
 
-    The driver keeps prepared statements by their text, and Redshift binds those to the very tables that were there: no more
-    than one is kept, since a staging table is dropped and made again under its name.
+    The driver caches prepared statements by their text, and Redshift binds them to the tables that existed then. No more than
+    one is cached, since a staging table is dropped and created again under its name.
     """
 
     def __init__(self, address: Address, *, application: str) -> None:
@@ -41,26 +41,25 @@ class Connection:
             max_prepared_statements=0,
             application_name=application,
         )
-        self._client._usock.settimeout(None)  # it would hold for each answer, and a COMMIT may take as long as it likes
+        self._client._usock.settimeout(None)  # else it limits each answer, and a COMMIT may take any time
         self._client.autocommit = True
 
     def execute(self, statement: str, values: "Mapping[str, Any] | None" = None) -> Any:
-        """A cursor that holds the answer. Names of values are in the statement as `%(name)s`."""
+        """Run a statement and return the cursor with its result. It refers to values as `%(name)s`."""
         return self._cursor(_STYLE).execute(statement, values)
 
     def insert(self, statement: str, values: Sequence[Any]) -> int:
-        """Run a statement with `%s` for each value, and give the number of rows."""
+        """Run a statement with `%s` for each value, and return the number of rows."""
         return int(self._cursor("format").execute(statement, values).rowcount)
 
     def stream(self, query: str) -> Iterator[Sequence[Sequence[Any]]]:
-        """The rows of a query in the open transaction, some at a time."""
+        """Yield the rows of a query in the open transaction, some at a time."""
         self.execute(sql.declare(query))
         while rows := self.execute(sql.FETCH).fetchall():
             yield rows
         self.execute(sql.CLOSE)
 
     def close(self) -> None:
-        """End the session, which rolls back what is open; however it ends, it is over."""
         with contextlib.suppress(*ERRORS):
             self._client.close()
 

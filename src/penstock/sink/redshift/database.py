@@ -1,4 +1,4 @@
-"""The database: one session that publishes, and readers of one snapshot each."""
+"""The Redshift database: one session that publishes, and readers of one snapshot each."""
 
 from penstock.errors import Conflict, Failed, PenstockError
 from penstock.sink.redshift import statements as sql
@@ -16,7 +16,7 @@ class Database(Sessions[Connection]):
         super().__init__(place=self._address.place, errors=ERRORS, lock_timeout_s=lock_timeout_s)
 
     def begin(self, connection: Connection) -> None:
-        """Open a transaction. What follows first is to be the lock, which may wait only so long."""
+        """Begin a transaction. Its first statement must be the lock, which waits at most `lock_timeout_s`."""
         connection.execute(sql.BEGIN)
         connection.execute(sql.waiting_at_most(max(1, round(self._lock_timeout_s * 1000))))
 
@@ -30,7 +30,7 @@ class Database(Sessions[Connection]):
         session.execute(sql.BEGIN_READ)
 
     def _require_durable(self, session: Connection) -> None:
-        """Redshift answers a COMMIT when it is durable, and has no setting that says otherwise."""
+        """Accept every cluster: Redshift answers a COMMIT when it is durable, and has no setting that changes that."""
 
     def _translate_error(self, cause: Exception, kind: type[Failed]) -> PenstockError | Conflict:
         return translate_error(cause, self.place, kind)

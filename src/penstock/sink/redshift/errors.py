@@ -1,4 +1,4 @@
-"""What Redshift says, said to people. Messages name the cluster and never the password."""
+"""Redshift's errors, translated to Penstock's. Messages name the cluster and never the password."""
 
 import re
 
@@ -7,9 +7,9 @@ from redshift_connector.error import Error, InterfaceError
 from penstock.errors import Conflict, Failed, PenstockError, Retryable
 
 _SERIAL = re.compile(r"\b1023\b|[Ss]erializable isolation violation|could not serialize access|deadlock detected")
-"""Redshift tells of its own conflicts by a number in the text."""
+"""Redshift reports its own conflicts by a number in the text."""
 FORBIDDEN = "42501"
-"""A right that the user lacks."""
+"""The code for a privilege that the user lacks."""
 _CONFLICTS = frozenset({"40001", "40P01"})
 _WRONG_ADDRESS = (
     ("password authentication failed", "Correct user and password in the URL."),
@@ -24,30 +24,30 @@ _STARTS = "and start again: what was decided is published then."
 
 
 def cut_off(point: str) -> Error:
-    """What the driver would raise at a fault point where the connection breaks."""
+    """Return the error that the driver would raise at a fault point if the connection broke."""
     return InterfaceError(f"BrokenPipe: server socket closed ({point}).")
 
 
 def code_of(cause: Exception) -> str:
-    """The server's code, empty where it did not say anything."""
+    """Return the server's code, empty if the error is not the server's."""
     fields = cause.args[0] if cause.args else None
     return str(fields.get("C", "")) if isinstance(fields, dict) else ""
 
 
 def reason_of(cause: Exception) -> str:
-    """The server's own sentence, without the values of rows that its details would show; or the client's."""
+    """Return the server's message without its details, which show values of rows; or else the client's."""
     fields = cause.args[0] if cause.args else type(cause).__name__
     text = str(fields.get("M", "")) if isinstance(fields, dict) else " ".join(map(str, cause.args)) or type(cause).__name__
     return " ".join(text.split()).rstrip(".")
 
 
 def is_conflict(cause: Exception) -> bool:
-    """Whether the server rolled back because of another transaction, and says so."""
+    """Return whether the server reports that it rolled back because of another transaction."""
     return code_of(cause) in _CONFLICTS or bool(code_of(cause) and _SERIAL.search(reason_of(cause)))
 
 
 def translate_error(cause: Exception, place: str, kind: type[Failed]) -> PenstockError | Conflict:
-    """What to tell about an error before COMMIT: nothing was written."""
+    """Return the error to raise for one of the driver before COMMIT: nothing was written."""
     code, reason = code_of(cause), reason_of(cause)
     if is_conflict(cause):
         return Conflict(reason)
@@ -92,5 +92,7 @@ _TOLD = (
     (FORBIDDEN, _forbidden),
     *((code, _no_answer) for code in ("08", "53", "57", "25P")),
 )
-"""By code or class of codes, the first that fits. 57014 is a statement that took too long: only the one that waits for a
-lock may."""
+"""Handlers by code or class of codes; the first that fits decides.
+
+57014 is a statement that took too long: only the one that waits for a lock has a limit.
+"""

@@ -1,4 +1,4 @@
-"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+"""The load of a batch from the spool into a Redshift table, inside a transaction that the caller opened and will commit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ STAGE = FaultPoint("redshift.stage", "The rows of a decided batch are inserted i
 MOVE = FaultPoint("redshift.move", "The staged rows are loaded into the table, in an open transaction.")
 
 MOST_VALUES, MOST_ROWS, MOST_BYTES = 32_767, 512, 1_000_000
-"""Of one statement: what the protocol takes, a power of two, and far less than the 16 MB that Redshift takes."""
+"""Limits of one statement: the protocol's own, a power of two, and far less than the 16 MB that Redshift takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +58,12 @@ def load(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
 
 
 def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
-    """Every row of the table. Raises NotStoredError."""
+    """Yield every row of the table. Raise NotStoredError."""
     return scan(connection, statements_of(schema, target).read([storage_of(field.type).read for field in schema]), schema)
 
 
 def _fill_stage(connection: Connection, columns: _Columns, batches: Iterator["pa.RecordBatch"]) -> int:
-    """Fill the staging table and give the number of rows."""
+    """Fill the staging table and return the number of rows."""
     staged, bound = 0, [bound_as(field.type) for field in columns.schema]
     for batch in batches:
         for part in _parts(batch):
@@ -74,7 +74,7 @@ def _fill_stage(connection: Connection, columns: _Columns, batches: Iterator["pa
 
 
 def _parts(batch: "pa.RecordBatch") -> Iterator["pa.RecordBatch"]:
-    """Pieces of a power of two: the driver remembers every statement's text for ever, so there are to be few."""
+    """Split into slices of a power of two rows: the driver remembers each statement's text for ever, so they must be few."""
     start, most = 0, MOST_ROWS
     while most > 1 and most * (batch.num_columns + 1) > MOST_VALUES:
         most //= 2
@@ -101,7 +101,7 @@ def _load(connection: Connection, columns: _Columns, write: str, staged: int) ->
 
 
 def _upsert(connection: Connection, columns: _Columns) -> tuple[Totals, int]:
-    """Replace the rows whose key is there; give them as they were, and how many rows were inserted."""
+    """Replace the rows whose key exists. Return the totals of the old ones, and how many rows were inserted."""
     there = _totals(connection, columns.statements.read_there(columns.read), columns)
     deleted = connection.execute(columns.statements.delete_there()).rowcount
     if deleted != there.rows:
@@ -110,7 +110,7 @@ def _upsert(connection: Connection, columns: _Columns) -> tuple[Totals, int]:
 
 
 def _insert_if_absent(connection: Connection, columns: _Columns) -> tuple[Totals, int]:
-    """The rows that were skipped because their key is there, and how many were inserted."""
+    """Insert the rows whose key is absent. Return the totals of those skipped, and how many rows were inserted."""
     skipped = _totals(connection, columns.statements.read_skipped(columns.read), columns)
     return skipped, connection.execute(columns.statements.insert_if_absent()).rowcount
 

@@ -1,4 +1,4 @@
-"""Markers in the schema of the user's table."""
+"""The markers of the redshift sink, in the schema of the user's table."""
 
 from contextlib import AbstractContextManager
 
@@ -16,7 +16,7 @@ MARK = FaultPoint("redshift.mark", "The marker is set to the batch, in the trans
 
 
 class RedshiftMarkerStore(DatabaseMarkerStore[str]):
-    """Locks by the fence, which comes first in the transaction: that sees only what is older than itself."""
+    """The markers of one schema. The fence is locked first, since a transaction sees only what is older than itself."""
 
     def __init__(self, connection: Connection, schema: str, *, locking: bool, named: bool = True) -> None:
         own = OwnStatements(schema)
@@ -24,13 +24,12 @@ class RedshiftMarkerStore(DatabaseMarkerStore[str]):
         self._connection, self._lock, self._locks = connection, own.lock, locking
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-        """As `MarkerStore.read`."""
         if self._locks:
             self.lock()
         return super().read(pipeline, sink)
 
     def lock(self) -> None:
-        """Wait for every other publisher as long as the session waits for anything, and keep them out."""
+        """Exclude every other publisher, after waiting for it up to the session's lock timeout, which ends here."""
         with FENCE.around(error=cut_off, lost=cut_off):
             self._connection.execute(self._lock)
         self._connection.execute(PATIENT)

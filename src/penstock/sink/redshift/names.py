@@ -1,4 +1,4 @@
-"""Names of tables and columns as Redshift takes them: unless a cluster is told otherwise, capital letters are small ones."""
+"""Names of tables and columns as Redshift compares them: in lower case, unless a cluster is configured otherwise."""
 
 import string
 
@@ -9,21 +9,21 @@ _NAMING = Naming(database="Redshift", default_schema="public", most=127)
 
 
 def folded(name: str) -> str:
-    """The name as Redshift compares it."""
+    """Return the name as Redshift compares it."""
     return name.translate(_SMALL)
 
 
 def require_name(name: str) -> str:
-    """`name`, if Redshift can hold it. Raises Usage."""
+    """Return `name`, folded, if Redshift can hold it. Raise Usage."""
     return folded(_NAMING.require(name))
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Schema and table as Redshift compares them, from `table`, `schema.table` or parts in double quotes. Raises Usage."""
+    """Return schema and table, folded, from `table`, `schema.table` or parts in double quotes. Raise Usage."""
     schema, table = _NAMING.split(name)
     return folded(schema), folded(table)
 
 
 def quoted(name: str) -> str:
-    """The name as an identifier of SQL. Folded, since in quotes it would count as it is wherever letters do."""
+    """Return the name as a quoted SQL identifier. It is folded, since quotes keep its case wherever case counts."""
     return '"' + folded(name).replace('"', '""') + '"'

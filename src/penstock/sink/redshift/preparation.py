@@ -1,4 +1,4 @@
-"""Getting the table ready: created or checked, and its marker made, in one transaction."""
+"""Preparation of a Redshift table: it is created or checked, and its marker created, in one transaction."""
 
 from functools import partial
 
@@ -46,7 +46,7 @@ def prepare_table(
     target: Target,
     create: bool,
 ) -> RowValidator:
-    """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
+    """Prepare the table for rows of Spark's `schema`, and its marker; return the check for the tasks. Raise Usage, Refused."""
     rows, place = arrow_schema(schema), split_name(target.table)
     _require_storable(sink, rows, schema, target)
     _create_own_tables(connection, place[0])
@@ -67,7 +67,7 @@ def prepare_table(
 def require_schema_accepted(
     connection: Connection, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> None:
-    """Raise what `prepare_table` would, changing nothing."""
+    """Raise what `prepare_table` would raise, without changing anything."""
     rows, place = arrow_schema(schema), split_name(target.table)
     _require_storable(sink, rows, schema, target)
     _require_schema(connection, place[0])
@@ -83,7 +83,7 @@ def require_schema_accepted(
 
 
 def name_markers(connection: Connection, schema: str) -> None:
-    """Add the column that the markers lack if an older Penstock made their table. Raises Refused."""
+    """Add the column `ledger_id` to the marker table if an older Penstock created it. Raise Refused."""
     if not _is_unnamed(table_schema_of(connection, schema, sql.MARKER_TABLE)):
         return
     statement = OwnStatements(schema).add_ledger_id
@@ -97,7 +97,7 @@ def name_markers(connection: Connection, schema: str) -> None:
 
 
 def readable_marker_store(connection: Connection, schema: str) -> RedshiftMarkerStore | None:
-    """The markers as they are, not locked; None where there are none yet; also of an older Penstock."""
+    """Return the markers without locking them, also those of an older Penstock; None if there are none yet."""
     shape = table_schema_of(connection, schema, sql.MARKER_TABLE)
     return None if shape is None else RedshiftMarkerStore(connection, schema, locking=False, named=not _is_unnamed(shape))
 
@@ -107,7 +107,7 @@ def _is_unnamed(shape: TableSchema | None) -> bool:
 
 
 def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
-    """Every row of the table, counted and hashed. Raises NotStoredError."""
+    """Return the totals of all rows of the table. Raise NotStoredError."""
     return totals_of(content(connection, rows, target), target.row_digest)
 
 
@@ -128,7 +128,7 @@ def _require_schema(connection: Connection, schema: str) -> None:
 
 
 def _create_own_tables(connection: Connection, schema: str) -> None:
-    """Each by itself: the fence must be there before a transaction can begin with it."""
+    """Create each table in a transaction of its own: the fence must exist before a transaction can begin with it."""
     _require_schema(connection, schema)
     for table, statement in OwnStatements(schema).creates.items():
         if table_schema_of(connection, schema, table) is None:

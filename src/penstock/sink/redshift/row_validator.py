@@ -1,4 +1,4 @@
-"""What a task refuses for a table of Redshift."""
+"""Row checks in the tasks for a table of Redshift."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,28 +12,27 @@ from penstock.sink.redshift.storage import MOST_BINARY_BYTES, MOST_TEXT_BYTES, s
 from penstock.sink.table.row_validator import YEARS_IN_DAYS, YEARS_IN_MICROSECONDS, Limits, TableRowValidator
 
 MAX_ROW_BYTES = 3_000_000
-"""Redshift takes 4 MB."""
+"""Redshift's own limit is 4 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowValidator(TableRowValidator):
-    """As `TableRowValidator`. `octets`: how many bytes some columns take. `key`: its columns."""
+    """Refuses what Redshift cannot store. `octets`: the most bytes of some columns. `key`: the key's columns, folded."""
 
     octets: Mapping[str, int]
     key: frozenset[str]
 
     def folded(self, name: str) -> str:
-        """In small letters."""
         return folded(name)
 
     def limits(self, kind: "pa.DataType") -> Limits | None:
-        """What its times take, as far as they are read back."""
+        """Return the limits of dates and timestamps that can be read back."""
         if pa.types.is_timestamp(kind):
             return YEARS_IN_MICROSECONDS
         return YEARS_IN_DAYS if pa.types.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
-        """NUL, long texts and bytes, parts of microseconds, what has no JSON, and keys that Redshift takes for equal."""
+        """Raise StageFailed for NUL, long values, parts of microseconds, values without JSON, and keys that count as equal."""
         kind = column.type
         if pa.types.is_time64(kind):
             self.require_whole_microseconds(name, column)

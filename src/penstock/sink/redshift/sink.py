@@ -37,7 +37,7 @@ PREPARE = FaultPoint("redshift.prepare", "Table and marker are created and commi
 
 
 class RedshiftSink(ServerSink[Connection]):
-    """Delivers into one table of a Redshift database, as `TableSink`.
+    """Delivers into one table of a Redshift database, as described in `TableSink`.
 
     Waits `lock_timeout_s` for another publisher into the same schema, then raises Retryable.
     """
@@ -94,7 +94,7 @@ class RedshiftSink(ServerSink[Connection]):
             self._database.begin(connection)
 
     def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
-        """The table is looked at once more, and cannot be altered until the end: its columns say what they keep."""
+        """Check the table again, which nobody can alter from here to the end of the transaction, then load."""
         schema = arrow_schema(publication.schema)
         connection.execute(statements_of(schema, target).hold())
         shape = table_schema_of(connection, self._schema, self._table)
@@ -104,7 +104,7 @@ class RedshiftSink(ServerSink[Connection]):
             return load(connection, lengths(shape, schema, target).required(rows), schema, target)
 
     def _commit(self, connection: Connection) -> None:
-        """After an error nobody knows whether it happened: the next try locks the fence on a new connection, and reads."""
+        """Commit. After an error the outcome is unknown: the next try locks the fence on a new connection, and reads."""
         with self._database.unknown_if_cut(self._target.table), COMMIT.around(error=cut_off, lost=cut_off):
             connection.execute(sql.COMMIT)
 

@@ -1,13 +1,13 @@
-"""All SQL of the redshift sink about the session, transactions, the catalog and its own tables, and nothing about when.
+"""All SQL of the redshift sink about the session, transactions, the catalog and Penstock's own tables.
 
-Redshift keeps no promise of a key, has no ON CONFLICT and locks no single row. What it has is a lock on a whole table, and a
-transaction that sees what was committed before its first statement that reads: so every publication begins with LOCK of
-`penstock_fence`, a table without rows that nobody else has a reason to name. Readers of `penstock_marker` are not kept
-waiting, and those that leave a transaction open keep no publication waiting.
+Redshift does not enforce keys, has no ON CONFLICT and locks no single row. It has locks on whole tables, and transactions that
+see what was committed before their first statement that reads. So every publication begins with LOCK of `penstock_fence`, a
+table without rows that nobody else has a reason to name. Readers of `penstock_marker` do not wait, and no publication waits for
+readers that leave a transaction open.
 
-Three tables of Penstock's own lie in the schema of the user's table: the fence, `penstock_marker` with one row per pipeline
-and sink, and `penstock_batch` with one row for each of the last batches. The latter two are meant to be read with the user's
-own SQL. Digests are 16 hexadecimal digits, because they do not fit a bigint. A text has 65535 bytes at the most.
+Three tables of Penstock lie in the schema of the user's table: the fence, `penstock_marker` with one row per pipeline and sink,
+and `penstock_batch` with one row for each of the last batches. The latter two are meant to be read with the user's own SQL.
+Digests are 16 hexadecimal digits, because they do not fit a bigint. A text has at most 65535 bytes.
 """
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
@@ -20,7 +20,7 @@ from penstock.sink.table.marker_store import MarkerStatements
 MARKER_TABLE, BATCH_TABLE, FENCE_TABLE = "penstock_marker", "penstock_batch", "penstock_fence"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, FENCE_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})
 MOST_BYTES = 65_535
-"""Of a text."""
+"""The most bytes of a text."""
 
 SESSION = ("SET timezone TO 'UTC'", "SET datestyle TO 'ISO'")
 BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE"
@@ -29,7 +29,7 @@ COMMIT = "COMMIT"
 
 PATIENT = "SET statement_timeout TO 0"
 FETCH = "FETCH FORWARD 1000 FROM penstock_scan"
-"""More at once a cluster of one node does not give."""
+"""A cluster of one node returns no more rows at once."""
 CLOSE = "CLOSE penstock_scan"
 
 SCHEMA_EXISTS = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %(schema)s"
@@ -48,7 +48,7 @@ JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
-"""What clients of Redshift ask, too; a default that begins with "identity" is of a column that nobody else may fill."""
+"""What clients of Redshift ask, too. A default that begins with "identity" marks a column that only Redshift fills."""
 
 MAY_STAGE = "SELECT has_database_privilege(current_database(), 'TEMP'), current_user"
 MAY = "SELECT has_table_privilege(%(table)s, %(privilege)s)"
@@ -115,12 +115,12 @@ _UP_TO = f"{_WHICH} AND position <= CAST(%(position)s AS bigint)"
 
 
 def waiting_at_most(milliseconds: int) -> str:
-    """The only bound for the wait for a lock is that of a statement."""
+    """Return the statement that limits every statement's time: the wait for a lock has no limit of its own."""
     return f"SET statement_timeout TO {milliseconds}"
 
 
 def declare(query: str) -> str:
-    """Have the rows of `query` kept for FETCH."""
+    """Return the statement that opens a cursor over `query` for FETCH."""
     return f"DECLARE penstock_scan CURSOR FOR {query}"
 
 
@@ -136,7 +136,7 @@ class OwnStatements:
 
     @property
     def creates(self) -> dict[str, str]:
-        """By table, how it is made where it is missing. No key is declared: Redshift would believe it, and not keep it."""
+        """Create each table if it is missing. No key is declared: Redshift would rely on it without enforcing it."""
         return {
             FENCE_TABLE: self._of("CREATE TABLE IF NOT EXISTS {fence} (nothing integer)"),
             BATCH_TABLE: self._of(f"CREATE TABLE IF NOT EXISTS {{batch}} ({_BATCH_COLUMNS})"),
@@ -145,16 +145,16 @@ class OwnStatements:
 
     @property
     def add_ledger_id(self) -> str:
-        """The column that an older Penstock did not make."""
+        """Add the column that an older Penstock did not create."""
         return self._of("ALTER TABLE {marker} ADD COLUMN ledger_id varchar(32)")
 
     @property
     def lock(self) -> str:
-        """Keep every other publisher out until the end of the transaction, whose view of the data begins after that."""
+        """Exclude every other publisher until the end of the transaction, whose snapshot begins after the lock."""
         return self._of("LOCK TABLE {fence}")
 
     def marker_statements(self) -> MarkerStatements[str]:
-        """Those about markers; the lock is another statement."""
+        """Return the statements about markers, which do not lock: `lock` does."""
         return MarkerStatements(
             read_marker=self._of(_READ_MARKER),
             read_unnamed=self._of(_READ_MARKER.replace(", ledger_id\n", ", CAST(NULL AS varchar)\n")),

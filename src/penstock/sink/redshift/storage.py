@@ -1,7 +1,7 @@
-"""How Arrow values travel to Redshift as bound values, in what columns they are kept without loss, and how they are read back.
+"""How Arrow values are sent to Redshift as bound values, which columns keep them without loss, and how they are read back.
 
-Rows go into a staging table of Arrow's own types, and from there Redshift itself assigns them to the user's columns. What
-Python has no exact or no certain value for travels as a text, both ways: decimals, times and bytes.
+Rows go into a staging table of Arrow's own types, from which Redshift itself assigns them to the user's columns. Values without
+an exact or reliable type in Python are texts both ways: decimals, times and bytes.
 """
 
 import re
@@ -40,16 +40,15 @@ _WIDER = {8: ("smallint", "integer", "bigint"), 16: ("smallint", "integer", "big
 MOST_SCALE = 37
 MOST_TEXT_BYTES = 65_535
 MOST_BINARY_BYTES = MOST_TEXT_BYTES // 2
-"""Bytes travel as two digits each, in a text."""
+"""Bytes are sent as a text, two digits each."""
 _LONG_TEXT = f"character varying({MOST_TEXT_BYTES})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage(ColumnStorage):
-    """As `ColumnStorage`; `declared` is the staging table's type, too. `encode` gives what Python binds.
+    """A `ColumnStorage` in which `declared` is the staging table's type, too, and `encode` returns what Python binds.
 
-    `bound`: how a bound value becomes the column's, with `{}` for its type; `read`: how the column is read, with `{}` for
-    its name.
+    `bound`: how a bound value becomes the column's; `{}` is its type. `read`: how the column is read; `{}` is its name.
     """
 
     bound: str = "CAST(%s AS {})"
@@ -57,19 +56,19 @@ class Storage(ColumnStorage):
 
 
 def values_of(column: "pa.Array") -> list[Any]:
-    """The values to bind."""
+    """Return the values to bind."""
     values: list[Any] = storage_of(column.type).encode(column).to_pylist()
     return values
 
 
 def bound_as(kind: "pa.DataType") -> str:
-    """How such a value stands in a statement."""
+    """Return the SQL expression of a bound value of `kind`."""
     storage = storage_of(kind)
     return storage.bound.format(storage.declared(kind))
 
 
 def most_bytes(declared: str) -> int | None:
-    """How many bytes a column so declared takes, None for any number that its type allows."""
+    """Return how many bytes a column so declared takes, None for as many as its type allows."""
     found = _SIZE.fullmatch(declared)
     if found is None:
         return None
@@ -132,7 +131,7 @@ _TOO_LONG = f"more bytes than the column takes, {MOST_TEXT_BYTES} at most"
 def _one_of(
     spark: str, declared: str, *also: str, encode: Encode, restore: Restore, refused: str = "", read: str = "{}"
 ) -> Storage:
-    """Kept by columns of these types alone."""
+    """Return a storage for columns of these types alone."""
     return Storage(
         spark=spark,
         declared=always(declared),

@@ -1,4 +1,4 @@
-"""The user's table: created from the rows' schema, or checked that it takes every row and gives it back."""
+"""The user's table in Redshift: its schema in the catalog, and whether it takes the rows and returns them unchanged."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ from penstock.sink.table.storage import digits_of
 from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 
 MAX_COLUMNS = 1599
-"""One less than Redshift's own: the staging table has one more."""
+"""One less than Redshift's own limit: the staging table has one more."""
 _KINDS = {"v": "view", "r": "table"}
 _ALTER = Alter(nullable=None, retype=None, quoted=quoted)
 _FILLED = ('"identity"', "identity(")
@@ -33,19 +33,19 @@ _FILLED = ('"identity"', "identity(")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """What the catalog says about an existing table."""
+    """An existing table or view as the catalog declares it."""
 
     kind: str
     columns: tuple[TableColumn, ...]
 
     @property
     def required(self) -> frozenset[str]:
-        """Columns that hold no NULL."""
+        """The columns that take no NULL."""
         return frozenset(column.name for column in self.columns if column.not_null)
 
 
 def table_schema_of(connection: Connection, schema: str, table: str) -> TableSchema | None:
-    """The table as it is, None if there is none."""
+    """Return the table or view as the catalog declares it, None if there is none."""
     place = {"schema": schema, "table": table}
     found = connection.execute(sql.TABLE_KIND, place).fetchone()
     if found is None:
@@ -67,7 +67,7 @@ def table_schema_of(connection: Connection, schema: str, table: str) -> TableSch
 
 
 def require_storable(schema: "pa.Schema", target: Target) -> None:
-    """Raise Usage for a table name, a column or a key that no table could have."""
+    """Raise Usage for a table name, a column or a key that no table can have."""
     if split_name(target.table)[1] in sql.OWN_TABLES:
         raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
     require_distinct_names([require_name(name) for name in schema.names], database="Redshift")
@@ -82,17 +82,17 @@ def require_storable(schema: "pa.Schema", target: Target) -> None:
 
 
 def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
-    """The SQL about the target for rows of `schema`."""
+    """Return the SQL about the target for rows of `schema`."""
     return TableStatements(*split_name(target.table), tuple(schema.names), target.key)
 
 
 def declared_for(schema: "pa.Schema") -> list[str]:
-    """The types of the columns of a table that is created, and of the staging table."""
+    """Return the column types of a table that is created, and of the staging table."""
     return [storage_of(field.type).declared(field.type) for field in schema]
 
 
 def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
-    """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
+    """Raise Refused unless an existing table takes rows of `schema` and returns them unchanged. `decided`: see `Columns`."""
     if shape.kind != "table":
         raise not_a_table(target.table, f"a {shape.kind}")
     of = _columns(schema, target, decided=decided)
@@ -100,7 +100,7 @@ def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, deci
 
 
 def lengths(shape: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
-    """How long texts may be; Redshift would cut blanks off that are too many."""
+    """Return how long texts may be; of a longer one, Redshift would silently cut the blanks at its end."""
     declared = {column.name: column.declared for column in shape.columns}
     most = lengths_of(schema, lambda name: most_bytes(declared[folded(name)]))
     of, text = _columns(schema, target, decided=True), pa.string()
@@ -112,7 +112,7 @@ def _columns(schema: "pa.Schema", target: Target, *, decided: bool) -> Columns:
 
 
 def require_allowed(connection: Connection, schema: "pa.Schema", target: Target) -> None:
-    """Raise Refused where the user lacks a privilege that publishing needs."""
+    """Raise Refused if the user lacks a privilege that publishing needs."""
     temporary, user = connection.execute(sql.MAY_STAGE).fetchone()
     if not temporary:
         raise Refused(

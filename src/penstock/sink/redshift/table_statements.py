@@ -1,6 +1,6 @@
 """All SQL of the redshift sink about the user's table and the temporary staging table beside it.
 
-A row is told by its number in the staging table; of the rows with one key, the one with the highest or the lowest is chosen.
+The staging table numbers its rows; of those with one key, the one with the highest or the lowest number is chosen.
 """
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
@@ -12,12 +12,12 @@ from penstock.sink.redshift.names import quoted
 
 STAGE = "penstock_stage"
 DROP_STAGE = f"DROP TABLE {STAGE}"
-"""A staging table lives as long as the session. Before it is made, the name could mean a table of somebody else's."""
+"""For after the load only. Before the staging table exists, which ends with the session, the name may mean another table."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableStatements:
-    """The statements about the user's table, whose rows have `columns`; the staging table has them too, and `number`."""
+    """The statements about the user's table, whose rows have `columns`; the staging table has these and `number`."""
 
     schema: str
     table: str
@@ -26,19 +26,18 @@ class TableStatements:
 
     @property
     def name(self) -> str:
-        """The user's table."""
         return f"{quoted(self.schema)}.{quoted(self.table)}"
 
     @property
     def number(self) -> str:
-        """The staging table's column that counts its rows: a name that no column has."""
+        """The staging table's column that numbers its rows, under a name that no other column has."""
         name, taken = "penstock_row", {column.lower() for column in self.columns}
         while name in taken:
             name += "_"
         return name
 
     def create(self, declared: Sequence[str]) -> str:
-        """Create the table; `declared` are the columns' types. No key is declared: Redshift would believe it, and not keep it."""
+        """Create the table with the types `declared`. No key is declared: Redshift would rely on it unenforced."""
         parts = [
             f"{quoted(name)} {kind}{' NOT NULL' if name in self.key else ''}"
             for name, kind in zip(self.columns, declared, strict=True)
@@ -46,21 +45,21 @@ class TableStatements:
         return f"CREATE TABLE {self.name} ({', '.join(parts)})"
 
     def hold(self) -> str:
-        """Keep others from changing the table's definition until the end of the transaction; they may go on writing rows."""
+        """Keep others from altering the table until the end of the transaction; they can still write rows."""
         return f"SELECT 1 FROM {self.name} LIMIT 0"
 
     def create_stage(self, declared: Sequence[str]) -> str:
-        """The staging table; nobody else sees it."""
+        """Create the staging table, which nobody else sees."""
         parts = [f"{quoted(name)} {kind}" for name, kind in zip(self.columns, declared, strict=True)]
         return f"CREATE TEMPORARY TABLE {STAGE} ({self.number} bigint NOT NULL, {', '.join(parts)})"
 
     def fill_stage(self, bound: Sequence[str], rows: int) -> str:
-        """Add so many rows, each its number and its values as `bound` says them."""
+        """Insert so many rows, each with its number and its values in the expressions `bound`."""
         row = f"({', '.join(['CAST(%s AS bigint)', *bound])})"
         return f"INSERT INTO {STAGE} ({self.number}, {_list(self.columns)}) VALUES {', '.join([row] * rows)}"
 
     def insert(self) -> str:
-        """Move the staged rows."""
+        """Move all staged rows into the table."""
         return f"INSERT INTO {self.name} ({_list(self.columns)}) SELECT {_list(self.columns)} FROM {STAGE}"
 
     def clear(self) -> str:
@@ -68,22 +67,21 @@ class TableStatements:
         return f"DELETE FROM {self.name}"
 
     def read(self, read: Sequence[str]) -> str:
-        """All rows."""
         return f"SELECT {self._selected(read)} FROM {self.name}"
 
     # --- by key
 
     def read_unchosen(self, read: Sequence[str], *, last: bool) -> str:
-        """The staged rows that are not the last, or the first, of their key."""
+        """Read the staged rows that are not the last, or the first, of their key."""
         return f"SELECT {self._selected(read, 's')} FROM {STAGE} s WHERE s.{self.number} NOT IN ({self._chosen(last=last)})"
 
     def read_there(self, read: Sequence[str]) -> str:
-        """The rows of the table that have a key of the batch."""
+        """Read the rows of the table that have a key of the batch."""
         keys = f"SELECT DISTINCT {_list(self.key)} FROM {STAGE}"
         return f"SELECT {self._selected(read, 't')} FROM {self.name} t JOIN ({keys}) s ON {self._same('t', 's')}"
 
     def read_skipped(self, read: Sequence[str]) -> str:
-        """The first staged rows of each key that is in the table."""
+        """Read the first staged row of each key that the table has."""
         return f"SELECT {self._selected(read, 's')} {self._first} AND {self._is_there}"
 
     def delete_there(self) -> str:
@@ -95,7 +93,7 @@ class TableStatements:
         return f"{self.insert()} WHERE {self.number} IN ({self._chosen(last=True)})"
 
     def insert_if_absent(self) -> str:
-        """Move the first staged row of each key that is not in the table."""
+        """Move the first staged row of each key that the table lacks."""
         columns = self._selected(["{}"] * len(self.columns), "s")
         return f"INSERT INTO {self.name} ({_list(self.columns)}) SELECT {columns} {self._first} AND NOT {self._is_there}"
 

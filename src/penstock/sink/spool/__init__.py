@@ -1,9 +1,9 @@
 """The spool: staging for sinks that cannot hold data invisibly themselves.
 
-A task attempt writes its rows into one **piece**: an Arrow stream with compressed buffers, preceded by one line of JSON that
-names the format, its version and the attempt. A small piece travels **inline** in its `Staged` message, and nothing is written
-to disk. A larger one becomes a file `<spool>/<pipeline>/<sink>/<attempt>.arrow`, synced with its directory, or an object of
-that name on a store, seen there, before the attempt reports it. The SHA-256 of all bytes stands in `Staged.ref` and is verified
+A task attempt writes its rows into one **piece**: one line of JSON that names the format, its version and the attempt, then an
+Arrow stream with compressed buffers. A small piece travels **inline** in its `Staged` message, and nothing is written to disk. A
+larger one is a file `<spool>/<pipeline>/<sink>/<attempt>.arrow`, synced with its directory, or an object of that name on a store.
+The attempt reports an object only after it has seen it there. `Staged.ref` holds the SHA-256 of all bytes, which is verified
 before the first row is read back. The decision freezes the pieces, so publishing again sends identical rows in identical order:
 pieces as decided, rows as written.
 

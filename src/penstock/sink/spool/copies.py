@@ -1,4 +1,4 @@
-"""Pieces that lie in a store, fetched and verified before a database waits for them."""
+"""Fetches pieces from a store into a local file and verifies them, before a database waits for them."""
 
 import os
 import tempfile
@@ -17,23 +17,23 @@ from penstock.sink.spool.reader import copy_piece, size_bytes_of
 from penstock.support.filesystem_errors import problem_of
 
 AT_ONCE = 4
-"""How many pieces are fetched side by side; each takes some megabytes of memory meanwhile."""
+"""How many pieces are fetched at the same time; each takes some megabytes of memory meanwhile."""
 
 
 @dataclass(slots=True)
 class Copies:
-    """Pieces one after the other in one file of this machine, which has no name: it goes with the process, however that ends."""
+    """Copies of pieces, one after the other in one local file. It has no name, so it goes with the process, however that ends."""
 
     file: IO[bytes]
     starts: dict[str, int]
 
     def open(self, piece: Staged) -> BinaryIO:
-        """The copy of a piece. Raises KeyError."""
+        """Open the copy of `piece` for reading. Raises KeyError if there is none."""
         start = self.starts[piece.name]
         return open_ranged(lambda at, length: os.pread(self.file.fileno(), length, start + at), size_bytes_of(piece))
 
     def add(self, piece: Staged, place: Place) -> None:
-        """Fetch it and verify it. Raises as `read_piece`."""
+        """Fetch `piece` and verify it. Raises as `read_piece`."""
         at = self.starts[piece.name]
 
         def write(data: bytes) -> None:
@@ -47,7 +47,7 @@ class Copies:
 
 @contextmanager
 def copied(pieces: Sequence[Staged], place: Place) -> Iterator[Copies]:
-    """Copies of all `pieces`, none of which travelled inline, until the context ends. Raises as `read_piece`."""
+    """Yield copies of all `pieces`, which exist until the context ends; none may be inline. Raises as `read_piece`."""
     starts = accumulate((size_bytes_of(piece) for piece in pieces), initial=0)
     with _translate_errors():
         file = tempfile.TemporaryFile(prefix="penstock-spool-", buffering=0)  # noqa: SIM115 - closed below

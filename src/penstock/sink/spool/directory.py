@@ -13,23 +13,20 @@ from penstock.support.private_files import create_private, make_private_director
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryPlace:
-    """The files of one sink."""
+    """The directory that holds the spool files of one sink."""
 
     directory: str
 
     @property
     def where(self) -> str:
-        """The directory."""
         return self.directory
 
     @property
     def sharing(self) -> str:
-        """A mount."""
         return "Put `spool:` on storage that is mounted at the same path on the driver and on every executor."
 
     @property
     def is_remote(self) -> bool:
-        """No."""
         return False
 
     def identities(self) -> Sequence[str]:
@@ -61,12 +58,11 @@ class DirectoryPlace:
         Path(self.directory, spooled.name).unlink(missing_ok=True)
 
     def requests_sent(self) -> Mapping[str, int]:
-        """Nobody bills them."""
         return {}
 
 
 class DirectoryFile:
-    """As `PieceFile`."""
+    """A `PieceFile` in a directory."""
 
     def __init__(self, directory: str, name: str) -> None:
         self._directory = directory
@@ -76,11 +72,9 @@ class DirectoryFile:
         return self._file.write(data)
 
     def flush(self) -> None:
-        """To the operating system."""
         self._file.flush()
 
     def finish(self) -> None:
-        """As `PieceFile.finish`: file and name are on the disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
         _sync(self._directory)

@@ -15,24 +15,21 @@ from penstock.sink.spool.place import ID_SUFFIX, Spooled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectPlace:
-    """The objects of one sink: those below `folder`, which ends with a slash."""
+    """The spool objects of one sink, below `folder`, which ends with a slash."""
 
     store: BlobStore
     folder: str
 
     @property
     def where(self) -> str:
-        """The URL of the folder."""
         return f"{self.store.url}/{self.folder}".rstrip("/")
 
     @property
     def sharing(self) -> str:
-        """The same settings."""
         return "Let tasks reach the same store as the driver: with the same endpoint, and the same account."
 
     @property
     def is_remote(self) -> bool:
-        """Yes."""
         return True
 
     def identities(self) -> Sequence[str]:
@@ -63,7 +60,6 @@ class ObjectPlace:
             self.store.discard(Pending(key=key, upload=spooled.upload))
 
     def requests_sent(self) -> Mapping[str, int]:
-        """To the store."""
         return {self.store.url: requests_to(self.store.url)}
 
     def _objects(self) -> Iterator[Spooled]:
@@ -72,7 +68,7 @@ class ObjectPlace:
 
 
 class ObjectFile:
-    """As `PieceFile`: one put of what is small, parts of what is large. Another attempt's object is never in its way."""
+    """A `PieceFile` in a store: one put if it is small, else an upload in parts. Attempts never share a key."""
 
     def __init__(self, store: BlobStore, key: str) -> None:
         self._store, self._key = store, key
@@ -82,7 +78,7 @@ class ObjectFile:
         self._size_bytes = 0
 
     def write(self, data: bytes) -> int:
-        """As `PieceFile.write`; waits where the store is slower."""
+        """Append bytes; wait if the store is slower than the writer."""
         self._held += data
         self._size_bytes += len(data)
         if len(self._held) >= self._store.part_bytes:
@@ -90,10 +86,10 @@ class ObjectFile:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing: a part is sent when it is whole."""
+        """Do nothing: a part is sent when it is whole."""
 
     def finish(self) -> None:
-        """As `PieceFile.finish`: seen to be there, however its writing was answered."""
+        """Write the rest, then look for the object, however the store answered. Raises OutcomeUnknown if it is not there."""
         with suppress(OutcomeUnknown):
             self._place()
         found = self._store.head(self._key)

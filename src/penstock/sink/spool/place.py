@@ -1,7 +1,7 @@
-"""Where the pieces of one sink lie, and the proof that driver and executors mean the same place.
+"""The place where the pieces of one sink lie, and the proof that driver and executors use the same one.
 
-The driver puts an empty file `<nonce>.id` there and tells its name to the tasks. A task that does not see it writes somewhere
-else: what it wrote would be decided and could never be published, so it fails instead.
+The driver creates an empty file `<nonce>.id` in the place and passes its name to the tasks. A task that does not find that file
+writes somewhere else: its pieces would be decided and could never be published. So it fails instead.
 """
 
 import re
@@ -23,7 +23,7 @@ _IDENTITY = re.compile(r"[0-9a-f]{16}" + re.escape(ID_SUFFIX))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spooled:
-    """What lies in a spool: a file, or what a task left of one, then with the place's own name for that in `upload`."""
+    """A file in a spool, or an upload that a task did not complete; `upload` is then the place's own name for it."""
 
     name: str
     size_bytes: int | None = None
@@ -31,7 +31,7 @@ class Spooled:
 
 
 class PieceFile(Protocol):
-    """A piece while a task writes it; used by one thread. Raises OSError, or what a store raises."""
+    """A piece while a task writes it. Used by one thread. Raises OSError, or what a store raises."""
 
     def write(self, data: bytes, /) -> object:
         """Append bytes."""
@@ -42,58 +42,58 @@ class PieceFile(Protocol):
         ...
 
     def finish(self) -> None:
-        """Make it durable under its name."""
+        """Make the piece durable under its name."""
         ...
 
     def drop(self) -> None:
-        """Stop writing; what is there is left to the sweep."""
+        """Stop writing. The sweep removes what is there."""
         ...
 
 
 class Place(Protocol):
-    """The area of one sink of one pipeline. Picklable, for the tasks. Raises OSError, or what a store raises."""
+    """The place of one sink of one pipeline in a spool. Picklable, for the tasks. Raises OSError, or what a store raises."""
 
     @property
     def where(self) -> str:
-        """For people: no secrets in it."""
+        """Where the place is, for people: no secrets in it."""
         ...
 
     @property
     def sharing(self) -> str:
-        """What to do where driver and tasks do not mean the same place."""
+        """The remedy if driver and tasks do not use the same place."""
         ...
 
     def identities(self) -> Sequence[str]:
-        """The names of files like an identity that are there; creates the place durably if it is missing."""
+        """Return the names of all files that may be identities. Create the place durably if it is missing."""
         ...
 
     def identify(self, name: str) -> None:
-        """Create an empty file `name`, durably; one that is there becomes a new one."""
+        """Create an empty file `name` durably; a store writes an existing one anew."""
         ...
 
     def holds(self, name: str) -> bool:
-        """Whether there is a file `name`."""
+        """Return whether there is a file `name`."""
         ...
 
     def create(self, name: str) -> PieceFile:
-        """Begin a file; FileExistsError at its end at the latest if there is one."""
+        """Begin the file `name`. In a directory, raises FileExistsError if it exists already."""
         ...
 
     @property
     def is_remote(self) -> bool:
-        """Whether each look takes a request, so that a file is to be read just once."""
+        """Whether each look takes a request, so that a file should be read only once."""
         ...
 
     def open(self, name: str) -> BinaryIO:
-        """A finished file, seekable. Raises FileNotFoundError."""
+        """Open a finished file for reading; it is seekable. Raises FileNotFoundError."""
         ...
 
     def spooled(self) -> Iterator[Spooled]:
-        """All that lies there; nothing if there is no such place."""
+        """Yield everything that lies in the place; nothing if the place does not exist."""
         ...
 
     def remove(self, spooled: Spooled) -> None:
-        """Remove it; fine if it is gone."""
+        """Remove a file or an upload, unless it is gone already."""
         ...
 
     def requests_sent(self) -> Mapping[str, int]: ...
@@ -101,7 +101,7 @@ class Place(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A place as its driver claimed it; picklable, for the tasks."""
+    """A place and the identity that the driver gave it. Picklable, for the tasks."""
 
     place: Place
     identity: str
@@ -116,9 +116,9 @@ class Claimed:
 
 
 def claim(place: Place) -> Claimed:
-    """Create the place durably if it is missing and give its identity, new in a store, which may delete what is old.
+    """Create the place durably if it is missing, and return it with its identity. Raises Failed, or what a store raises.
 
-    Raises Failed, or what a store raises.
+    In a store the identity is written again, since the store may delete old objects.
     """
     try:
         with CLAIM.around(error=OSError, lost=OSError):
@@ -136,7 +136,7 @@ def claim(place: Place) -> Claimed:
 
 
 def segments(pipeline: PipelineName, sink: SinkName) -> tuple[str, str]:
-    """The names of the folders below the root, with characters escaped that could leave it."""
+    """Return the names of the folders below the root, with characters escaped that could lead out of it."""
     return _segment(pipeline), _segment(sink)
 
 

@@ -1,4 +1,4 @@
-"""The driver side of the spool: a decided piece becomes rows again, or the reader says what is wrong with it."""
+"""The driver side of the spool: reads decided pieces back as rows, and reports what is wrong with one."""
 
 import hashlib
 import io
@@ -22,15 +22,15 @@ _CHUNK_BYTES = 8 << 20
 
 
 def size_bytes_of(piece: Staged) -> int:
-    """Of the file, or of what travels in its stead."""
+    """Return the size of a piece, in its file or inline."""
     return int(str(piece.ref["size_bytes"]))
 
 
 def read_piece(piece: Staged, place: Place, *, copy: BinaryIO | None = None) -> Iterator["pa.RecordBatch"]:
-    """The piece's rows as they were written, verified as a whole before the first one, or from a `copy` that was verified.
+    """Yield the rows of a piece as they were written, verified as a whole before the first row. A `copy` was verified before.
 
-    Raises StagedDataLost if the piece is missing or other than staged, Retryable if it cannot be read now, FormatTooNew,
-    and what a store raises.
+    Raises StagedDataLost if the piece is missing or differs from what was staged, Retryable if it cannot be read now,
+    FormatTooNew, and what a store raises.
     """
     with _translate_errors(piece, place), _open(piece, place) if copy is None else copy as file:
         if copy is None:
@@ -42,9 +42,9 @@ def read_piece(piece: Staged, place: Place, *, copy: BinaryIO | None = None) -> 
 
 
 def read_cached(piece: Staged, rows: "Sequence[pa.RecordBatch]", place: Place) -> Iterator["pa.RecordBatch"]:
-    """The same rows, which are in memory still, if the file is still there. Raises StagedDataLost, Retryable.
+    """Yield `rows`, the cached rows of a piece, if its file is still there. Raises StagedDataLost, Retryable.
 
-    It is gone when another driver has published it: for sinks that nothing fences that is the last chance to notice.
+    The file is gone if another driver has published it. For sinks that nothing fences, this is the last chance to notice.
     """
     with _translate_errors(piece, place), _open(piece, place) as file:
         _require_size(piece, file.seek(0, io.SEEK_END), place)
@@ -52,7 +52,7 @@ def read_cached(piece: Staged, rows: "Sequence[pa.RecordBatch]", place: Place) -
 
 
 def copy_piece(piece: Staged, place: Place, write: Callable[[bytes], None]) -> None:
-    """Hand all bytes of the piece to `write`, in their order. Raises as `read_piece`, at the end at the latest."""
+    """Pass all bytes of the piece to `write`, in order. Raises as `read_piece`, at the end at the latest."""
     with _translate_errors(piece, place), _open(piece, place) as file:
         for chunk in _verified(piece, file, place):
             write(chunk)
@@ -82,7 +82,7 @@ def _open(piece: Staged, place: Place) -> BinaryIO:
 
 
 def _verified(piece: Staged, file: BinaryIO, place: Place) -> Iterator[bytes]:
-    """The bytes of `file`, never more than were staged; those that are others are told after the last one."""
+    """Yield the bytes of `file`, never more than were staged. Raises StagedDataLost, after the last one, if they differ."""
     found = hashlib.sha256()
     size_bytes = 0
     while chunk := file.read(_CHUNK_BYTES):

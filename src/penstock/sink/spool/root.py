@@ -1,4 +1,4 @@
-"""From the pipeline file's `spool:` to the place of one sink, and what can be said of the root itself."""
+"""The root of a spool, as `spool:` of the pipeline file names it: opens the place of each sink, and checks the root itself."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -22,38 +22,37 @@ from penstock.support.secret import outlined
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolRoot:
-    """A directory, or a URL of a store with its `options`. What a sink gets as `spool` and gives to its `Spool`.
+    """A directory, or the URL of a store with its `options`. A sink gets it as `spool` and passes it to its `Spool`.
 
-    Methods raise Usage and DependencyMissing where there is no such store, or no library for it.
+    Methods raise Usage if there is no such store, and DependencyMissing if its library is not installed.
     """
 
     url: str
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def place_of(self, pipeline: PipelineName, sink: SinkName) -> Place:
-        """The area of one sink; nothing is connected or created yet."""
+        """Return the place of one sink. Nothing is connected or created yet."""
         folders = segments(pipeline, sink)
         if not is_blob(self.url):
             return DirectoryPlace(directory=os.path.join(self.url, *folders))
         return ObjectPlace(store=self.store(), folder="/".join((*folders, "")))
 
     def store(self) -> BlobStore:
-        """What the URL names."""
         return open_store(self.url, options=self.options)
 
     def check(self) -> Sequence[Finding]:
-        """Whether a store can be used as it must be, leaving nothing behind. A directory tells at the start."""
+        """Return whether a store can be used as it must be; leave nothing behind. A directory is checked at the start."""
         if not is_blob(self.url):
             return []
         reached = check_store(self.store(), subject=self._subject, folder="")
         return [reached, *self.lifecycle()] if reached.ok else [reached]
 
     def lifecycle(self) -> Sequence[Finding]:
-        """Whether a store deletes pieces before an outage ends. A directory keeps everything."""
+        """Return whether a store deletes pieces before an outage ends. A directory deletes nothing."""
         return [waiting_finding(self.store())] if is_blob(self.url) else []
 
     def task_checks(self) -> Sequence[TaskCheck]:
-        """The same looks for tasks to take. Whether a directory is the driver's they see at the first batch."""
+        """Return the same checks for tasks. Whether a directory is the driver's, tasks check at the first batch."""
         return [StoreCheck(subject=self._subject, reopen=self.store, folder="")] if is_blob(self.url) else []
 
     def requests_sent(self) -> Mapping[str, int]:
@@ -68,7 +67,7 @@ class SpoolRoot:
 
 
 def root_at(place: "SpoolRoot | str | os.PathLike[str]") -> SpoolRoot:
-    """The root that a path or a URL names; a path is made absolute. Raises Usage for a URL that names no store."""
+    """Return the root at a path or URL; a path is made absolute. Raises Usage for a URL that names no store."""
     if isinstance(place, SpoolRoot):
         return place
     text = os.fspath(place)

@@ -1,4 +1,4 @@
-"""Rows that lie in the spool and in memory: the driver need not read back what it has staged itself."""
+"""A cache of the rows that the driver staged itself, so that it need not read them back from the spool."""
 
 from collections.abc import Iterable, Sequence
 from threading import Lock
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MOST: Final = 2
-"""Pieces: one that is published while the next batch is staged."""
+"""Pieces in the cache: one is published while the next batch is staged."""
 _MOST_BYTES: Final = 64 << 20
-"""Of a piece: four times what a batch has that the driver is expected to stage."""
+"""Size of the largest piece that is cached: four times the size of a batch that the driver is expected to stage."""
 
 
 class RowCache:
-    """Rows of the newest pieces, in the memory that they came in. Safe to use from several threads. Pickled, it is None.
+    """The rows of the newest pieces, in the memory in which they arrived. Thread-safe. Pickled, it is None.
 
-    Nothing rests on it: a piece that is not here is read from its file, by this process or by the next one.
+    Nothing depends on it: a piece that is not here is read from its file, by this process or by the next one.
     """
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class RowCache:
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """A task is not where its rows are published."""
+        """Pickle as None: a task does not publish its rows."""
         return type(None), ()
 
     def hold(self, name: str, rows: "Sequence[pa.RecordBatch]") -> None:
-        """All rows of a piece whose file is durable, unless they are too large. The oldest piece may go for it."""
+        """Cache the rows of a piece whose file is durable, unless they are too large. The oldest piece may have to go."""
         if sum(batch.nbytes for batch in rows) > _MOST_BYTES:
             return
         with self._lock:
@@ -39,11 +39,11 @@ class RowCache:
                 del self._rows[next(iter(self._rows))]
 
     def rows_of(self, piece: Staged) -> "Sequence[pa.RecordBatch] | None":
-        """None where they are not here."""
+        """Return the rows of `piece`, None if they are not cached."""
         return self._rows.get(piece.name)
 
     def let_go(self, pieces: Iterable[Staged]) -> None:
-        """Those that are published."""
+        """Drop the rows of published pieces."""
         with self._lock:
             for piece in pieces:
                 self._rows.pop(piece.name, None)

@@ -1,8 +1,8 @@
-"""Whose a place is: an empty file in it names the ledger that swept it last, and an entry of that ledger.
+"""Signatures of a place: an empty file names the ledger that swept the place last, and an entry of that ledger.
 
-`ledger-g<generation>-<position>-<nonce>-<ledger_id>.id`: generations and batches, and so what is dead, are counted by each ledger
-for itself. An older Penstock wrote no `ledger_id`. A place without such a file is anybody's, as those are that were made before
-there were any.
+The file is `ledger-g<generation>-<position>-<nonce>-<ledger_id>.id`. Each ledger counts its own generations and batches, and so
+decides only for itself what is dead. An older Penstock wrote no `ledger_id`. A place without a signature is free for any ledger;
+so are places that were made before there were signatures.
 """
 
 import re
@@ -21,7 +21,7 @@ _NAME = re.compile(r"ledger-g(\d+)-(\d+)-([0-9a-f]{16})(?:-([0-9a-f]{32}))?" + r
 
 
 def signatures_in(place: Place) -> Sequence[Signature]:
-    """Those that are there. Raises Retryable, and what a store raises."""
+    """Return the signatures in `place`. Raises Retryable, and what a store raises."""
     try:
         names = [spooled.name for spooled in place.spooled() if spooled.upload is None]
     except OSError as cause:
@@ -30,20 +30,20 @@ def signatures_in(place: Place) -> Sequence[Signature]:
 
 
 def signatures_among(names: Iterable[str], place: Place) -> Sequence[Signature]:
-    """Those of the files `names` of `place`."""
+    """Return the signatures among the files `names` of `place`."""
     return [_signature(place, found) for found in map(_NAME.fullmatch, names) if found is not None]
 
 
 def is_of_another(signature: Signature, ledger_id: LedgerId | None) -> bool:
-    """Whether it names a ledger that is not `ledger_id`. That of an older Penstock names none."""
+    """Return whether `signature` names a ledger other than `ledger_id`. One of an older Penstock names none."""
     return signature.ledger_id not in {None, ledger_id}
 
 
 def require_own_place(place: Place, *, own: Set[str], sink: SinkName, ledger_id: LedgerId) -> None:
-    """Raise LedgerMismatch where another ledger has signed `place`, too; this run's own names there, `own`, are removed then.
+    """Raise LedgerMismatch if another ledger has signed `place` too; first remove `own`, this run's own signatures.
 
-    Of two ledgers that sign one place for the first time in the same moment, each signs before it looks: at most one goes on.
-    Raise Retryable where `ledger_id` has not signed: another ledger would find nobody's place, and sweep it.
+    If two ledgers sign one place for the first time at the same moment, each signs before it looks, so at most one goes on. Raise
+    Retryable if `ledger_id` has not signed: another ledger would take the place for free, and sweep it.
     """
     found = signatures_in(place)
     foreign = next((one for one in found if is_of_another(one, ledger_id)), None)
@@ -72,7 +72,7 @@ def _withdraw(place: Place, own: Set[str]) -> None:
 
 
 def sign(place: Place, entry: Entry, *, instead_of: Set[str]) -> Set[str]:
-    """Sign `place`, then remove the names `instead_of`; give the names that count now. Raises as `signatures_in`."""
+    """Sign `place`, then remove the names `instead_of`. Return the names that count now. Raises as `signatures_in`."""
     whose = "" if entry.summary.ledger_id is None else f"-{entry.summary.ledger_id}"
     name = f"ledger-g{entry.generation}-{entry.position}-{entry.nonce}{whose}{ID_SUFFIX}"
     try:

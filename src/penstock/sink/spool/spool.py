@@ -1,4 +1,4 @@
-"""The spool as a sink uses it: one object from `prepare` to `sweep`."""
+"""`Spool`, through which a sink stages, reads, discards and sweeps its pieces."""
 
 import logging
 import os
@@ -31,7 +31,7 @@ SWEEP = FaultPoint("spool.sweep", "The sweep removes a spool file of a dead atte
 
 
 REFRESH_S = 86_400.0
-"""How old what names a place in a store may be: rules that delete objects count days."""
+"""Identity and signatures in a store are written again when they are this old: rules that delete objects count days."""
 _LEFT = (
     "sink %s: pieces whose rows are published stay in the spool: %s Nothing is kept back by them; `penstock sweep` and the next "
     "start remove them, once that works again."
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class Spool:
-    """The pieces of one sink under `root`, the `spool:` of the pipeline file. Driver side; safe to use from several threads."""
+    """The pieces of one sink under `root`, the `spool:` of the pipeline file. Driver side. Safe to use from several threads."""
 
     def __init__(
         self, *, root: "SpoolRoot | str | os.PathLike[str]", sink: SinkName, inline_limit_bytes: int = INLINE_LIMIT_BYTES
@@ -57,47 +57,48 @@ class Spool:
         self._held = RowCache()
 
     def prepare(self, pipeline: PipelineName) -> None:
-        """Create the sink's place if it is missing. Raises Failed, Retryable. Once per generation, before anything else."""
+        """Create the sink's place if it is missing. Called once per generation, first of all. Raises Failed, Retryable."""
         self._claimed = claim(self._place(pipeline))
         self._named_s = time.monotonic()
 
     def signatures(self, pipeline: PipelineName) -> Sequence[Signature]:
-        """What signs the sink's place, which may be another ledger's. Raises Retryable, Failed."""
+        """Return the signatures in the sink's place, which may be another ledger's. Raises Retryable, Failed."""
         found = signatures_in(self._place(pipeline))
         self._signed = {signature.name for signature in found}
         return found
 
     def sign(self, entry: Entry) -> None:
-        """Name an entry of the ledger in the place, instead of those that `signatures` gave. Raises Retryable, Failed."""
+        """Sign the place with `entry`, in place of what `signatures` returned. Raises Retryable, Failed."""
         claimed = self._prepared()
         self._signed = sign(claimed.place, entry, instead_of=self._signed)
         self._name_again(claimed)
 
     def claim(self, ledger_id: LedgerId) -> None:
-        """Raise LedgerMismatch if another ledger has signed the place since `signatures` looked, Retryable if this one has not.
+        """Raise LedgerMismatch if another ledger has signed the place since `signatures` looked.
 
-        Raises Failed.
+        Raises Retryable if this ledger has not signed it, and Failed.
         """
         claimed = self._prepared()
         self._name_daily(claimed)
         require_own_place(claimed.place, own=self._signed, sink=self._sink, ledger_id=ledger_id)
 
     def stager(self, check: RowCheck | None = None) -> SpoolStager:
-        """The recipe for the tasks. `check` raises StageFailed for rows that the sink could not publish.
+        """Return the recipe for the tasks. `check` raises StageFailed for rows that the sink could not publish.
 
-        Used here without being pickled, it keeps the rows of the newest pieces in memory for `read`, unless they lie in a store.
+        Used in this process without being pickled, it caches the rows of the newest pieces for `read`, unless they lie in a
+        store.
         """
         claimed = self._prepared()
         limit = self.inline_limit_bytes
         self._name_daily(claimed)
-        held = None if claimed.place.is_remote else self._held  # whether it is there still would take a request
+        held = None if claimed.place.is_remote else self._held  # `read_cached` would look for the file with a request
         stager = SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit, held=held)
         return stager if check is None else replace(stager, check=check)
 
     def read(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> Generator["pa.RecordBatch", None, None]:
-        """The rows of `pieces` in their frozen order. Raises StagedDataLost, Retryable, Failed, FormatTooNew.
+        """Yield the rows of `pieces` in their frozen order. Raises StagedDataLost, Retryable, Failed, FormatTooNew.
 
-        Close it where you stop early: the file of a piece is open while its rows are given.
+        Close the generator to stop early: the file of a piece is open while its rows are read.
         """
         place = self._place(pipeline)
         copies = getattr(self._fetched, "copies", None)
@@ -111,14 +112,14 @@ class Spool:
                     yield from read_piece(piece, place, copy=here.open(piece))
 
     def lies_remote(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> bool:
-        """Whether some of `pieces` must be fetched from a store."""
+        """Return whether some of `pieces` must be fetched from a store."""
         return self._place(pipeline).is_remote and any(piece.inline is None for piece in pieces)
 
     @contextmanager
     def fetched(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> Iterator[None]:
-        """Meanwhile `read` reads these, and only these, from this machine, if called by this thread.
+        """Fetch `pieces` to this machine until the context ends; `read` in this thread then reads these, and only these.
 
-        For callers that others wait for while they read. Costs nothing where no piece lies in a store. Raises as `read`.
+        For callers that make others wait while they read. Costs nothing if no piece lies in a store. Raises as `read`.
         """
         spilled = [piece for piece in pieces if piece.inline is None]
         place = self._place(pipeline)
@@ -133,9 +134,9 @@ class Spool:
                 del self._fetched.copies
 
     def discard(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> None:
-        """Remove published pieces, after their rows are durable in the target; those that are gone are fine.
+        """Remove published pieces, after their rows are durable in the target. Pieces that are gone already are skipped.
 
-        One that cannot be removed is garbage and keeps nobody back: it is told once, and the rest is left to the sweep.
+        A piece that cannot be removed is garbage and stops nothing: it is logged once, and the sweep removes it and the rest.
         """
         place = self._place(pipeline)
         is_stuck = threading.Event()
@@ -149,9 +150,9 @@ class Spool:
         self._is_stuck = is_stuck.is_set() or (self._is_stuck and not spilled)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Remove what dead attempts left and give its names. Raises Retryable, Failed.
+        """Remove what dead attempts left, and return the names. Raises Retryable, Failed.
 
-        Nothing where another ledger has signed the place: what is dead is counted by each ledger for itself (I10).
+        Removes nothing if another ledger has signed the place: each ledger knows only for itself what is dead (I10).
         """
         place = self._place(cut.pipeline)
         there = list(place.spooled())
@@ -164,7 +165,7 @@ class Spool:
         return [f"{place.where}/{spooled.name}" for spooled in dead]
 
     def waiting(self, pipeline: PipelineName) -> Iterator[Waiting]:
-        """Everything of an attempt."""
+        """Yield everything in the place that an attempt staged."""
         place = self._place(pipeline)
         for spooled, attempt in _of_attempts(place.spooled()):
             yield Waiting(name=f"{place.where}/{spooled.name}", attempt=attempt, size_bytes=spooled.size_bytes)
@@ -177,7 +178,7 @@ class Spool:
             self._name_again(claimed)
 
     def _name_again(self, claimed: Claimed) -> None:
-        """A store may have deleted what names the place, or be about to."""
+        """Write identity and signatures again: a store may have deleted them, or be about to."""
         self._named_s = time.monotonic()
         for name in (claimed.identity, *self._signed) if claimed.place.is_remote else ():
             claimed.place.identify(name)
@@ -196,7 +197,7 @@ def _of_attempts(there: Iterable[Spooled]) -> Iterator[tuple[Spooled, Attempt]]:
 
 
 def _discard(piece: Staged, place: Place, is_stuck: threading.Event) -> None:
-    """Remove it, unless another one could not be removed: each would be waited for."""
+    """Remove `piece`, unless removing another one failed: each failure would be waited for."""
     if is_stuck.is_set():
         return
     try:

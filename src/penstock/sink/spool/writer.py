@@ -1,4 +1,4 @@
-"""The task side of the spool: rows of one attempt become one piece, inline or in a file."""
+"""The task side of the spool: writes the rows of one attempt as one piece, inline or in a file."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,24 +26,24 @@ FORMAT, VERSION = "penstock.spool", 1
 SUFFIX = ".arrow"
 
 INLINE_LIMIT_BYTES = 100 * 1024
-"""Up to here a piece travels in the decision. On a disk that syncs in 4 ms a file costs 4 ms more than the same bytes inline,
-up to about 500 KB; the limit lies well below that because the ledger keeps its entries much longer than the spool."""
+"""Up to this size a piece travels in the decision. On a disk that syncs in 4 ms, a file costs 4 ms more than the same bytes
+inline, up to about 500 KB. The limit lies well below that because the ledger retains its entries much longer than the spool."""
 
 RowCheck: TypeAlias = Callable[["pa.RecordBatch"], None]
 """Raises StageFailed for rows that the sink could not publish. Picklable."""
 
 
 RowHashes: TypeAlias = Callable[["pa.RecordBatch", "pa.UInt64Array"], "pa.UInt64Array"]
-"""The hashes of rows as the target will show them, from those of the rows as they are. Picklable."""
+"""Returns the hashes of rows as the target will show them, given the rows and their own hashes. Picklable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolStager:
-    """The recipe for spool writers. `check` refuses, before anything is decided, what the sink could never publish;
-    without one, texts that are none. `hashed`: for a target that does not tell apart all rows.
+    """The recipe for spool writers.
 
-    `note`: what the sink wants to find again in `ref` of every piece, frozen with it by the decision. `held`: where its rows stay
-    in memory, too; None in a task.
+    `check` rejects rows that the sink could never publish, before anything is decided; without one, texts must be UTF-8. `hashed`
+    is for a target that cannot tell all rows apart. `note` is what the sink wants to find again in `ref` of every piece, where
+    the decision freezes it. `held` caches the rows in memory, too; it is None in a task.
     """
 
     sink: SinkName
@@ -55,7 +55,6 @@ class SpoolStager:
     held: RowCache | None = None
 
     def open(self, attempt: Attempt, schema: "pa.Schema") -> "SpoolWriter":
-        """A writer for the rows of `attempt`."""
         return SpoolWriter(self, attempt, schema)
 
     def requests_sent(self) -> Mapping[str, int]:
@@ -76,7 +75,6 @@ class SpoolWriter:
         self._stream: Any = None
 
     def write(self, rows: "pa.RecordBatch", *, hashes: "pa.UInt64Array", accounts: "pa.StringArray | None") -> None:
-        """Append rows to the piece. Raises StageFailed."""
         assert accounts is None, "a spooled sink has one place and no route"
         if rows.num_rows == 0:
             return
@@ -93,7 +91,7 @@ class SpoolWriter:
         self._digest += digest(hashes if self._stager.hashed is None else self._stager.hashed(rows, hashes))
 
     def finish(self) -> Sequence[Staged]:
-        """Make the piece durable and say what it is; no rows, no piece. Raises StageFailed."""
+        """Make the piece durable and return it; return nothing if there were no rows. Raises StageFailed."""
         if self._target is None:
             return []
         with self._translate_errors():
@@ -115,7 +113,6 @@ class SpoolWriter:
         ]
 
     def abandon(self) -> None:
-        """Close the file and leave it to the sweep."""
         if self._target is not None:
             self._target.drop()
 
@@ -152,7 +149,7 @@ class SpoolWriter:
 
 
 class _Target:
-    """Bytes kept in memory up to the inline limit, and in a file from there on."""
+    """A file object that stays in memory up to the inline limit, and becomes a file of the place beyond it."""
 
     closed = False
 
@@ -167,11 +164,10 @@ class _Target:
 
     @property
     def sha256(self) -> str:
-        """The checksum of everything written."""
         return self._hash.hexdigest()
 
     def write(self, data: bytes) -> int:
-        """Take bytes; called by pyarrow."""
+        """Append bytes; called by pyarrow."""
         self._hash.update(data)
         self.size_bytes += len(data)
         if self._file is not None:
@@ -183,10 +179,10 @@ class _Target:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing: pyarrow wishes it, but `finish` flushes."""
+        """Do nothing: pyarrow calls it, but `finish` flushes."""
 
     def finish(self) -> bytes | None:
-        """Make the file durable and give None, or give the bytes themselves where there is no file."""
+        """Make the file durable and return None, or return the bytes if there is no file."""
         if self._file is None:
             return bytes(self._memory)
         with SYNC.around(error=OSError, lost=OSError):
@@ -194,7 +190,6 @@ class _Target:
         return None
 
     def drop(self) -> None:
-        """Stop writing the file."""
         if self._file is not None:
             self._file.drop()
 

@@ -1,4 +1,4 @@
-"""Delivery into a table of an SQLite file: exactly once, by one transaction for rows and marker."""
+"""Exactly-once delivery into a table of an SQLite file: one transaction writes rows and marker."""
 
 from penstock.sink.sqlite.sink import SqliteSink
 

@@ -1,4 +1,4 @@
-"""The database file: one connection that commits durably, and SQLite's errors as Penstock's."""
+"""An SQLite file: one connection that commits durably, and translation of SQLite's errors into Penstock's."""
 
 import os
 import sqlite3
@@ -27,13 +27,13 @@ class Database(ReusedConnection):
 
     @property
     def home(self) -> str:
-        """What names this file to the coordinator."""
+        """The name of this database, which the coordinator compares with the ledger's."""
         return f"sqlite:{self.path}"
 
     def writable(self, *, create: bool = False, kind: type[Failed] = PublishFailed) -> sqlite3.Connection:
-        """The open connection, made durable; `create` makes a missing file. Raises Retryable, `kind`, GuaranteeTooWeak.
+        """Return the open connection, made durable; `create` makes a missing file. Raises Retryable, `kind`, GuaranteeTooWeak.
 
-        A file that was exchanged under the connection is told as `kind`: what is committed to the old one nobody would see.
+        Raises `kind` if the file was replaced under the connection: nobody would see what is committed to the old file.
         """
         if self._connection is None:
             with self.translate_errors(kind):
@@ -48,7 +48,7 @@ class Database(ReusedConnection):
         return self._connection
 
     def _file(self) -> tuple[int, int] | None:
-        """Which file has the path now: a connection goes on writing to the one that it opened, whatever is there."""
+        """Return which file has the path now, since a connection goes on writing to the file that it opened."""
         try:
             found = Path(self.path).stat()
         except FileNotFoundError:
@@ -56,17 +56,17 @@ class Database(ReusedConnection):
         return found.st_dev, found.st_ino
 
     def drop(self) -> None:
-        """Roll back what is open and close. A connection that is only closed keeps its lock while some cursor of it lives."""
+        """Roll back and close. A connection that is only closed keeps its lock while one of its cursors lives."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
-            with suppress(sqlite3.Error):  # the file decides what happened, not the answer to a close
+            with suppress(sqlite3.Error):  # the file shows what happened, not the answer to a close
                 connection.rollback()
             with suppress(sqlite3.Error):
                 connection.close()
 
     @contextmanager
     def reader(self) -> Iterator[sqlite3.Cursor]:
-        """A cursor on one snapshot of an existing file, through a connection of its own that cannot write."""
+        """Yield a cursor on one snapshot of an existing file, through a connection of its own that cannot write."""
         with self.translate_errors(Failed):
             connection = self._open("rw")
             try:
@@ -90,7 +90,7 @@ class Database(ReusedConnection):
 
 
 def require_durable(connection: sqlite3.Connection, path: str) -> None:
-    """Make every COMMIT durable. Raises GuaranteeTooWeak where the file cannot have a journal."""
+    """Make every COMMIT durable. Raises GuaranteeTooWeak if the file cannot have a journal."""
     journal = str(connection.execute(sql.WRITE_AHEAD).fetchone()[0]).lower()
     if journal not in _DURABLE_JOURNALS:
         raise GuaranteeTooWeak(
@@ -101,7 +101,7 @@ def require_durable(connection: sqlite3.Connection, path: str) -> None:
 
 
 def translate_error(cause: sqlite3.Error, path: str, kind: type[Failed]) -> PenstockError:
-    """What to tell about an error of SQLite before COMMIT: nothing was written."""
+    """Return Penstock's error for an error of SQLite before COMMIT, when nothing was written."""
     if "locked" in str(cause) or "busy" in str(cause):
         return Retryable(f"The database {path} is locked by another writer: {cause}.", remedy="Try again when it is done.")
     if isinstance(cause, sqlite3.IntegrityError):
@@ -122,7 +122,7 @@ def translate_error(cause: sqlite3.Error, path: str, kind: type[Failed]) -> Pens
 
 
 def seen_by(cause: sqlite3.Error, path: str) -> PathProblem:
-    """What `cause` and a look at the file say together."""
+    """Return the problem that `cause` and a look at the file show together."""
     seen = file_problem(path) or (FULL if "full" in str(cause) else None)
     if seen is None:
         return PathProblem(reason=str(cause), advice="Mend that")
@@ -130,5 +130,5 @@ def seen_by(cause: sqlite3.Error, path: str) -> PathProblem:
 
 
 def broken_disk(point: str) -> sqlite3.Error:
-    """What SQLite would raise at a fault point where the disk fails."""
+    """Return the error that SQLite would raise at a fault point if the disk failed."""
     return sqlite3.OperationalError(f"disk I/O error ({point})")

@@ -1,4 +1,4 @@
-"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+"""Loading of rows from the spool into the table, inside a transaction that the caller opened and commits."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ from penstock.sink.table.publication import Loaded
 from penstock.sink.table.target import Target
 
 _VARIABLES = 900
-"""Values bound by one execution; SQLite before 3.32 takes 999. Many rows a statement save a third of the time."""
+"""Values bound by one execution; SQLite before 3.32 takes 999. Several rows per statement save a third of the time."""
 
 
 MOVE = FaultPoint("sqlite.move", "The rows of a decided batch are written into the table, in an open transaction.")

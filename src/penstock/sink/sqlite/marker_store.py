@@ -1,4 +1,4 @@
-"""Markers in the database file."""
+"""Store of the markers in the database file."""
 
 import sqlite3
 from contextlib import AbstractContextManager
@@ -14,7 +14,7 @@ MARK = FaultPoint("sqlite.mark", "The marker is set to the batch, in the transac
 
 
 class SqliteMarkerStore(DatabaseMarkerStore[str]):
-    """As `DatabaseMarkerStore`. The write lock of the file keeps others out."""
+    """A `DatabaseMarkerStore` in an SQLite file, whose write lock excludes other publishers."""
 
     def __init__(self, cursor: sqlite3.Cursor, *, named: bool = True) -> None:
         super().__init__(cursor.execute, OF_MARKS, locking=False, named=named)
@@ -25,6 +25,6 @@ class SqliteMarkerStore(DatabaseMarkerStore[str]):
 
 
 def readable_marker_store(cursor: sqlite3.Cursor) -> SqliteMarkerStore | None:
-    """The markers as they are, None where there are none yet; also of an older Penstock."""
+    """Return the markers, also those of an older Penstock; None if their table does not exist."""
     shape = table_schema_of(cursor, MARKER_TABLE)
     return None if shape is None else SqliteMarkerStore(cursor, named=any(column.name == LEDGER_ID for column in shape.columns))

@@ -1,4 +1,4 @@
-"""Getting the table ready: created or checked, and its marker made, in one transaction."""
+"""Preparation of the user's table: it is created or checked, and its marker created, in one transaction."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from penstock.spark.schema import arrow_schema
 
 
 def create_own_tables(cursor: sqlite3.Cursor) -> None:
-    """Create the marker's tables where they are missing, and the column that they lack if an older Penstock created them."""
+    """Create Penstock's own tables where they are missing, and add the column that an older Penstock did not create."""
     cursor.execute(sql.CREATE_MARKER_TABLE)
     shape = table_schema_of(cursor, sql.MARKER_TABLE)
     if shape is not None and all(column.name != LEDGER_ID for column in shape.columns):
@@ -40,7 +40,7 @@ def create_own_tables(cursor: sqlite3.Cursor) -> None:
 def prepare_table(
     cursor: sqlite3.Cursor, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> RowValidator:
-    """Make the table fit rows of Spark's `schema`, and its marker; give the check for the tasks. Raises Usage, Refused."""
+    """Create or check the table for rows of Spark's `schema`, and its marker. Raises Usage, Refused."""
     rows, key = arrow_schema(schema), target.key
     with settings_of(sink):
         require_storable(rows, target.table, target.key)
@@ -65,7 +65,7 @@ def prepare_table(
 def require_schema_accepted(
     cursor: sqlite3.Cursor | None, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> None:
-    """Raise what `prepare_table` would, changing nothing; no `cursor`: there is no database yet."""
+    """Raise the errors of `prepare_table` about settings and table, changing nothing; `cursor` is None without a database."""
     rows = arrow_schema(schema)
     with settings_of(sink):
         require_storable(rows, target.table, target.key)
@@ -84,7 +84,7 @@ def require_schema_accepted(
 def decided_rows(
     cursor: sqlite3.Cursor, rows: Iterator["pa.RecordBatch"], schema: str, target: Target
 ) -> Iterator["pa.RecordBatch"]:
-    """The rows themselves. Raises Refused for a table that was altered and takes them no more, or would change them."""
+    """Return the rows. Raises Refused if the table was altered since the decision and refuses rows or would change them."""
     shape = table_schema_of(cursor, target.table)
     if shape is None:
         raise table_gone(target.table)

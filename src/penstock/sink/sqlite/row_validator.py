@@ -1,4 +1,4 @@
-"""What a task refuses for a table of SQLite."""
+"""Validation of rows in the tasks: values that a table of SQLite cannot hold are refused before the decision."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -17,16 +17,14 @@ _DAYS = Limits(low=-719_162, high=2_932_896, description=_YEARS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowValidator(TableRowValidator):
-    """As `TableRowValidator`. Column names are in lower case."""
+    """A `TableRowValidator` for SQLite. Column names are in lower case. `no_nan`: the columns that cannot store NaN."""
 
     no_nan: frozenset[str]
 
     def folded(self, name: str) -> str:
-        """SQLite does not tell upper from lower case."""
         return name.lower()
 
     def limits(self, kind: "pa.DataType") -> Limits | None:
-        """What its integers and its functions for dates take."""
         if pa.types.is_uint64(kind):
             return _UNSIGNED
         if pa.types.is_timestamp(kind):
@@ -34,7 +32,7 @@ class RowValidator(TableRowValidator):
         return _DAYS if pa.types.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
-        """NaN in a STRICT table, and what has no JSON."""
+        """Raise StageFailed for NaN in a STRICT table, and for values that have no JSON."""
         if pa.types.is_floating(column.type) and name.lower() in self.no_nan and pc.any(pc.is_nan(column)).as_py():
             raise self.refusal(f"NaN in column {name!r} of a STRICT table", "Turn NaN into NULL, or declare the column ANY.")
         if is_nested(column.type):

@@ -1,4 +1,4 @@
-"""Rows of a query as Arrow batches of a known schema."""
+"""Reading of a query's rows as Arrow batches of a known schema."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _FETCHED_ROWS = 20_000
 
 
 def scan(cursor: sqlite3.Cursor, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    """The rows of `query`, whose columns are those of `schema`. Raises NotStoredError, naming the column."""
+    """Yield the rows of `query`, whose columns are those of `schema`. Raises NotStoredError, naming the column."""
     cursor.row_factory = None
     cursor.execute(query)
     while rows := cursor.fetchmany(_FETCHED_ROWS):

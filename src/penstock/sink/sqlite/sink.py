@@ -1,4 +1,4 @@
-"""The sqlite sink: rows and marker in one transaction, and in the ledger's own where both are in one file."""
+"""The sqlite sink: rows and marker in one transaction, which is the ledger's if both are in one file."""
 
 import os
 import sqlite3
@@ -46,7 +46,7 @@ PREPARE = FaultPoint("sqlite.prepare", "Table and marker are created and committ
 
 
 class SqliteSink(TableSink):
-    """Delivers into one table of an SQLite file, as `TableSink`.
+    """A `TableSink` that delivers into one table of an SQLite file.
 
     Waits `busy_timeout_s` for another writer of the file, then raises Retryable.
     """
@@ -60,7 +60,7 @@ class SqliteSink(TableSink):
 
     @property
     def home(self) -> str | None:
-        """`sqlite:` and the file's real path, as `SqliteLedger.home` says it."""
+        """`sqlite:` and the file's real path, which is also the home of a `SqliteLedger` in that file."""
         return self._database.home
 
     def check(self) -> Sequence[Finding]:
@@ -77,7 +77,7 @@ class SqliteSink(TableSink):
             return [Finding(subject=f"sink {self._name}", ok=False, message=str(error))]
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
-        """What the marker of this sink in the database file says. Raises Failed, Retryable, FormatTooNew."""
+        """Return what the marker in the database file shows. Raises Failed, Retryable, FormatTooNew."""
         if account != ONLY_ACCOUNT or not Path(self._database.path).exists():
             return None
         with self._database.reader() as cursor:
@@ -86,7 +86,7 @@ class SqliteSink(TableSink):
         return None if marker is None else marker.high_water_mark
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        """Create or check table and marker. Raises Usage, Refused, Failed, Retryable."""
+        """Create or check the table and its marker. Raises Usage, Refused, Failed, Retryable."""
         self._spool.prepare(pipeline)
         if schema is None and not Path(self._database.path).exists():
             return
@@ -96,7 +96,6 @@ class SqliteSink(TableSink):
                 self._prepare(connection, pipeline, schema)
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
-        """Refuse rows that the table cannot hold, without creating anything."""
         with ExitStack() as opened:
             exists = Path(self._database.path).exists()
             cursor = opened.enter_context(self._database.reader()) if exists else None
@@ -105,7 +104,7 @@ class SqliteSink(TableSink):
             )
 
     def publish(self, publication: Publication) -> Published:
-        """One transaction, unless the marker says that it was.
+        """Publish in one transaction, unless the marker shows that this was done.
 
         Raises Retryable, OutcomeUnknown, PublishFailed, ContentConflict, StagedDataLost, LedgerMismatch.
         """
@@ -121,18 +120,17 @@ class SqliteSink(TableSink):
         return published
 
     def publish_within(self, transaction: object, publication: Publication) -> Published:
-        """As `publish`, in the ledger's transaction on the same file; the ledger rolls back what raised."""
+        """Publish in the ledger's transaction on the same file. If this raises, the ledger rolls back."""
         if not isinstance(transaction, sqlite3.Connection):
             raise TypeError(f"expected an sqlite3.Connection, found {type(transaction).__name__}")
         with self._lock, self._database.translate_errors():
             return self._apply(transaction, publication)
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Collect the spool files of dead attempts."""
         return self._spool.sweep(cut, dry_run=dry_run)
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
-        """Compare the table with its marker and the marker with the ledger."""
+        """Compare the table with its marker, and the marker with the ledger."""
         if not Path(self._database.path).exists():
             return without_marker(decisions, f"There is no database file {self._database.path}.")
         with self._database.reader() as cursor:

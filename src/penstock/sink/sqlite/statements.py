@@ -1,9 +1,8 @@
-"""All SQL of the sqlite sink: what it says and nothing about when.
+"""SQL of the sqlite sink. When a statement runs is decided elsewhere.
 
-Two tables of its own lie beside the user's: `penstock_marker` with one row per pipeline and sink, and `penstock_batch` with one
-row for each of the last batches. Both are meant to be read with the user's own SQL. Digests are 16 hexadecimal digits, because
-they do not fit SQLite's integers. `main.` keeps a temporary table of the same name out of the way. Every user-given name
-goes through `quoted`.
+The user's file has two tables of Penstock's own: `penstock_marker` with one row per pipeline and sink, and `penstock_batch` with
+one row for each of the last batches. Users may read both with their own SQL. Digests are 16 hexadecimal digits, because they do
+not fit SQLite's integers. `main.` rules out a temporary table of the same name. Every user-given name goes through `quoted`.
 """
 
 from collections.abc import Sequence
@@ -108,7 +107,7 @@ DROP_DISPLACED = ("DROP TRIGGER IF EXISTS temp.penstock_displacing", "DROP TABLE
 
 
 def quoted(name: str) -> str:
-    """`name` as an SQL identifier, whatever it is made of. Raises Usage for what SQLite cannot hold."""
+    """Return `name` as an SQL identifier. Raises Usage for a name that SQLite cannot hold."""
     if not name or "\0" in name:
         raise Usage(f"SQLite cannot name a table or column {name!r}.", remedy="Rename it.")
     return '"' + name.replace('"', '""') + '"'
@@ -131,7 +130,7 @@ class TableStatements:
         return f"main.{quoted(self.table)}"
 
     def create(self, declared: Sequence[str]) -> str:
-        """Create the table; `declared` are the columns' types. The key becomes the primary key."""
+        """Create the table with column types `declared`. The key becomes the primary key."""
         key = {name.lower() for name in self.key}
         parts = [
             f"{quoted(name)} {kind}{' NOT NULL' if name.lower() in key else ''}"
@@ -142,41 +141,39 @@ class TableStatements:
         return f"CREATE TABLE {self._name} ({', '.join(parts)})"
 
     def insert(self, rows: int) -> str:
-        """Insert that many rows by one execution. A conflict is an error, whatever the table says of it."""
+        """Insert that many rows per execution. A conflict is an error, whatever ON CONFLICT clause the table has."""
         return f"INSERT OR ABORT INTO {self._name} ({_list(self.columns)}) VALUES {self._places(rows)}"  # noqa: S608 - quoted
 
     def upsert(self, rows: int) -> str:
-        """Insert rows; a row whose key is there replaces the other columns of the old one."""
+        """Insert rows; if the table has a row with the key, update its other columns."""
         key = {name.lower() for name in self.key}
         others = [name for name in self.columns if name.lower() not in key] or list(self.key)
         changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
         return f"{self.insert(rows)} ON CONFLICT ({_list(self.key)}) DO UPDATE SET {changes}"
 
     def insert_if_absent(self, rows: int) -> str:
-        """Insert rows whose key is not there."""
+        """Insert the rows whose key the table does not have."""
         return f"{self.insert(rows)} ON CONFLICT ({_list(self.key)}) DO NOTHING"
 
     def clear(self) -> str:
-        """Delete all rows."""
         return f"DELETE FROM {self._name}"  # noqa: S608 - quoted
 
     def read(self) -> str:
-        """All rows."""
         return f"SELECT {_list(self.columns)} FROM {self._name}"  # noqa: S608 - quoted
 
     def create_displaced(self) -> str:
-        """A temporary table for rows of the table that are replaced, or rows of the batch that are skipped."""
+        """Create a temporary table for rows of the table that are replaced, or rows of the batch that are skipped."""
         return f"CREATE TEMP TABLE penstock_displaced AS SELECT {_list(self.columns)} FROM {self._name} WHERE 0"  # noqa: S608 - quoted
 
     def note_replaced(self) -> str:
-        """From now on in this connection, keep what an upsert replaces."""
+        """Create a trigger of this connection that saves each row that an upsert replaces."""
         return f"""
             CREATE TEMP TRIGGER penstock_displacing AFTER UPDATE ON {self._name}
             BEGIN INSERT INTO penstock_displaced SELECT {_list(self.columns, prefix="OLD.")}; END
         """
 
     def note_skipped(self) -> str:
-        """From now on in this connection, keep what an insert will skip because its key is there."""
+        """Create a trigger of this connection that saves each row that an insert skips because the table has its key."""
         same = " AND ".join(f"{quoted(name)} = NEW.{quoted(name)} COLLATE BINARY" for name in self.key)
         return f"""
             CREATE TEMP TRIGGER penstock_displacing BEFORE INSERT ON {self._name}
@@ -185,7 +182,7 @@ class TableStatements:
         """  # noqa: S608 - quoted
 
     def read_displaced(self) -> str:
-        """What was replaced or skipped."""
+        """Select the rows that were replaced or skipped."""
         return f"SELECT {_list(self.columns)} FROM temp.penstock_displaced"  # noqa: S608 - quoted
 
     def _places(self, rows: int) -> str:

@@ -1,4 +1,4 @@
-"""How Arrow values are stored in SQLite, and how exactly the same values are read back.
+"""Storage of Arrow values in SQLite, and reading exactly the same values back.
 
 | Arrow (Spark) | stored as | declared |
 |---|---|---|
@@ -12,10 +12,10 @@
 | timestamp | text in UTC `2013-01-31 05:15:00.000000Z` | TEXT |
 | timestamp without a zone | text `2013-01-31 05:15:00.000000` | TEXT |
 | time | text `05:15:00.000000000` | TEXT |
-| struct, array, map | JSON text (see `nested`) | TEXT |
+| struct, array, map | JSON text (see `sink.table.nested`) | TEXT |
 
-SQLite's own functions understand these dates and times, and they sort as text. A negative zero comes back as zero: SQLite's REAL
-columns have no other; the two are equal in Spark and have the same hash.
+SQLite's own functions understand these dates and times, and they sort as text. A negative zero comes back as zero, the only one
+that SQLite's REAL columns have; Spark treats the two as equal, and they have the same hash.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,12 +47,12 @@ class Storage:
 
 
 def stored(column: "pa.Array") -> Values:
-    """The column's values as `sqlite3` takes them."""
+    """Return the column's values as `sqlite3` takes them."""
     return storage_of(column.type).store(column)
 
 
 def restored(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
-    """The Arrow column that `values` (as `sqlite3` gives them) were stored from. Raises NotStoredError."""
+    """Return the Arrow column from which `values` (as `sqlite3` gives them) were stored. Raises NotStoredError."""
     storage, found = storage_of(kind), list(values)
     foreign = set(map(type, found)) - storage.kinds - {NoneType}
     if foreign:
@@ -62,7 +62,7 @@ def restored(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
 
 
 def is_nested(kind: "pa.DataType") -> bool:
-    """Whether values of `kind` are stored as JSON."""
+    """Return whether values of `kind` are stored as JSON."""
     return bool(pa.types.is_nested(kind))
 
 
@@ -133,7 +133,7 @@ def _to_real(values: Values, kind: "pa.DataType") -> "pa.Array":
 def _number(value: Any) -> Any:
     if isinstance(value, str) and value != NAN:
         raise NotStoredError(f"expected a number or {NAN}, found the text {value!r}")
-    if isinstance(value, int) and int(float(value)) != value:  # whole numbers in a NUMERIC column are kept as integers
+    if isinstance(value, int) and int(float(value)) != value:  # a NUMERIC column stores whole numbers as integers
         raise NotStoredError(f"expected a number that a double can hold, found {value}")
     return float("nan") if value == NAN else None if value is None else float(value)
 

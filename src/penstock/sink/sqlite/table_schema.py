@@ -1,4 +1,4 @@
-"""The user's table: created from the rows' schema, or checked that it takes every row and gives it back."""
+"""Schema of the user's table: read from the catalog, and checked to store every row without loss."""
 
 import re
 import sqlite3
@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """What SQLite says about an existing table. `uniques` are the sets of columns (in lower case) that tell rows apart."""
+    """An existing table as SQLite describes it. `uniques`: the sets of columns, in lower case, that identify a row."""
 
     kind: str
     strict: bool
@@ -44,21 +44,21 @@ class TableSchema:
 
     @property
     def required(self) -> frozenset[str]:
-        """Columns in lower case that hold no NULL; of the number of a row SQLite makes one up."""
+        """The columns, in lower case, that hold no NULL, including the row number, in which SQLite would replace NULL."""
         return frozenset(column.name.lower() for column in self.columns if column.not_null or column is self.row_number)
 
     def fills(self, column: Column) -> bool:
-        """Whether the column may be left out although it holds no NULL."""
+        """Return whether the column may be left out although it holds no NULL."""
         return column.fills_itself or column.generated or column is self.row_number
 
     @property
     def row_number(self) -> Column | None:
-        """The column that is SQLite's own number of each row: an INTEGER PRIMARY KEY."""
+        """The INTEGER PRIMARY KEY, which is SQLite's own number of each row; None if there is none."""
         return _row_number(self.columns)
 
 
 def table_schema_of(cursor: sqlite3.Cursor, table: str) -> TableSchema | None:
-    """The table as it is, None if there is none."""
+    """Read the table's schema, None if there is no such table."""
     cursor.row_factory = None
     found = cursor.execute(sql.TABLE_KIND, (table,)).fetchone()
     if found is None:
@@ -101,11 +101,11 @@ def _row_number(columns: tuple[Column, ...]) -> Column | None:
     return key[0] if len(key) == 1 and key[0].declared.upper() == "INTEGER" else None
 
 
-# --- what the rows and the settings must be
+# --- checks of rows and settings
 
 
 def require_storable(schema: "pa.Schema", table: str, key: tuple[str, ...]) -> None:
-    """Raise Usage for a table name, a column or a key that no table could have."""
+    """Raise Usage for a table name, a column or a key that no table can have."""
     if table.lower() in OWN_TABLES or table.lower().startswith("sqlite_"):
         raise Usage(f"Table {table!r} is SQLite's or Penstock's own.", remedy="Choose another name for `table:`.")
     names = [name.lower() for name in schema.names]
@@ -122,13 +122,13 @@ def require_storable(schema: "pa.Schema", table: str, key: tuple[str, ...]) -> N
 
 
 def create_statement(schema: "pa.Schema", table: str, key: tuple[str, ...]) -> str:
-    """How to create the table for rows of `schema`."""
+    """Return the statement that creates the table for rows of `schema`."""
     declared = [storage_of(field.type).declared for field in schema]
     return TableStatements(table, tuple(schema.names), key).create(declared)
 
 
 def require_fit(shape: TableSchema, schema: "pa.Schema", table: str, key: tuple[str, ...], *, decided: bool = False) -> None:
-    """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
+    """Raise Refused unless the table takes rows of `schema` and gives the same back. `decided`: see `Columns`."""
     if shape.kind != "table":
         raise not_a_table(table, f"a {shape.kind}")
     of = _columns(table, decided=decided)
@@ -146,7 +146,7 @@ def require_fit(shape: TableSchema, schema: "pa.Schema", table: str, key: tuple[
 
 
 def with_row_numbers(shape: TableSchema, batches: Iterator["pa.RecordBatch"], table: str) -> Iterator["pa.RecordBatch"]:
-    """The batches themselves. Raises Refused at the first one with a NULL for which SQLite would make up the row's number."""
+    """Yield the batches. Raises Refused at the first one with a NULL that SQLite would replace by a row number."""
     number = shape.row_number
     for batch in batches:
         for name in batch.schema.names:
@@ -182,7 +182,7 @@ def _require_kept(column: Column, field: "pa.Field", of: Columns, *, strict: boo
 
 
 def affinity(declared: str, *, strict: bool) -> str:
-    """Into what SQLite turns values of a column so declared (sqlite.org, "Datatypes In SQLite", section 3.1)."""
+    """Return the affinity of a column so declared (sqlite.org, "Datatypes In SQLite", section 3.1)."""
     name = declared.upper()
     if strict and name == "ANY":
         return "BLOB"

@@ -1,4 +1,4 @@
-"""The URL of a database of SQL Server or Azure SQL, taken apart."""
+"""The URL of a database of SQL Server or Azure SQL, parsed into its parts."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _CONNECT_TIMEOUT_S = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where the server is, and how it lets us in. `ca`: the file with the certificates that are trusted, None for no TLS."""
+    """Where the server is, and how to log in. `ca`: the file of trusted certificates, None for no TLS."""
 
     host: str
     port: int
@@ -26,12 +26,12 @@ class Address:
 
     @property
     def place(self) -> str:
-        """For people, without user and password."""
+        """The address for people, without user and password."""
         return f"{self.host}:{self.port}/{self.database}"
 
 
 def address_of(url: str) -> Address:
-    """The parts of `url`. Raises Usage."""
+    """Parse `url`. Raise Usage."""
     split = split_url(url)
     if split is None:
         raise _no_url()

@@ -1,9 +1,9 @@
 """One connection of python-tds: statements one by one, streams of rows, and bulk load.
 
-Of the drivers it is the one that loads in bulk on the connection that also runs statements: `INSERT BULK` goes into a
-temporary table of the very transaction that moves the rows on. mssql-python's bulk copy opens a connection of its own, for
-which that table does not exist and the transaction does not hold; pyodbc has none. pymssql has one as well, in FreeTDS,
-which takes no time with more than milliseconds. The price is Python's time for each row.
+No other driver loads in bulk on the connection that also runs statements: `INSERT BULK` goes into a temporary table of the very
+transaction that moves the rows on. The bulk copy of mssql-python opens a connection of its own, which sees neither that table
+nor the transaction; pyodbc has none. That of pymssql, in FreeTDS, takes no times finer than milliseconds. The price is Python's
+time for each row.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.address import Address
 
 Connect: TypeAlias = Callable[..., Any]
-"""As `pytds.connect`."""
+"""A function like `pytds.connect`."""
 
 ERRORS: Final = (pytds.Error, OpenSSL.SSL.Error, OSError)
-"""Everything that the driver raises: a broken network, and what TLS does not like, also as they are."""
+"""Everything that the driver raises; errors of the network and of TLS also come unwrapped."""
 
 _FETCHED_ROWS = 5_000
 _SIZED = re.compile(r"(\w+)\((\w+)(?:,(\d+))?\)")
@@ -65,22 +65,22 @@ class Connection:
                 cafile=address.ca,
                 validate_host=address.checks_host,
             )
-        except TimeoutError as late:  # the driver asks again until then, also where the answer stays the same
+        except TimeoutError as late:  # the driver retries until then, even if the answer stays the same
             if isinstance(late.__cause__, pytds.Error):
                 raise late.__cause__ from None
             raise
 
     def execute(self, statement: str, values: "Mapping[str, Any] | None" = None) -> Any:
-        """A cursor that holds the answer. Names of values are in the statement as `%(name)s`.
+        """Run a statement and return the cursor with its result. It refers to values as `%(name)s`.
 
-        With values it runs in a scope of its own, with which temporary tables that it makes would end.
+        With values it runs in a scope of its own, at whose end the temporary tables that it creates are dropped.
         """
         cursor = self._client.cursor()
         cursor.execute(statement, None if values is None else dict(values))
         return cursor
 
     def stream(self, query: str) -> Iterator[Sequence[tuple[Any, ...]]]:
-        """The rows of a query, some thousands at a time; nothing else can run on the connection meanwhile."""
+        """Yield the rows of a query, some thousands at a time; nothing else can run on the connection meanwhile."""
         cursor = self.execute(query)
         while rows := cursor.fetchmany(_FETCHED_ROWS):
             yield rows
@@ -92,17 +92,16 @@ class Connection:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the transaction that was begun is still one that can be committed."""
+        """Whether the open transaction can still be committed."""
         return bool(self.execute(sql.STATE).fetchone()[0] == 1)
 
     def close(self) -> None:
-        """End the session, which rolls back what is open; however it ends, it is over."""
         with contextlib.suppress(*ERRORS):
             self._client.close()
 
 
 def bulk_type(declared: str) -> Any:
-    """The driver's type for a column that is so declared."""
+    """Return the driver's type for a column so declared."""
     if declared in _PLAIN:
         return _PLAIN[declared]()
     found = _SIZED.fullmatch(declared)

@@ -1,4 +1,4 @@
-"""The database: one session that publishes, and readers of one snapshot each."""
+"""The SQL Server database: one session that publishes, and readers of one snapshot each."""
 
 import pytds
 
@@ -20,7 +20,7 @@ class Database(Sessions[Connection]):
         super().__init__(place=self._address.place, errors=ERRORS, lock_timeout_s=lock_timeout_s)
 
     def commit(self, connection: Connection) -> None:
-        """End the transaction. Raises PublishFailed where it has ended by itself; use it within `unknown_if_cut`."""
+        """Commit, within `unknown_if_cut`. Raise PublishFailed if the transaction has already ended by itself."""
         if not connection.in_transaction:
             raise PublishFailed(
                 f"The transaction in {self.place} ended before its COMMIT.",

@@ -1,4 +1,4 @@
-"""What SQL Server says, said to people. Messages name the server and never the password, nor values of rows."""
+"""SQL Server's errors, translated to Penstock's. Messages name the server and never the password, nor values of rows."""
 
 import re
 
@@ -9,16 +9,16 @@ from penstock.errors import Conflict, Failed, PenstockError, Retryable
 from penstock.sql.url import DISTRUSTED
 
 _CONFLICTS = frozenset({1205, 3960, 3961})
-"""A deadlock's victim, and conflicts of snapshots."""
+"""The victim of a deadlock, and conflicts of snapshots."""
 _LOCKED = frozenset({1222})
 _FULL = frozenset({1101, 1105, 9002, 40544})
 _CONSTRAINTS = frozenset({515, 547, 2601, 2627, 2628, 8114, 8115, 8152, 50000})
 FORBIDDEN = frozenset({229, 230, 262, 297, 300, 916, 1088, 2760, 4902})
-"""A right that the user lacks; a table that may not be altered is told of as one that is not there."""
+"""Privileges that the user lacks. The server reports a table that may not be altered as one that does not exist."""
 _READ_ONLY = frozenset({3906, 976, 978})
 _UNAVAILABLE = frozenset({0, 64, 233, 596, 701, 802, 845, 6005, 10053, 10054, 10060, 10928, 10929, 17142, 17830, 18401})
 _AZURE = frozenset({40143, 40197, 40501, 40540, 40613, 40627, 42108, 42109, 49918, 49919, 49920})
-"""A database that moves, or is throttled."""
+"""A database that is being moved, or throttled."""
 _ENTRY = {
     4060: "Create the database, or correct the URL.",
     18452: "Use a login of SQL Server with a password.",
@@ -30,24 +30,24 @@ _ENTRY = {
     40532: "Correct the server's name in the URL.",
     40615: "Let the server's firewall admit this machine.",
 }
-"""What a server says that will not let us in, however often we ask."""
+"""Remedies for logins that the server refuses, at every try."""
 _DISTRUSTED = ("certificate verify failed", "Certificate does not match")
 _VALUES = re.compile(r"(duplicate key value is|Truncated value:) (\(.*\)|'.*')", re.DOTALL)
 _STARTS = "and start again: what was decided is published then."
 
 
 def cut_off(point: str) -> pytds.Error:
-    """What the driver would raise at a fault point where the connection breaks."""
+    """Return the error that the driver would raise at a fault point if the connection broke."""
     return pytds.InterfaceError(f"Server closed connection ({point})")
 
 
 def code_of(cause: Exception) -> int:
-    """The server's number of the error, 0 for none."""
+    """Return the server's number of the error, 0 if it has none."""
     return int(getattr(cause, "msg_no", 0) or 0)
 
 
 def reason_of(cause: Exception) -> str:
-    """The server's own sentence, without the values of rows that it would show."""
+    """Return the server's message without the values of rows that it contains."""
     reason = str(getattr(cause, "text", "") or (cause.args[0] if cause.args else type(cause).__name__))
     if isinstance(cause, OpenSSL.SSL.Error) and cause.args and isinstance(cause.args[0], list):
         reason = "; ".join(reason for *_, reason in cause.args[0])
@@ -55,12 +55,12 @@ def reason_of(cause: Exception) -> str:
 
 
 def is_conflict(cause: Exception) -> bool:
-    """Whether the server rolled back because of another transaction, and says so."""
+    """Return whether the server reports that it rolled back because of another transaction."""
     return code_of(cause) in _CONFLICTS
 
 
 def translate_error(cause: Exception, place: str, kind: type[Failed]) -> PenstockError | Conflict:
-    """What to tell about an error before COMMIT: nothing was written."""
+    """Return the error to raise for one of the driver before COMMIT: nothing was written."""
     code, reason = code_of(cause), reason_of(cause)
     if code in _CONFLICTS:
         return Conflict(reason)
@@ -78,7 +78,7 @@ def translate_error(cause: Exception, place: str, kind: type[Failed]) -> Penstoc
 
 
 def _message_and_remedy(code: int, reason: str, place: str) -> tuple[str, str]:
-    """Message and remedy of an error that will come again."""
+    """Return message and remedy of an error that repeats at every try."""
     if code in _ENTRY:
         return f"{place} does not let us in: {reason}.", _ENTRY[code]
     if code in _FULL:

@@ -1,4 +1,4 @@
-"""Rows from the spool into the table, inside a transaction that the caller opened and will commit."""
+"""The load of a batch from the spool into a SQL Server table, inside a transaction that the caller opened and will commit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ MOVE = FaultPoint("sqlserver.move", "The staged rows are loaded into the table, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Columns:
-    """The statements about the table, and what its columns are in Arrow."""
+    """The statements about the table, and its columns in Arrow."""
 
     statements: TableStatements
     schema: "pa.Schema"
@@ -54,12 +54,12 @@ def load(
 
 
 def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
-    """Every row of the table. Raises NotStoredError."""
+    """Yield every row of the table. Raise NotStoredError."""
     return scan(connection, statements_of(schema, target).read(), schema)
 
 
 def _rows(batches: Iterator["pa.RecordBatch"]) -> Iterator[tuple[Any, ...]]:
-    """The rows with their numbers, which keep their order for rows of one key."""
+    """Yield the rows with numbers that keep the order of rows with one key."""
     staged = 0
     for batch in batches:
         yield from zip(range(staged, staged + batch.num_rows), *(values_of(column) for column in batch.columns), strict=True)

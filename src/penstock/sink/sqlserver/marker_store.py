@@ -1,4 +1,4 @@
-"""Markers in the schema of the user's table."""
+"""The markers of the sqlserver sink, in the schema of the user's table."""
 
 from contextlib import AbstractContextManager
 
@@ -14,7 +14,7 @@ MARK = FaultPoint("sqlserver.mark", "The marker is set to the batch, in the tran
 
 
 class SqlserverMarkerStore(DatabaseMarkerStore[str]):
-    """As `DatabaseMarkerStore`."""
+    """The markers of one schema, each locked by its row."""
 
     def __init__(self, connection: Connection, schema: str, *, locking: bool, named: bool = True) -> None:
         statements = OwnStatements(schema).marker_statements()

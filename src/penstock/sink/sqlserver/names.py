@@ -1,4 +1,4 @@
-"""Names of tables and columns as SQL Server takes them: most databases there do not tell upper from lower case."""
+"""Names of tables and columns as SQL Server compares them: most databases there ignore case."""
 
 from penstock.sql.table_name import Naming
 
@@ -8,16 +8,16 @@ split_name, require_name = _NAMING.split, _NAMING.require
 
 
 def folded(name: str) -> str:
-    """The name as it is compared."""
+    """Return the name as SQL Server compares it."""
     return name.lower()
 
 
 def folded_name(name: str) -> tuple[str, str]:
-    """Schema and table as they are compared, from `table`, `schema.table` or parts in double quotes. Raises Usage."""
+    """Return schema and table, folded, from `table`, `schema.table` or parts in double quotes. Raise Usage."""
     schema, table = split_name(name)
     return folded(schema), folded(table)
 
 
 def quoted(name: str) -> str:
-    """The name as an identifier of SQL."""
+    """Return the name as an SQL identifier in brackets."""
     return "[" + name.replace("]", "]]") + "]"

@@ -1,4 +1,4 @@
-"""What a task refuses for a table of SQL Server."""
+"""Row checks in the tasks for a table of SQL Server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,23 +16,22 @@ _LEAST_NORMAL = {32: 1.1754943508222875e-38, 64: 2.2250738585072014e-308}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowValidator(TableRowValidator):
-    """As `TableRowValidator`. `units`: how many UTF-16 units of a text, or bytes, some columns take. `key`: its columns."""
+    """Refuses what SQL Server cannot store. `units`: most UTF-16 units, or bytes, of some columns. `key`: its columns, folded."""
 
     units: Mapping[str, int]
     key: frozenset[str]
 
     def folded(self, name: str) -> str:
-        """In lower case."""
         return folded(name)
 
     def limits(self, kind: "pa.DataType") -> Limits | None:
-        """What its times take."""
+        """Return the limits of dates and timestamps."""
         if pa.types.is_timestamp(kind):
             return YEARS_IN_MICROSECONDS
         return YEARS_IN_DAYS if pa.types.is_date32(kind) else None
 
     def check_more(self, name: str, column: "pa.Array") -> None:
-        """Floating numbers, parts of microseconds, long texts and bytes, what has no JSON, and keys that count as equal."""
+        """Raise StageFailed for numbers, times, lengths and JSON that SQL Server lacks, and for keys that count as equal."""
         kind = column.type
         if pa.types.is_floating(kind):
             self._check_number(name, column)

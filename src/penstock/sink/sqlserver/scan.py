@@ -1,4 +1,4 @@
-"""Rows of a query as Arrow batches of a known schema."""
+"""The rows of a SQL Server query as Arrow batches of a known schema."""
 
 from collections.abc import Iterator
 
@@ -10,6 +10,6 @@ from penstock.sink.table.storage import batch_of
 
 
 def scan(connection: Connection, query: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    """The rows of `query`, whose columns are those of `schema`. Raises NotStoredError, naming the column."""
+    """Yield the rows of `query`, whose columns are those of `schema`. Raise NotStoredError, naming the column."""
     for rows in connection.stream(query):
         yield batch_of(rows, schema, restored)

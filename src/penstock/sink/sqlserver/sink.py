@@ -39,9 +39,9 @@ PREPARE = FaultPoint("sqlserver.prepare", "Table and marker are created and comm
 
 
 class SqlserverSink(ServerSink[Connection]):
-    """Delivers into one table of a database of SQL Server or Azure SQL, as `TableSink`.
+    """Delivers into one table of a database of SQL Server or Azure SQL, as described in `TableSink`.
 
-    Waits `lock_timeout_s` for another session's lock, then raises Retryable. `connect` opens a session, as `pytds.connect` does.
+    Waits `lock_timeout_s` for another session's lock, then raises Retryable. `connect` opens a session, like `pytds.connect`.
     """
 
     _database: Database
@@ -103,7 +103,7 @@ class SqlserverSink(ServerSink[Connection]):
             connection.execute(sql.BEGIN)
 
     def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
-        """The table is looked at once more, and cannot be altered until the end: its columns say what they keep."""
+        """Check the table again, which nobody can alter from here to the end of the transaction, then load."""
         schema = arrow_schema(publication.schema)
         connection.execute(statements_of(schema, target).hold())
         shape = table_schema_of(connection, self._schema, self._table)
@@ -113,7 +113,7 @@ class SqlserverSink(ServerSink[Connection]):
             return load(connection, lengths(shape, schema, target).required(rows), schema, shape, target)
 
     def _commit(self, connection: Connection) -> None:
-        """After an error nobody knows whether it happened: the next try locks the marker on a new connection, and reads it."""
+        """Commit. After an error the outcome is unknown: the next try locks and reads the marker on a new connection."""
         with self._database.unknown_if_cut(self._target.table), COMMIT.around(error=cut_off, lost=cut_off):
             self._database.commit(connection)
 

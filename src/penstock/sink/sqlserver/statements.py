@@ -1,11 +1,11 @@
-"""All SQL of the sqlserver sink about the session, transactions, the catalog and its own tables, and nothing about when.
+"""All SQL of the sqlserver sink about the session, transactions, the catalog and Penstock's own tables.
 
-Two tables of Penstock's own lie in the schema of the user's table: `penstock_marker` with one row per pipeline and sink, and
+Two tables of Penstock lie in the schema of the user's table: `penstock_marker` with one row per pipeline and sink, and
 `penstock_batch` with one row for each of the last batches. Both are meant to be read with the user's own SQL. Digests are 16
-hexadecimal digits, because they do not fit a bigint. Names are in brackets: some are words of SQL.
+hexadecimal digits, because they do not fit a bigint. Names are in brackets, because some are keywords of SQL.
 
-The fence is the marker's row, read `WITH (UPDLOCK, HOLDLOCK)`: the newest that is committed, whatever the database says of
-snapshots, and nobody else can read it so before this transaction ends. HOLDLOCK locks the place of a row that is not there, too.
+The fence is the marker's row, read `WITH (UPDLOCK, HOLDLOCK)`: the newest committed one, even where the database uses
+snapshots, and nobody else can read it so before this transaction ends. HOLDLOCK also locks the place of a missing row.
 """
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
@@ -19,7 +19,7 @@ MARKER_TABLE, BATCH_TABLE = "penstock_marker", "penstock_batch"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", "penstock_offsets"})
 STAGE = "#penstock_stage"
 EXACT = "Latin1_General_100_BIN2"
-"""The collation that takes no two texts for equal, but for blanks at the end, which SQL Server never counts."""
+"""The collation that takes no two texts for equal, except for blanks at the end, which SQL Server never compares."""
 
 _SETTINGS = (
     *("XACT_ABORT ON", "IMPLICIT_TRANSACTIONS OFF", "NOCOUNT OFF", "ROWCOUNT 0", "DEADLOCK_PRIORITY NORMAL"),
@@ -27,8 +27,7 @@ _SETTINGS = (
     *("NUMERIC_ROUNDABORT OFF", "QUOTED_IDENTIFIER ON", "TRANSACTION ISOLATION LEVEL READ COMMITTED"),
 )
 SESSION = " ".join(f"SET {setting};" for setting in _SETTINGS)
-"""Any error rolls all of the transaction back, a value that would be cut short is an error, and a deadlock may choose either
-side."""
+"""Any error rolls the whole transaction back, a value that would be cut is an error, and a deadlock may choose either side."""
 
 BEGIN = "BEGIN TRANSACTION"
 STATE = "SELECT XACT_STATE()"
@@ -36,7 +35,7 @@ COMMIT = "COMMIT TRANSACTION WITH (DELAYED_DURABILITY = OFF)"
 ROLLBACK = "ROLLBACK TRANSACTION"
 SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL SNAPSHOT"
 SERIALIZABLE = "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"
-"""For a reader where the database keeps no snapshots: publishers wait for it."""
+"""For a reader where the database keeps no snapshots: publishers wait for the reader."""
 
 SERVER = """
 SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(60)), delayed_durability_desc, snapshot_isolation_state
@@ -140,7 +139,7 @@ INSERT INTO {batch} (
 
 
 def waiting_at_most(milliseconds: int) -> str:
-    """How long each statement of the session waits for locks."""
+    """Return the statement that limits how long each statement of the session waits for locks."""
     return f"SET LOCK_TIMEOUT {milliseconds}"
 
 
@@ -155,12 +154,12 @@ class OwnStatements:
         return text.format(hint=hint, ledger_id=ledger_id, **{name: f"{schema}.{quoted(table)}" for name, table in names.items()})
 
     def _of(self, text: str, *, hint: str = "", ledger_id: str = "[ledger_id]") -> str:
-        """To be executed with values, between which the driver takes % for its own."""
+        """Fill in the names of a statement with values, where the driver wants a literal % doubled."""
         return self._named(text, quoted(self.schema).replace("%", "%%"), hint=hint, ledger_id=ledger_id)
 
     @property
     def creates(self) -> dict[str, str]:
-        """By table, how it is made where it is missing."""
+        """Create each table, by name."""
         return {
             MARKER_TABLE: self._named(f"CREATE TABLE {{marker}} ({_MARKER_COLUMNS})", quoted(self.schema)),
             BATCH_TABLE: self._named(f"CREATE TABLE {{batch}} ({_BATCH_COLUMNS})", quoted(self.schema)),
@@ -168,11 +167,10 @@ class OwnStatements:
 
     @property
     def add_ledger_id(self) -> str:
-        """The column that an older Penstock did not make."""
+        """Add the column that an older Penstock did not create."""
         return self._named("ALTER TABLE {marker} ADD [ledger_id] char(32) NULL", quoted(self.schema))
 
     def marker_statements(self) -> MarkerStatements[str]:
-        """Those about markers."""
         return MarkerStatements(
             read_marker=self._of(_READ_MARKER),
             read_unnamed=self._of(_READ_MARKER, ledger_id="NULL"),

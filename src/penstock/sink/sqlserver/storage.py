@@ -1,6 +1,6 @@
-"""How Arrow values travel to SQL Server as Python's, in what columns they are kept without loss, and how they are read back.
+"""How Arrow values are sent to SQL Server as Python's, which columns keep them without loss, and how they are read back.
 
-Rows go into a staging table of Arrow's own types, and from there SQL Server itself assigns them to the user's columns.
+Rows go into a staging table of Arrow's own types, from which SQL Server itself assigns them to the user's columns.
 """
 
 import re
@@ -40,28 +40,28 @@ _INTEGERS = {"smallint": 16, "int": 32, "bigint": 64}
 _BEYOND = "[\U00010000-\U0010ffff]"
 """Characters that are two units of UTF-16."""
 KEY_SIZE = 255
-"""Characters or bytes of a key's column that is created: an index takes 1700 bytes, a character two or four."""
+"""Characters or bytes of a key's column that is created: an index takes 1700 bytes, and a character has two or four."""
 
 
 def values_of(column: "pa.Array") -> list[Any]:
-    """The values as they are loaded."""
+    """Return the values to load."""
     values: list[Any] = storage_of(column.type).encode(column).to_pylist()
     return values
 
 
 def declared_as_key(kind: "pa.DataType") -> str:
-    """The type of a key's column that is created: an index takes no long texts."""
+    """Return the type of a key's column that is created: an index takes no long texts."""
     return storage_of(kind).declared(kind).replace("(max)", f"({KEY_SIZE})")
 
 
 def most_units(declared: str) -> int | None:
-    """How many UTF-16 units of a text, or bytes, a column so declared takes; None for as many as there may be."""
+    """Return how many UTF-16 units of a text, or bytes, a column so declared takes; None if it has no limit."""
     found = _SIZE.fullmatch(declared)
     return int(found[1]) if found else None
 
 
 def units_of(texts: "pa.Array") -> "pa.Array":
-    """How many UTF-16 units each of them has."""
+    """Return the number of UTF-16 units of each text."""
     return pc.add(pc.utf8_length(texts), pc.count_substring_regex(texts, _BEYOND))
 
 
@@ -97,7 +97,7 @@ def _moments(column: "pa.Array") -> "pa.Array":
 
 
 def _to_moments(values: Values, kind: Any) -> "pa.Array":
-    """Of a column with an offset or without, which is in UTC then."""
+    """Convert timestamps of a column with an offset, or without one: those are in UTC."""
     naive = [None if value is None else _without_offset(value) for value in values]
     return pa.array(naive, pa.timestamp("us")).cast(pa.int64()).cast(pa.timestamp("us", kind.tz)).cast(kind)
 
@@ -125,7 +125,7 @@ _NO_NUMBER = "NaN and the infinities; numbers nearer to zero than the least norm
 
 
 def _one_of(spark: str, declared: str, *also: str, encode: Encode, restore: Restore, refused: str = "") -> ColumnStorage:
-    """Kept by columns of these types alone."""
+    """Return a storage for columns of these types alone."""
     return ColumnStorage(
         spark=spark,
         declared=always(declared),

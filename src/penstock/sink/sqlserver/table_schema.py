@@ -1,4 +1,4 @@
-"""The user's table: created from the rows' schema, or checked that it takes every row and gives it back."""
+"""The user's table in SQL Server: its schema in the catalog, and whether it takes the rows and returns them unchanged."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from penstock.sink.table.lengths import Lengths, lengths_of
 from penstock.sink.table.target import PRIVILEGES, Target, not_a_table
 
 MAX_COLUMNS = 1023
-"""One less than SQL Server's own: the staging table has one more."""
+"""One less than SQL Server's own limit: the staging table has one more."""
 _ALTER = Alter(
     nullable="ALTER TABLE {table} ALTER COLUMN {column} {declared} NULL",
     retype="ALTER TABLE {table} ALTER COLUMN {column} {declared}",
@@ -38,16 +38,17 @@ _OF_SCALE = frozenset({"datetime2", "datetimeoffset", "time"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(TableColumn):
-    """As `TableColumn`."""
+    """One column of an existing table, with its collation."""
 
     collation: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """What the catalog says about an existing table. `uniques` are the sets of columns that tell rows apart.
+    """An existing table or view as the catalog declares it.
 
-    `policies` are security policies in force, which hide rows from readers or keep rows out.
+    `uniques`: the sets of columns that a unique index covers. `policies`: security policies in force, which hide rows from
+    readers or keep rows out.
     """
 
     kind: str
@@ -60,7 +61,7 @@ class TableSchema:
 
     @property
     def what(self) -> str:
-        """The kind with its article, told apart from tables that keep no rows of their own, or not on the disk."""
+        """The kind with its article; tables that store no rows of their own, or not on disk, have kinds of their own."""
         kinds = {
             "a memory-optimized table": self.in_memory,
             "an external table": self.is_external,
@@ -71,16 +72,16 @@ class TableSchema:
 
     @property
     def required(self) -> frozenset[str]:
-        """Columns that hold no NULL, in lower case."""
+        """The columns that take no NULL, in lower case."""
         return frozenset(folded(column.name) for column in self.columns if column.not_null)
 
     def column(self, name: str) -> Column | None:
-        """The column of that name, in upper or lower case."""
+        """Return the column of that name, regardless of case."""
         return next((column for column in self.columns if folded(column.name) == folded(name)), None)
 
 
 def table_schema_of(connection: Connection, schema: str, table: str) -> TableSchema | None:
-    """The table as it is, None if there is none."""
+    """Return the table or view as the catalog declares it, None if there is none."""
     place = {"schema": schema, "table": table}
     found = connection.execute(sql.TABLE_KIND, place).fetchone()
     if found is None:
@@ -126,7 +127,7 @@ def _declared(kind: str, length: int, precision: int, scale: int) -> str:
 
 
 def require_storable(schema: "pa.Schema", target: Target) -> None:
-    """Raise Usage for a table name, a column or a key that no table could have."""
+    """Raise Usage for a table name, a column or a key that no table can have."""
     if folded(split_name(target.table)[1]) in sql.OWN_TABLES:
         raise Usage(f"Table {target.table!r} is Penstock's own.", remedy="Choose another name for `table:`.")
     require_distinct_names([folded(require_name(name)) for name in schema.names], database="SQL Server")
@@ -135,12 +136,12 @@ def require_storable(schema: "pa.Schema", target: Target) -> None:
 
 
 def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
-    """The SQL about the target for rows of `schema`."""
+    """Return the SQL about the target for rows of `schema`."""
     return TableStatements(*split_name(target.table), tuple(schema.names), target.key)
 
 
 def declared_for(schema: "pa.Schema", key: Sequence[str]) -> list[str]:
-    """The types of the columns of a table that is created."""
+    """Return the column types of a table that is created."""
     kinds = [
         declared_as_key(field.type) if field.name in key else storage_of(field.type).declared(field.type) for field in schema
     ]
@@ -148,9 +149,7 @@ def declared_for(schema: "pa.Schema", key: Sequence[str]) -> list[str]:
 
 
 def staged_for(schema: "pa.Schema", key: Sequence[str], shape: TableSchema) -> list[tuple[str, str]]:
-    """Type and collation of the staging table's columns: Arrow's own, but in the key those of the table, whose index helps
-    then.
-    """
+    """Return type and collation of the staging table's columns: Arrow's own, but for the key the table's, to use its index."""
     return [_staged(field, shape.column(field.name) if field.name in key else None) for field in schema]
 
 
@@ -162,7 +161,7 @@ def _staged(field: "pa.Field", column: Column | None) -> tuple[str, str]:
 
 
 def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
-    """Raise Refused unless an existing table takes rows of `schema` and gives back the same. `decided`: as `Columns` has it."""
+    """Raise Refused unless an existing table takes rows of `schema` and returns them unchanged. `decided`: see `Columns`."""
     table = target.table
     if shape.what != "a table":
         raise not_a_table(table, shape.what, expected="a table on disk")
@@ -186,7 +185,7 @@ def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, deci
 
 
 def lengths(shape: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
-    """How long texts may be; SQL Server would cut blanks off that are too many."""
+    """Return how long texts may be; of a longer one, SQL Server would silently cut the blanks at its end."""
     columns = {folded(column.name): column for column in shape.columns}
     most = lengths_of(schema, lambda name: most_units(columns[folded(name)].declared))
     of, text = _columns(schema, target, decided=True), pa.string()
@@ -209,7 +208,7 @@ def _require_collated_key(shape: TableSchema, target: Target, of: Columns) -> No
 
 
 def require_allowed(connection: Connection, schema: "pa.Schema", target: Target) -> None:
-    """Raise Refused where the user lacks a privilege that publishing needs."""
+    """Raise Refused if the user lacks a privilege that publishing needs."""
     for privilege in PRIVILEGES[target.write]:
         asked = {"table": statements_of(schema, target).name, "privilege": privilege}
         if connection.execute(sql.MAY, asked).fetchone()[0] != 1:

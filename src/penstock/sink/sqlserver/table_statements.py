@@ -1,8 +1,8 @@
 """All SQL of the sqlserver sink about the user's table and the temporary staging table beside it.
 
-A row is told by its number in the staging table; of the rows with one key, the one with the highest or the lowest is chosen.
-What is read of the user's table before it is written is read `WITH (UPDLOCK, HOLDLOCK)`: neither these rows nor the gaps
-between them can be filled by anyone else until the transaction ends.
+The staging table numbers its rows; of those with one key, the one with the highest or the lowest number is chosen. Rows of the
+user's table that are read before they are written are read `WITH (UPDLOCK, HOLDLOCK)`: until the transaction ends, nobody else
+can change these rows or fill the gaps between them.
 """
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
@@ -21,7 +21,7 @@ COUNT_STAGE = f"SELECT COUNT(*) FROM {STAGE}"
 
 @dataclass(frozen=True, slots=True)
 class TableStatements:
-    """The statements about the user's table, whose rows have `columns`; the staging table has them too, and `number`."""
+    """The statements about the user's table, whose rows have `columns`; the staging table has these and `number`."""
 
     schema: str
     table: str
@@ -30,19 +30,18 @@ class TableStatements:
 
     @property
     def name(self) -> str:
-        """The user's table."""
         return f"{quoted(self.schema)}.{quoted(self.table)}"
 
     @property
     def number(self) -> str:
-        """The staging table's column that counts its rows: a name that no column has."""
+        """The staging table's column that numbers its rows, under a name that no other column has."""
         name, taken = "penstock_row", {column.lower() for column in self.columns}
         while name in taken:
             name += "_"
         return name
 
     def create(self, declared: Sequence[str]) -> str:
-        """Create the table; `declared` are the columns' types. The key becomes the primary key."""
+        """Create the table with the types `declared`. The key becomes the primary key."""
         parts = [
             f"{quoted(name)} {kind} {'NOT NULL' if name in self.key else 'NULL'}"
             for name, kind in zip(self.columns, declared, strict=True)
@@ -52,45 +51,43 @@ class TableStatements:
         return f"CREATE TABLE {self.name} ({', '.join(parts)})"
 
     def create_stage(self, declared: Sequence[str]) -> str:
-        """The staging table; nobody else sees it."""
+        """Create the staging table, which nobody else sees."""
         parts = [f"{quoted(name)} {kind} NULL" for name, kind in zip(self.columns, declared, strict=True)]
         return f"CREATE TABLE {STAGE} ({quoted(self.number)} bigint NOT NULL, {', '.join(parts)})"
 
     def hold(self) -> str:
-        """Keep others from changing the table's definition until the end of the transaction; they may go on writing rows."""
+        """Keep others from altering the table until the end of the transaction; they can still write rows."""
         return f"SELECT TOP (1) 1 FROM {self.name} WITH (REPEATABLEREAD)"
 
     def insert(self) -> str:
-        """Move the staged rows."""
+        """Move all staged rows into the table."""
         return f"INSERT INTO {self.name} ({_list(self.columns)}) SELECT {_list(self.columns)} FROM {STAGE}"
 
     def clear(self) -> str:
-        """Delete all rows."""
         return f"DELETE FROM {self.name}"
 
     def read(self) -> str:
-        """All rows."""
         return f"SELECT {_list(self.columns)} FROM {self.name}"
 
     # --- by key
 
     def read_unchosen(self, *, last: bool) -> str:
-        """The staged rows that are not the last, or the first, of their key."""
+        """Read the staged rows that are not the last, or the first, of their key."""
         return f"SELECT {_list(self.columns, 's')} FROM {STAGE} AS s WHERE NOT {self._is_chosen(last=last)}"
 
     def lock_there(self) -> str:
-        """The rows of the table that have a key of the batch, which nobody else can change, or add to, from now on."""
+        """Read the rows of the table that have a key of the batch; nobody else can change or add such rows now."""
         return (
             f"SELECT {_list(self.columns, 't')} FROM {self.name} AS t {_KEPT} "
             f"JOIN {STAGE} AS s ON {self._same} WHERE {self._is_chosen(last=True)}"
         )
 
     def lock_skipped(self) -> str:
-        """The first staged rows of each key that is in the table, and stays there, or away, from now on."""
+        """Read the first staged row of each key in the table; from now on such keys neither come nor go."""
         return f"SELECT {_list(self.columns, 's')} {self._first} AND {self._is_there}"
 
     def upsert(self) -> str:
-        """Move the last staged row of each key; it replaces the other columns of a row whose key is there."""
+        """Move the last staged row of each key; it replaces the other columns of a row with the same key."""
         others = [name for name in self.columns if name not in self.key] or list(self.key)
         changes = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in others)
         chosen = f"SELECT {_list(self.columns, 's')} FROM {STAGE} AS s WHERE {self._is_chosen(last=True)}"
@@ -101,7 +98,7 @@ class TableStatements:
         )
 
     def insert_if_absent(self) -> str:
-        """Move the first staged row of each key that is not in the table."""
+        """Move the first staged row of each key that the table lacks."""
         chosen = f"SELECT {_list(self.columns, 's')} {self._first} AND NOT {self._is_there}"
         return f"INSERT INTO {self.name} ({_list(self.columns)}) {chosen}"
 

@@ -1,1 +1,1 @@
-"""What sinks into a table of a database have in common: marker, publication, verification, and values as JSON."""
+"""The parts that all sinks into database tables share: marker, publication, verification, and nested values as JSON."""

@@ -1,4 +1,4 @@
-"""The columns of an existing table of a server, as its catalog says them, against the rows that are to go there."""
+"""The columns of an existing table, as the server's catalog declares them, compared with the columns of the rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ S = TypeVar("S", bound=ColumnStorage)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
-    """One column of an existing table. `fills_itself`: it may be left out. `generated`: it must be."""
+    """One column of an existing table. An INSERT may leave it out if `fills_itself`, and must leave it out if `generated`."""
 
     name: str
     declared: str
@@ -26,7 +26,7 @@ class TableColumn:
 
 
 def require_keyed(schema: "pa.Schema", key: Sequence[str], *, most: int) -> None:
-    """Raise Usage for more columns than `most`, for none, or for a key that they lack or that has no order."""
+    """Raise Usage for no columns or more than `most`, repeated struct fields, or a key that is nested or missing in the rows."""
     if not 0 < len(schema.names) <= most:
         raise Usage(f"The rows have {len(schema.names)} columns, expected 1 to {most}.", remedy="Select others in the transform.")
     require_key_in(schema, tuple(key), schema.names)
@@ -37,7 +37,7 @@ def require_keyed(schema: "pa.Schema", key: Sequence[str], *, most: int) -> None
 
 
 def require_distinct_names(folded: Sequence[str], *, database: str) -> None:
-    """Raise Usage for a name that is twice among the columns, as a database that does not tell capital letters compares them."""
+    """Raise Usage if a folded name occurs twice, in a database that compares names regardless of case."""
     twice = sorted({name for name in folded if folded.count(name) > 1})
     if twice:
         raise Usage(
@@ -47,7 +47,7 @@ def require_distinct_names(folded: Sequence[str], *, database: str) -> None:
 
 
 def require_exact_key(schema: "pa.Schema", key: Sequence[str]) -> None:
-    """Raise Usage for a key with a column of floating numbers, which are not always equal to themselves."""
+    """Raise Usage for a key with a floating-point column: such values do not always equal themselves."""
     for name in key:
         if pa.types.is_floating(schema.field(name).type):
             raise Usage(
@@ -56,16 +56,17 @@ def require_exact_key(schema: "pa.Schema", key: Sequence[str]) -> None:
 
 
 def as_code(statement: str) -> str:
-    """A statement within a sentence; one that has backticks itself is put between two of them."""
+    """Return `statement` as inline code for a message, in double backticks if it contains a backtick itself."""
     return f"``{statement}``" if "`" in statement else f"`{statement}`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alter:
-    """How a database spells a change of a column, None where it cannot; `{table}`, `{column}`, `{declared}` stand for theirs.
+    """A database's statements that change a column, None where it has none.
 
-    `nullable`: the column may be NULL from now on. `retype`: it gets another type. `quoted`: a column's name, as a statement
-    has it: a word of SQL, or one with capital letters or blanks, names another column without.
+    They are templates with `{table}`, `{column}` and `{declared}`. `nullable` lets the column be NULL; `retype` gives it
+    another type. `quoted` quotes a column's name: unquoted, a keyword or a name with capital letters or blanks would name
+    another column.
     """
 
     add: str = "ALTER TABLE {table} ADD {column} {declared}"
@@ -76,9 +77,9 @@ class Alter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The rows' columns against the table's. `named`: the table, as a statement names it.
+    """The comparison of the rows' columns with the table's, and its errors. `named` is the table as a statement names it.
 
-    `decided`: the rows are those of a decided batch, which no transform changes.
+    `decided`: the rows are those of a decided batch, which no transform changes, so the remedy changes the table.
     """
 
     table: str
@@ -89,9 +90,9 @@ class Columns:
     def require_same(
         self, ours: Mapping[str, str], theirs: Mapping[str, str], *, missing: Sequence[str], demanded: Sequence[str]
     ) -> None:
-        """Raise Refused if columns of `ours` are `missing` in the table, or some of `theirs` are `demanded`, but not in the rows.
+        """Raise Refused if columns are missing in the table, or demanded by the table but not in the rows.
 
-        Both mappings are from names to declared types.
+        `ours` and `theirs` map names to declared types. `missing` are names of `ours`, `demanded` are names of `theirs`.
         """
         if not (missing or demanded):
             return
@@ -110,7 +111,7 @@ class Columns:
         )
 
     def other_type(self, column: str, found: str, kind: "pa.DataType", *, expected: str, declared: str) -> Refused:
-        """The column does not keep every value of the rows. `expected`: what does, for people."""
+        """Return the error for a column whose type does not keep every value of the rows. `expected` describes those that do."""
         change = self._run(self.alter.retype, column, declared, otherwise=f"as {declared}")
         return Refused(
             f"Column {column!r} of table {self.table!r} is {found}, which does not keep every value of type {kind}; "
@@ -121,7 +122,7 @@ class Columns:
         )
 
     def too_long(self, column: str, found: int, most: str, *, declared: str) -> Refused:
-        """The column takes no more than `most`, and a value of the decided batch is `found` of them long."""
+        """Return the error for a column that takes at most `most`, where a value of the decided batch has the length `found`."""
         change = self._run(self.alter.retype, column, declared, otherwise=f"as {declared}")
         return Refused(
             f"Column {column!r} of table {self.table!r} takes {most}, and a value of the decided batch has {found}.",
@@ -129,7 +130,7 @@ class Columns:
         )
 
     def takes_no_null(self, column: str, declared: str) -> Refused:
-        """The column takes no NULL, and rows of the decided batch have NULL there, in place of which a value could be made up."""
+        """Return the error for NULLs of the decided batch in a NOT NULL column, for which the database could make up a value."""
         change = self._run(self.alter.nullable, column, declared, otherwise="without NOT NULL")
         return Refused(
             f"Column {column!r} of table {self.table!r} takes no NULL, and rows of the decided batch have NULL there.",
@@ -137,7 +138,7 @@ class Columns:
         )
 
     def require_not_generated(self, column: str, *, generated: bool) -> None:
-        """Raise Refused for a column of the rows whose values the database makes itself."""
+        """Raise Refused if the database generates the values of a column that the rows have."""
         if generated:
             raise Refused(
                 f"Column {column!r} of table {self.table!r} is generated by the database, and the rows "
@@ -146,7 +147,7 @@ class Columns:
             )
 
     def made_anew(self, column: str, how: str) -> str:
-        """What to do where no statement changes the column, so that the decided batch can be published."""
+        """Return the remedy for a column that no statement can change: create the table anew, then publish the decided batch."""
         return self._remedy(self._run(None, column, "", otherwise=how), else_="")
 
     def _run(self, template: str | None, column: str, declared: str, *, otherwise: str = "") -> str:
@@ -170,9 +171,9 @@ def require_columns(
     storage_of: Callable[["pa.DataType"], S],
     folded: Callable[[str], str],
 ) -> None:
-    """Raise Refused unless the table has the rows' columns, keeps every value of theirs, and fills the others itself or by NULL.
+    """Raise Refused unless the table has the rows' columns, keeps their values, and fills the others by a default or NULL.
 
-    `folded`: a name as the database compares it.
+    `folded` returns a name as the database compares it.
     """
     there = {folded(column.name): column for column in columns}
     wanted = {folded(name) for name in schema.names}

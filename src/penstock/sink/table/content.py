@@ -1,4 +1,4 @@
-"""What is in a table: rows counted and hashed."""
+"""The totals of a table's content: the number of rows and their digest."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,12 @@ from penstock.sink.table.target import NotStoredError
 
 
 def totals_of(batches: Iterator["pa.RecordBatch"], row_digest: RowDigest) -> Totals:
-    """How many rows there are, and their digest."""
+    """Return the number of rows and their digest."""
     return sum((Totals(rows=batch.num_rows, digest=digest(row_hashes(batch, row_digest))) for batch in batches), Totals())
 
 
 def totals_under_key(batches: Iterator["pa.RecordBatch"], row_digest: RowDigest, *, table: str) -> Totals:
-    """As `totals_of`, of rows under keys of a batch. Raises PublishFailed where one is there that Penstock did not write."""
+    """Return the totals of rows under keys of a batch. Raise PublishFailed if Penstock cannot have written one of them."""
     try:
         return totals_of(batches, row_digest)
     except NotStoredError as cause:

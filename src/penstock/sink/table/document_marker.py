@@ -1,4 +1,4 @@
-"""A marker with what the last batches were, as the fields of one JSON document: for targets that keep a text, not tables."""
+"""A marker and the last batches as one JSON document, for targets that store a text instead of table rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,10 +10,10 @@ from penstock.core.model import Json, LedgerId, PipelineName, Position, Publicat
 from penstock.sink.table.marker import FORMAT_VERSION, TableMarker, identity, marker_from, marker_values
 
 REMEMBERED_BATCHES = 50
-"""How many of the last positions are told apart one by one. A zombie that is further behind is refused instead of recognised."""
+"""How many of the last positions are remembered one by one. A zombie that is further behind is refused instead of recognised."""
 MARK_FIELDS = frozenset({"marker", "batches"})
 NAMED_MARK_FIELDS = MARK_FIELDS | {"ledger_id"}
-"""Of a mark that carries its ledger's identity."""
+"""The fields of a mark that carries its ledger's identity."""
 
 _OFFSETS = 2
 _OWNER = ("pipeline", "sink")
@@ -26,24 +26,24 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """The marker, and what the last batches were: each position with `identity`'s values, the offsets as a hash of theirs."""
+    """The marker, and by position the `identity` values of the last batches, with their offsets replaced by a hash."""
 
     marker: TableMarker
     batches: Mapping[Position, tuple[Any, ...]]
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
-        """What `identity` was at the publication's position, None if that is not known any more."""
+        """Return the `identity` values of the batch at the publication's position, None if it is no longer remembered."""
         found, own = self.batches.get(publication.position), tuple(identity(publication).values())
         return own if found == _remembered(publication) else found
 
     def after(self, marker: TableMarker, publication: Publication) -> "Mark":
-        """The mark with one batch more."""
+        """Return the mark with one more batch, without those that are too old to be remembered."""
         kept = {at: batch for at, batch in self.batches.items() if at > publication.position - REMEMBERED_BATCHES}
         return replace(self, marker=marker, batches={**kept, publication.position: _remembered(publication)})
 
 
 def mark_fields(mark: Mark) -> dict[str, Json]:
-    """What `mark_from` reads."""
+    """Return the mark as JSON fields, which `mark_from` reads."""
     fields: dict[str, Json] = {key: value for key, value in marker_values(mark.marker).items() if key not in _NOT_REMEMBERED}
     batches: list[Json] = [[at, *batch] for at, batch in sorted(mark.batches.items())]
     named: dict[str, Json] = {} if mark.marker.ledger_id is None else {"ledger_id": mark.marker.ledger_id}
@@ -51,7 +51,7 @@ def mark_fields(mark: Mark) -> dict[str, Json]:
 
 
 def mark_from(fields: Mapping[str, Any], *, pipeline: PipelineName, sink: SinkName) -> Mark:
-    """The mark in these fields, with or without a ledger's identity. Raises DamagedError."""
+    """Return the mark in `fields`, with or without a ledger's identity. Raise DamagedError."""
     ledger_id = LedgerId(text(fields["ledger_id"])) if "ledger_id" in fields else None
     values, batches = record(fields["marker"], frozenset((*_OWNER, *_COLUMNS))), items(fields["batches"])
     try:

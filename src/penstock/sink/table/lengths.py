@@ -1,7 +1,6 @@
-"""Texts of a decided batch against columns that were made shorter meanwhile.
+"""The lengths of a decided batch's texts, compared with columns that were shortened after the tasks had checked the rows.
 
-Tasks compare them before the decision. Of a text that is too long by blanks alone, several databases cut the blanks off and say
-nothing, as the SQL standard has it.
+Several databases silently cut a text that is too long by blanks alone, as the SQL standard specifies.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +14,7 @@ from penstock.sink.table.columns import Columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """How many of `unit`, which `measure` counts, some columns take; `declared`: a type that takes any text."""
+    """The maximum lengths of some columns in `unit`, which `measure` counts. `declared` is a type that takes any text."""
 
     of: Columns
     most: Mapping[str, int]
@@ -24,7 +23,7 @@ class Lengths:
     declared: str
 
     def required(self, batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
-        """The batches themselves. Raises Refused at the first one with a text that is longer than its column takes."""
+        """Yield `batches` unchanged. Raise Refused at the first one with a text that is longer than its column takes."""
         for batch in batches:
             for name, most in self.most.items():
                 found = pc.max(self.measure(batch.column(name))).as_py()
@@ -34,6 +33,6 @@ class Lengths:
 
 
 def lengths_of(schema: "pa.Schema", length_of: Callable[[str], int | None]) -> Mapping[str, int]:
-    """How long a text may be in the columns of `schema` that take no text of any length; `length_of` tells it by name."""
+    """Return the maximum length of each text column of `schema` for which `length_of` knows one by its name."""
     texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
     return {name: most for name in texts if (most := length_of(name)) is not None}

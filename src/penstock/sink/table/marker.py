@@ -1,4 +1,4 @@
-"""The marker: what of a pipeline a table shows, in the same transaction as the rows."""
+"""The marker of a table: which batches of a pipeline it shows, written in the same transaction as the rows."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from penstock.core.model import (
 from penstock.errors import FormatTooNew, LedgerMismatch
 
 FORMAT_VERSION = 2
-"""Of a marker that carries its ledger's identity. One without it is of version 1, which older Penstocks write and read."""
+"""The format of a marker with its ledger's identity. One without it has version 1, which older Penstocks write and read."""
 LEDGER_ID = "ledger_id"
 """The column that markers of version 2 have and those of version 1 lack."""
 NOTHING_YET = Position(0)
@@ -33,10 +33,9 @@ NO_ROWS = Totals()
 class TableMarker:
     """One row of `penstock_marker`. All totals are rows and digests only.
 
-    `position`: every publication of ledger `ledger_id` up to it is in the table. `before`: the rows that the table held when the
-    marker was made.
-    `decided`: all rows ever decided for this sink. `after`: the rows that are there because of them; less than `decided` where an
-    upsert replaced or an insert-if-absent skipped some. The table shows `before + after`.
+    `position`: the table shows every publication of ledger `ledger_id` up to it. `before`: the rows that the table held when
+    the marker was created. `decided`: all rows ever decided for this sink. `after`: the rows in the table because of them,
+    fewer than `decided` where an upsert replaced or an insert-if-absent skipped some. The table shows `before + after`.
     """
 
     pipeline: PipelineName
@@ -56,7 +55,7 @@ class TableMarker:
 
     @property
     def high_water_mark(self) -> HighWaterMark:
-        """What it says of itself to a start."""
+        """The part of the marker that a start compares with the ledger."""
         return HighWaterMark(
             position=self.position,
             ledger_id=self.ledger_id,
@@ -67,47 +66,50 @@ class TableMarker:
 
 
 class Marking(Protocol):
-    """The marker of one publication, inside an open transaction."""
+    """Reads and writes the marker of one publication, inside an open transaction."""
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-        """The marker, None if there is none yet; where the transaction may write, no other can change it until this one ends.
+        """Return the marker, None if there is none yet. Raise FormatTooNew.
 
-        Raises FormatTooNew.
+        Where the transaction may write, nobody else can change the marker until it ends.
         """
         ...
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
-        """What `identity` was when the publication's position was published, None if that is not known any more."""
+        """Return the `identity` values of the batch published at the publication's position, None if no longer remembered."""
         ...
 
     def advance(self, marker: TableMarker, publication: Publication) -> None:
-        """Write the marker, note which batch was published at its position, and forget those that are long past."""
+        """Write the marker, remember which batch was published at its position, and forget batches that are long past."""
         ...
 
 
 class MarkerStore(Marking, Protocol):
-    """The markers of one database, inside an open transaction."""
+    """Reads and writes the markers of one database, inside an open transaction."""
 
     def write(self, marker: TableMarker) -> None:
-        """Put the marker in place of the old one."""
+        """Write the marker in place of the old one."""
         ...
 
     def owners(self, table: str) -> Sequence[tuple[PipelineName, SinkName]]:
-        """Every pipeline and sink whose marker names that table."""
+        """Return every pipeline and sink whose marker names `table`."""
         ...
 
     def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
-        """The last position that was published, as the batches remember it apart from the marker; None if there is none."""
+        """Return the newest position of the remembered batches, which are stored apart from the marker; None if there is none."""
         ...
 
 
 def minus(one: Totals, other: Totals) -> Totals:
-    """Rows and digest of `one` without `other`."""
+    """Return rows and digest of `one` without those of `other`."""
     return Totals(rows=one.rows - other.rows, digest=(one.digest - other.digest) % DIGEST_MODULUS)
 
 
 def marker_from(row: Sequence[Any], pipeline: PipelineName, sink: SinkName, *, ledger_id: LedgerId | None = None) -> TableMarker:
-    """The marker from its row: `format_version` and the others, in the order of the class. Raises FormatTooNew."""
+    """Return the marker from its row. Raise FormatTooNew.
+
+    The row starts with `format_version`. TableMarker's other columns follow in its order, without pipeline, sink and ledger.
+    """
     if row[0] > FORMAT_VERSION:
         raise FormatTooNew(
             f"The marker of sink {sink!r} has format {row[0]}, this Penstock knows formats up to {FORMAT_VERSION}.",
@@ -132,7 +134,7 @@ def marker_from(row: Sequence[Any], pipeline: PipelineName, sink: SinkName, *, l
 
 
 def marker_values(marker: TableMarker) -> Mapping[str, Any]:
-    """The marker's row by column."""
+    """Return the marker's row as values by column."""
     return {
         "pipeline": marker.pipeline,
         "sink": marker.sink,
@@ -153,17 +155,17 @@ def marker_values(marker: TableMarker) -> Mapping[str, Any]:
 
 
 def place_of(publication: Publication) -> Mapping[str, Any]:
-    """Pipeline, sink and position: the key of a row of `penstock_batch`."""
+    """Return pipeline, sink and position: the key of a row of `penstock_batch`."""
     return {"pipeline": publication.pipeline, "sink": publication.sink, "position": publication.position}
 
 
 def batch_values(publication: Publication) -> Mapping[str, Any]:
-    """The row of `penstock_batch` by column."""
+    """Return the row of `penstock_batch` as values by column."""
     return {**place_of(publication), **identity(publication), "generation": publication.generation}
 
 
 def identity(publication: Publication) -> Mapping[str, Any]:
-    """What tells a batch from any other."""
+    """Return the values that distinguish the publication's batch from any other."""
     return {
         "query_id": publication.batch.query_id,
         "batch_id": publication.batch.batch_id,
@@ -174,9 +176,9 @@ def identity(publication: Publication) -> Mapping[str, Any]:
 
 
 def require_same(found: "tuple[Any, ...] | None", publication: Publication, marker: TableMarker) -> None:
-    """Raise LedgerMismatch unless what the table showed at this position is this very batch.
+    """Raise LedgerMismatch unless `found`, what the table showed at this position, is the publication's batch.
 
-    A position says nothing across ledgers: with a new ledger, all batches up to the old marker would be taken for published.
+    Positions of two ledgers do not compare: with a new ledger, all batches up to the old marker would be taken for published.
     """
     if found == tuple(identity(publication).values()):
         return
@@ -189,7 +191,7 @@ def require_same(found: "tuple[Any, ...] | None", publication: Publication, mark
 
 
 def offsets_json(batch: Batch) -> str:
-    """The batch's offsets for people's SQL: a list of objects with source, start and end."""
+    """Return the batch's offsets for users' SQL: a JSON list of objects with source, start and end."""
     ranges = [{"source": part.source, "start": _loaded(part.start), "end": _loaded(part.end)} for part in batch.offsets]
     return json.dumps(ranges, ensure_ascii=False, separators=(",", ":"))
 

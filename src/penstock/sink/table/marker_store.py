@@ -1,4 +1,4 @@
-"""Markers in a database's own tables, read and written in an open transaction."""
+"""The markers in a database's own tables, read and written in an open transaction."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +10,10 @@ from penstock.core.model import PipelineName, Position, Publication, SinkName
 from penstock.sink.table.marker import TableMarker, batch_values, marker_from, marker_values, place_of
 
 REMEMBERED_BATCHES = 1000
-"""How many of the last positions are told apart one by one. A zombie that is further behind is refused instead of recognised."""
+"""How many of the last positions are remembered one by one. A zombie that is further behind is refused instead of recognised."""
 
 DBAPI_MARKER_TABLE = "penstock_dbapi_marker"
-"""The markers of the dbapi sink, which has tables of its own in every database."""
+"""The marker table of the dbapi sink, which has tables of its own in every database."""
 OWNERS_BY_DBAPI = "SELECT pipeline, sink, table_name, {schema} FROM {marker} ORDER BY pipeline, sink"
 
 Q = TypeVar("Q")
@@ -21,15 +21,15 @@ Q = TypeVar("Q")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerStatements(Generic[Q]):
-    """All SQL about one database's markers; every statement takes values by name.
+    """All SQL about one database's markers; every statement takes its values by name.
 
-    `read_marker` and `lock_marker` give the columns of `marker_from` and then `ledger_id`; `read_unnamed` is for a table without
-    that column, as an older Penstock made it, and gives NULL for it.
-    `lock_marker`: as `read_marker`, the newest that is committed, which nobody else can lock or change until this transaction
-    ends. `write_marker`: puts it in place of the old one; where it changes no row without an old one, `make_marker` puts the
-    first one there. `owners`: pipelines and sinks whose marker names `table`; where a table has several names, those of every
-    marker, and the name in it. `advance`: what `write_marker`, `write_batch` and `forget_batches` do, whose position it calls
-    `past`, where one statement can.
+    `read_marker`, `read_unnamed` and `lock_marker` return the columns of `marker_from`, then `ledger_id`. `read_unnamed`
+    returns NULL for it: a table of an older Penstock lacks that column. `lock_marker` reads the newest committed marker, which
+    nobody else can lock or change until this transaction ends. `write_marker` replaces the old marker; where it changes no row
+    because there is none, `make_marker` inserts the first one. `owners` returns pipeline and sink of the markers that name
+    `table`; where a table has several names, those of every marker, with the name in it. `advance`, where the database can,
+    does in one statement what `write_marker`, `write_batch` and `forget_batches` do; the position of `forget_batches` is its
+    value `past`.
     """
 
     read_marker: Q
@@ -46,10 +46,11 @@ class MarkerStatements(Generic[Q]):
 
 
 class DatabaseMarkerStore(ABC, Generic[Q]):
-    """As `MarkerStore`. `locking`: reading a marker locks its row, and waits for a transaction of another run that holds it.
+    """A `MarkerStore` over `MarkerStatements`.
 
-    `named`: the markers' table has the column `ledger_id`. `prepare` adds it, so that only who looks before that says False.
-    `split_name`: schema and table of a name, where a table can be named with its schema or without, and in quotes or not.
+    `locking`: reading a marker locks its row, after waiting for a transaction of another run that has locked it. `named`: the
+    marker table has the column `ledger_id`; `prepare` adds it, so only readers before that pass False. `split_name` returns
+    schema and table of a name, where a table can be named with or without its schema or quotes.
     """
 
     def __init__(
@@ -66,14 +67,13 @@ class DatabaseMarkerStore(ABC, Generic[Q]):
 
     @abstractmethod
     def _marking(self) -> AbstractContextManager[None]:
-        """The fault point around writing the marker."""
+        """Return the fault point around writing the marker."""
 
     def _fencing(self) -> AbstractContextManager[None]:
-        """The fault point around locking it."""
+        """Return the fault point around locking the marker."""
         return nullcontext()
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
-        """The marker, None if there is none yet. Raises FormatTooNew."""
         which = {"pipeline": pipeline, "sink": sink}
         if not self._locking:
             row = self._execute(self._read, which).fetchone()
@@ -83,14 +83,12 @@ class DatabaseMarkerStore(ABC, Generic[Q]):
         return None if row is None else marker_from(row, pipeline, sink, ledger_id=row[-1])
 
     def write(self, marker: TableMarker) -> None:
-        """Put the marker in place of the old one."""
         values = marker_values(marker)
         changed = self._execute(self._sql.write_marker, values)
         if self._sql.make_marker is not None and not changed.rowcount:
             self._execute(self._sql.make_marker, values)
 
     def owners(self, table: str) -> Sequence[tuple[PipelineName, SinkName]]:
-        """Every pipeline and sink whose marker names that table."""
         rows = self._execute(self._sql.owners, {"table": table}).fetchall()
         return [(PipelineName(pipeline), SinkName(sink)) for pipeline, sink, *named in rows if self._are_one(table, *named)]
 
@@ -98,17 +96,14 @@ class DatabaseMarkerStore(ABC, Generic[Q]):
         return self._split_name is None or len({*map(self._split_name, names)}) == 1
 
     def newest_batch(self, pipeline: PipelineName, sink: SinkName) -> Position | None:
-        """The last position that the batches remember."""
         [position] = self._execute(self._sql.newest_batch, {"pipeline": pipeline, "sink": sink}).fetchone()
         return None if position is None else Position(position)
 
     def batch_at(self, publication: Publication) -> tuple[Any, ...] | None:
-        """What was published at that position. Some drivers make lists of rows."""
         found = self._execute(self._sql.read_batch, place_of(publication)).fetchone()
-        return None if found is None else tuple(found)
+        return None if found is None else tuple(found)  # some drivers return rows as lists
 
     def advance(self, marker: TableMarker, publication: Publication) -> None:
-        """Write the marker and note the batch."""
         past, noted = publication.position - REMEMBERED_BATCHES, batch_values(publication)
         with self._marking():
             if self._sql.advance is not None:

@@ -1,7 +1,8 @@
-"""Structs, arrays and maps as JSON text, which databases can read, and back without loss.
+"""Structs, arrays and maps as JSON text, which databases can read, and back to Arrow without loss.
 
-A struct is an object, an array a list, a map with text keys an object and any other map a list of `[key, value]`. Inside, numbers
-and booleans are JSON's own; NaN and the infinities, decimals, dates and times are texts as in a plain column; binary is base64.
+A struct is an object, an array a list, a map with distinct text keys an object and any other map a list of `[key, value]`.
+Inside, numbers and booleans are JSON's own; NaN, the infinities, decimals, dates and times are texts as in a plain column;
+binary is base64.
 """
 
 import json
@@ -21,13 +22,13 @@ _dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", 
 
 
 def to_json(column: "pa.Array") -> list[Any]:
-    """The JSON text of each value. Raises ValueError or OverflowError for what Python's dates cannot hold."""
+    """Return the JSON text of each value. Raise ValueError or OverflowError for values that Python's dates cannot hold."""
     convert = _writer(column.type)
     return [None if value is None else _dumps(convert(value)) for value in column.to_pylist()]
 
 
 def from_json(values: list[Any], kind: "pa.DataType") -> "pa.Array":
-    """The column of `kind` whose JSON texts `values` are. Raises ValueError, TypeError or KeyError for other text."""
+    """Return the column of `kind` from its JSON texts. Raise ValueError, TypeError or KeyError for any other text."""
     convert = _reader(kind)
     return pa.array([None if value is None else convert(json.loads(value)) for value in values], kind)
 

@@ -1,4 +1,4 @@
-"""Numbers as databases give them, made into Arrow columns without rounding."""
+"""Numbers from database clients, converted to Arrow columns without rounding."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -10,16 +10,16 @@ import pyarrow.compute as pc
 from penstock.sink.table.target import NotStoredError
 
 INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
-"""How many decimal digits a column of decimals needs to take any integer of so many bits."""
+"""Decimal digits that a decimal column needs to hold every integer of so many bits."""
 
 
 def to_integers(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
-    """Integers, or decimals that are whole. Raises NotStoredError."""
+    """Convert integers, or decimals without a fraction, to `kind`. Raise NotStoredError for other decimals."""
     return pa.array([_whole(value) if isinstance(value, Decimal) else value for value in values], pa.int64()).cast(kind)
 
 
 def to_reals(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
-    """Numbers of double precision that `kind` can hold. Raises NotStoredError."""
+    """Convert doubles to `kind`. Raise NotStoredError if `kind` cannot hold one of them exactly."""
     found = pa.array(values, pa.float64())
     narrow = found.cast(kind, safe=False)
     if pc.any(pc.and_not(pc.not_equal(narrow.cast(pa.float64()), found), pc.is_nan(found))).as_py():

@@ -1,4 +1,4 @@
-"""The marker made or checked when a table is got ready, before anything is published."""
+"""Preparation of a table's marker: it is created or checked, before anything is published into the table."""
 
 import json
 import re
@@ -19,7 +19,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def unnamed_markers(statement: str, reason: str) -> Refused:
-    """The markers' table is of an older Penstock, and the driver's role may not add the column `ledger_id`."""
+    """Return the error for an older Penstock's marker table, to which the driver's role may not add the column `ledger_id`."""
     return Refused(
         f"The table of markers lacks the column ledger_id, which says whose batches a table shows, and the role cannot add it: "
         f"{reason}.",
@@ -29,7 +29,7 @@ def unnamed_markers(statement: str, reason: str) -> Refused:
 
 @contextmanager
 def settings_of(sink: SinkName) -> Iterator[None]:
-    """A Usage that is raised within names the sink whose settings are wrong."""
+    """Re-raise a Usage from the body with the name of the sink whose settings are wrong."""
     try:
         yield
     except Usage as wrong:
@@ -37,7 +37,7 @@ def settings_of(sink: SinkName) -> Iterator[None]:
 
 
 def require_not_lost(marker: TableMarker | None, target: Target, *, exists: bool) -> None:
-    """Raise Refused for a table that is gone with the rows that were published into it: an empty new one would hide the loss."""
+    """Raise Refused if a table with published rows is gone: an empty new one would hide the loss."""
     if exists or marker is None or not target.is_table(marker.table_name):
         return
     rows = marker.before.rows + marker.after.rows
@@ -52,7 +52,7 @@ def require_not_lost(marker: TableMarker | None, target: Target, *, exists: bool
 def prepare_marker(
     marks: MarkerStore, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, content: Callable[[], Totals]
 ) -> None:
-    """Make the marker, or check that the one that is there goes on; `content` counts what the table holds. Raises Refused."""
+    """Create the marker, or check that the existing one continues; `content` counts what the table holds. Raise Refused."""
     marker = marks.read(pipeline, sink)
     if marker is None:
         _require_unowned(marks, pipeline, sink, target.table)
@@ -74,13 +74,13 @@ def prepare_marker(
 
 
 def require_same_types(marker: TableMarker | None, schema: str, target: Target) -> None:
-    """Raise Refused for rows whose columns have other types, or another order, than those that were published."""
+    """Raise Refused if the rows' columns have other types, or another order, than the published rows."""
     if marker is not None and marker.schema is not None and target.write not in {"replace", MERGE}:
         require_continued(arrow_schema(marker.schema), arrow_schema(schema), target.table)
 
 
 def _require_none_left_out(marker: TableMarker, left_out: Sequence[str], content: Callable[[], Totals]) -> None:
-    """Raise Refused if the table does not show what was published without these columns: they were not just renamed."""
+    """Raise Refused if the table, read without `left_out`, does not show what was published: they were not merely renamed."""
     if not left_out or marker.schema is None or _reads_as(marker.before + marker.after, content):
         return
     kinds = {field["name"]: field["type"] for field in json.loads(marker.schema)["fields"]}
@@ -105,12 +105,12 @@ def _spark_name(name: str) -> str:
 
 
 def _sql_type(kind: object) -> str:
-    """Spark's name for a type, as its JSON has it; those of fields and elements are the ones that the column had."""
+    """Return Spark's SQL name of a type from its JSON, an ellipsis for a nested one: its fields and elements are as before."""
     return kind.upper() if isinstance(kind, str) else "…"
 
 
 def _require_merged_always(marker: TableMarker, target: Target) -> None:
-    """What SQL of the user's own made of earlier batches is not known, so nothing could be compared with them later on."""
+    """Raise Refused if `write` changes from or to `merge`: nobody knows which rows the user's SQL made of earlier batches."""
     if (marker.write == MERGE) != (target.write == MERGE):
         raise Refused(
             f"Table {target.table!r} was filled with `write: {marker.write}` so far, expected {target.write!r}: from one to the "
@@ -128,8 +128,8 @@ def _require_unowned(marks: MarkerStore, pipeline: PipelineName, sink: SinkName,
 def require_unfilled(rows: Iterable[Sequence[str]], table: str, *, schema: str | None = None) -> None:
     """Raise Refused if a marker of the other kind of sink names the table: neither kind sees the markers of the other one.
 
-    `rows`: pipeline, sink, the table's name in the marker, and the schema that a name without one means. `schema`: the
-    table's own, None for that same one. Letters do not count: a table that may be another sink's is taken for it.
+    `rows`: pipeline, sink, the table's name in the marker, and the schema that a name without one means. `schema`: the table's
+    own, None for that same one. Case is ignored: a table that may be another sink's is taken for it.
     """
     name = _folded(table)[1]
     for pipeline, sink, named, default in rows:
@@ -151,7 +151,7 @@ def _filled(table: str, pipeline: str, sink: str) -> Refused:
 
 
 def _require_never_marked(marks: MarkerStore, pipeline: PipelineName, sink: SinkName, table: str) -> None:
-    """A new marker beside the old batches would have the newest one published once more."""
+    """Raise Refused for batches without a marker: with a new marker, the newest batch would be published once more."""
     position = marks.newest_batch(pipeline, sink)
     if position is not None:
         raise Refused(

@@ -1,4 +1,4 @@
-"""One publication inside one transaction: marker read, rows moved and counted, marker written."""
+"""One publication inside one transaction: the marker is read, rows are written and counted, the marker is advanced."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ T = TypeVar("T", bound=Target)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """`rows`: how many rows of the batch are accounted for. `displaced`: what they replaced, or which of them were skipped."""
+    """The result of a load. `rows`: the batch's rows accounted for. `displaced`: rows that they replaced, or skipped ones."""
 
     rows: int
     displaced: Totals
@@ -24,10 +24,11 @@ class Loaded:
 def apply(
     marks: Marking, publication: Publication, target: Target, *, since: Position = NOTHING_YET, load: Callable[[], Loaded]
 ) -> Published:
-    """Show `publication` unless the table shows it already. The caller commits; `marks` keep other publishers out until then.
+    """Show `publication` in the table, unless the table shows it already.
 
-    `since`: the last position that the caller saw committed. Raises ContentConflict if another number of rows than decided was
-    moved, LedgerMismatch for another ledger's position, Refused for a table that lost what it showed.
+    The caller commits; until then, `marks` exclude other publishers. `since` is the last position that the caller saw
+    committed. Raises ContentConflict if another number of rows than decided was written, LedgerMismatch for another ledger's
+    position, Refused for a table that lost what it showed, PublishFailed if there is no marker.
     """
     if not changes_table(publication, target):
         return Published(totals=publication.totals, already=True)
@@ -47,15 +48,15 @@ def apply(
 
 
 def decided_as(target: Target) -> Mapping[str, Json]:
-    """What `ref` of every staged piece says of how its rows are to be written."""
+    """Return what the `ref` of every staged piece records about how its rows are to be written."""
     return {"write": target.write, "key": list(target.key)}
 
 
 def decided_target(publication: Publication, target: T) -> T:
-    """The target with the way of writing with which the publication was decided, however the sink is configured now (I8).
+    """Return the target with the `write` and key of the decision, whatever the sink's settings are now (I8).
 
-    Pieces of an older Penstock do not say it: they are written as configured, and so is a batch without any.
-    Raises Refused for SQL of the user's own that is configured no more.
+    Pieces of an older Penstock do not record them: they are written as configured, and so is a batch without pieces. Raises
+    Refused if `write: merge` was decided and is no longer configured.
     """
     ref = publication.staged[0].ref if publication.staged else {}
     if "write" not in ref:
@@ -72,15 +73,17 @@ def decided_target(publication: Publication, target: T) -> T:
 
 
 def _write_of(publication: Publication, target: Target, marker: TableMarker) -> str:
-    """An empty batch has no piece that says how it was decided: the marker does, if it is of the same run, and the sink for a
-    batch of this one. Of an earlier run's nothing tells for certain: it clears no table that was not replaced before, either.
+    """Return the `write` of the publication, which is uncertain for an empty batch: no piece records it.
+
+    An empty batch of the marker's generation has the marker's, another one of this run the sink's. For an empty batch of an
+    earlier run the marker's is taken: so no table is cleared that was not replaced before.
     """
     is_told = publication.staged or (target.has_staged and publication.generation != marker.generation)
     return target.write if is_told else marker.write
 
 
 def changes_table(publication: Publication, target: Target) -> bool:
-    """Whether publishing it changes the table; else its marker stays where it is."""
+    """Return whether publishing changes the table. If not, its marker stays where it is."""
     return bool(publication.staged) or target.write == "replace"
 
 
@@ -97,7 +100,7 @@ def _marker(marks: Marking, publication: Publication, target: Target) -> TableMa
 
 
 def require_same_ledger(marker: TableMarker, publication: Publication) -> None:
-    """Raise LedgerMismatch for a marker of another ledger's identity: positions of two ledgers mean nothing to each other (I2).
+    """Raise LedgerMismatch for a marker of another ledger: positions of two ledgers do not compare (I2).
 
     A marker without an identity was compared by the start.
     """
@@ -111,7 +114,7 @@ def require_same_ledger(marker: TableMarker, publication: Publication) -> None:
 
 
 def _require_no_older_copy(marker: TableMarker, since: Position) -> None:
-    """The database was restored, or a standby took over, under a run that goes on: the next batch would hide what is missing."""
+    """Raise Refused if a backup or a standby replaced the database during this run: the next batch would hide the loss."""
     if marker.position < since:
         raise Refused(
             f"Table {marker.table_name!r} stands at position {marker.position} of the ledger, but this run published there up to "
@@ -122,7 +125,7 @@ def _require_no_older_copy(marker: TableMarker, since: Position) -> None:
 
 
 def _require_no_older_generation(marker: TableMarker, publication: Publication) -> None:
-    """In one ledger, later positions are never of older generations: this is another's, or a zombie's that is not fenced."""
+    """Raise LedgerMismatch for a publication older than the marker: another ledger's, or of a zombie that is not fenced."""
     if marker.generation is not None and publication.generation < marker.generation:
         raise LedgerMismatch(
             f"Generation {publication.generation} publishes position {publication.position}, but table {marker.table_name!r} "
@@ -133,7 +136,7 @@ def _require_no_older_generation(marker: TableMarker, publication: Publication) 
 
 
 def other_table(marker: TableMarker, table: str) -> LedgerMismatch:
-    """The sink published into another table before: what is decided is there, not here."""
+    """Return the error for a sink that published into another table before: its decided batches are there, not here."""
     return LedgerMismatch(
         f"Sink {marker.sink!r} of pipeline {marker.pipeline!r} filled table {marker.table_name!r} so far, expected {table!r}.",
         remedy="Name that table again, or give the sink another name: the batches so far stay in the old table.",

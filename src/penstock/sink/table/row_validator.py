@@ -1,4 +1,4 @@
-"""What a task refuses before anything is decided: rows that the table could never take would stop the pipeline for good."""
+"""Row checks in the tasks, before the decision: a decided row that the table can never take would stop the pipeline for good."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from penstock.errors import StageFailed
 T = TypeVar("T")
 
 MAX_ROW_BYTES = 1_000_000_000
-"""SQLite's own limit for a row, and below PostgreSQL's."""
+"""SQLite's own limit for a row, which is below PostgreSQL's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The least and the greatest value that a column takes, as integers of the column's unit; `said` names them to people."""
+    """The least and the greatest value of a column, as integers in its unit. `description` names them in messages."""
 
     low: int
     high: int
@@ -33,7 +33,7 @@ YEARS_IN_DAYS = Limits(low=-719_162, high=2_932_896, description=_YEARS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRowValidator(ABC):
-    """The check of a sink's rows in the tasks; picklable. `required`: columns that hold no NULL, as `folded` says them."""
+    """The check of a sink's rows in the tasks; picklable. `required`: the folded names of columns that take no NULL."""
 
     sink: SinkName
     table: str
@@ -53,22 +53,21 @@ class TableRowValidator(ABC):
 
     @abstractmethod
     def folded(self, name: str) -> str:
-        """The column's name as the database compares it."""
+        """Return the column's name as the database compares it."""
 
     @abstractmethod
     def limits(self, kind: "pa.DataType") -> Limits | None:
-        """What a column of that type takes, None for everything."""
+        """Return the limits of a column of type `kind`, None if it takes every value."""
 
     @abstractmethod
     def check_more(self, name: str, column: "pa.Array") -> None:
-        """Raise StageFailed for what only this kind of database does not take."""
+        """Raise StageFailed for values that only this kind of database refuses."""
 
     def refusal(self, found: str, remedy: str) -> StageFailed:
-        """The error to raise."""
         return StageFailed(f"Sink {self.sink!r} cannot store these rows in table {self.table!r}: found {found}.", remedy=remedy)
 
     def require_within(self, name: str, column: "pa.Array", limits: Limits) -> None:
-        """Raise StageFailed for dates, times or integers outside `limits`."""
+        """Raise StageFailed for dates, timestamps or integers outside `limits`."""
         found = pc.min_max(_as_numbers(column)).as_py()
         if found["min"] is not None and (found["min"] < limits.low or found["max"] > limits.high):
             raise self.refusal(
@@ -76,20 +75,20 @@ class TableRowValidator(ABC):
             )
 
     def require_short(self, name: str, found: int | None, most: int, *, unit: str = "characters") -> None:
-        """Raise StageFailed where the longest value is longer than the column takes."""
+        """Raise StageFailed if `found`, the length of the longest value, exceeds `most`."""
         if found is not None and found > most:
             raise self.refusal(
                 f"{found} {unit} in column {name!r}, which takes {most}", "Cut the value in the transform, or widen the column."
             )
 
     def require_whole_microseconds(self, name: str, column: "pa.Array") -> None:
-        """Raise StageFailed for times of day with a part of a microsecond."""
+        """Raise StageFailed for times of day with a fraction of a microsecond."""
         whole = column.cast(pa.time64("us"), safe=False).cast(column.type)
         if pc.any(pc.not_equal(whole, column)).as_py():
             raise self.refusal(f"a part of a microsecond in column {name!r}", "Cast the column to TIME(6).")
 
     def require_no_blank_at_end(self, name: str, column: "pa.Array") -> None:
-        """Raise StageFailed for texts of a key that a database takes for equal to others, since it passes over such blanks."""
+        """Raise StageFailed for key texts that end in a blank, which the database ignores when it compares them."""
         if pc.any(pc.ends_with(column, " ")).as_py():
             raise self.refusal(
                 f"a text with a blank at its end in the key's column {name!r}, which counts as equal to the text without",
@@ -97,7 +96,7 @@ class TableRowValidator(ABC):
             )
 
     def require_json(self, name: str, encode: Callable[[], T]) -> T:
-        """What `encode` makes of the values. Raises StageFailed where they have no JSON."""
+        """Return the result of `encode`. Raise StageFailed if values have no JSON."""
         try:
             return encode()
         except (ValueError, OverflowError, TypeError, pa.ArrowException) as cause:

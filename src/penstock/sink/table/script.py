@@ -1,6 +1,6 @@
-"""The user's own SQL over the staged rows: taken apart into statements, none of which may end the transaction.
+"""The user's SQL of `write: merge`, split into statements, none of which may end the transaction.
 
-The databases' clients send each statement alone, and the servers refuse a second one in it: what is read wrongly here is refused
+Database clients send each statement alone, and servers refuse a second one inside it: what is parsed wrongly here is refused
 there. `{staged}` stands for the staging table, `{table}` for the sink's own, but not in comments and quoted parts.
 """
 
@@ -16,10 +16,10 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How one database's SQL is read. `hidden`: what has no say, comments and quoted parts, each matched as a whole.
+    """How one database's SQL is parsed. `hidden` matches a whole comment or quoted part, in which nothing is parsed.
 
-    `broken`: what begins such a part and does not end it, or hides SQL in a comment. `starts`: the words with which a statement
-    may begin. Patterns are matched in this order, at each place in the text.
+    `broken` matches the beginning of such a part that never ends, or a comment that hides SQL. `starts`: the words with which a
+    statement may begin. Patterns are tried in this order, at each place in the text.
     """
 
     database: str
@@ -30,17 +30,17 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement in its parts: at even places what has a say, in between what is `hidden`."""
+    """One statement in parts: SQL at even indexes, comments and quoted parts (`Dialect.hidden`) at odd indexes."""
 
     parts: tuple[str, ...]
 
     @property
     def shown(self) -> str:
-        """The text, with a blank for each hidden part."""
+        """The statement's SQL, with a blank in place of each hidden part."""
         return " ".join(self.parts[::2])
 
     def naming(self, *, staged: str, table: str) -> str:
-        """The text with these names for the placeholders; a hidden part stays as it is."""
+        """Return the statement with these names in place of the placeholders; hidden parts stay as they are."""
         return "".join(
             part if at % 2 else part.replace(STAGED, staged).replace(TABLE, table) for at, part in enumerate(self.parts)
         )
@@ -48,17 +48,16 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Statements of the user's own, with their placeholders."""
+    """The statements of the user's SQL, with their placeholders."""
 
     statements: tuple[Statement, ...]
 
     def naming(self, *, staged: str, table: str) -> Sequence[str]:
-        """The statements with the names that the placeholders stand for."""
         return [statement.naming(staged=staged, table=table) for statement in self.statements]
 
 
 def script_of(text: str, dialect: Dialect) -> Script:
-    """The statements in `text`. Raises Usage for one that would end the transaction, or for none that reads staged rows."""
+    """Return the statements in `text`. Raise Usage for one that may end the transaction, or if none reads the staged rows."""
     statements = tuple(statement for statement in _split(text, dialect) if statement.shown.strip())
     for statement in statements:
         word = _WORD.match(statement.shown.lstrip(" \t\r\n("))
@@ -77,7 +76,7 @@ def script_of(text: str, dialect: Dialect) -> Script:
 
 
 def _split(text: str, dialect: Dialect) -> Iterator[Statement]:
-    """What stands between semicolons, be it nothing."""
+    """Yield the statements between semicolons, empty ones included."""
     parts, at = [""], 0
     while at < len(text):
         if hidden := dialect.hidden.match(text, at):

@@ -32,77 +32,76 @@ C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)
 
 TRIES = 5
-"""How often publishing is run while other sessions are in the way. The coordinator tries again after that."""
+"""How often a publication is tried while other sessions are in conflict with it. After that, the coordinator tries again."""
 
 _log = logging.getLogger(__name__)
 
 
 class ServedDatabase(Protocol[C_co]):
-    """A database on a server. A connection on which anything failed is dropped: the marker, read by a new one, tells the rest."""
+    """A database on a server. After an error its connection is dropped: the marker, read over a new one, shows what happened."""
 
     place: str
 
     def writable(self, kind: type[Failed] = ...) -> C_co:
-        """The open connection, or a new one to a server that keeps what it commits. Raises Retryable, `kind`, Refused."""
+        """Return the open connection, or a new one to a server that commits durably. Raise Retryable, `kind`, Refused."""
         ...
 
     def drop(self) -> None:
-        """Close, which rolls back what is open."""
+        """Close the connection, which rolls back its open transaction."""
         ...
 
     def dropping_on_error(self) -> AbstractContextManager[None]:
-        """Never use a connection again on which something failed."""
+        """Drop the connection if the body raises, so that it is never used again."""
         ...
 
     def reader(self) -> AbstractContextManager[C_co]:
-        """A connection of its own that cannot write and sees one snapshot."""
+        """Open a separate connection that cannot write and sees one snapshot."""
         ...
 
     def translate_errors(self, kind: type[Failed] = ..., *, runs_again: bool = False) -> AbstractContextManager[None]:
-        """Raise the driver's errors as Retryable or as `kind`; those of a caller that runs it again at once as Conflict."""
+        """Raise the driver's errors as Retryable or `kind`, or conflicts as Conflict if the caller `runs_again` at once."""
         ...
 
 
 class DatabaseSink(TableSink, Generic[C]):
-    """Delivers into one table of a database that is reached by connections, whatever that knows of transactions."""
+    """The common part of sinks into one table of a database that is reached by connections, with or without transactions."""
 
     _database: ServedDatabase[C]
     conflicts = 0
-    """How often publishing was run again because another session was in the way."""
+    """How often a publication was in conflict with another session and had to be run again."""
 
     # --- what kinds of databases differ in
 
     @abstractmethod
     def _look(self, connection: C) -> tuple[str, bool] | None:
-        """What is there under the table's name, for people, and whether rows can go there; None if nothing is."""
+        """Describe what exists under the table's name, and say whether rows can be written there. None if nothing exists."""
 
     @abstractmethod
     def _prepare_table(self, connection: C, pipeline: PipelineName, schema: str) -> RowCheck:
-        """Make the table and its marker, and commit. Raises Usage, Refused, the driver's errors."""
+        """Create or check the table and its marker, commit, return the row check. Raise Usage, Refused, the driver's errors."""
 
     @abstractmethod
     def _require_schema_accepted(self, connection: C, pipeline: PipelineName, schema: str) -> None:
-        """Raise what `_prepare_table` would, changing nothing."""
+        """Raise what `_prepare_table` would raise, without changing anything."""
 
     def _name_markers(self, connection: C) -> None:
-        """Add the column `ledger_id` to markers of an older Penstock, and commit. Raises Refused, the driver's errors."""
+        """Add the column `ledger_id` to an older Penstock's marker table, and commit. Raise Refused, the driver's errors."""
 
     @abstractmethod
     def _publish_once(self, publication: Publication) -> Published:
-        """Show it, unless the marker says that it is shown. Raises Conflict where another publisher came first."""
+        """Publish, unless the marker shows the publication already. Raise Conflict if another publisher came first."""
 
     @abstractmethod
     def _readable_marker_store(self, connection: C) -> MarkerStore | None:
-        """The markers, not locked; None where there are none yet."""
+        """Return the markers without locking them, None if there are none yet."""
 
     @abstractmethod
     def _content(self, connection: C, schema: str) -> Totals:
-        """Every row of the table. Raises NotStoredError."""
+        """Return the totals of all rows of the table. Raise NotStoredError."""
 
     # --- as `Sink`
 
     def check(self) -> Sequence[Finding]:
-        """Look at the database and its table."""
         subject = f"sink {self._name}"
         try:
             with self._database.reader() as connection:
@@ -116,14 +115,14 @@ class DatabaseSink(TableSink, Generic[C]):
         return [Finding(subject=subject, ok=fits, message=f"{found} in {self._database.place}")]
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
-        """What the marker of this sink says. Raises Failed, Retryable, FormatTooNew."""
+        """Return what the sink's marker says. Raise Failed, Retryable, FormatTooNew."""
         if account != ONLY_ACCOUNT:
             return None
         with self._database.reader() as connection:
             return self._high_water_mark(connection, pipeline)
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        """Create or check table and marker. Raises Usage, Refused, Failed, Retryable."""
+        """Create or check the table and its marker. Raise Usage, Refused, Failed, Retryable."""
         self._spool.prepare(pipeline)
         with self._lock, self._database.dropping_on_error():
             connection = self._database.writable(Failed)
@@ -135,12 +134,11 @@ class DatabaseSink(TableSink, Generic[C]):
                     self._row_validator = self._prepare_table(connection, pipeline, schema)
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
-        """Refuse rows that the table cannot hold, without creating anything."""
         with self._database.reader() as connection:
             self._require_schema_accepted(connection, pipeline, schema)
 
     def publish(self, publication: Publication) -> Published:
-        """One transaction, unless the marker says that it was.
+        """Publish in one transaction, unless the marker shows the publication already.
 
         Raises Retryable, OutcomeUnknown, PublishFailed, ContentConflict, StagedDataLost, LedgerMismatch, Refused.
         """
@@ -154,7 +152,7 @@ class DatabaseSink(TableSink, Generic[C]):
         return self._spool.sweep(cut, dry_run=dry_run)
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
-        """Compare the table with its marker and the marker with the ledger."""
+        """Compare the table with its marker, and the marker with the ledger."""
         with self._database.reader() as connection:
             return compare(
                 self._marker_of_table(connection),
@@ -211,11 +209,11 @@ class DatabaseSink(TableSink, Generic[C]):
 
 
 class ServerSink(DatabaseSink[C]):
-    """Delivers into one table of a database by transactions of a server's kind."""
+    """The common part of sinks that write the rows and the marker of a batch in one transaction of the database."""
 
     @abstractmethod
     def _marker_store(self, connection: C) -> MarkerStore:
-        """The markers, locked by reading them."""
+        """Return the markers; reading one locks it."""
 
     @abstractmethod
     def _begin(self, connection: C) -> None:
@@ -223,11 +221,11 @@ class ServerSink(DatabaseSink[C]):
 
     @abstractmethod
     def _load(self, connection: C, publication: Publication, target: Target) -> Loaded:
-        """Write the rows into the table, as `target` says it was decided."""
+        """Write the rows into the table, as decided in `target`."""
 
     @abstractmethod
     def _commit(self, connection: C) -> None:
-        """Raise OutcomeUnknown where there is no answer."""
+        """Commit. Raise OutcomeUnknown if no answer arrives."""
 
     def _publish_once(self, publication: Publication) -> Published:
         with self._database.dropping_on_error():
@@ -240,7 +238,7 @@ class ServerSink(DatabaseSink[C]):
         return published
 
     def _ride(self, connection: C, publication: Publication) -> Published:
-        """In a transaction that is not ours, and that whoever began it runs again."""
+        """Publish in an open transaction of the caller, who commits it, and who runs it again after Retryable."""
         with self._lock:
             try:
                 with self._database.translate_errors(runs_again=True):

@@ -1,4 +1,4 @@
-"""One session that publishes and is kept open, others that only read, and what the errors of a driver mean."""
+"""Sessions of a database driver: one that publishes and stays open, others that only read, and what a failed COMMIT means."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ LOCK_TIMEOUT_S = 30.0
 
 
 class Session(Protocol):
-    """A connection as a driver makes it."""
+    """A connection as a driver opens it."""
 
     def close(self) -> None:
-        """End it, which rolls back what is open; however it ends, it is over."""
+        """End the session, which rolls back its open transaction. Never raises: however it ends, it is over."""
         ...
 
 
@@ -23,7 +23,7 @@ S = TypeVar("S", bound=Session)
 
 
 class Sessions(ServerConnection, Generic[S]):
-    """As `ServedDatabase`. Not thread-safe by itself. `errors`: all that the driver raises; `place`: the database, for people."""
+    """A `ServedDatabase` over one driver, not thread-safe. `errors`: all that the driver raises. `place`: its name for people."""
 
     def __init__(self, *, place: str, errors: tuple[type[Exception], ...], lock_timeout_s: float) -> None:
         self.place, self.errors, self._lock_timeout_s = place, errors, lock_timeout_s
@@ -33,28 +33,27 @@ class Sessions(ServerConnection, Generic[S]):
 
     @abstractmethod
     def _open(self) -> S:
-        """A new session, whose transactions are begun explicitly. Raises the driver's errors."""
+        """Open a session whose transactions are begun explicitly. Raise the driver's errors."""
 
     @abstractmethod
     def _begin_reading(self, session: S) -> None:
-        """Open a transaction that sees one snapshot."""
+        """Begin a transaction that sees one snapshot."""
 
     @abstractmethod
     def _require_durable(self, session: S) -> None:
-        """Raise Refused for a server that cannot be written, or that would lose what it acknowledged."""
+        """Raise Refused for a server that cannot be written, or that could lose what it acknowledged."""
 
     @abstractmethod
     def _reason(self, cause: Exception) -> str:
-        """What the server or the driver says, in one line."""
+        """Return the message of the server or the driver, in one line."""
 
     @abstractmethod
     def _rolled_back(self, cause: Exception) -> bool:
-        """Whether an error of COMMIT is the server's word that it rolled back, because of another transaction."""
+        """Return whether an error of COMMIT states that the server rolled back because of another transaction."""
 
     # --- as `ServedDatabase`
 
     def writable(self, kind: type[Failed] = PublishFailed) -> S:
-        """The open session, or a new one to a server that keeps what it commits. Raises Retryable, `kind`, Refused."""
         if self._session is None:
             with self.translate_errors(kind):
                 self._session = self._durable()
@@ -70,14 +69,12 @@ class Sessions(ServerConnection, Generic[S]):
         return session
 
     def drop(self) -> None:
-        """Close, which rolls back what is open."""
         if self._session is not None:
             session, self._session = self._session, None
             session.close()
 
     @contextmanager
     def reader(self) -> Iterator[S]:
-        """A session of its own that changes nothing and sees one snapshot."""
         with self.translate_errors(Failed):
             session = self._open()
             try:
@@ -88,7 +85,10 @@ class Sessions(ServerConnection, Generic[S]):
 
     @contextmanager
     def unknown_if_cut(self, table: str) -> Iterator[None]:
-        """Raise what a failed COMMIT means. After OutcomeUnknown, the marker on a new session says if it happened."""
+        """Raise Conflict for a COMMIT that was rolled back, OutcomeUnknown for one without an answer.
+
+        After OutcomeUnknown, the marker, read in a new session, shows whether it happened.
+        """
         try:
             yield
         except self.errors as cause:

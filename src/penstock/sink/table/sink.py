@@ -1,4 +1,4 @@
-"""What all sinks have in common that fill one table of a database by transactions."""
+"""The common part of all sinks that fill one table of a database by transactions."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ class _Wanted(TypedDict):
 
 
 class Filling(_Wanted, total=False):
-    """What every such sink is made with, whatever its database."""
+    """The constructor arguments of every such sink, whatever its database."""
 
     write: str
     key: Sequence[str]
@@ -39,20 +39,20 @@ class Filling(_Wanted, total=False):
 class TableSink(SpooledSink):
     """The common part of a transactional `Sink` that fills one table. Safe to use from several threads.
 
-    `write` is `append`, `upsert` (a row replaces the one with its key), `insert_if_absent` (a row is skipped if its key is
-    there), `replace` (each batch is the whole table) or, where the database has a `_dialect`, `merge` (the user's SQL over the
+    `write` is `append`, `upsert` (a row replaces the one with its key), `insert_if_absent` (a row is skipped if its key
+    exists), `replace` (each batch is the whole table) or, where the database has a `_dialect`, `merge` (the user's SQL over the
     staged rows). Several rows of one batch with one key count in their frozen order, pieces as decided and rows as written:
-    `upsert` keeps the last, `insert_if_absent` the first, at every repetition the same. Spark promises no order between
+    `upsert` keeps the last, `insert_if_absent` the first, the same at every repetition. Spark promises no order between
     partitions, so aggregate by the key first where it matters.
 
-    No transaction is open while pieces are fetched from a store or removed there: that may take longer than a database lets one
-    stand idle, and others wait for its locks.
+    No transaction is open while pieces are fetched from a store or removed there: that may take longer than a database lets a
+    transaction stay idle, and other sessions wait for its locks.
 
-    `case_counts`: whether names of tables that differ in case only are two.
+    `case_counts`: whether table names that differ only in case are two names.
     """
 
     _dialect: ClassVar[Dialect | None] = None
-    """How the user's own SQL is read, None where there is no such way of writing."""
+    """How the user's SQL of `merge` is parsed, None where the sink has no `write: merge`."""
 
     def __init__(
         self,
@@ -86,21 +86,17 @@ class TableSink(SpooledSink):
         self._is_staging, self._is_recovered = False, False
 
     def use_row_digest(self, row_digest: RowDigest) -> None:
-        """For all hashes from here on."""
         self._target = replace(self._target, row_digest=row_digest)
 
     @property
     def kind(self) -> SinkKind:
-        """Transactional: rows and marker commit together."""
         return SinkKind.TRANSACTIONAL
 
     @property
     def exactly_once(self) -> bool:
-        """True."""
         return True
 
     def describe(self) -> Mapping[str, str]:
-        """For `penstock explain`."""
         how = self._target.write + (f" by {', '.join(self._target.key)}" if self._target.key else "")
         if self._target.merge is not None:
             how = f"{MERGE} by {len(self._target.merge.statements)} of your own statements"
@@ -112,10 +108,10 @@ class TableSink(SpooledSink):
 
     @abstractmethod
     def _described(self, rows: str) -> str:
-        """How rows are published, for people; `rows` says which and is followed by the table."""
+        """Describe for people how rows are published. `rows` names them and is followed by the table."""
 
     def stager(self) -> SpoolStager:
-        """The recipe for the tasks: the spool, the check that the table can take the rows, and how they are to be written."""
+        """Return the recipe for the tasks: the spool, the check that the table takes the rows, and how they are to be written."""
         self._begin_staging()
         if self._row_validator is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
@@ -123,9 +119,9 @@ class TableSink(SpooledSink):
         return replace(self._spool.stager(self._row_validator), note=decided_as(self._target))
 
     def _begin_staging(self) -> None:
-        """Prepare once more where a batch of an earlier run came in since, with columns that the rows lack, say.
+        """Prepare once more if a batch of an earlier run was published since, which `prepare` did not know of.
 
-        Raises what `prepare` does, before anything is staged: `prepare` knew the table without that batch.
+        That batch may have columns that the rows lack, say. Raises what `prepare` raises, before anything is staged.
         """
         self._is_staging = True
         if self._is_recovered and self._prepared_for is not None:
@@ -134,33 +130,33 @@ class TableSink(SpooledSink):
             self._is_recovered = False
 
     def _note_applied(self, published: Published) -> Published:
-        """What `apply` gave; before the first batch is staged, that is of an earlier run."""
+        """Return `published`, noting whether it is a batch of an earlier run: one published before this run stages its first."""
         self._is_recovered |= not (published.already or self._is_staging)
         return published
 
     @abstractmethod
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        """Make the table and its marker, or check them."""
+        """Create the table and its marker, or check them."""
 
     def _note(self, publication: Publication) -> None:
-        """It is committed, seen by this object."""
+        """Note that this object saw the publication committed."""
         if changes_table(publication, self._target):
             self._committed = max(self._committed, publication.position)
 
     @abstractmethod
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
-        """What the marker of this sink says."""
+        """Return what the sink's marker says."""
 
     @contextmanager
     def ledger_transaction(self, publication: Publication) -> Iterator[None]:
-        """As `PublishesInLedger.ledger_transaction`. Pieces that a driver killed after the commit left are the next start's."""
+        """Fetch the pieces, and discard them after the commit. A driver killed in between leaves them to the next start."""
         with self._spool.fetched(publication.staged, pipeline=publication.pipeline):
             yield
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
 
     @contextmanager
     def _fetched(self, publication: Publication) -> Iterator[None]:
-        """Around the transaction that publishes. What the table shows already is not fetched: it may be gone."""
+        """Fetch pieces before the transaction that publishes them, unless the table shows them already: they may be gone."""
         staged, pipeline = publication.staged, publication.pipeline
         with ExitStack() as fetched:
             if self._spool.lies_remote(staged, pipeline=pipeline) and not self._shows(publication):

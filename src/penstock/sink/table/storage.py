@@ -1,4 +1,4 @@
-"""How values are kept in the columns of a table: one storage for each group of Arrow types, and rules that databases share."""
+"""How values are stored in a table's columns: one storage for each group of Arrow types, and rules that databases share."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,17 +18,17 @@ Values: TypeAlias = list[Any]
 IsKind: TypeAlias = Callable[[Any], bool]
 Declares: TypeAlias = Callable[[Any], str]
 Takes: TypeAlias = Callable[[str, Any], bool]
-"""Whether a column so declared (as the catalog says it) keeps every value of an Arrow type."""
+"""Whether a column that the catalog declares so keeps every value of an Arrow type."""
 Encode: TypeAlias = Callable[["pa.Array"], "pa.Array"]
 Restore: TypeAlias = Callable[[Values, Any], "pa.Array"]
 
 
 class Restoring(Protocol):
-    """A storage: it makes Arrow's values of the database's."""
+    """A storage, which converts the database's values back to Arrow's."""
 
     @property
     def restore(self) -> Restore:
-        """Raises NotStoredError, or what Arrow and Python raise, for values that were not stored from the type."""
+        """The conversion. It raises NotStoredError, or what Arrow and Python raise, for values not stored from the type."""
         ...
 
 
@@ -36,7 +36,7 @@ S = TypeVar("S", bound=Restoring)
 
 
 class Storages(Generic[S]):
-    """The storages of one `database`, each with the test for the Arrow types that are so stored; the first that fits counts."""
+    """The storages of one `database`, each with the test for its Arrow types; the first test that succeeds decides."""
 
     def __init__(self, database: str, *storages: tuple[IsKind, S]) -> None:
         self._database, self._storages = database, storages
@@ -48,14 +48,14 @@ class Storages(Generic[S]):
         return len(self._storages)
 
     def of(self, kind: "pa.DataType") -> S:
-        """How values of `kind` are stored. Raises TypeError for a type that Spark does not produce."""
+        """Return the storage for values of `kind`. Raise TypeError for a type that Spark does not produce."""
         for is_kind, storage in self._storages:
             if is_kind(kind):
                 return storage
         raise TypeError(f"Arrow's {kind} has no place in {self._database}")
 
     def restored(self, values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
-        """The Arrow column that `values` (as the database's client gives them) were stored from. Raises NotStoredError."""
+        """Convert `values`, as the database's client returns them, back to a column of `kind`. Raise NotStoredError."""
         try:
             return self.of(kind).restore(list(values), kind)
         except NotStoredError:
@@ -67,7 +67,7 @@ class Storages(Generic[S]):
 def batch_of(
     rows: Sequence[Sequence[Any]], schema: "pa.Schema", restored: Callable[[Sequence[Any], "pa.DataType"], "pa.Array"]
 ) -> "pa.RecordBatch":
-    """Rows of a database, one at least, as an Arrow batch of `schema`. Raises NotStoredError, naming the column."""
+    """Convert rows of a database, at least one, to an Arrow batch of `schema`. Raise NotStoredError, naming the column."""
     columns = []
     for field, values in zip(schema, zip(*rows, strict=True), strict=True):
         try:
@@ -81,9 +81,9 @@ def batch_of(
 class ColumnStorage:
     """How one group of Arrow types is stored in a column of a database that has types of its own.
 
-    `declared`: the type of a column that is created. `takes`: whether an existing column will do. `encode` and `restore`: to the
-    values that travel, and back. For people: `spark` names the types, `also` the other columns that will do, `refused` the values
-    that do not.
+    `declared`: the type of a column that is created. `takes`: whether an existing column will do. `encode` converts to the
+    values that are sent, `restore` converts back. For people: `spark` names the types, `also` the other columns that will do,
+    `refused` the values that will not.
     """
 
     spark: str
@@ -106,7 +106,7 @@ class ColumnStorage:
         refused: str = "",
         **own: Any,
     ) -> "Self":
-        """Kept by columns of these types alone, the first of which is created; `same` are other words for it."""
+        """Return a storage for columns of these types alone. `declared` is the type created, `same` are other names for it."""
         return cls(
             spark=spark,
             declared=always(declared),
@@ -120,7 +120,7 @@ class ColumnStorage:
 
     @classmethod
     def integers(cls, spark: str, declared: str, *, takes: Takes, encode: Encode, also: str, **own: Any) -> "Self":
-        """Kept by integers of this type, and by the columns that `takes` knows."""
+        """Return a storage for integers, which are created as `declared` and stored in columns that `takes` accepts."""
         return cls(spark=spark, declared=always(declared), takes=takes, encode=encode, restore=to_integers, also=also, **own)
 
 
@@ -128,27 +128,27 @@ class ColumnStorage:
 
 
 def always(name: str) -> Declares:
-    """That type, whatever the values' own is."""
+    """Return a function that declares every column as `name`."""
     return lambda _: name
 
 
 def only(*names: str) -> Takes:
-    """Columns of these types."""
+    """Return a function that accepts columns of these types alone."""
     return lambda declared, _: declared in names
 
 
 def anything(_declared: str, _kind: Any) -> bool:
-    """Every column."""
+    """Accept every column."""
     return True
 
 
 def digits_of(kind: Any) -> tuple[int, int]:
-    """Precision and scale of a column that takes every value of a decimal type, whose scale may be negative."""
+    """Return precision and scale of a column for every value of a decimal type, whose own scale may be negative."""
     return kind.precision - min(0, kind.scale), max(0, kind.scale)
 
 
 def has_digits(found: "re.Match[str] | None", before: int, after: int) -> bool:
-    """Whether a column takes so many digits before and after the point; `found` are its precision and scale, None for neither."""
+    """Return whether a column has these digits before and after the point. `found`: its precision and scale, None for neither."""
     return found is not None and int(found[1]) - int(found[2]) >= before and int(found[2]) >= after
 
 
@@ -156,22 +156,22 @@ def has_digits(found: "re.Match[str] | None", before: int, after: int) -> bool:
 
 
 def as_is(column: "pa.Array") -> "pa.Array":
-    """The values themselves."""
+    """Return the values unchanged."""
     return column
 
 
 def without_negative_scale(column: "pa.Array") -> "pa.Array":
-    """Decimals with all their digits."""
+    """Cast decimals with a negative scale to scale 0, so that they have all their digits."""
     return column.cast(pa.decimal128(38, 0)) if column.type.scale < 0 else column
 
 
 def json_texts(column: "pa.Array") -> "pa.Array":
-    """Nested values as `to_json` writes them."""
+    """Return nested values as the JSON texts of `to_json`."""
     return pa.array(to_json(column), pa.string())
 
 
 def nothing(column: "pa.Array") -> "pa.Array":
-    """As many NULLs."""
+    """Return as many NULLs as there are values."""
     return pa.nulls(len(column), pa.string())
 
 
@@ -179,27 +179,27 @@ def nothing(column: "pa.Array") -> "pa.Array":
 
 
 def to_values(values: Values, kind: Any) -> "pa.Array":
-    """Values that Arrow takes as they are."""
+    """Convert values that Arrow takes as they are."""
     return pa.array(values, kind)
 
 
 def to_texts(values: Values, kind: Any) -> "pa.Array":
-    """Texts, or what Arrow reads of a text."""
+    """Convert texts to a column of texts, or of a type that Arrow parses from texts."""
     return pa.array(values, pa.string()).cast(kind)
 
 
 def to_flags(values: Values, kind: Any) -> "pa.Array":
-    """Booleans out of 0 and 1."""
+    """Convert 0 and 1 to booleans. Raise NotStoredError for other values."""
     if not {0, 1, None}.issuperset(values):
         raise NotStoredError("expected 0 or 1")
     return pa.array([None if value is None else value == 1 for value in values], kind)
 
 
 def to_durations(values: Values, kind: Any) -> "pa.Array":
-    """Durations out of integers in their unit."""
+    """Convert integers to durations in the unit of `kind`."""
     return pa.array(values, pa.int64()).cast(kind)
 
 
 def to_nested(values: Values, kind: Any) -> "pa.Array":
-    """Nested values out of their JSON."""
+    """Convert JSON texts to nested values."""
     return from_json(values, kind)

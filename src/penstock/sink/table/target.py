@@ -1,4 +1,4 @@
-"""The user's table as the settings name it, and what rows must be for any database to take them."""
+"""The user's table as the settings name it, and what every database demands of the rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ PRIVILEGES = {
     "replace": ("SELECT", "INSERT", "DELETE"),
     MERGE: (),
 }
-"""What a user must be allowed on the table, by the way of writing, where databases have users. SQL of the user's own is tried."""
+"""The privileges on the table that each `write` needs, where databases have users. SQL of `merge` is tried instead."""
 
 
 class NotStoredError(ValueError):
@@ -28,11 +28,11 @@ class NotStoredError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The table and how rows get into it. `case_counts`: whether names that differ in case only are two tables.
+    """The table and how rows are written into it. `case_counts`: whether names that differ only in case are two tables.
 
-    `merge`: the user's own SQL, which alone knows what it makes of the rows; only with the write of that name. `row_digest`: how
-    its rows are hashed, which the ledger says. `has_staged`: whether this run has staged a batch; what is published before that
-    was decided by an earlier one, whose settings may have been others.
+    `merge`: the user's SQL, which alone determines what becomes of the rows; only with the `write` of that name. `row_digest`:
+    how rows are hashed, as the ledger states. `has_staged`: whether this run has staged a batch; what is published before that
+    was decided by an earlier run, perhaps with other settings.
     """
 
     table: str
@@ -44,12 +44,12 @@ class Target:
     has_staged: bool = False
 
     def is_table(self, name: str) -> bool:
-        """Whether `name` is this table's."""
+        """Return whether `name` is a name of this table."""
         return name == self.table or (not self.case_counts and name.lower() == self.table.lower())
 
 
 def require_write(write: str, key: Sequence[str], *, merges: bool) -> None:
-    """Raise Usage for a way of writing that does not exist, or that lacks its key. `merges`: whether there is `merge`."""
+    """Raise Usage for an unknown `write`, or one that lacks its key. `merges`: whether the sink knows `merge`."""
     writes = (*WRITES, MERGE) if merges else WRITES
     if write not in writes:
         raise Usage(f"`write` is {write!r}, expected one of {', '.join(writes)}.", remedy="Correct it.")
@@ -58,7 +58,7 @@ def require_write(write: str, key: Sequence[str], *, merges: bool) -> None:
 
 
 def merge_of(write: str, text: str | None, dialect: Dialect | None) -> Script | None:
-    """The user's SQL where `write` asks for it. Raises Usage."""
+    """Return the user's parsed SQL, None if `write` is not `merge`. Raise Usage."""
     if (write == MERGE) != (text is not None):
         found = "but there is none" if text is None else f"but `write` is {write!r}"
         raise Usage(f"`merge` is the SQL of `write: merge`, {found}.", remedy="Give both or neither.")
@@ -76,7 +76,7 @@ def require_key_in(schema: "pa.Schema", key: tuple[str, ...], names: Sequence[st
 
 
 def require_distinct_fields(schema: "pa.Schema") -> None:
-    """Raise Usage for a struct, at any depth, that could not be told from its JSON."""
+    """Raise Usage for a struct, at any depth, that has two fields of one name, so that its JSON loses one."""
     for field in schema:
         _require_distinct_fields(field.type, field.name)
 
@@ -91,9 +91,9 @@ def _require_distinct_fields(kind: "pa.DataType", path: str) -> None:
 
 
 def require_continued(old: "pa.Schema", new: "pa.Schema", table: str) -> None:
-    """Raise Refused if rows that are there would no longer have the content digest with which they were published.
+    """Raise Refused if the published rows would no longer have the content digest with which they were published.
 
-    New columns may come in anywhere, since NULLs do not count in it; the others must keep their types and order.
+    New columns may appear anywhere, since NULLs do not count in the digest; the others must keep their types and order.
     """
     kinds = {field.name: field.type for field in new}
     for field in old:
@@ -118,12 +118,12 @@ def _same_stored(one: "pa.DataType", other: "pa.DataType") -> bool:
 
 
 def no_table(table: str) -> Refused:
-    """There is none, and none is to be created."""
+    """Return the error for a missing table that may not be created."""
     return Refused(f"There is no table {table!r} in the database.", remedy="Create it, or set `create: true`.")
 
 
 def not_a_table(name: str, what: str, *, expected: str = "a table") -> Refused:
-    """Something else is there under the table's name."""
+    """Return the error for something else under the table's name."""
     return Refused(
         f"{name!r} is {what}, expected {expected}.",
         remedy="Name a table in `table:`. If it came in the place of the table that this sink filled, drop it, or rename it, and "
@@ -132,7 +132,7 @@ def not_a_table(name: str, what: str, *, expected: str = "a table") -> Refused:
 
 
 def table_gone(table: str) -> Refused:
-    """There is none for a batch that is decided."""
+    """Return the error for a missing table for which a batch is decided."""
     return Refused(
         f"There is no table {table!r} in the database, and a batch for it is decided.",
         remedy="If the table was renamed, rename it back. Else start the pipeline: that creates the table and publishes the "
@@ -141,7 +141,7 @@ def table_gone(table: str) -> Refused:
 
 
 def merge_fails(table: str, reason: str) -> Refused:
-    """The server refuses the user's SQL before any row is read, and would for ever."""
+    """Return the error for SQL of `merge` that the server refuses before it reads any row, at every try."""
     return Refused(
         f"The SQL of `merge` for table {table!r} fails over no rows: {reason}.",
         remedy="Correct it, or the table; the columns of {staged} are those of the rows.",

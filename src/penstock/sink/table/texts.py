@@ -1,6 +1,4 @@
-"""Values that travel as texts in ISO form, and back: for databases whose own numbers and times are not to be trusted to a
-client.
-"""
+"""Values sent and read as texts in ISO form, for databases whose numbers and times a client does not convert reliably."""
 
 from typing import Any
 
@@ -10,7 +8,7 @@ from penstock.sink.table.storage import Encode, Values, without_negative_scale
 
 
 def texts_by_way_of(*kinds: "pa.DataType") -> Encode:
-    """The text of the values once they were cast to `kinds`, one after the other."""
+    """Return an encoder that casts values to each of `kinds` in turn, then to text."""
 
     def encode(column: "pa.Array") -> "pa.Array":
         for kind in (*kinds, pa.string()):
@@ -21,21 +19,21 @@ def texts_by_way_of(*kinds: "pa.DataType") -> Encode:
 
 
 def decimal_texts(column: "pa.Array") -> "pa.Array":
-    """Decimals with all their digits."""
+    """Return decimals as texts with all their digits."""
     return without_negative_scale(column).cast(pa.string())
 
 
 def moment_texts(column: "pa.Array") -> "pa.Array":
-    """Timestamps to the microsecond, in UTC where they have a zone, which the text does not say."""
+    """Return timestamps as texts to the microsecond; those with a zone in UTC, which the text does not say."""
     return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).cast(pa.timestamp("us")).cast(pa.string())
 
 
 def to_moments(values: Values, kind: Any) -> "pa.Array":
-    """Timestamps of what `moment_texts` gives."""
+    """Convert texts of `moment_texts` back to timestamps."""
     return pa.array(values, pa.string()).cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.timestamp("us", kind.tz)).cast(kind)
 
 
 def to_times(values: Values, kind: Any) -> "pa.Array":
-    """Times of day."""
-    moments = [None if value is None else f"1970-01-01 {value}" for value in values]  # Arrow reads no times of day
+    """Convert texts to times of day."""
+    moments = [None if value is None else f"1970-01-01 {value}" for value in values]  # Arrow parses no times of day
     return pa.array(moments, pa.string()).cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.time64("us")).cast(kind)

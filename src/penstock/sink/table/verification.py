@@ -1,4 +1,4 @@
-"""The table against its marker, and the marker against the ledger as of its position; every row is read."""
+"""Verification of a table by reading every row: rows against the marker, and the marker against the ledger as of its position."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,17 +21,17 @@ def compare(
     content: Callable[[TableMarker], Totals],
     whole_batches: bool = True,
 ) -> SinkReport:
-    """What the table shows because of this sink, against what the ledger expects as of the marker's position.
+    """Compare what the table shows because of this sink with what the ledger expects as of the marker's position.
 
-    `content` counts the rows of the table in the snapshot that the marker was read in, or raises NotStoredError. Unless
-    `whole_batches`, rows become visible before their marker does. Raises Retryable where a batch is there in part.
+    `content` counts the rows of the table in the snapshot in which the marker was read, or raises NotStoredError. Unless
+    `whole_batches`, rows become visible before their marker does: Retryable is raised while a batch may be there in part.
     """
     if marker is None:
         return without_marker(decisions, f"Table {table!r} has no marker of sink {sink!r} in the database.")
-    # The ledger is asked after the marker was read, so that the marker is never ahead of it.
+    # The ledger is read after the marker, so that the marker is never ahead of it.
     position = max(marker.position, decisions.published_at)
     expected = decisions.totals(position).get(ONLY_ACCOUNT, _NONE)
-    # An upsert shows fewer rows than were decided: to the marker's own count comes what the ledger has more than the marker.
+    # An upsert shows fewer rows than were decided, so what the ledger has beyond the marker is added to the marker's own count.
     ahead = minus(expected, marker.decided)
     wanted = marker.after + ahead
     owner = [] if marker.sink == sink else [Problem(message=f"Table {table!r} is filled by sink {marker.sink!r}.", file=table)]
@@ -47,7 +47,7 @@ def compare(
 
 
 def without_marker(decisions: SinkDecisions, message: str) -> SinkReport:
-    """The report where nothing tells what was published: fine only if nothing was published either."""
+    """Return the report of a table without a marker, in which a problem is listed only if something was published."""
     position = decisions.published_at
     expected = decisions.totals(position).get(ONLY_ACCOUNT, _NONE)
     wanted = Totals(rows=expected.rows, digest=expected.digest)
@@ -55,7 +55,7 @@ def without_marker(decisions: SinkDecisions, message: str) -> SinkReport:
 
 
 def _require_nothing_newer(decisions: SinkDecisions, position: Position, table: str) -> None:
-    """Raise Retryable if a batch after `position` may be there in part: then nobody can tell its rows from foreign ones."""
+    """Raise Retryable if a batch after `position` may be there in part: nobody can tell its rows from foreign ones."""
     newest = next(decisions.publications(), None)
     if newest is not None and newest.position > position and newest.staged:
         raise Retryable(
@@ -65,7 +65,7 @@ def _require_nothing_newer(decisions: SinkDecisions, position: Position, table: 
 
 
 def _report(expected: Totals, found: Totals, problems: list[Problem], *, as_of: Position) -> SinkReport:
-    """Where rows of before are gone too, or the marker counts more than the ledger, rows are below zero: `problems` say it."""
+    """Return the report, negative row counts as 0: older rows are gone, or the ledger counts less, as `problems` state."""
     account = AccountReport(expected=_of_none_or_more(expected), found=_of_none_or_more(found))
     return SinkReport(accounts={ONLY_ACCOUNT: account}, problems=tuple(problems), as_of=as_of)
 
@@ -75,7 +75,7 @@ def _of_none_or_more(difference: Totals) -> Totals:
 
 
 def _explained(marker: TableMarker, ahead: Totals, surplus: Totals, known: Iterator[Publication]) -> list[Problem]:
-    """What the ledger and the table have more than the marker; named by batch where one fits."""
+    """Return what the ledger and the table have beyond the marker as problems, one for each batch that matches."""
     if not (_differs(ahead) or _differs(surplus)):
         return []
     problems, table, ledger_rows = [], marker.table_name, marker.decided.rows + ahead.rows

@@ -1,1 +1,1 @@
-"""Kafka as a source: Spark's connector, what the broker has, and what is missing of it."""
+"""Kafka as a source: Spark's connector or Penstock's own reader, what the brokers have, and what they no longer have."""

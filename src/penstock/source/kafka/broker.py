@@ -1,6 +1,6 @@
-"""The brokers of one source, asked by their own client: topics with their ids, watermarks, retention, times of records.
+"""Queries to the brokers of one source: topics with their ids, offsets, retention, and times of records.
 
-The only module that knows the client library. A question takes about a millisecond; none changes anything.
+A query takes about a millisecond, and none changes anything.
 """
 
 import time
@@ -19,28 +19,28 @@ _ANSWER_S = 15
 _LED_S = 60
 """How long a partition may be without a leader: as long as Kafka's own clients wait (default.api.timeout.ms).
 
-A broker that was killed is missed after nine seconds (broker.session.timeout.ms), and only then another one is made leader.
+A broker that was killed is missed after nine seconds (broker.session.timeout.ms); only then another one becomes leader.
 """
 _AGAIN_S = 30
-"""For how long brokers that answered before are asked again: the one that was killed may have been the controller, too."""
+"""How long brokers that answered before are asked again: a broker that was killed may have been the controller, too."""
 _LOOK_S = 0.2
 _NO_RECORD_YET = -1
-"""The client's answer for a time stamp behind all records."""
+"""The client's answer for a time stamp after all records."""
 _SILENT: Mapping[str, Any] = {"log_level": 0}
-"""What goes wrong is told by errors, not on the terminal."""
+"""Errors are raised, and not written to the terminal."""
 NOT_LET_IN: Final = frozenset(
     {
         *(KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL),
         *(KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED),
     }
 )
-"""Errors by which Kafka says that waiting is of no use: the credentials or the rights are wrong."""
+"""Errors that do not pass by waiting: the credentials or the rights are wrong."""
 _OF_KAFKA_ITSELF = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _T = TypeVar("_T")
 
 
 class Broker:
-    """Raises Retryable where nobody answers, Failed where we are not let in. `options` are librdkafka's."""
+    """Asks a source's brokers. `options` are librdkafka's. Raises Retryable if none answers, Failed if they refuse access."""
 
     def __init__(self, source: str, options: Mapping[str, str]) -> None:
         self._source = source
@@ -56,12 +56,12 @@ class Broker:
             ) from error
 
     def names(self) -> Sequence[str]:
-        """Of all topics, without those of Kafka itself."""
+        """Return the names of all topics, without those of Kafka itself."""
         found = self._again(lambda: self._ask(lambda: self._admin.list_topics(timeout=_ANSWER_S))).topics
         return sorted(name for name in found if name not in _OF_KAFKA_ITSELF)
 
     def topics(self, names: Iterable[str], *, settled: bool = False) -> Mapping[str, TopicNow]:
-        """Those of `names` that exist; `settled`: up to the first record of an open transaction."""
+        """Return the topics of `names` that exist; if `settled`, with offsets up to the first record of an open transaction."""
         there = self._described(names)
         numbers = [TopicPartition(name, part.id) for name, topic in there.items() for part in topic.partitions]
         low = self._offsets(numbers, OffsetSpec.earliest())
@@ -75,7 +75,7 @@ class Broker:
         }
 
     def place(self, name: str, number: int) -> tuple[str, RetainedOffsets] | None:
-        """The topic's id, and what the broker has of the partition; None if there is no such topic, or no such partition."""
+        """Return the topic's id and the partition's offsets, None if there is no such topic or no such partition."""
         topic = self._described([name]).get(name)
         if topic is None or number not in {part.id for part in topic.partitions}:
             return None
@@ -84,24 +84,24 @@ class Broker:
         return str(topic.topic_id), RetainedOffsets(low, high)
 
     def topic_id(self, name: str) -> str | None:
-        """None if there is no such topic."""
+        """Return the topic's id, None if there is no such topic."""
         topic = self._described([name]).get(name)
         return None if topic is None else str(topic.topic_id)
 
     def since(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int | None]:
-        """The first offset from a time stamp on (in milliseconds) of each partition, None where there is no such record yet."""
+        """Return each partition's first offset from a time stamp on (milliseconds), None where there is no such record yet."""
         asked = {TopicPartition(*at): OffsetSpec.for_timestamp(time_ms) for at, time_ms in wanted.items()}
         found = self._led(asked, IsolationLevel.READ_UNCOMMITTED, least=_NO_RECORD_YET)
         return {at: None if offset == _NO_RECORD_YET else offset for at, offset in found.items()}
 
     def retention_ms(self, name: str) -> int | None:
-        """For how long the topic keeps records, None if for ever or if it is compacted only."""
+        """Return how long the topic keeps records, None if for ever or if it is compacted only."""
         settings = self._again(lambda: self._settings(name))
         retained = int(settings["retention.ms"].value)
         return retained if retained >= 0 and "delete" in settings["cleanup.policy"].value else None
 
     def written_at_ms(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
-        """When the first record from an offset on was written, by its own time stamp, for partitions that have one."""
+        """Return the time stamp of the first record from an offset on, for partitions that have one."""
         found: dict[tuple[str, int], int] = {}
         consumer = Consumer(
             {**self._options, "group.id": "penstock-looks", "enable.auto.commit": False, "fetch.wait.max.ms": 100}
@@ -141,14 +141,14 @@ class Broker:
     def _offsets(
         self, partitions: list[TopicPartition], which: OffsetSpec, *, settled: bool = False
     ) -> Mapping[tuple[str, int], int]:
-        """Watermarks as the log has them, transactions that are open included unless only those that are `settled` count."""
+        """Return offsets of the log's ends: with open transactions, or up to these if `settled`."""
         level = IsolationLevel.READ_COMMITTED if settled else IsolationLevel.READ_UNCOMMITTED
         return self._led(dict.fromkeys(partitions, which), level, least=0)
 
     def _led(
         self, wanted: Mapping[TopicPartition, OffsetSpec], level: IsolationLevel, *, least: int
     ) -> Mapping[tuple[str, int], int]:
-        """The offsets, none below `least`. Asked again while a partition has no leader."""
+        """Return the offsets, none below `least`. Asks again while a partition has no leader."""
         if not wanted:
             return {}
         asking = Retrying(
@@ -167,7 +167,7 @@ class Broker:
         return found
 
     def _again(self, question: Callable[[], _T]) -> _T:
-        """The answer; asked for a while if nobody answers who did before."""
+        """Return the answer. Asks again for a while if brokers do not answer that answered before."""
         asking = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, Retryable) and self._has_answered),
             stop=stop_after_delay(_AGAIN_S),
@@ -181,12 +181,12 @@ class Broker:
     def _anew(self, question: Callable[[], _T]) -> _T:
         try:
             return question()
-        except Retryable:  # this client would go on asking who led before
+        except Retryable:  # this client would go on asking the previous leader
             self._admin = AdminClient({**self._options, "error_cb": self._heard})
             raise
 
     def _require_led(self, found: Mapping[tuple[str, int], int], *, least: int) -> None:
-        """Raise Retryable for a partition that nobody leads: the client gives no error then, but a number below all offsets."""
+        """Raise Retryable for a partition without a leader: the client reports an offset below `least` then, and no error."""
         for (topic, number), offset in found.items():
             if offset < least:
                 raise Retryable(
@@ -195,7 +195,7 @@ class Broker:
                 )
 
     def _unless_unknown(self, name: str, answer: Any) -> Any:
-        """The topic, None if there is none. Raises Failed for one that may not be read, where brokers tell."""
+        """Return the topic, None if there is none. Raises Failed for one that the user may not read, if brokers report that."""
         try:
             found = answer.result()
         except KafkaException as error:

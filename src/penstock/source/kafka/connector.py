@@ -1,7 +1,7 @@
-"""Spark's own Kafka connector, found for a session that Penstock starts: nobody has to name a jar.
+"""Finds Spark's own Kafka connector for a session that Penstock starts, so that nobody has to name a jar.
 
-It is a jar that Spark does not carry, and its version must be Spark's own. Maven coordinates are handed to Spark, which fetches
-them (`spark.jars.packages`), unless the jars lie in a directory on this machine.
+Spark does not carry the connector's jar, and its version must be Spark's own. Spark is given the Maven coordinates, which it
+fetches (`spark.jars.packages`), unless the jars lie in a directory on this machine.
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from penstock.errors import DependencyMissing
 
 ENVIRONMENT = "PENSTOCK_KAFKA_JARS"
-"""Names a directory with the connector's jars, for machines that reach no repository."""
+"""Environment variable that names a directory with the connector's jars, for machines that reach no repository."""
 
 CONNECTOR = "spark-sql-kafka-0-10"
 _CORE = re.compile(r"spark-core_(\d+\.\d+)-(.+)\.jar")
@@ -21,15 +21,15 @@ JARS, PACKAGES = "spark.jars", "spark.jars.packages"
 
 
 class ConnectorMissing(DependencyMissing):
-    """Spark's connector cannot be had by Maven."""
+    """No Maven repository provides Spark's connector."""
 
 
 def connector_settings(
     *, home: Path, conf: Mapping[str, str], submitted: str, environment: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """The setting that gives the Spark below `home` its connector; empty if something gives it already.
+    """Return the setting that gives the Spark below `home` its connector; empty if something gives it already.
 
-    `submitted`: the arguments for spark-submit. Raises DependencyMissing where the named directory does not hold it.
+    `submitted`: the arguments for spark-submit. Raises DependencyMissing where the directory of `ENVIRONMENT` does not hold it.
     """
     configured = " ".join([submitted, *conf.values()])
     if CONNECTOR in configured or any((home / "jars").glob(f"{CONNECTOR}_*.jar")):
@@ -42,12 +42,12 @@ def connector_settings(
 
 
 def coordinate(scala: str, spark: str) -> str:
-    """As Maven knows it."""
+    """Return the connector's Maven coordinates."""
     return f"org.apache.spark:{CONNECTOR}_{scala}:{spark}"
 
 
 def _version_of(home: Path) -> tuple[str, str] | None:
-    """Scala's and Spark's."""
+    """Return the versions of Scala and of Spark, None if they cannot be found."""
     found = [named for jar in (home / "jars").glob("spark-core_*.jar") if (named := _CORE.fullmatch(jar.name))]
     return (found[0][1], found[0][2]) if found else None
 
@@ -72,7 +72,7 @@ _UNRESOLVED = re.compile(r"unresolved dependency: ([\w.-]+)#([\w.-]+);([\w.-]+):
 
 
 def not_found(log: str) -> DependencyMissing | None:
-    """What to say of a session that did not start for want of a package, by Spark's log; None if it was not so."""
+    """Return the error for a session that did not start for want of a package, by Spark's log; None for any other reason."""
     found = _UNRESOLVED.search(log)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""A Kafka source whose keys and values become typed columns: which schemas they are read by, and the pass over its records."""
+"""Decodes keys and values of a Kafka source into typed columns, by schemas of a registry."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def decode_passes(sources: Mapping[str, Source]) -> "Mapping[SourceName, DecodePass]":
-    """For the sources that decode: the registry is asked now for the schemas to read by.
+    """Return the pass over the records of each source that decodes; the registry is asked now for the schemas to read by.
 
     Raises Usage (no such subject), Retryable (the registry does not answer), Failed, DependencyMissing.
     """
@@ -27,7 +27,7 @@ def decode_passes(sources: Mapping[str, Source]) -> "Mapping[SourceName, DecodeP
 
 
 def decoded(name: str, frame: DataFrame, decode_pass: "DecodePass") -> DataFrame:
-    """The source's records, decoded. Raises Usage for a schema without type."""
+    """Return the source's records, decoded. Raises Usage for a schema without type."""
     from penstock.registry.decoding import schema_after  # noqa: PLC0415 - an extra
 
     schema = StructType.fromJson(json.loads(schema_after(frame.schema.jsonValue(), decode_pass.coded)))

@@ -1,4 +1,4 @@
-"""Lag and time to loss, for people."""
+"""Describes lag and time to loss for people."""
 
 from penstock.source.kafka.lag import TopicLag
 
@@ -6,13 +6,13 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def span(milliseconds: int) -> str:
-    """Roughly, in the largest unit of which there are two or more."""
+    """Return a rough duration, in the largest unit of which there are two or more."""
     size, unit = next(((size, unit) for size, unit in _UNITS if milliseconds >= 2 * size), _UNITS[-1])
     return f"{milliseconds / size:.0f} {unit}"
 
 
 def describe_lag(lag: TopicLag) -> str:
-    """One topic in a sentence."""
+    """Describe the lag of one topic in a sentence."""
     if lag.gaps:
         return f"topic {lag.topic}: {_gap(lag)}"
     if lag.records == 0:
@@ -22,7 +22,7 @@ def describe_lag(lag: TopicLag) -> str:
 
 
 def time_left(lag: TopicLag) -> str:
-    """Until Kafka may remove what is to be read next."""
+    """Describe how long Kafka still keeps what is to be read next."""
     if lag.loss_in_ms is None:
         return "nothing is removed by age" if lag.retention_ms is None else "none is waiting to be removed"
     if lag.loss_in_ms <= 0:

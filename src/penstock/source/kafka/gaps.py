@@ -1,7 +1,7 @@
-"""What is missing between where reading goes on and what the broker has. Pure: positions in, gaps out.
+"""Finds what is missing between where reading goes on and what the broker has. Pure: positions in, gaps out.
 
 Spark compares offsets and nothing else. A topic that was deleted and created again, and is longer than the old offset by now, is
-read from its middle without a word; only its id tells (docs/GUARANTEES.md).
+read from its middle without an error; only its id shows it (docs/GUARANTEES.md).
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _SHOWN = 8
 def gaps_of(
     source: SourceName, needed: Positions, *, known: Mapping[str, TopicRead], now: Mapping[str, TopicNow]
 ) -> tuple[GapAccepted, ...]:
-    """Every gap in front of `needed`, the first offset of each partition that was not delivered.
+    """Return every gap in front of `needed`, the first offset of each partition that was not delivered.
 
     `known` are the topics as they were last read. Raises Retryable where the broker that answered lags behind what was read.
     """
@@ -38,7 +38,7 @@ def gaps_of(
 def cut_off(
     source: SourceName, needed: Positions, end: Positions, *, known: Mapping[str, TopicRead], now: Mapping[str, TopicNow]
 ) -> Iterator[GapAccepted]:
-    """What the broker lost of a batch that is planned up to `end`: the end of its log. Other gaps are told by `gaps_of`."""
+    """Yield what the broker lost at the end of its log of a batch that is planned up to `end`. `gaps_of` finds other gaps."""
     for topic, of in now.items():
         if topic in known and known[topic].topic_id != of.topic_id:
             continue
@@ -79,7 +79,7 @@ def _of_topic(
 
 
 def _require_all(source: SourceName, topic: str, partitions: Mapping[int, int], now: TopicNow) -> None:
-    """Raise Retryable unless all are there: Kafka removes no partition of a topic, but a broker may know of a new one late."""
+    """Raise Retryable unless all partitions exist: Kafka removes none of a topic, but a broker may know of a new one late."""
     missing = [number for number in partitions if number not in now.partitions]
     if missing:
         raise Retryable(
@@ -89,7 +89,7 @@ def _require_all(source: SourceName, topic: str, partitions: Mapping[int, int], 
 
 
 def _of_partition(number: int, first: int, *, known: TopicRead | None, now: TopicNow | None) -> tuple[GapKind | None, int]:
-    """What is wrong, and the other end of what is missing."""
+    """Return the kind of gap, None if there is none, and the other end of what is missing."""
     last_seen = known.partitions[number].high if known is not None and number in known.partitions else first
     if now is None:
         return GapKind.DELETED, max(first, last_seen)
@@ -102,7 +102,7 @@ def _of_partition(number: int, first: int, *, known: TopicRead | None, now: Topi
 
 
 def within(gap: GapAccepted, end: Positions) -> Iterator[GapAccepted]:
-    """That part of a gap by retention which lies below `end`: the next batches have the rest. All of any other."""
+    """Yield the part of a gap by retention that lies below `end`, since the next batches have the rest; other gaps whole."""
     below = end.get(gap.topic, {}).get(gap.partition, gap.first)
     if gap.kind is not GapKind.EXPIRED:
         yield gap
@@ -111,12 +111,12 @@ def within(gap: GapAccepted, end: Positions) -> Iterator[GapAccepted]:
 
 
 def describe_gaps(gaps: tuple[GapAccepted, ...], *, now: NowOf) -> str:
-    """What is missing, topic by topic, in sentences."""
+    """Describe what is missing, topic by topic, in sentences."""
     return " ".join(_TOLD[kind](topic, list(found), now.get((source, topic))) for (source, topic, kind), found in _by_topic(gaps))
 
 
 def gap_descriptions(gaps: tuple[GapAccepted, ...]) -> str:
-    """What is missing, for the ledger: without a look at the topics as they are now."""
+    """Describe what is missing for the ledger, without a look at the topics as they are now."""
     return "; ".join(f"topic {topic!r} ({kind.value}): {_ranges(list(found))}" for (_, topic, kind), found in _by_topic(gaps))
 
 
@@ -125,7 +125,7 @@ def _by_topic(gaps: tuple[GapAccepted, ...]) -> Iterator[tuple[tuple[SourceName,
 
 
 def lost(gaps: tuple[GapAccepted, ...]) -> int:
-    """How many offsets."""
+    """Return how many offsets are missing."""
     return sum(gap.end - gap.first for gap in gaps)
 
 

@@ -11,31 +11,31 @@ from penstock.source.kafka.topic import TopicNow
 
 DAY_MS = 24 * 3600 * 1000
 _NEAR_PART = 4
-"""Loss is near in the last quarter of the retention time, and in the last day of it at the latest."""
+"""Loss is near in the last quarter of the retention time, but not before its last day."""
 
 
 class Asked(Protocol):
-    """What is asked of the brokers of one source."""
+    """Queries to the brokers of one source."""
 
     def topics(self, names: Sequence[str]) -> Mapping[str, TopicNow]:
-        """Those of `names` that exist."""
+        """Return the topics of `names` that exist."""
         ...
 
     def retention_ms(self, name: str) -> int | None:
-        """For how long the topic keeps records, None if for ever."""
+        """Return how long the topic keeps records, None if for ever."""
         ...
 
     def written_at_ms(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
-        """When the first record from an offset on was written, for partitions that have one."""
+        """Return when the first record from an offset on was written, for partitions that have one."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLag:
-    """One topic. `records` are offsets that were not delivered yet; `behind_ms` is how long ago the oldest of them was written.
+    """Lag of one topic. `records`: offsets not delivered yet; `behind_ms`: how long ago the oldest of them was written.
 
-    `loss_in_ms`: when retention may take it, by its time stamp (not before; by size it may be sooner); None where nothing is
-    waiting or nothing is ever taken. `lost` are offsets that are gone already, or whose topic is.
+    `loss_in_ms`: time until retention may remove that record, by its time stamp (not before; by size it may be sooner); None
+    where nothing waits or nothing is ever removed. `lost`: offsets that are gone already, or whose topic is.
     """
 
     source: SourceName
@@ -51,14 +51,14 @@ class TopicLag:
 
     @property
     def is_near_loss(self) -> bool:
-        """Whether somebody should act."""
+        """Whether loss is so near that somebody should act."""
         if self.loss_in_ms is None or self.retention_ms is None:
             return False
         return self.loss_in_ms < min(DAY_MS, self.retention_ms // _NEAR_PART)
 
 
 def lag_of(read: TopicRead, *, brokers: Asked, now_ms: int) -> TopicLag:
-    """Of a topic whose last batch was `read`."""
+    """Return the lag of a topic whose last batch was `read`."""
     needed = {number: of.end for number, of in read.partitions.items()}
     found = brokers.topics([read.topic])
     topic = found.get(read.topic)
@@ -82,6 +82,6 @@ def lag_of(read: TopicRead, *, brokers: Asked, now_ms: int) -> TopicLag:
 
 
 def _behind(needed: Mapping[int, int], topic: TopicNow) -> Mapping[int, int]:
-    """Offsets that wait, for partitions where some do; one that was added since waits with all that it has."""
+    """Return the offsets that wait, for partitions where some do; in a partition added since, all that it has."""
     waiting = {number: retained.high - max(needed.get(number, 0), retained.low) for number, retained in topic.partitions.items()}
     return {number: count for number, count in waiting.items() if count > 0}

@@ -1,4 +1,4 @@
-"""Delivered offsets shown as those of a consumer group, for tools that look at lag. Nothing of Penstock ever reads them."""
+"""Shows delivered offsets as those of a consumer group, for tools that look at lag. Penstock itself never reads them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,14 +10,14 @@ _MARK = "written by penstock; changing it changes nothing"
 
 
 class Mirror:
-    """One group. Never subscribed, so the group has no members of ours. `options` are librdkafka's."""
+    """Commits offsets for one consumer group, which it never joins. `options` are librdkafka's."""
 
     def __init__(self, group: str, options: Mapping[str, str]) -> None:
         self._group = group
         self._consumer = Consumer({"log_level": 0, **options, "group.id": group, "enable.auto.commit": False})
 
     def show(self, reads: Sequence[TopicRead]) -> str | None:
-        """Commit where each partition goes on; what went wrong, if anything: it keeps no batch back."""
+        """Commit where each partition goes on. Return the error, if any, instead of raising it: it holds no batch back."""
         offsets = [
             TopicPartition(read.topic, number, of.end, metadata=_MARK) for read in reads for number, of in read.partitions.items()
         ]
@@ -29,7 +29,6 @@ class Mirror:
         return self._not_committed(wrong[0].str()) if wrong else None
 
     def close(self) -> None:
-        """Give the connection back."""
         self._consumer.close()
 
     def _not_committed(self, why: str) -> str:

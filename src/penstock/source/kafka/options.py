@@ -1,4 +1,4 @@
-"""What Spark's Kafka source is told, and the same for the client library that Penstock looks at the broker, and reads, with."""
+"""Options of a Kafka source for Spark's connector, and for librdkafka, by which Penstock queries the brokers and reads."""
 
 import re
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _TUNING: Mapping[str, str] = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "request.timeout.ms": "socket.timeout.ms",
 }
-"""What Java's consumer and librdkafka's are told about fetching: the one's name and the other's."""
+"""Settings of Java's consumer about fetching, by librdkafka's names for them."""
 _OF_GROUPS = frozenset({
     "allow.auto.create.topics", "auto.commit.interval.ms", "default.api.timeout.ms", "exclude.internal.topics",
     "heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records", "session.timeout.ms",
@@ -36,17 +36,17 @@ _STORED = frozenset({
     "ssl.keystore.location", "ssl.keystore.type", "ssl.keystore.password", "ssl.keystore.certificate.chain", "ssl.keystore.key",
     "ssl.key.password",
 })  # fmt: skip
-"""Properties of certificates and keys that are handed on, see `_stores`."""
+"""Properties of certificates and keys, which `_stores` translates."""
 _LOGGED_IN = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 
 
 def is_kafka(source: Source) -> bool:
-    """Whether Spark's Kafka connector reads it."""
+    """Return whether the source reads Kafka."""
     return (source.format or "").lower() == "kafka"
 
 
 def reader_options(source: Source) -> Mapping[str, str]:
-    """The source's options with what Penstock adds: committed rows only, and Spark's word about lost ones where ours is given."""
+    """Return the options with Penstock's defaults: committed records only, and failOnDataLoss=false for `on_gap: accept`."""
     if not is_kafka(source):
         return source.options
     added = {ISOLATION: COMMITTED} | ({_LOSS: "false"} if source.on_gap == "accept" else {})
@@ -55,14 +55,14 @@ def reader_options(source: Source) -> Mapping[str, str]:
 
 
 def client_options(name: str, source: Source) -> Mapping[str, str]:
-    """Properties of librdkafka for the same brokers. Raises Usage for what cannot be said to it."""
+    """Return librdkafka's properties for the same brokers. Raises Usage for options that it has no equivalent of."""
     java = {key[len(CONSUMER) :].lower(): value for key, value in source.options.items() if key.lower().startswith(CONSUMER)}
     same = {key: value for key, value in java.items() if key in _SAME}
     return {**same, **_stores(name, java, source.client), **_login(name, java, source.client), **source.client}
 
 
 def fetch_options(name: str, source: Source) -> Mapping[str, str]:
-    """Properties of librdkafka's consumer for reading the source itself. Raises Usage for one that it cannot be told."""
+    """Return the properties of librdkafka's consumer for reading the source. Raises Usage for an option without an equivalent."""
     java = {key[len(CONSUMER) :].lower(): value for key, value in source.options.items() if key.lower().startswith(CONSUMER)}
     prefixes = {"ssl", "sasl"} & {key.partition(".")[0] for key in source.client}
     connection = {

@@ -1,4 +1,4 @@
-"""A look at a source's schema registry from where its records are decoded: whether it and what decodes them are there."""
+"""Checks, from where a source's records are decoded, that its schema registry and the library that decodes are there."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,13 @@ from penstock.support.secret import shown_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryCheck:
-    """Picklable; needs nothing that an extra brings before it is asked."""
+    """The check of one source's registry. Picklable; needs no package of an extra before it runs."""
 
     source: str
     decode: Decode
     subjects: tuple[tuple[str, int | None], ...]
 
     def findings(self) -> Sequence[Finding]:
-        """One, about the source's registry."""
         return [self._finding(*self._found())]
 
     def _found(self) -> tuple[bool, str]:
@@ -42,7 +41,7 @@ class RegistryCheck:
 
 
 def registry_checks(sources: Mapping[str, Source]) -> Iterator[RegistryCheck]:
-    """One for each source that decodes."""
+    """Yield one check for each source that decodes."""
     for name, source in sources.items():
         if source.decode is not None:
             subjects = tuple(subjects_of(source.decode, single_topic(source.options)).values())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def place_of(registry: Registry) -> RegistryPlace:
-    """The registry as its client takes it."""
+    """Return the registry's settings as its client takes them."""
     return RegistryPlace(
         urls=tuple(url.strip().rstrip("/") for url in registry.url.split(",")),
         name=shown_text(registry.url),
@@ -28,7 +28,7 @@ def place_of(registry: Registry) -> RegistryPlace:
 
 
 def subjects_of(settings: ByRegistry, topic: str | None) -> Mapping[str, tuple[str, int | None]]:
-    """By which subject each column is read or written, and which of its versions; None is the newest.
+    """Return by which subject each column is read or written, and which of its versions; None is the newest.
 
     `topic` is None only where every column names its subject (`require_subjects`).
     """
@@ -36,9 +36,10 @@ def subjects_of(settings: ByRegistry, topic: str | None) -> Mapping[str, tuple[s
 
 
 def coded_columns(settings: ByRegistry, topic: str | None, *, who: str) -> "tuple[Coded, ...]":
-    """The columns with their schemas, for which the registry is asked now. `who`, for people: "Source 'orders' decodes".
+    """Return the columns with their schemas, for which the registry is asked now.
 
-    Raises Usage (no such subject), Retryable (the registry does not answer), Failed, DependencyMissing.
+    `who` begins the messages: "Source 'orders' decodes". Raises Usage (no such subject), Retryable (the registry does not
+    answer), Failed, DependencyMissing.
     """
     try:
         from penstock.registry.client import Registry as Client  # noqa: PLC0415 - an extra

@@ -1,4 +1,4 @@
-"""Whether a source's options still name what was read of it.
+"""Checks that a source's options still name every topic and partition that was read.
 
 Spark goes on without a topic that they leave out, and reads it from its first record when they name it again.
 """
@@ -14,7 +14,7 @@ from penstock.spec.source import Source
 
 
 def require_named(name: SourceName, source: Source, read: Positions) -> None:
-    """Raise SourcesChanged unless they name every partition of `read`."""
+    """Raise SourcesChanged unless the options name every partition of `read`."""
     left = next(_left_out(source, read), None)
     if left is not None:
         raise SourcesChanged(
@@ -41,7 +41,7 @@ def _partitions_left_out(assigned: Mapping[str, Sequence[int]], read: Positions)
 
 
 def _unmatched(pattern: str, read: Positions) -> Iterable[str]:
-    """Topics in whose names the pattern is found nowhere, as both readers look; none for a regular expression of Java's alone."""
+    """Return the topics in which the pattern is found nowhere, as both readers search; none for a pattern of Java's alone."""
     try:
         named = re.compile(pattern)
     except re.error:

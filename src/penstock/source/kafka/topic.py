@@ -1,4 +1,4 @@
-"""Topics as the broker has them now. Values, no client."""
+"""Topics as the brokers have them now: values, no client."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RetainedOffsets:
-    """What the broker holds of a partition: from `low` on and below `high`."""
+    """The offsets that the broker has of a partition: from `low` on and below `high`."""
 
     low: int
     high: int
@@ -14,7 +14,7 @@ class RetainedOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicNow:
-    """A topic that there is; `topic_id` is another one after it was deleted and created again."""
+    """A topic that exists; `topic_id` is another one after it was deleted and created again."""
 
     topic_id: str
     partitions: Mapping[int, RetainedOffsets]

@@ -1,4 +1,4 @@
-"""Does Kafka still have what is to be read next? Asked before a start, before each batch and after it was staged."""
+"""Checks that Kafka still has what is to be read next: before a start, before each batch, and after it was staged."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from penstock.spec.source import Source
 
 
 class Brokers(Protocol):
-    """What is asked of the brokers of one source."""
+    """Queries to the brokers of one source."""
 
     def topics(self, names: Sequence[str]) -> Mapping[str, TopicNow]:
-        """Those of `names` that exist."""
+        """Return the topics of `names` that exist."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One look: what the batch is of each topic, what is missing before it, and how the topics are now."""
+    """The result of one look: what the batch reads of each topic, what is missing before it, and how the topics are now."""
 
     topics: tuple[TopicRead, ...]
     gaps: tuple[GapAccepted, ...]
@@ -31,14 +31,14 @@ class Seen:
 
 
 class Watch:
-    """The Kafka sources of a pipeline. `connect` makes the client of one, at the first look."""
+    """Watches the Kafka sources of a pipeline. `connect` makes the client of one, at the first look."""
 
     def __init__(self, sources: Mapping[SourceName, Source], *, connect: "Callable[[SourceName, Source], Brokers]") -> None:
         self.sources, self._connect = sources, connect
         self._brokers: dict[SourceName, Brokers] = {}
 
     def look(self, ranges: Sequence[OffsetRange], *, known: Sequence[TopicRead]) -> Seen:
-        """At the topics of `ranges`, of which other sources are passed over. Without an end: at where reading would go on.
+        """Look at the topics of `ranges`, skipping other sources. Without an end: at where reading would go on.
 
         Raises Retryable, Failed, DependencyMissing.
         """
@@ -67,7 +67,7 @@ class Watch:
         return Seen(topics=tuple(read), gaps=gaps, now={(each.source, topic): of for topic, of in now.items()})
 
     def _ask(self, name: SourceName, topics: Sequence[str]) -> Mapping[str, TopicNow]:
-        """A client that failed is not asked again: it goes on asking in the name of a partition's leader that is none now."""
+        """Ask the brokers; drop a client that failed, since it goes on asking a partition's previous leader."""
         try:
             return self._of(name).topics(topics)
         except PenstockError:
@@ -81,7 +81,7 @@ class Watch:
 
 
 def _needed(start: Positions, end: Positions) -> Positions:
-    """Where each partition goes on. One that was added since is read from its first record."""
+    """Return where each partition goes on. One that was added since is read from its first record."""
     topics = dict.fromkeys([*start, *end])
     return {topic: {**dict.fromkeys(end.get(topic, {}), 0), **start.get(topic, {})} for topic in topics}
 

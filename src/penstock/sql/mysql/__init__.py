@@ -1,1 +1,1 @@
-"""MySQL and MariaDB themselves: what a sink and a ledger in them have in common."""
+"""Access to MySQL and MariaDB, shared by sink and ledger."""

@@ -1,4 +1,4 @@
-"""The URL of a MySQL or MariaDB database, taken apart."""
+"""Parsing of the URL of a MySQL or MariaDB database."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,14 +9,14 @@ from penstock.sql.url import ESCAPES, TLS_PARAMETERS, parameters_of, seconds_of,
 
 SCHEMES = frozenset({"mysql", "mariadb"})
 _WITHOUT_TLS = ("disabled", "preferred")
-"""As far as we say; with `preferred` the client tries TLS by itself."""
+"""Modes without a TLS context of ours; with `preferred` the client tries TLS by itself."""
 _PARAMETERS = ("connect_timeout", *TLS_PARAMETERS, "unix_socket")
 _CONNECT_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where the server is, and how it lets us in. `ssl`: the client's arguments for TLS; it tries TLS where they are empty."""
+    """Address of a database, and credentials. `ssl`: the client's arguments for TLS; if empty, it tries TLS by itself."""
 
     host: str
     port: int
@@ -29,12 +29,12 @@ class Address:
 
     @property
     def place(self) -> str:
-        """For people, without user and password."""
+        """Server and database for messages, without user and password."""
         return f"{self.unix_socket or f'{self.host}:{self.port}'}/{self.database}"
 
 
 def address_of(url: str) -> Address:
-    """The parts of `url`. Raises Usage."""
+    """Return the parts of `url`. Raises Usage."""
     split = split_url(url)
     if split is None:
         raise _no_url()

@@ -1,4 +1,4 @@
-"""What the server's catalog says of a table."""
+"""Kind, engine and unique indexes of a table, as the server's catalog describes them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -9,11 +9,11 @@ from penstock.sql.mysql import statements as sql
 from penstock.sql.mysql.connection import Connection
 
 ENGINE = "InnoDB"
-"""The one whose tables a transaction covers."""
+"""The engine whose tables a transaction covers."""
 
 
 def kind_of(connection: Connection, table: str) -> tuple[str, str] | None:
-    """Whether it is a table or, in the server's words, something else; and its engine. None if there is nothing of that name."""
+    """Return the kind of the table (`table`, or the server's own word) and its engine. None if nothing has that name."""
     found = connection.execute(sql.TABLE_KIND, (table,)).fetchone()
     if found is None:
         return None
@@ -22,7 +22,7 @@ def kind_of(connection: Connection, table: str) -> tuple[str, str] | None:
 
 
 def uniques_of(connection: Connection, table: str) -> Mapping[str, frozenset[str]]:
-    """The columns, in lower case, of each index that tells rows apart; without those on parts of columns and on expressions."""
+    """Return the columns, in lower case, of each unique index by name. Indexes on prefixes or expressions are left out."""
     return _whole(connection.execute(sql.TABLE_UNIQUES, (table,)).fetchall())
 
 

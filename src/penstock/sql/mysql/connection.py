@@ -1,4 +1,4 @@
-"""One connection of PyMySQL: statements, streams of rows to and fro, and never a file of this machine."""
+"""A PyMySQL connection that streams rows both ways, and never sends the server a file of this machine."""
 
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from penstock.sql.mysql.address import Address
 CHARSET = "utf8mb4"
 _FETCHED_ROWS = 20_000
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
-"""How long a server that is gone is waited for, where the system can be told."""
+"""Socket options that bound the wait for a server that is gone, where the operating system has them."""
 _INTEGERS = (FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.INT24, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG, FIELD_TYPE.YEAR)
 _VALUES = {
     **encoders,
@@ -26,28 +26,28 @@ _VALUES = {
     **dict.fromkeys((FIELD_TYPE.FLOAT, FIELD_TYPE.DOUBLE), float),
     **dict.fromkeys((FIELD_TYPE.DECIMAL, FIELD_TYPE.NEWDECIMAL), Decimal),
 }
-"""Numbers become Python's. Dates and times stay texts: Python's own are narrower, and PyMySQL gives None for what they lack."""
+"""Numbers become Python's. Dates and times stay texts: Python's types have a narrower range, and PyMySQL gives None beyond it."""
 _SENT_BYTES = 1 << 18
-"""Of data in one packet, where the server takes so much."""
+"""Bytes of data in one packet, if the server accepts so many."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadAnswer:
-    """What the server says of rows that it loaded; named as a cursor names it."""
+    """The server's answer to LOAD DATA; the attributes are named like those of a cursor."""
 
     rowcount: int
     warning_count: int
 
 
 class Connection:
-    """A session that is open until an error or `close`. Errors are PyMySQL's own."""
+    """A session that stays open until an error or `close`. Raises PyMySQL's own errors."""
 
     def __init__(self, address: Address, *, application: str) -> None:
         self._client = pymysql.connections.Connection(
             host=address.host,
             port=address.port,
             user=address.user,
-            password=address.password.encode(),  # type: ignore[arg-type, unused-ignore] # it would take latin1 for text
+            password=address.password.encode(),  # type: ignore[arg-type, unused-ignore] # PyMySQL encodes a str as latin1
             database=address.database,
             unix_socket=address.unix_socket,
             connect_timeout=address.connect_timeout_s,  # type: ignore[arg-type, unused-ignore]
@@ -67,30 +67,30 @@ class Connection:
             self._client.connect()
         else:
             self._client.connect(_socket(address))
-        self._client._read_timeout = self._client._write_timeout = None  # to let us in takes no longer, a statement may
+        self._client._read_timeout = self._client._write_timeout = None  # these bound the login; a statement may take longer
 
     def execute(self, statement: "str | bytes", values: "Mapping[str, Any] | Sequence[Any] | None" = None) -> Any:
-        """A cursor that holds the answer."""
+        """Run a statement and return a cursor that holds the answer."""
         cursor = self._client.cursor()
         cursor.execute(statement, values)
         return cursor
 
     def size_of(self, statement: str, values: Sequence[Any]) -> int:
-        """The bytes of a statement as it is sent."""
+        """Return the bytes of a statement as it is sent."""
         return len(self._client.cursor().mogrify(statement, values).encode())
 
     def stream(self, statement: str) -> Iterator[Sequence[tuple[Any, ...]]]:
-        """The rows of a query, some thousands at a time; nothing else can run on the connection meanwhile."""
+        """Yield the rows of a query, some thousands at a time; nothing else can run on the connection meanwhile."""
         with closing(self._client.cursor(SSCursor)) as cursor:
             cursor.execute(statement)
             while rows := cursor.fetchmany(_FETCHED_ROWS):
                 yield rows
 
     def load(self, statement: str, chunks: "Iterable[bytes | memoryview]", *, max_packet: int) -> LoadAnswer:
-        """Run LOAD DATA LOCAL INFILE with `chunks` for the file `{file}`: the server loads while the next one is made.
+        """Run LOAD DATA LOCAL INFILE with `chunks` as the file `{file}`: the server loads while the next chunk is made.
 
-        Where making one fails, close the session, which rolls back what it loaded. A server may ask for any file of this machine
-        in answer to any statement: it gets these chunks, whatever it asks for, and else nothing.
+        If making a chunk fails, close the session, which rolls back what it loaded. A server may ask for any file of this machine
+        in answer to any statement: here it gets these chunks whatever it asks for, and otherwise nothing.
         """
         client = self._client
         client._execute_command(COMMAND.COM_QUERY, statement.format(file="'rows'"))
@@ -105,11 +105,11 @@ class Connection:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the server said so after the last statement."""
+        """Whether a transaction was open after the last statement, by the server's answer."""
         return bool(self._client.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS)
 
     def is_alive(self) -> bool:
-        """Whether the server still answers."""
+        """Return whether the server still answers."""
         try:
             self._client.ping(reconnect=False)
         except pymysql.err.Error:
@@ -117,7 +117,7 @@ class Connection:
         return True
 
     def close(self) -> None:
-        """End the session, which rolls back what is open; however it ends, it is over."""
+        """End the session, which rolls back what is open. Errors are ignored: the session is over either way."""
         with suppress(pymysql.err.Error, OSError):
             self._client.close()
 
@@ -127,7 +127,7 @@ class Connection:
 
 
 def _socket(address: Address) -> socket.socket:
-    """A connection that notices within a minute that the server is gone. Raises pymysql.err.OperationalError."""
+    """Return a connected socket that notices within a minute that the server is gone. Raises pymysql.err.OperationalError."""
     try:
         made = socket.create_connection((address.host, address.port), address.connect_timeout_s)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

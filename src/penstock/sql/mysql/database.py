@@ -1,4 +1,4 @@
-"""The database: one connection that commits durably, and readers of one snapshot each."""
+"""A MySQL or MariaDB database: one connection that commits durably, and readers of one snapshot each."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from penstock.support.connection import ServerConnection
 
 LOCK_TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 60
-"""A driver that stands still inside its transaction loses it, and with it its locks, after this time."""
+"""Seconds after which a driver that stalls inside its transaction loses the transaction and its locks."""
 
 
 class Database(ServerConnection):
@@ -36,21 +36,19 @@ class Database(ServerConnection):
 
     @property
     def server(self) -> Server:
-        """What the server of the connection opened last is."""
+        """The properties of the server to which the newest connection was opened."""
         assert self._server is not None, "no connection was opened"
         return self._server
 
     @property
     def is_connected(self) -> bool:
-        """Whether a connection is open, as far as this side knows."""
         return self._connection is not None
 
     def another(self) -> "Database":
-        """The same with a connection of its own."""
         return Database(self._url, application=self._application, lock_timeout_s=self._lock_timeout_s)
 
     def connected(self, kind: type[Failed] = PublishFailed) -> Connection:
-        """The open connection, or a new one; each statement sees what was committed before it. Raises Retryable, `kind`."""
+        """Return the open connection or a new one. Each statement sees what was committed before it. Raises Retryable, `kind`."""
         if self._connection is None:
             with self.translate_errors(kind):
                 self._connection, self._variables = self._open()
@@ -60,7 +58,7 @@ class Database(ServerConnection):
         return self._connection
 
     def writable(self, kind: type[Failed] = PublishFailed) -> Connection:
-        """As `connected`, to a server that keeps what it commits, and still answers. Raises Retryable, `kind`, Refused."""
+        """Return a connection that still answers, to a server that keeps what it commits. Raises Retryable, `kind`, Refused."""
         if self._connection is not None and not self._connection.is_alive():
             self.drop()
         connection = self.connected(kind)
@@ -70,11 +68,10 @@ class Database(ServerConnection):
         return connection
 
     def begin(self, connection: Connection) -> None:
-        """Open a transaction."""
         connection.execute(sql.BEGIN)
 
     def commit(self, connection: Connection, kind: type[Failed] = PublishFailed) -> None:
-        """End the transaction. Raises `kind` where it has ended by itself; use it within `unknown_if_cut`."""
+        """Commit; use it within `unknown_if_cut`. Raises `kind` if the transaction has ended by itself."""
         if not connection.in_transaction:
             raise kind(
                 f"The transaction in {self.place} ended before its COMMIT.",
@@ -84,7 +81,7 @@ class Database(ServerConnection):
 
     @contextmanager
     def unknown_if_cut(self, what: str, *, read: str) -> Iterator[None]:
-        """Raise OutcomeUnknown where the COMMIT of `what` fails. After it, `read` on a new connection says if it happened."""
+        """Raise OutcomeUnknown if the COMMIT of `what` fails. After it, `read` on a new connection shows whether it happened."""
         try:
             yield
         except pymysql.err.Error as cause:
@@ -94,14 +91,13 @@ class Database(ServerConnection):
             ) from cause
 
     def drop(self) -> None:
-        """Close, which rolls back what is open."""
         if self._connection is not None:
             connection, self._connection, self._durable = self._connection, None, False
             connection.close()
 
     @contextmanager
     def reader(self) -> Iterator[Connection]:
-        """A connection of its own that cannot write and sees one snapshot."""
+        """Yield a connection of its own that cannot write and sees one snapshot."""
         with self.translate_errors(Failed):
             connection, _ = self._open()
             try:
@@ -118,7 +114,7 @@ class Database(ServerConnection):
     def _open(self) -> tuple[Connection, Mapping[str, str]]:
         try:
             connection = Connection(self._address, application=self._application)
-        except RuntimeError as cause:  # PyMySQL's word for a way to log in that needs another package
+        except RuntimeError as cause:  # PyMySQL raises it for a login method that needs another package
             raise Failed(f"{self.place} cannot be logged in to: {cause}.", remedy="Install that package.") from cause
         connection.execute(sql.SESSION)
         variables = dict(connection.execute(sql.VARIABLES).fetchall())
@@ -132,9 +128,9 @@ class Database(ServerConnection):
 
 @contextmanager
 def one_at_a_time(connection: Connection) -> Iterator[None]:
-    """Around what makes tables in this database, which no transaction covers. Raises Retryable."""
+    """Lock out other runs that create tables in this database, which no transaction covers. Raises Retryable."""
     [taken] = connection.execute(sql.ONE_AT_A_TIME, (LOCK_TIMEOUT_S,)).fetchone()
     if taken != 1:
         raise Retryable("Another run is getting its tables ready in this database.", remedy="Try again.")
     yield
-    connection.execute(sql.NEXT_ONE)  # after an error, the connection is dropped, and the lock with it
+    connection.execute(sql.NEXT_ONE)  # after an error, dropping the connection releases the lock

@@ -1,4 +1,7 @@
-"""What MySQL and MariaDB say, said to people. Messages name the server and never the password, nor values of rows."""
+"""Translation of MySQL's and MariaDB's errors into Penstock's.
+
+Messages name the server, and never the password or values of rows.
+"""
 
 import re
 from collections.abc import Iterator
@@ -13,12 +16,12 @@ from penstock.support.tls import is_distrusted
 
 DUPLICATE = 1062
 DENIED = frozenset({1044, 1142, 1143, 1227})
-"""A right that the user lacks."""
+"""The user lacks a privilege."""
 ABSENT_TABLE = 1146
 _NO_VIEW = DENIED | {1050, 1064}
-"""A right that the user lacks, a name that is taken by what the user must not see, a server that knows no JSON_TABLE."""
+"""The user lacks a privilege, an object that the user cannot see has the name, or the server has no JSON_TABLE."""
 _CONFLICTS = frozenset({1213, 1020})
-"""A deadlock, and a record that changed since a snapshot was taken."""
+"""A deadlock, or a record that changed since a snapshot was taken."""
 _LOCKED = frozenset({1205, 3572})
 _FULL = frozenset({1021, 1028, 1041, 1114})
 CONSTRAINTS = frozenset({DUPLICATE, 1048, 1216, 1217, 1451, 1452, 1644, 3819, 4025})
@@ -28,7 +31,7 @@ _FORBIDDEN = frozenset({1142, 1143, 1227, 1370})
 _UNAVAILABLE = frozenset(
     {0, 1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
 )
-"""Sessions that ended, servers that stop, and networks."""
+"""Ended sessions, servers that stop, and network failures."""
 _READ_ONLY = frozenset({1290, 1836})
 _ENTRY = {
     1044: "GRANT the role its rights on the database.",
@@ -41,7 +44,7 @@ _ENTRY = {
     3118: "Unlock the account of the user.",
     3159: "Add ?ssl_mode=required to the URL.",
 }
-"""What a server says that will not let us in, however often we ask."""
+"""Remedies for refused logins, which fail at every try."""
 _INDEX = re.compile(r"for key '(?:.*\.)?([^']*)'\Z")
 _VALUES = re.compile(r"(entry|value:?) '.*' for", re.DOTALL)
 _PARTITIONED = re.compile(r"(partition for (?:a|the given)? ?value) .*\Z", re.DOTALL)
@@ -49,24 +52,24 @@ _STARTS = "and start again: what was decided is published then."
 
 
 def cut_off(point: str) -> pymysql.err.Error:
-    """What PyMySQL would raise at a fault point where the connection breaks."""
+    """Return the error that PyMySQL would raise at a fault point if the connection broke."""
     return pymysql.err.OperationalError(CR.CR_SERVER_LOST, f"Lost connection to MySQL server during query ({point})")
 
 
 def code_of(cause: pymysql.err.Error) -> int:
-    """The error's number, 0 for none."""
+    """Return the error's number, 0 if it has none."""
     return cause.args[0] if cause.args and isinstance(cause.args[0], int) else 0
 
 
 def reason_of(cause: pymysql.err.Error) -> str:
-    """The server's own sentence, without the values of rows that it would show."""
+    """Return the server's own message, without the values of rows that it would show."""
     reason = str(cause.args[1]) if len(cause.args) > 1 and cause.args[1] else "the connection is closed"
     return without_values(reason)
 
 
 @contextmanager
 def without_view() -> Iterator[None]:
-    """Around making a view for people: where the server or the user's rights do not allow it, there is none."""
+    """Ignore a failure to create a view for people where the server or the user's privileges do not allow it."""
     try:
         yield
     except pymysql.err.Error as cause:
@@ -75,18 +78,18 @@ def without_view() -> Iterator[None]:
 
 
 def index_of(cause: pymysql.err.Error) -> str | None:
-    """The index that a duplicate is told of; MySQL puts the table's name before it."""
+    """Return the index that a duplicate-key error names, without the table's name that MySQL puts before it."""
     found = _INDEX.search(reason_of(cause))
     return found[1] if found else None
 
 
 def without_values(reason: str) -> str:
-    """A message of the server without the values of rows in it."""
+    """Return a message of the server without the values of rows in it."""
     return " ".join(_PARTITIONED.sub(r"\1", _VALUES.sub(r"\1 for", reason)).split()).rstrip(".")
 
 
 def translate_error(cause: pymysql.err.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
-    """What to tell about an error before COMMIT: nothing was written."""
+    """Return Penstock's error for an error before COMMIT, when nothing was written."""
     code, reason = code_of(cause), reason_of(cause)
     if code in _CONFLICTS:
         return Conflict(reason)
@@ -104,7 +107,7 @@ def translate_error(cause: pymysql.err.Error, place: str, kind: type[Failed]) ->
 
 
 def _message_and_remedy(code: int, reason: str, place: str) -> tuple[str, str]:
-    """Message and remedy of an error that will come again."""
+    """Return message and remedy for an error that recurs at every try."""
     if code in _ENTRY:
         return f"{place} does not let us in: {reason}.", _ENTRY[code]
     if code in _FULL:

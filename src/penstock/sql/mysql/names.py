@@ -1,4 +1,4 @@
-"""Names of tables and columns as MySQL takes them."""
+"""Names of tables and columns in MySQL: checked against its limits, and quoted."""
 
 from penstock.errors import Usage
 
@@ -6,7 +6,7 @@ MAX_NAME_CHARACTERS = 64
 
 
 def require_table_name(name: str) -> str:
-    """`name`, if it is one of a table in the database of the URL. Raises Usage."""
+    """Return `name` if it names a table in the database of the URL. Raises Usage."""
     if "." in name:
         raise Usage(
             f"`table` is {name!r}, which is no name of a table in the database.",
@@ -16,7 +16,7 @@ def require_table_name(name: str) -> str:
 
 
 def require_name(name: str) -> str:
-    """`name`, if MySQL can have it. Raises Usage."""
+    """Return `name` if MySQL allows it. Raises Usage."""
     if not 0 < len(name) <= MAX_NAME_CHARACTERS:
         found = f"expected 1 to {MAX_NAME_CHARACTERS} characters, found {len(name)}"
     elif name.endswith(" ") or any(letter == "\0" or letter > "\uffff" for letter in name):
@@ -27,5 +27,5 @@ def require_name(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """The name as an identifier of SQL."""
+    """Return the name as an SQL identifier."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""What a server is, and whether it keeps what it acknowledges."""
+"""Properties of a MySQL or MariaDB server, and the check that it keeps what it acknowledges."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _UNFLUSHED = frozenset({"nosync", "littlesync"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What a server is. `loads`: whether it takes LOAD DATA LOCAL. `max_packet`: the longest statement, in bytes."""
+    """Properties of a server. `loads`: it takes LOAD DATA LOCAL. `max_packet`: its longest statement, in bytes."""
 
     is_mariadb: bool
     loads: bool
@@ -18,22 +18,22 @@ class Server:
 
     @property
     def max_value_bytes(self) -> int:
-        """The longest value that a client can be sure to read again."""
+        """The longest value, in bytes, that a client can be sure to read again."""
         return self.max_packet
 
     @property
     def max_insert_bytes(self) -> int | None:
-        """The longest statement with one row, None where rows do not go as statements."""
+        """The longest INSERT of one row, in bytes; None if rows are not sent as statements."""
         return None if self.loads else self.max_packet
 
     @property
     def exact_collation(self) -> str:
-        """The one that takes no two texts for equal: others ignore case, or blanks at the end."""
+        """The collation in which no two texts are equal: others ignore case, or trailing blanks."""
         return "utf8mb4_nopad_bin" if self.is_mariadb else "utf8mb4_0900_bin"
 
 
 def server_of(variables: Mapping[str, str]) -> Server:
-    """What the server's variables say."""
+    """Build the server's properties from its variables."""
     return Server(
         is_mariadb="mariadb" in variables["version"].lower(),
         loads=variables.get("local_infile") == "ON",
@@ -42,7 +42,7 @@ def server_of(variables: Mapping[str, str]) -> Server:
 
 
 def require_durable(variables: Mapping[str, str], place: str) -> None:
-    """Raise Refused for a server that cannot be written, or that could lose what it acknowledged."""
+    """Raise Refused for a server that cannot be written, GuaranteeTooWeak for one that could lose what it acknowledged."""
     locked = [name for name in ("read_only", "innodb_read_only") if variables.get(name, "OFF") != "OFF"]
     if locked:
         raise Refused(
@@ -62,7 +62,7 @@ def require_durable(variables: Mapping[str, str], place: str) -> None:
 
 
 def _require_redo_log(variables: Mapping[str, str], place: str) -> None:
-    """MySQL can switch it off; both servers can be started so that nothing is forced to the disk, for tests of their own."""
+    """MySQL can switch the log off; both servers can be started without flushing to disk, for tests of their own."""
     if variables.get("Innodb_redo_log_enabled", "ON") != "ON":
         raise GuaranteeTooWeak(
             f"{place} runs with its redo log switched off, so a crash could lose what it committed, or all of it.",

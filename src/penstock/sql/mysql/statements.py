@@ -1,4 +1,4 @@
-"""All SQL that sink and ledger have in common: about the session, transactions, the server and its catalog."""
+"""SQL that the mysql sink and ledger share: about the session, transactions, the server and its catalog."""
 
 BEGIN = "START TRANSACTION READ WRITE"
 BEGIN_READ = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
@@ -12,17 +12,17 @@ NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO',
     sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, max_error_count = 64, sql_notes = 1,
     max_sort_length = 4096
 """
-"""What server, user and init_connect say otherwise would change values, rows or the moment of a commit.
+"""Overrides settings of server, user and init_connect that would change values, rows or the moment of a commit.
 
-The client asks for autocommit before `init_connect` has been run. A server that groups by sorting takes texts for one that begin
-with the same `max_sort_length` bytes; keys have 3072 at the most.
+The client requests autocommit before `init_connect` runs. A server that groups by sorting treats texts as equal if they begin
+with the same `max_sort_length` bytes; keys have at most 3072.
 """
 
 NO_STATEMENT_TIMEOUT = {
     "max_statement_time": "SET SESSION max_statement_time = 0",
     "max_execution_time": "SET SESSION max_execution_time = 0",
 }
-"""By the variable: MariaDB's and MySQL's, of which neither knows the other's."""
+"""By variable: MariaDB's and MySQL's, neither of which the other knows."""
 
 READ_COMMITTED = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 REPEATABLE_READ = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
@@ -31,7 +31,7 @@ WAITS = """
 SET SESSION innodb_lock_wait_timeout = %(lock_timeout)s, lock_wait_timeout = %(lock_timeout)s,
     wait_timeout = %(idle_timeout)s, net_read_timeout = %(idle_timeout)s
 """
-"""Waits for locks end; a driver that stalls loses its session, and its locks with it."""
+"""Bounds the waits for locks; a driver that stalls loses its session, and its locks with it."""
 
 PATIENT = "SET SESSION net_write_timeout = 600"
 """For a reader that counts and hashes while the server waits to send more."""
@@ -44,10 +44,10 @@ SHOW GLOBAL VARIABLES WHERE Variable_name IN (
 """
 
 REDO_LOG = "SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_enabled'"
-"""No row on MariaDB, and on MySQL before 8.0.21, which cannot switch it off."""
+"""Returns no row on MariaDB, and on MySQL before 8.0.21, which cannot switch the log off."""
 
 ONE_AT_A_TIME = "SELECT GET_LOCK(CONCAT('penstock.', MD5(DATABASE())), %s)"
-"""Two that prepare at once would collide in the catalog. No fence: it only keeps one waiting."""
+"""Serializes preparations, which would collide in the catalog. It is no fence: it only makes one wait."""
 NEXT_ONE = "SELECT RELEASE_LOCK(CONCAT('penstock.', MD5(DATABASE())))"
 
 TABLE_KIND = """
@@ -60,4 +60,4 @@ WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s AND NON_UNIQUE = 0 ORDER BY 
 """
 
 OWN_OPTIONS = "ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-"""Of a table of Penstock's own."""
+"""The options of Penstock's own tables."""

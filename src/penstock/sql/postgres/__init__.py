@@ -1,1 +1,1 @@
-"""PostgreSQL itself: what a sink and a ledger in it have in common. Needs the extra `postgres`; imported by whoever uses it."""
+"""Access to PostgreSQL, shared by sink and ledger. Needs the extra `postgres`, so only users of this package import it."""

@@ -1,4 +1,4 @@
-"""One database: a connection that commits durably, and readers of one snapshot each."""
+"""A PostgreSQL database: one connection that commits durably, and readers of one snapshot each."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -27,7 +27,7 @@ from penstock.support.connection import ServerConnection
 
 LOCK_TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 60.0
-"""A driver that stands still inside its transaction loses it, and with it its locks, after this time."""
+"""Seconds after which a driver that stalls inside its transaction loses the transaction and its locks."""
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
@@ -38,9 +38,9 @@ _WAITS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
-"""How long a server that is gone is waited for, where the URL does not say it."""
+"""Bounds on the wait for a server that is gone, unless the URL sets them."""
 _NAMING = ("service", "host", "hostaddr", "port", "dbname", "user", "options")
-"""What of a URL says where it leads, as whom, and with what settings of the session."""
+"""The parts of a URL that determine database, role and session settings."""
 
 
 class Database(ServerConnection):
@@ -63,7 +63,7 @@ class Database(ServerConnection):
             "application_name": parts.get("application_name") or application,
             "client_encoding": "utf8",
         }
-        if "," in host:  # one of several servers: never read what a standby does not know yet
+        if "," in host:  # several servers: a standby may lack the newest commits
             self._settings["target_session_attrs"] = parts.get("target_session_attrs") or "primary"
         self._lock_timeout_s = lock_timeout_s
         self._connection: Connection | None = None
@@ -71,22 +71,18 @@ class Database(ServerConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether a connection is open, as far as this side knows."""
         return self._connection is not None
 
     def another(self) -> "Database":
-        """The same with a connection of its own."""
         return Database(self._url, application=self._settings["application_name"], lock_timeout_s=self._lock_timeout_s)
 
     def connected(self, kind: type[Failed] = PublishFailed) -> Connection:
-        """The open connection, or a new one. Raises Retryable, `kind`."""
         if self._connection is None:
             with self.translate_errors(kind):
                 self._connection = self._open()
         return self._connection
 
     def writable(self, kind: type[Failed] = PublishFailed) -> Connection:
-        """As `connected`, to a server that keeps what it commits. Raises Retryable, `kind`, Refused."""
         connection = self.connected(kind)
         if not self._durable:
             with self.translate_errors(kind):
@@ -95,22 +91,24 @@ class Database(ServerConnection):
         return connection
 
     def begin(self, connection: Connection) -> None:
-        """Open a transaction whose waits are bounded."""
         lock_timeout, idle_timeout = (Literal(f"{round(each * 1000)}ms") for each in (self._lock_timeout_s, IDLE_TIMEOUT_S))
         connection.execute(sql.BEGIN.format(lock_timeout=lock_timeout, idle_timeout=idle_timeout))
 
     def commit(self, connection: Connection) -> None:
-        """End the transaction. Raises Retryable where it was rolled back; use it within `unknown_if_cut`."""
+        """Commit; use it within `unknown_if_cut`. Raises Retryable if the server rolled back."""
         status = connection.execute(sql.COMMIT).statusmessage
         if status != "COMMIT":
             raise Retryable(f"{self.place} answered COMMIT with {status}.", remedy="Try again: nothing was committed.")
 
     @contextmanager
     def unknown_if_cut(self, what: str, *, read: str, kind: type[Failed] = PublishFailed) -> Iterator[None]:
-        """Raise what a failed COMMIT of `what` means. After OutcomeUnknown, `read` on a new connection says if it happened."""
+        """Raise `kind` if the server refused the COMMIT of `what`, OutcomeUnknown if it gave no answer.
+
+        After OutcomeUnknown, `read` on a new connection shows whether it happened.
+        """
         try:
             yield
-        except psycopg.IntegrityError as cause:  # a constraint that was deferred until now: the server did answer
+        except psycopg.IntegrityError as cause:  # a deferred constraint: the server did answer
             raise kind(
                 f"{self.place} refused to commit {what}: {reason_of(cause)}.",
                 remedy="Correct the table's rows or its constraint and start again: what was decided is published then.",
@@ -122,15 +120,14 @@ class Database(ServerConnection):
             ) from cause
 
     def drop(self) -> None:
-        """Close, which rolls back what is open."""
         if self._connection is not None:
             connection, self._connection, self._durable = self._connection, None, False
-            with suppress(psycopg.Error):  # what is in the database decides what happened, not the answer to a close
+            with suppress(psycopg.Error):  # the database shows what happened, not the answer to a close
                 connection.close()
 
     @contextmanager
     def reader(self) -> Iterator[Connection]:
-        """A connection of its own that cannot write and sees one snapshot."""
+        """Yield a connection of its own that cannot write and sees one snapshot."""
         with self.translate_errors(Failed):
             connection = self._open()
             try:
@@ -143,7 +140,7 @@ class Database(ServerConnection):
         return translate_error(cause, self.place, kind)
 
     def _open(self) -> Connection:
-        # Without prepared statements: a staging table is dropped and made again under the same name.
+        # No prepared statements: a staging table is dropped and created again under the same name.
         return psycopg.connect(self._url, autocommit=True, prepare_threshold=None, **self._settings)  # type: ignore[arg-type]
 
 
@@ -154,7 +151,7 @@ def _no_url() -> Usage:
 
 
 def _require_plain(url: str, parts: Mapping[str, str]) -> None:
-    """Raise Usage where libpq took a part of the password for host, port or database: to it the first `@` ends the password."""
+    """Raise Usage if libpq took a part of the password for host, port or database: to libpq the first `@` ends the password."""
     before, _, path = url.partition("://")[2].partition("?")[0].partition("/")
     if before.count("@") > 1 or "@" in path or any("@" in parts.get(name, "") for name in ("host", "hostaddr", "port")):
         raise unescaped()
@@ -163,10 +160,10 @@ def _require_plain(url: str, parts: Mapping[str, str]) -> None:
 
 
 def home_of(parts: dict[str, str]) -> str:
-    """Names the database of a URL, and the role and settings that are met there. Equal for two URLs: one transaction serves both.
+    """Return a name for a URL's database, role and session settings. If two URLs have one name, one transaction serves both.
 
-    By what the URLs say, and libpq's defaults for the rest: the same server by another name is taken for another one, which costs
-    a transaction and no guarantee. A server's own identifier would not tell a promoted standby from its primary.
+    It is made of the URL and of libpq's defaults. The same server under another host name counts as another one, which costs a
+    transaction and no guarantee. A server's own identifier would not distinguish a promoted standby from its primary.
     """
     usual = {option.keyword.decode(): option.val.decode() for option in Conninfo.get_defaults() if option.val is not None}
     return "postgres:" + " ".join(f"{name}={parts.get(name, usual.get(name, ''))!r}" for name in _NAMING)
@@ -197,6 +194,6 @@ def require_durable(connection: Connection, place: str) -> None:
 
 
 def require_schema(connection: Connection, schema: str) -> None:
-    """Raise Refused where it is missing."""
+    """Raise Refused if the schema does not exist."""
     if connection.execute(sql.SCHEMA_EXISTS, (schema,)).fetchone() is None:
         raise Refused(f"There is no schema {schema!r} in the database.", remedy=f'CREATE SCHEMA "{schema}".')

@@ -1,4 +1,4 @@
-"""What PostgreSQL says, said to people. Messages name the server and never the password."""
+"""Translation of PostgreSQL's errors into Penstock's. Messages name the server and never the password."""
 
 import psycopg
 
@@ -16,15 +16,15 @@ _WRONG_ADDRESS = (
     ("server does not support SSL", "Correct `sslmode` in the URL."),
     ("certificate", "Correct the certificates that the URL names."),
 )
-"""What a server says that will not let us in, however often we ask. It gives no code before the session exists."""
+"""Remedies for refused connections, which fail at every try, by the message: there is no code before the session exists."""
 _FINDS_PARTITION = "ExecFindPartition"
-"""The server's function that raises the error. It has the code of any CHECK, and its text may be in another language."""
+"""The server's function that reports a missing partition. Its error has the code of any CHECK, and a text in any language."""
 _CONFLICTS = frozenset({"40001", "40P01"})
 _STARTS = "and start again: what was decided is published then."
 
 
 def translate_error(cause: psycopg.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
-    """What to tell about an error before COMMIT: nothing was written."""
+    """Return Penstock's error for an error before COMMIT, when nothing was written."""
     state, reason = cause.sqlstate or "", reason_of(cause)
     if state in _CONFLICTS:
         return Conflict(reason)
@@ -39,13 +39,13 @@ def translate_error(cause: psycopg.Error, place: str, kind: type[Failed]) -> Pen
 
 
 def reason_of(cause: psycopg.Error) -> str:
-    """The server's own sentence, or libpq's first line, without the values of rows that DETAIL would show."""
+    """Return the server's own message, or libpq's first line, without the values of rows that DETAIL would show."""
     text = cause.diag.message_primary or next((line for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
     return " ".join(text.split()).rpartition("FATAL: ")[2].rstrip(".").strip()
 
 
 def cut_off(point: str) -> psycopg.Error:
-    """What libpq would raise at a fault point where the connection breaks: no code, whatever the server did."""
+    """Return the error that libpq would raise at a fault point if the connection broke: no code, whatever the server did."""
     return psycopg.OperationalError(f"server closed the connection unexpectedly ({point})")
 
 
@@ -75,7 +75,7 @@ def _constraint(place: str, reason: str, kind: type[Failed]) -> PenstockError:
 
 
 def _without_partition(cause: psycopg.Error, place: str, reason: str, kind: type[Failed]) -> PenstockError:
-    """The table that is named is the one that lacks the partition, which may be a partition itself."""
+    """Return the error for a missing partition. It names the table that lacks it, which may be a partition itself."""
     table = in_double_quotes(cause.diag.schema_name or "", cause.diag.table_name or "")
     remedy = f"Create the partition that a row lacks, by CREATE TABLE … PARTITION OF {table} FOR VALUES …, {_STARTS}"
     return kind(f"The table in {place} refused a row: {reason}.", remedy=remedy)
@@ -94,4 +94,4 @@ _TOLD = (
     ("42501", _forbidden),
     *((state, _no_answer) for state in ("08", "53", "57", "25P")),
 )
-"""By code or class of codes, the first that fits."""
+"""By SQLSTATE code or class of codes; the first match counts."""

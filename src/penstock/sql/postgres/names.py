@@ -1,4 +1,4 @@
-"""Names of tables and columns as PostgreSQL takes them."""
+"""Names of tables and columns in PostgreSQL: split, checked against its limits, and quoted."""
 
 from penstock.sql.table_name import Naming, in_double_quotes
 
@@ -9,5 +9,5 @@ split_name, require_name = _NAMING.split, _NAMING.require
 
 
 def quoted_table(name: str) -> str:
-    """The table that is so named in the settings, as a statement names it. Raises Usage."""
+    """Return the table's name from the settings as it is written in SQL. Raises Usage."""
     return in_double_quotes(*split_name(name))

@@ -1,4 +1,4 @@
-"""All SQL that sink and ledger have in common: about transactions, the server and its catalog."""
+"""SQL that the postgres sink and ledger share: about transactions, the server and its catalog."""
 
 from psycopg.sql import SQL, Placeholder
 from typing_extensions import LiteralString
@@ -7,7 +7,7 @@ COMMIT = SQL("COMMIT")
 
 
 def where_known(setting: LiteralString, value: LiteralString) -> LiteralString:
-    """An expression that sets one for the transaction on servers that have it."""
+    """Return an expression that sets `setting` for the transaction, on servers that have it."""
     return f"CASE WHEN current_setting('{setting}', true) IS NOT NULL THEN set_config('{setting}', '{value}', true) END"
 
 
@@ -19,9 +19,9 @@ SELECT set_config('lock_timeout', {{lock_timeout}}, true), set_config('statement
        set_config('row_security', 'off', true),
        CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END
 """)
-"""For the transaction: waits for locks end, a stalled driver loses its own, COMMIT is durable whatever the role's default.
+"""Opens a transaction that bounds waits for locks, ends when the driver stalls, and commits durably whatever the role's default.
 
-Both at once: a turn to the server costs a transaction more than either does there.
+BEGIN and settings are one message: a round trip costs a transaction more than either does on the server.
 """
 
 BEGIN_READ = SQL(f"""
@@ -29,7 +29,7 @@ BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SELECT set_config('statement_timeout', '0', true), {where_known("transaction_timeout", "0")},
        set_config('idle_in_transaction_session_timeout', '0', true), set_config('row_security', 'off', true)
 """)
-"""For a reader that counts and hashes a whole table, whatever the role's default. Rows that a policy hides are an error."""
+"""For a reader that counts and hashes a whole table, whatever the role's defaults. Rows that a policy hides raise an error."""
 
 SERVER = SQL("""
 SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('server_encoding'),
@@ -39,7 +39,7 @@ SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('server_en
 ENCODING = "UTF8"
 
 ONE_AT_A_TIME = SQL("SELECT pg_catalog.pg_advisory_xact_lock(hashtextextended('penstock', 0))")
-"""Two that prepare at once would collide in the catalog. No fence: it only keeps one waiting."""
+"""Serializes preparations, which would collide in the catalog. It is no fence: it only makes one wait."""
 
 SCHEMA_EXISTS = SQL("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s")
 
@@ -56,6 +56,9 @@ FROM pg_catalog.pg_index i
 WHERE i.indrelid = {oid} AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL
   AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_collation o WHERE o.oid = ANY(i.indcollation::oid[]) AND NOT o.collisdeterministic)
 """)
-"""Sets of columns that tell rows apart, and that ON CONFLICT can name. None where a collation takes different texts for equal."""
+"""The sets of columns that identify a row and that ON CONFLICT can name.
+
+An index with a nondeterministic collation is left out: it takes different texts for equal.
+"""
 
 TABLE_UNIQUES = UNIQUES.format(oid=Placeholder())

@@ -4,7 +4,7 @@
     from my_sink import MySink
     from penstock.testing import OwnSinkContract, OwnSinkRig
 
-    class MyRig(OwnSinkRig):                    # must be importable: it travels to other processes
+    class MyRig(OwnSinkRig):                    # must be importable: other processes unpickle it
         sink_type = MySink
 
         def options(self):
@@ -16,19 +16,22 @@
     class TestMySink(OwnSinkContract):          # with every fault point of `penstock.OwnSink`, and every kind of fault
         rig_type = MyRig
 
-A sink that is not derived from `penstock.OwnSink` brings a rig that says `make` and `read_back`, a fixture `rig` that gives it,
-and a class for each part:
+A sink that is not derived from `penstock.OwnSink` needs a rig with `make` and `read_back`, a fixture `rig` that returns it, and a
+test class for each contract:
 
-The parts: `SinkContract` for every sink; `IdentityContract` for every sink with a marker; `CrashContract` for every sink whose
-target outlives the process;
-`StagingLossContract` for every sink whose staging can be lost or damaged apart from the decision (give the rig a
-`lose_staging`); `VerifyBesideDriverContract` for every sink that `verify` can read. What a sink promises short of the defaults,
-it says in class attributes of its rig and its test class: other columns, pieces that appear one after the other, damages that
-the target does not allow. Upsert and replace tell by `settle` what batches leave; sinks that write several pieces per attempt
-tell by `unit_of` which row goes where. Sinks with accounts and a route need nothing: rows are routed by id.
+- `SinkContract` for every sink
+- `IdentityContract` for every sink with a marker
+- `CrashContract` for every sink whose target outlives the process
+- `StagingLossContract` for every sink whose staging can be lost or damaged apart from the decision (`lose_staging` of the rig)
+- `VerifyBesideDriverContract` for every sink that `verify` can read
 
-Contents are compared as multisets of rows, never as sets or counts. The suite plays the coordinator by hand (`Bench`), except for
-crashes: there the real coordinator delivers over a real ledger, a process is killed at the armed point, and another recovers.
+Class attributes of rig and test class state where a sink promises less than the defaults: other columns, pieces that appear one
+after the other, damages that the target does not allow. Upsert and replace define with `settle` what batches leave. Sinks that
+write several pieces per attempt define with `unit_of` which row goes where. Sinks with accounts and a route need nothing: rows
+are routed by id.
+
+Contents are compared as multisets of rows, never as sets or counts. `Bench` plays the coordinator by hand, except for crashes:
+there the real coordinator delivers over a real ledger, a process is killed at the armed point, and another one recovers.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""A coordinator's part played by hand: stage, decide and publish one step at a time, in any order that a test wants."""
+"""The coordinator's part played by hand: stage, decide and publish one step at a time, in any order."""
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,35 +38,32 @@ _TRIES = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A decided batch and the rows of each attempt it is made of."""
+    """A decided batch, and the rows of each attempt in it."""
 
     publication: Publication
     attempts: tuple[tuple[Row, ...], ...]
 
     @property
     def rows(self) -> list[Row]:
-        """All rows of the batch."""
         return [row for attempt in self.attempts for row in attempt]
 
 
 class DecidedBatches:
-    """The `SinkDecisions` of these publications, the oldest first, all published. `totals`: of a ledger that pruned some."""
+    """The `SinkDecisions` of publications, oldest first, all published. `totals` stands in for a ledger that pruned some."""
 
     def __init__(self, decided: Sequence[Publication], *, totals: Mapping[AccountName, Totals] | None = None) -> None:
         self._decided, self._totals = decided, totals
         self.published_at = decided[-1].position if decided else Position(0)
 
     def totals(self, position: Position) -> Mapping[AccountName, Totals]:
-        """Of those up to `position`, unless others were given."""
         return expected_of(self.publications(position)) if self._totals is None else self._totals
 
     def publications(self, position: Position | None = None) -> Iterator[Publication]:
-        """Those up to `position`, the newest first."""
         return (one for one in reversed(self._decided) if position is None or one.position <= position)
 
 
 class Bench:
-    """One pipeline that delivers to one rig. Close it: that closes every sink it made."""
+    """One pipeline that delivers to one rig. Closing it closes every sink it made."""
 
     def __init__(self, rig: SinkRig) -> None:
         self.rig = rig
@@ -74,19 +71,17 @@ class Bench:
         self._made: list[Sink] = []
 
     def sink(self) -> Sink:
-        """A new, prepared object on the rig's target."""
+        """Return a new, prepared sink on the rig's target."""
         sink = self.rig.make_hashing()
         self._made.append(sink)
         sink.prepare(pipeline=PIPELINE, schema=self.rig.schema)
         return sink
 
     def close(self) -> None:
-        """Close every sink."""
         for sink in self._made:
             sink.close()
 
     def rows(self, ids: Iterable[int]) -> list[Row]:
-        """Rows that tell every mistake apart, of the values that the target has."""
         return self.rig.rows(ids)
 
     # --- staging
@@ -94,30 +89,30 @@ class Bench:
     def stage(
         self, sink: Sink, rows: Sequence[Row], *, batch_id: int, generation: int = 1, partition: int = 0, task_attempt: int = 0
     ) -> tuple[Staged, ...]:
-        """What one task attempt stages of `rows`, in Arrow batches of a few rows."""
+        """Stage `rows` as one task attempt does, in Arrow batches of a few rows."""
         writer = travelled(sink.stager()).open(attempt(batch_id, generation, partition, task_attempt), self._schema)
         for start in range(0, len(rows), 40):
             self.write(writer, sink, rows[start : start + 40])
         return tuple(writer.finish())
 
     def stage_here(self, sink: Sink, rows: Sequence[Row], *, batch_id: int) -> tuple[Staged, ...]:
-        """What the driver stages itself of a small batch, without a task, in Arrow batches that are parts of a larger one."""
+        """Stage `rows` as the driver does with a small batch: without a task, in slices of a larger Arrow batch."""
         writer = sink.stager().open(attempt(batch_id, 1, 0, 0), self._schema)
         whole = as_batch(rows, self.rig.schema)
-        for start in range(0, len(rows), 37):  # whose bitmaps begin within a byte
+        for start in range(0, len(rows), 37):  # so that validity bitmaps begin within a byte
             batch = whole.slice(start, 37)
             part = rows[start : start + 37]
             writer.write(batch, hashes=row_hashes(batch, self.rig.row_digest), accounts=accounts_of(sink, part))
         return tuple(writer.finish())
 
     def abandoned(self, sink: Sink, rows: Sequence[Row], *, batch_id: int, generation: int = 1, partition: int = 0) -> None:
-        """An attempt that dies after it wrote."""
+        """Run an attempt that dies after it wrote."""
         writer = travelled(sink.stager()).open(attempt(batch_id, generation, partition, 0), self._schema)
         self.write(writer, sink, rows)
         writer.abandon()
 
     def write(self, writer: StageWriter, sink: Sink, rows: Sequence[Row]) -> None:
-        """Hand rows to a stage writer as the staging pass does."""
+        """Write rows to a stage writer as the staging pass does."""
         batch = as_batch(rows, self.rig.schema)
         accounts = accounts_of(sink, rows)
         writer.write(batch, hashes=row_hashes(batch, self.rig.row_digest), accounts=accounts)
@@ -125,7 +120,7 @@ class Bench:
     # --- deciding and publishing
 
     def decide(self, *attempts: tuple[Sequence[Row], tuple[Staged, ...]], batch_id: int, query_id: QueryId = QUERY) -> Shown:
-        """Freeze what the attempts staged as batch `batch_id`, at the next position, and remember it as the ledger does."""
+        """Decide what the attempts staged as batch `batch_id`, at the next position, and record it as the ledger does."""
         shown = self.undecided(*attempts, batch_id=batch_id, position=len(self.decided) + 2, query_id=query_id)
         self.decided.append(shown)
         return shown
@@ -138,7 +133,7 @@ class Bench:
         query_id: QueryId = QUERY,
         ledger_id: LedgerId | None = LEDGER_ID,
     ) -> Shown:
-        """As `decide`, but not remembered: of another ledger than the bench's."""
+        """Return the same as `decide` without recording it, as a decision of another ledger than the bench's."""
         offsets = OffsetRange(source=SourceName("rows"), start=f"{batch_id}", end=f"{batch_id + 1}")
         publication = Publication(
             pipeline=PIPELINE,
@@ -167,12 +162,11 @@ class Bench:
         require_equal(self.rig.read_back(), self.rig.settle([batch.rows for batch in batches]))
 
     def verify(self, sink: Sink, *, ledger: Sequence[Shown] | None = None) -> SinkReport:
-        """The sink's own report on what was decided."""
         decided = self.decided if ledger is None else ledger
         return sink.verify(DecidedBatches([shown.publication for shown in decided]))
 
     def cut(self, *, generation: int = 1) -> SweepCut:
-        """What the coordinator of `generation` sweeps by."""
+        """Return the cut with which the coordinator of `generation` sweeps."""
         newest = self.decided[-1].publication if self.decided else None
         same = newest is not None and generation == 1
         return SweepCut(
@@ -189,7 +183,7 @@ class Bench:
 
 
 def attempt(batch_id: int, generation: int, partition: int, task_attempt: int) -> Attempt:
-    """A new task attempt."""
+    """Return a new task attempt."""
     return Attempt(
         generation=Generation(generation),
         batch_id=BatchId(batch_id),
@@ -200,20 +194,20 @@ def attempt(batch_id: int, generation: int, partition: int, task_attempt: int) -
 
 
 def travelled(stager: Stager) -> Stager:
-    """The stager as a task gets it: pickled on the driver, unpickled elsewhere."""
+    """Return the stager as a task gets it: pickled and unpickled."""
     arrived: Stager = ForkingPickler.loads(ForkingPickler.dumps(stager))
     return arrived
 
 
 def accounts_of(sink: Sink, rows: Sequence[Row]) -> "pa.StringArray | None":
-    """Each row's account, by its id; None where the sink has no route."""
+    """Return each row's account, chosen by its id; None where the sink has no route."""
     if sink.route_sql is None:
         return None
     return pa.array([sink.accounts[row["id"] % len(sink.accounts)] for row in rows], pa.string())
 
 
 def expected_of(decided: Iterable[Publication]) -> Mapping[AccountName, Totals]:
-    """What the ledger's summary would say of these decisions."""
+    """Return the totals that the ledger's summary would have after these decisions."""
     totals: dict[AccountName, Totals] = {}
     for publication in decided:
         for piece in publication.staged:
@@ -222,7 +216,7 @@ def expected_of(decided: Iterable[Publication]) -> Mapping[AccountName, Totals]:
 
 
 def publish(sink: Sink, publication: Publication) -> Published:
-    """Publish, again and again while the answer is to try again, as the coordinator does."""
+    """Publish as the coordinator does: repeat while the sink raises Retryable."""
     pause = threading.Event()
     for _ in range(_TRIES):
         try:

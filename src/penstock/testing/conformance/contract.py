@@ -1,4 +1,4 @@
-"""All that every sink must do in one process; crashes are in `crashes`."""
+"""All tests that every sink must pass in one process. Crash tests are in `crashes`."""
 
 from penstock.testing.conformance.publishing import PublishContract
 from penstock.testing.conformance.racing import RaceContract
@@ -8,4 +8,4 @@ from penstock.testing.conformance.verifying import VerifyContract
 
 
 class SinkContract(StageContract, PublishContract, RaceContract, SweepContract, VerifyContract):
-    """Subclass it as `Test…` in a module with a fixture `rig` that gives a `SinkRig` on an empty directory."""
+    """Subclass it as `Test…` in a module with a fixture `rig` that returns a `SinkRig` on an empty directory."""

@@ -1,4 +1,4 @@
-"""Every fault point of a sink with every kind: a driver fails there, another recovers, and the content is exact."""
+"""Crash tests at every fault point of a sink, with every kind of fault: another driver recovers, and the content is exact."""
 
 import logging
 import random
@@ -27,17 +27,15 @@ _KILLED = -signal.SIGKILL
 
 
 class CrashContract(Examined):
-    """Subclass it as `Test…` with `fault_parts`: how the names of the sink's fault points begin (`mysink` for `mysink.write`).
+    """Subclass it as `Test…` with `fault_parts`: prefixes of the sink's fault points (`mysink` for `mysink.write`).
 
     Each test delivers batch 0, lets a process fail while it opens or delivers batch 1, and then recovers and delivers batches 1
-    and 2.
-    The rig must stage in such a way that every point is reached: pieces on disk, not inline.
+    and 2. The rig must stage so that every point is reached: pieces on disk, not inline.
     """
 
     fault_parts: tuple[str, ...] = ()
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """One test for each point and kind."""
         parts = getattr(metafunc.cls, "fault_parts", ())
         mine = [point for point in points() if point.name.partition(".")[0] in parts]
         if "kind" in metafunc.fixturenames:
@@ -47,9 +45,9 @@ class CrashContract(Examined):
             metafunc.parametrize("point", mine, ids=[point.name for point in mine])
 
     def test_a_fault_at_any_step(self, rig: SinkRig, tmp_path: Path, point: FaultPoint, kind: FaultKind) -> None:
-        """Killed, failed, cut off from the answer, torn or overtaken: nothing is lost, nothing is twice, nothing is left.
+        """Killed, failed, cut off from the answer, torn or overtaken: nothing is lost, doubled or left behind.
 
-        Where the step is reached first while the driver opens, it fails once more where it is reached while a batch is delivered.
+        If the driver first reaches the point while it opens, a second process fails where it reaches the point in a delivery.
         """
         live(rig, [0], tidy=False)
         opened = tmp_path / "opened"
@@ -61,7 +59,7 @@ class CrashContract(Examined):
             _require_recovered(rig, upto=4)
 
     def test_a_second_crash_during_recovery(self, rig: SinkRig, tmp_path: Path, point: FaultPoint) -> None:
-        """The process that recovers is killed as well, anywhere."""
+        """The process that recovers is killed as well, at a random point."""
         seed = random.randrange(1 << 32)  # noqa: S311 - no secret
         _log.warning("seed %d", seed)
         mine = [other for other in points() if other.name.partition(".")[0] in self.fault_parts]
@@ -73,7 +71,6 @@ class CrashContract(Examined):
         _require_recovered(rig, upto=2)
 
     def test_publishers_in_processes(self, bench: Bench) -> None:
-        """Several drivers in several processes publish the same at once."""
         sink, rows = bench.sink(), bench.rows(range(200))
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
         sink.close()
@@ -92,7 +89,7 @@ def _fail(
     delivering: bool = False,
     once_open: Callable[[], None] | None = None,
 ) -> None:
-    """A process delivers batch `number` and fails. `delivering`: not before it is open. What fires leaves a file in `fired`."""
+    """Let a process fail in delivering batch `number`, if `delivering` only once open. A fired fault leaves a file in `fired`."""
     fired.mkdir()
     faults = f"{point.name}={_STALL if kind is FaultKind.STALL else kind.value}"
     life = partial(live, once_open=partial(arm, faults) if delivering else once_open)

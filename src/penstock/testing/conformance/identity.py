@@ -1,4 +1,4 @@
-"""Two ledgers of one pipeline name on one target: what one of them has decided is never moved by the other."""
+"""Tests of two ledgers of one pipeline name on one target: neither moves what the other decided."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -25,11 +25,11 @@ _Homes = tuple[Callable[[], Ledger], Callable[[], Ledger]]
 
 
 class IdentityContract(Examined):
-    """For every sink with a marker: names and positions are no identity, a marker of another ledger is never moved."""
+    """For every sink with a marker: names and positions are no identity, and a marker of another ledger is never moved."""
 
     @pytest.mark.parametrize("swapped", [False, True], ids=["plain", "swapped"])
     def test_a_longer_ledger_does_not_deliver_what_another_one_delivered(self, bench: Bench, *, swapped: bool) -> None:
-        """B was opened three times before it has a batch, so that A's marker, at position 2, is not beyond its end."""
+        """B was opened three times before its first batch, so A's marker at position 2 is not beyond B's end."""
         rig = bench.rig
         a, b = _homes(rig, swapped=swapped)
         for _ in range(2):
@@ -41,7 +41,7 @@ class IdentityContract(Examined):
         require_equal(rig.read_back(), rig.settle([rows_of(0, rig), rows_of(1, rig)]))
 
     def test_a_ledger_that_starts_after_another_one_delivered_is_refused(self, rig: SinkRig) -> None:
-        """However often it was opened before, so that the marker's position is within its own."""
+        """It was opened several times before, so the marker's position is within the ledger's own."""
         a, b = _homes(rig, swapped=False)
         for _ in range(3):
             _live_apart(rig, [], ledger=b())
@@ -51,8 +51,9 @@ class IdentityContract(Examined):
         require_equal(rig.read_back(), rig.settle([rows_of(0, rig)]))
 
     def test_of_a_ledger_and_its_copy_one_delivers_a_batch(self, bench: Bench) -> None:
-        """Both are of one identity. The copy is opened before the ledger delivers, and was once before that: what the ledger
-        decides is neither beyond its end nor at the position where it decides the same batch.
+        """Both have one identity. The copy is opened twice before the ledger delivers.
+
+        So what the ledger decides is neither beyond the copy's end, nor at the position where the copy decides the same batch.
         """
         rig, store = bench.rig, MemoryStore()
         live(rig, [0], ledger=_in_memory(store))
@@ -79,7 +80,7 @@ class IdentityContract(Examined):
 
     @pytest.mark.parametrize("positions", [(2, 2), (2, 3)], ids=["same", "next"])
     def test_of_two_homes_that_publish_at_once_exactly_one_delivers(self, bench: Bench, positions: tuple[int, int]) -> None:
-        """Both come out of one barrier, with the same position or another one."""
+        """Both pass one barrier, with the same position or different ones."""
         decided = _decided_by_both(bench, positions)
         sinks, start = [bench.sink(), bench.sink()], threading.Barrier(2)
 
@@ -100,7 +101,7 @@ class IdentityContract(Examined):
         bench.require_shown(decided[winner])
 
     def test_a_marker_of_an_older_penstock_is_taken_over_once(self, bench: Bench) -> None:
-        """By whoever publishes next: a start has compared the batch at its position. From then on it is that ledger's."""
+        """The next ledger to publish becomes its owner: its start has compared the batch at the marker's position."""
         sink = bench.sink()
         older = _decided(bench, sink, bench.rows(range(40)), batch_id=0, position=2, ledger_id=None)
         publish(sink, older.publication)
@@ -117,7 +118,7 @@ class IdentityContract(Examined):
 
 
 def _homes(rig: SinkRig, *, swapped: bool) -> _Homes:
-    """The rig's ledger and another one; a sink may share its database with either."""
+    """Return factories of the rig's ledger and of another one. A sink may share its database with either."""
 
     def another() -> Ledger:
         return open_ledger(str(rig.directory / "another ledger"), pipeline=PIPELINE)
@@ -126,7 +127,7 @@ def _homes(rig: SinkRig, *, swapped: bool) -> _Homes:
 
 
 def _live_apart(rig: SinkRig, batches: list[int], *, ledger: Ledger) -> None:
-    """As `live`, with a spool of this home's own: what the other ledger signed the spool with is not there meanwhile."""
+    """Call `live` with a spool of this home's own: the other ledger's signatures are removed meanwhile."""
     others = {path: path.read_bytes() for path in _signatures(rig)}
     _remove(others)
     live(rig, batches, ledger=ledger)
@@ -160,7 +161,7 @@ def _decided(bench: Bench, sink: Sink, rows: list[Row], *, batch_id: int, positi
 
 
 def _marks(sink: Sink) -> list[HighWaterMark]:
-    """Of accounts with rows; every account gets some."""
+    """Return the markers of all accounts, each of which has rows."""
     assert isinstance(sink, HasMarker)
     found = [sink.high_water_mark(account, pipeline=PIPELINE) for account in sink.accounts]
     return [mark for mark in found if mark is not None]

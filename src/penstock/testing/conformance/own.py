@@ -1,4 +1,4 @@
-"""All of the suite for a sink that is derived from `penstock.OwnSink`, in one class."""
+"""The whole suite for a sink derived from `penstock.OwnSink`, in one class."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,15 +19,15 @@ from penstock.testing.conformance.running import VerifyBesideDriverContract
 
 
 class OwnSinkRig(SinkRig):
-    """Give it the class as `sink_type`, its `options`, and a `damage`; every batch goes through files of the spool.
+    """Give it the class as `sink_type`, its `options`, and a `damage`. Every batch goes through files of the spool.
 
-    `read_back` asks the sink's own `read_rows`: override it where another program can read the target.
+    `read_back` calls the sink's own `read_rows`: override it where another program can read the target.
     """
 
     sink_type: ClassVar[type[OwnSink[Any]]]
 
     def options(self) -> Mapping[str, Any]:
-        """The options of a sink whose target is below `self.directory`."""
+        """Return the options of a sink whose target is below `self.directory`."""
         return {}
 
     def make(self) -> Sink:
@@ -45,11 +45,9 @@ class OwnSinkRig(SinkRig):
             sink.close()
 
     def leftovers(self) -> Sequence[str]:
-        """What lies in the spool."""
         return [str(path) for path in self.directory.glob("spool/**/*") if path.is_file() and path.suffix != ".id"]
 
     def lose_staging(self) -> None:
-        """All of it."""
         for path in self.leftovers():
             Path(path).unlink()
 
@@ -64,16 +62,15 @@ class OwnSinkContract(SinkContract, IdentityContract, StagingLossContract, Verif
     rig_type: ClassVar[type[OwnSinkRig]]
     fault_parts = ("own",)
     damages = tuple(damage for damage in DAMAGES if damage != "swapped")
-    """`damages = DAMAGES` where `damage` of the rig knows how to exchange two values, too."""
+    """Set `damages = DAMAGES` where the rig's `damage` can also exchange two values."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """For each damage; for each point and kind."""
         SinkContract.pytest_generate_tests(self, metafunc)
         CrashContract.pytest_generate_tests(self, metafunc)
 
     @pytest.fixture
     def rig(self, tmp_path: Path) -> SinkRig:
-        """Beside what the tests of crashes keep in `tmp_path`."""
+        """A directory of its own: the crash tests use `tmp_path` for files, too."""
         directory = tmp_path / "rig"
         directory.mkdir()
         return self.rig_type(directory)

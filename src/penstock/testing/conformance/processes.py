@@ -1,4 +1,4 @@
-"""Other processes that do a sink's work: forked from a clean server, so that nothing of the test's own process is in them."""
+"""Processes that do a sink's work, forked from a clean server, so that they inherit nothing of the test's process."""
 
 import multiprocessing
 import os
@@ -14,20 +14,20 @@ from penstock.testing.conformance.bench import publish
 from penstock.testing.conformance.rig import PIPELINE, SinkRig
 
 TOLD = 10
-"""Exit code of a process that ended with an error of Penstock's own."""
+"""Exit code of a process that ended with a PenstockError."""
 
 _PRELOADED = ["penstock.testing.conformance.story", "pyarrow.compute", "pyarrow.parquet", "pandas", "zoneinfo"]
 
 
 def clean_context() -> ForkServerContext:
-    """Processes from here start in milliseconds and share nothing with this one."""
+    """Return a context whose processes start in milliseconds and share nothing with this one."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
     return context
 
 
 def start(work: Callable[..., None], *arguments: Any, faults: str = "", fired: Path | None = None) -> ForkServerProcess:
-    """A process that runs `work(*arguments)` with `faults` armed; both must be importable. `end` it.
+    """Start a process that runs `work(*arguments)` with `faults` armed; both must be importable. The caller must `end` it.
 
     A fault that fires leaves a file in the directory `fired`.
     """
@@ -37,7 +37,7 @@ def start(work: Callable[..., None], *arguments: Any, faults: str = "", fired: P
 
 
 def end(process: ForkServerProcess) -> int:
-    """Wait for the end and give the exit code: 0, TOLD, or the negative number of the signal that killed it."""
+    """Wait for the process and return its exit code: 0, TOLD, or the negative number of the signal that killed it."""
     process.join()
     code = process.exitcode
     process.close()
@@ -46,7 +46,7 @@ def end(process: ForkServerProcess) -> int:
 
 
 def publish_in_processes(rig: SinkRig, publication: Publication, *, processes: int) -> Sequence[int]:
-    """The exit codes of that many processes that publish the same at the same time."""
+    """Publish the same in several processes at once, and return their exit codes."""
     running = [start(_publish, rig, publication) for _ in range(processes)]
     return [end(process) for process in running]
 

@@ -1,4 +1,4 @@
-"""Publishing: exactly what was decided, however often, by whomever, and nothing of another ledger."""
+"""Tests of publishing: exactly what was decided, however often, by any driver, and nothing of another ledger."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from penstock.testing.conformance.staging import Examined
 
 
 class PublishContract(Examined):
-    """Idempotent, rolling forward only."""
+    """Publishing is idempotent and rolls forward only."""
 
     def test_what_was_decided_is_shown_value_by_value(self, bench: Bench) -> None:
         """Hostile texts, extreme numbers and nulls arrive as they were."""
@@ -19,7 +19,7 @@ class PublishContract(Examined):
         bench.require_shown(*shown)
 
     def test_what_the_driver_staged_itself_is_shown_value_by_value(self, bench: Bench) -> None:
-        """It may still have it in memory; the next process has not."""
+        """The driver may still have the rows in memory; the next process does not."""
         sink, rows = bench.sink(), [bench.rows(range(at, at + 130)) for at in (0, 1000)]
         shown = [bench.decide((rows[at], bench.stage_here(sink, rows[at], batch_id=at)), batch_id=at) for at in (0, 1)]
         publish(sink, shown[0].publication)
@@ -28,7 +28,7 @@ class PublishContract(Examined):
         assert bench.verify(sink).ok
 
     def test_publishing_again_changes_nothing(self, bench: Bench) -> None:
-        """By the same object and by another, the answer is `already`."""
+        """The same sink object and another one both answer `already`."""
         sink, rows = bench.sink(), bench.rows(range(100))
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
         first = sink.publish(shown.publication)
@@ -39,7 +39,7 @@ class PublishContract(Examined):
         bench.require_shown(shown)
 
     def test_another_object_publishes_what_the_first_one_staged(self, bench: Bench) -> None:
-        """Recovery needs nothing but the decision and the staging."""
+        """Recovery needs only the decision and the staging."""
         sink, rows = bench.sink(), bench.rows(range(100))
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
         sink.close()
@@ -50,7 +50,6 @@ class PublishContract(Examined):
         bench.require_shown(shown)
 
     def test_a_batch_without_rows_changes_nothing(self, bench: Bench) -> None:
-        """It may come between others and may be repeated."""
         sink = bench.sink()
         empty = bench.decide(batch_id=0)
         publish(sink, empty.publication)
@@ -60,7 +59,7 @@ class PublishContract(Examined):
         assert bench.verify(sink).ok
 
     def test_a_zombie_that_publishes_an_older_batch_changes_nothing(self, bench: Bench) -> None:
-        """A driver that went on after a newer one is told `already`."""
+        """A driver that goes on beside a newer one gets `already`."""
         zombie, sink = bench.sink(), bench.sink()
         shown = [bench.deliver(sink, bench.rows(range(at, at + 50)), batch_id=at) for at in (0, 100, 200)]
         for late in (shown[0], shown[1], shown[0]):
@@ -69,7 +68,7 @@ class PublishContract(Examined):
         assert bench.verify(sink).ok
 
     def test_maintenance_is_respected(self, bench: Bench) -> None:
-        """What was removed from the target after it was shown is not brought back by a repetition."""
+        """A repetition does not bring back rows that were removed from the target after they were shown."""
         sink = bench.sink()
         shown = bench.deliver(sink, bench.rows(range(50)), batch_id=0)
         sink.close()
@@ -80,7 +79,7 @@ class PublishContract(Examined):
         assert len(list(bench.rig.read_back())) == before
 
     def test_a_position_of_another_ledger_is_not_taken_for_published(self, bench: Bench) -> None:
-        """A new ledger counts from 1 again: to skip its batches because the target stands at a higher position loses them."""
+        """A new ledger counts from 1 again: skipping its batches because the target's position is higher would lose them."""
         sink = bench.sink()
         shown = [bench.deliver(sink, bench.rows(range(at, at + 20)), batch_id=at) for at in (0, 100, 200)]
         for position in (2, 3, 4):
@@ -96,7 +95,7 @@ class StagingLossContract(Examined):
     """For rigs with `lose_staging`."""
 
     def test_lost_staging_is_told_and_nothing_of_the_batch_is_shown(self, bench: Bench) -> None:
-        """A decided piece that is missing or damaged is never passed over."""
+        """A decided piece that is missing or damaged is never skipped."""
         sink, rows = bench.sink(), bench.rows(range(300))
         before = bench.deliver(sink, bench.rows(range(1000, 1020)), batch_id=0)
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=1)), batch_id=1)

@@ -1,4 +1,4 @@
-"""Several publishers at once, and readers that never stop looking."""
+"""Tests with several publishers at once, and with a reader that never stops reading."""
 
 import threading
 from collections import Counter
@@ -15,10 +15,9 @@ _PUBLISHERS = 4
 
 
 class RaceContract(Examined):
-    """Whoever publishes, and however many, the content is the same; readers see whole things only."""
+    """The content is the same however many publish it, and readers see whole batches or whole pieces only."""
 
     def test_publishers_in_threads(self, bench: Bench) -> None:
-        """Several drivers in one process publish the same at once."""
         sink, rows = bench.sink(), bench.rows(range(200))
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
         sinks, start = [bench.sink() for _ in range(_PUBLISHERS)], threading.Barrier(_PUBLISHERS)
@@ -34,7 +33,7 @@ class RaceContract(Examined):
         assert bench.verify(sink).ok
 
     def test_readers_see_whole_things_only(self, bench: Bench) -> None:
-        """A reader that looks all the time never sees a part, and nothing it saw vanishes."""
+        """A reader that reads all the time never sees a part, and nothing it saw vanishes."""
         sink, stop = bench.sink(), threading.Event()
         staged = [[bench.rows(range(at, at + 90)), bench.rows(range(at + 500, at + 590))] for at in range(0, 8000, 1000)]
         seen: list[Content] = []

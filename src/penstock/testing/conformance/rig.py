@@ -1,4 +1,4 @@
-"""What a sink brings along to be examined by the suite."""
+"""The rig that a sink brings to the suite: its target, and how to read and damage it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -21,28 +21,28 @@ _EVERYTHING = SweepCut(
 
 
 class SinkRig(ABC):
-    """One target below an empty `directory`, and how the suite looks at it from outside. Picklable: it travels to processes.
+    """One target below an empty `directory`, and how the suite reads it from outside. Picklable, for other processes.
 
-    Class attributes say what the target promises; the defaults are those of a transactional append.
+    Class attributes state what the target promises; the defaults are those of a transactional append.
     """
 
     schema: str = SCHEMA
-    """Spark's JSON of the rows. Keep the columns of `rows.SCHEMA`, or override `rows` as well."""
+    """Spark's JSON of the rows. Use the columns of `rows.SCHEMA`, or override `rows` as well."""
     whole_batches: bool = True
-    """Whether a reader sees a batch at once. False: each piece (rows of one attempt with one `unit_of`) at once."""
+    """Whether readers see a batch atomically. False: only each piece (rows of one attempt with the same `unit_of`)."""
 
     row_digest: RowDigest = NEWEST_ROW_DIGEST
-    """How the ledger's rows are hashed."""
+    """The kind of row hashes in the ledger."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     @abstractmethod
     def make(self) -> Sink:
-        """A new object on the same target, not prepared yet."""
+        """Return a new sink on the same target, not prepared yet."""
 
     def make_hashing(self) -> Sink:
-        """As `make`, hashing rows as the ledger does."""
+        """Return `make()`, set to the ledger's kind of row hashes."""
         sink = self.make()
         if isinstance(sink, HashesRows):
             sink.use_row_digest(self.row_digest)
@@ -50,26 +50,26 @@ class SinkRig(ABC):
 
     @abstractmethod
     def read_back(self) -> Iterable[Row]:
-        """All rows that a reader of the target sees now, by other code than the sink's where possible; none without a target."""
+        """Return all rows that a reader sees now, with other code than the sink's where possible; none without a target."""
 
     def rows(self, ids: Iterable[int]) -> list[Row]:
-        """One row for each id, always the same. Override it where the target's types lack a value, and say so."""
+        """Return one row for each id, always the same. Override it where the target's types lack a value, and document that."""
         return make_rows(ids)
 
     def ledger(self) -> Ledger:
-        """A ledger to deliver by, always the same one; override it with one in the sink's own database to examine a rider."""
+        """Return the ledger to deliver by, always the same. Override it with one in the sink's database to share transactions."""
         return open_ledger(str(self.directory / "ledger"), pipeline=PIPELINE)
 
     def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
-        """What the target shows after these batches. Override it for sinks that do not append."""
+        """Return what the target shows after these batches. Override it for sinks that do not append."""
         return [row for batch in batches for row in batch]
 
     def unit_of(self, row: Row) -> object:  # noqa: ARG002 - for sinks whose attempts stage several pieces
-        """Which piece of its attempt a row goes to, where a reader may see the pieces of an attempt one after the other."""
+        """Return which piece of its attempt a row belongs to, where readers may see an attempt's pieces one after the other."""
         return None
 
     def leftovers(self) -> Sequence[str]:
-        """Staging that exists now: by default what the sink would sweep if nothing were kept. Better look yourself."""
+        """Return the staging that exists: by default what a sweep that spares nothing would collect. Better override it."""
         sink = self.make()
         sink.prepare(pipeline=PIPELINE, schema=self.schema)
         try:
@@ -80,7 +80,7 @@ class SinkRig(ABC):
     def damage(self, kind: str) -> None:
         """Change published content behind the sink's back, so that a row is lost, doubled, changed or foreign (see DAMAGES).
 
-        `swapped`: a value moves into a column that was NULL, as `rows.swapped` does with the row that has the id `rows.SWAPPED`.
+        `swapped`: a value moves into a column that was NULL, as `rows.swapped` does with the row of id `rows.SWAPPED`.
         """
         raise NotImplementedError(kind)
 

@@ -1,4 +1,4 @@
-"""Rows that tell every mistake apart: unique ids, hostile texts, extreme numbers, nulls; and how two contents are compared."""
+"""Rows in which every mistake shows (unique ids, hostile texts, extreme numbers, nulls), and their comparison."""
 
 import datetime as dt
 import json
@@ -82,7 +82,7 @@ SCHEMA = json.dumps(
 
 
 def make_rows(ids: Iterable[int]) -> list[Row]:
-    """One row for each id, always the same for the same id; neighbours differ in every column."""
+    """Return one row for each id, always the same for the same id; neighbours differ in every column."""
     return [_row(number) for number in ids]
 
 
@@ -102,22 +102,22 @@ def _row(number: int) -> Row:
 
 
 SWAPPED = 1015
-"""The id of a row whose `number` is 0, whose `price` is NULL, and in which nothing stands between them."""
+"""Id of a row with `number` 0 and `price` NULL, and NULL in the column between them."""
 
 
 def swapped(row: Row) -> Row:
-    """That row with its `number` moved into `price`: hashes that skip NULLs stay the same."""
+    """Return the row of id SWAPPED with its `number` moved into `price`: hashes that skip NULLs stay the same."""
     assert (row["number"], row["amount"], row["price"]) == (0, None, None)
     return {**row, "number": None, "price": Decimal("0.00")}
 
 
 def as_batch(rows: Sequence[Row], schema: str = SCHEMA) -> "pa.RecordBatch":
-    """The rows as Spark hands them to a Python worker."""
+    """Return the rows as Spark hands them to a Python worker."""
     return pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=arrow_schema(schema))
 
 
 def content(rows: Iterable[Row]) -> Content:
-    """The multiset of `rows`: columns by name, values by what they are, so that 1, 1.0, True and "1" all differ."""
+    """Return the multiset of `rows`: columns by name, values by type and value, so that 1, 1.0, True and "1" all differ."""
     return Counter(tuple(f"{name}={_plain(row[name])}" for name in sorted(row)) for row in rows)
 
 
@@ -128,7 +128,7 @@ def _plain(value: Any) -> str:
 
 
 def require_equal(found: Iterable[Row], expected: Iterable[Row]) -> None:
-    """Raise AssertionError that shows what is lost and what is too much, up to three rows each."""
+    """Raise AssertionError unless both hold the same rows. It shows up to three missing and three surplus rows."""
     shown, wanted = content(found), content(expected)
     lost, surplus = list((wanted - shown).elements()), list((shown - wanted).elements())
     if lost or surplus:

@@ -1,4 +1,4 @@
-"""Verifying beside a driver that delivers one batch after the other: no alarm without a difference, and no difference missed."""
+"""Tests of `verify` beside a driver that delivers batch after batch: no false alarm, and no difference missed."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -28,21 +28,21 @@ class Permits(Protocol):
     """A semaphore, of threads or of processes."""
 
     def acquire(self) -> bool:
-        """Take one, and wait until there is one."""
+        """Wait for a permit and take it."""
 
     def release(self) -> None:
-        """Give one."""
+        """Add a permit."""
 
 
 class VerifyBesideDriverContract:
-    """A driver delivers `batches` batches, in a process of its own unless `in_process`, while `verify` looks `looks` times."""
+    """A driver delivers `batches` batches, in its own process unless `in_process`, while `verify` looks `looks` times."""
 
     looks: int = 100
     batches: int = 50
     in_process: bool = False
 
     def test_verify_beside_a_running_driver_finds_no_difference(self, rig: SinkRig) -> None:
-        """Whatever is decided, staged or half published in that moment, and every look is as of a later position."""
+        """No look finds one, whatever is decided, staged or half published meanwhile, and the looks' positions never decrease."""
         with self._driver(rig) as deliver:
             positions = [Position(0)]
             for number in range(self.looks):
@@ -59,7 +59,7 @@ class VerifyBesideDriverContract:
         assert sum(account.found.rows for account in last.accounts.values()) == len(list(rig.read_back()))
 
     def test_a_row_that_is_lost_beside_a_running_driver_is_found(self, rig: SinkRig) -> None:
-        """A look that cannot fail proves nothing."""
+        """A check that cannot fail proves nothing."""
         with self._driver(rig) as deliver:
             for _ in range(3):
                 deliver()
@@ -73,7 +73,7 @@ class VerifyBesideDriverContract:
 
     @contextmanager
     def _driver(self, rig: SinkRig) -> Iterator[Callable[[], None]]:
-        """Runs while the context is entered; what it gives lets it deliver one more batch, and returns at once."""
+        """Run a driver while the context is open. Yields a function that lets it deliver one more batch, and returns at once."""
         run = _in_thread if self.in_process else _in_process
         signals = threading if self.in_process else clean_context()
         free = signals.Semaphore(0)
@@ -93,7 +93,7 @@ class VerifyBesideDriverContract:
 
 
 def drive(rig: SinkRig, free: Permits, over: Any, begun: Any) -> None:
-    """A driver that delivers a batch for every permit, until it is `over`."""
+    """Run a driver that delivers a batch for every permit, until `over` is set."""
     bench, ledger = Bench(rig), rig.ledger()
     try:
         sink = bench.sink()
@@ -127,7 +127,7 @@ def _staged(bench: Bench, sink: Sink, number: int, generation: Generation) -> St
 
 
 def _look(rig: SinkRig) -> SinkReport:
-    """As the command does it: with a ledger and a sink of its own, which is not prepared."""
+    """Verify as the command does: with its own ledger, and its own sink that is not prepared."""
     ledger, sink = rig.ledger(), rig.make_hashing()
     try:
         return verify_sink(sink, LedgerDecisions(ledger, sink.name, tail=ledger.tail()), sleep=wait)

@@ -1,4 +1,4 @@
-"""Staging: invisible, attempt by attempt, and forgotten unless decided."""
+"""Tests of staging: invisible, separate for each attempt, and collected unless decided."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,21 +12,19 @@ from penstock.testing.conformance.rows import Row, as_batch
 
 
 class Examined:
-    """Gives the tests their bench."""
+    """Provides the fixture `bench`."""
 
     @pytest.fixture
     def bench(self, rig: SinkRig) -> Iterator[Bench]:
-        """One pipeline on the rig."""
         bench = Bench(rig)
         yield bench
         bench.close()
 
 
 class StageContract(Examined):
-    """What task attempts may leave, and what may be seen of it."""
+    """What task attempts may leave behind, and what readers may see of it."""
 
     def test_it_satisfies_the_protocol(self, bench: Bench) -> None:
-        """Everything but rows: names, descriptions, findings."""
         sink = bench.sink()
         assert isinstance(sink.name, str)
         assert sink.accounts
@@ -42,7 +40,6 @@ class StageContract(Examined):
         bench.require_shown(shown)
 
     def test_staging_is_invisible(self, bench: Bench) -> None:
-        """Neither finished nor abandoned attempts are seen."""
         sink = bench.sink()
         shown = bench.deliver(sink, bench.rows(range(30)), batch_id=0)
         bench.stage(sink, bench.rows(range(100, 200)), batch_id=1)
@@ -50,7 +47,7 @@ class StageContract(Examined):
         bench.require_shown(shown)
 
     def test_a_stager_is_small_and_serves_many_attempts_at_once(self, bench: Bench) -> None:
-        """It is pickled, and its writers do not disturb each other."""
+        """The stager is pickled, and its writers do not disturb each other."""
         sink = bench.sink()
         stager, rows = travelled(sink.stager()), [bench.rows(range(50)), bench.rows(range(50, 120))]
         schema = as_batch([], bench.rig.schema).schema
@@ -73,7 +70,6 @@ class StageContract(Examined):
         assert list(bench.rig.read_back()) == []
 
     def test_staged_messages_tell_the_truth(self, bench: Bench) -> None:
-        """Rows, sink, account and attempt of each piece."""
         sink, rows = bench.sink(), bench.rows(range(90))
         staged = bench.stage(sink, rows, batch_id=0)
         assert sum(piece.totals.rows for piece in staged) == len(rows)
@@ -95,7 +91,6 @@ class StageContract(Examined):
         assert list(bench.rig.leftovers()) == []
 
     def test_a_zombie_attempt_that_goes_on_after_the_sweep_is_never_seen(self, bench: Bench) -> None:
-        """A task of an older generation may go on writing."""
         old, rows = bench.sink(), bench.rows(range(60))
         zombie = old.stager().open(attempt(0, 1, 0, 0), as_batch([], bench.rig.schema).schema)
         bench.write(zombie, old, rows[:30])
@@ -109,7 +104,7 @@ class StageContract(Examined):
 
 
 def _go_on(bench: Bench, zombie: StageWriter, sink: Sink, rows: Sequence[Row]) -> None:
-    """The zombie may fail, since its staging was collected; it must not be seen."""
+    """Let the zombie write on. It may fail, since its staging was collected, but it must not be seen."""
     try:
         bench.write(zombie, sink, rows)
         zombie.finish()

@@ -1,4 +1,4 @@
-"""A driver's life on a rig, by the real coordinator over a real ledger: open, deliver some batches, sweep."""
+"""The life of a driver on a rig, with the real coordinator and a real ledger: open, deliver some batches, sweep."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ _ROWS = 60
 
 
 def rows_of(number: int, rig: SinkRig | None = None) -> list[Row]:
-    """The rows of batch `number`; of the values that the rig's target has."""
+    """Return the rows of batch `number`, with values that the rig's target can hold."""
     return [row for partition in range(_PARTITIONS) for row in _rows(number, partition, rig)]
 
 
@@ -39,10 +39,10 @@ def live(
     once_open: Callable[[], None] | None = None,
     ledger: Ledger | None = None,
 ) -> None:
-    """Open a generation, call `once_open`, deliver `batches` as Spark hands them over: one that was decided before comes again.
+    """Open a generation, call `once_open`, and deliver `batches` as Spark does: a decided batch may come again.
 
-    By `ledger`, which is closed in the end, or the rig's. Every partition is staged by several attempts of which one counts.
-    Raises what a driver would end with.
+    Uses `ledger`, or the rig's, and closes it. Every partition is staged by several attempts, of which one counts. Raises what
+    ends a driver.
     """
     bench, ledger = Bench(rig), ledger or rig.ledger()
     try:
@@ -61,7 +61,7 @@ def live(
 
 
 def verify(rig: SinkRig) -> SinkReport:
-    """The sink's report against the rig's ledger."""
+    """Return the sink's report against the rig's ledger."""
     bench, ledger = Bench(rig), rig.ledger()
     try:
         sink = bench.sink()
@@ -72,7 +72,7 @@ def verify(rig: SinkRig) -> SinkReport:
 
 
 def wait(seconds: float) -> None:
-    """A coordinator's pause, cut short."""
+    """Sleep in place of the coordinator, 0.05 seconds at most."""
     threading.Event().wait(min(seconds, 0.05))
 
 
@@ -81,7 +81,7 @@ def _opened(sink: Sink) -> Opened:
 
 
 def batch_of(number: int) -> Batch:
-    """Batch `number` of the suite's query."""
+    """Return batch `number` of the suite's query."""
     offsets = OffsetRange(source=SourceName("rows"), start=f"{number}", end=f"{number + 1}")
     return Batch(query_id=QUERY, batch_id=BatchId(number), offsets=(offsets,))
 

@@ -1,4 +1,4 @@
-"""Sweeping: collects what can never be decided, keeps what is named, and is told by no clock."""
+"""Tests of sweeping: it collects what can never be decided, spares what a decision names, and reads no clock."""
 
 from penstock.core.model import Attempt, BatchId, Generation, SweepCut
 from penstock.protocols import ReportsStaging
@@ -8,10 +8,9 @@ from penstock.testing.conformance.staging import Examined
 
 
 class SweepContract(Examined):
-    """Nothing is left behind for ever, and nothing that is needed is taken."""
+    """No garbage stays for ever, and nothing that is needed is collected."""
 
     def test_a_decided_batch_survives_the_sweep_of_a_newer_generation(self, bench: Bench) -> None:
-        """What the newest decision names is kept until it is published."""
         sink, rows = bench.sink(), bench.rows(range(80))
         shown = bench.decide((rows, bench.stage(sink, rows, batch_id=0)), batch_id=0)
         bench.stage(sink, bench.rows(range(500, 520)), batch_id=0, task_attempt=1)
@@ -24,7 +23,7 @@ class SweepContract(Examined):
         assert list(bench.rig.leftovers()) == []
 
     def test_a_dry_run_names_what_a_sweep_takes_and_takes_nothing(self, bench: Bench) -> None:
-        """And sweeping again finds nothing."""
+        """A second sweep finds nothing."""
         sink = bench.sink()
         for partition in range(3):
             bench.stage(sink, bench.rows(range(200)), batch_id=0, partition=partition)
@@ -36,7 +35,7 @@ class SweepContract(Examined):
         assert list(sink.sweep(bench.cut(generation=2), dry_run=False)) == []
 
     def test_what_a_sweep_takes_is_among_what_the_sink_tells(self, bench: Bench) -> None:
-        """By the same names, so that people find it; and each piece is told for one account."""
+        """Both use the same names, so that people find a piece, and each piece is reported for one account."""
         sink = bench.sink()
         if not isinstance(sink, ReportsStaging):
             return
@@ -59,7 +58,7 @@ class SweepContract(Examined):
         bench.require_shown(first, second)
 
     def test_a_newer_generation_is_kept(self, bench: Bench) -> None:
-        """A zombie that sweeps takes nothing from the driver that replaced it."""
+        """A zombie that sweeps collects nothing of the driver that replaced it."""
         zombie = bench.sink()
         sink = bench.sink()
         rows = bench.rows(range(80))
@@ -70,7 +69,6 @@ class SweepContract(Examined):
         bench.require_shown(shown)
 
     def test_published_content_is_never_swept(self, bench: Bench) -> None:
-        """Whatever the cut."""
         sink = bench.sink()
         shown = [bench.deliver(sink, bench.rows(range(at, at + 60)), batch_id=at) for at in (0, 100)]
         sink.sweep(_cut_of(1 << 40), dry_run=False)
@@ -78,7 +76,7 @@ class SweepContract(Examined):
         assert bench.verify(bench.sink()).ok
 
     def test_names_that_are_no_attempts_are_left_alone(self, bench: Bench) -> None:
-        """Only what bears the name of an attempt is staging."""
+        """Only what has the name of an attempt is staging."""
         sink = bench.sink()
         bench.stage(sink, bench.rows(range(200)), batch_id=0)
         assert all(Attempt.find(name) for name in sink.sweep(_cut_of(9), dry_run=True))

@@ -1,4 +1,4 @@
-"""Verifying: silent about good content, loud about any other."""
+"""Tests of `verify`: no problem in good content, and a problem in any other."""
 
 import pytest
 
@@ -9,12 +9,11 @@ from penstock.testing.conformance.staging import Examined
 
 
 class VerifyContract(Examined):
-    """`verify` reads every row and compares with the ledger. `damages` are those that the target allows: a key, no doubles."""
+    """`verify` compares every row with the ledger. `damages` are those that the target allows: with a key, no doubles."""
 
     damages: tuple[str, ...] = DAMAGES
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """One test for each damage."""
         if "damage" in metafunc.fixturenames:
             metafunc.parametrize("damage", getattr(metafunc.cls, "damages", DAMAGES))
 
@@ -25,7 +24,6 @@ class VerifyContract(Examined):
         assert not report.problems
 
     def test_good_content_is_good(self, bench: Bench) -> None:
-        """No problem, and every row was counted."""
         sink = bench.sink()
         for at in (0, 1000, 2000):
             bench.deliver(sink, bench.rows(range(at, at + 120)), bench.rows([at + 500]), batch_id=at)
@@ -41,7 +39,6 @@ class VerifyContract(Examined):
         assert bench.verify(bench.sink()).ok
 
     def test_damage_is_found(self, bench: Bench, damage: str) -> None:
-        """A row lost, doubled, changed or foreign, or a value in another column."""
         sink = bench.sink()
         for at in (0, 1000):
             bench.deliver(sink, bench.rows(range(at, at + 50)), batch_id=at)
@@ -53,7 +50,7 @@ class VerifyContract(Examined):
         assert all(problem.message for problem in report.problems)
 
     def test_a_decided_batch_that_is_not_published_is_found_by_its_number(self, bench: Bench) -> None:
-        """So that the operator knows what to look for."""
+        """The batch number lets the operator search for it."""
         sink, rows = bench.sink(), bench.rows(range(300, 340))
         bench.deliver(sink, bench.rows(range(50)), batch_id=0)
         bench.decide((rows, bench.stage(sink, rows, batch_id=1)), batch_id=1)
@@ -62,7 +59,7 @@ class VerifyContract(Examined):
         assert 1 in {problem.batch_id for problem in report.problems}
 
     def test_content_of_another_ledger_is_found(self, bench: Bench) -> None:
-        """More rows than the ledger ever decided."""
+        """The target holds more rows than the ledger ever decided."""
         sink = bench.sink()
         for at in (0, 1000):
             bench.deliver(sink, bench.rows(range(at, at + 50)), batch_id=at)

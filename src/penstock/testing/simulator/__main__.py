@@ -1,4 +1,4 @@
-"""`python -m penstock.testing.simulator`: its command line, if what it needs is installed."""
+"""Entry point of `python -m penstock.testing.simulator`, which requires greenlet."""
 
 import sys
 from importlib.util import find_spec
@@ -7,7 +7,7 @@ from penstock.errors import DependencyMissing
 
 
 def main() -> int:
-    """As `command.main`; 1 where the package for it is missing."""
+    """Run `command.main`. Return the exit code of DependencyMissing if greenlet is not installed."""
     if find_spec("greenlet") is None:
         missing = DependencyMissing(
             "The simulator needs the package greenlet, which is not installed.", remedy="pip install 'penstock[testing]'."

@@ -1,4 +1,4 @@
-"""Many schedules on several processors, and what came of them."""
+"""Campaigns: many schedules, run on several processors, and their result."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -18,19 +18,18 @@ Work = Callable[[], int]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How many schedules passed, in which time."""
+    """How many schedules passed, and how long they took."""
 
     schedules: int
     took_s: float
 
     @property
     def per_minute(self) -> float:
-        """Schedules per minute of wall clock."""
         return self.schedules / self.took_s * 60
 
 
 def conduct(work: Iterable[Work], *, processes: int) -> Result:
-    """Do all `work`. Raises the first ViolationError, with the command that replays it."""
+    """Do all `work`. Raises the first ViolationError, which holds the command that replays it."""
     started = perf_counter()
     with ProcessPoolExecutor(processes) as pool:
         running = [pool.submit(part) for part in work]
@@ -43,23 +42,23 @@ def conduct(work: Iterable[Work], *, processes: int) -> Result:
 
 
 def random_work(*, first_seed: int, schedules: int) -> Iterator[Work]:
-    """Random schedules of consecutive seeds."""
+    """Return work on random schedules of consecutive seeds."""
     end = first_seed + schedules
     return (partial(_run_seeds, seed, min(seed + CHUNK, end)) for seed in range(first_seed, end, CHUNK))
 
 
 def single_work() -> Iterator[Work]:
-    """Every single fault, in every world."""
+    """Return work on every single fault, in every world."""
     return _chunks(chain.from_iterable(map(singles, worlds())))
 
 
 def interleaving_work() -> Iterator[Work]:
-    """Two drivers, interleaved at every step."""
+    """Return work on two drivers, interleaved at every step, in every world."""
     return _chunks(chain.from_iterable(map(interleavings, worlds())))
 
 
 def pair_work() -> Iterator[Work]:
-    """Every ordered pair of faults."""
+    """Return work on every ordered pair of faults, in every world."""
     firsts = chain.from_iterable(map(singles, worlds()))
     return (partial(_run_pairs, first) for first in firsts)
 

@@ -1,7 +1,7 @@
-"""Spark's side: a source that can be read again, and a checkpoint that plans before a batch and commits after it.
+"""A fake Spark: a source that can be read again, and a checkpoint that plans before a batch and commits after it.
 
-As Spark: `offsets/N` is written before batch N runs, `commits/N` after the sink returned, each only if it is absent. A start
-takes the newest offsets; without a commit that batch runs again with the same range. Plans differ from driver to driver.
+As in Spark, `offsets/N` is written before batch N runs, and `commits/N` after the sink returned, each only if absent. A start
+takes the newest offsets; if they have no commit, that batch runs again with the same range. Plans differ from driver to driver.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,22 +18,22 @@ _SOURCE = SourceName("events")
 
 @dataclass(slots=True)
 class Logs:
-    """What is in the checkpoint: the end of every planned batch, and which batches are committed."""
+    """The content of the checkpoint: the end of every planned batch, and which batches are committed."""
 
     query_id: QueryId
     ends: dict[int, int] = field(default_factory=dict)
     commits: set[int] = field(default_factory=set)
 
     def copy(self) -> "Logs":
-        """A copy, as somebody might put it back one day."""
+        """Return a copy, like a backup that an operator might restore."""
         return Logs(self.query_id, dict(self.ends), set(self.commits))
 
     def is_done(self, rows: int) -> bool:
-        """Whether a batch that ends at the source's end is committed."""
+        """Return whether a batch that ends at the source's end is committed."""
         return bool(self.commits) and self.ends[max(self.commits)] == rows
 
     def lose_newest_commit(self) -> None:
-        """What a crash between the sink and the commit leaves."""
+        """Remove the newest commit, as a crash between the sink and the commit would."""
         if self.commits:
             self.commits.discard(max(self.commits))
 
@@ -50,7 +50,7 @@ class Query:
         self._replay = False
 
     def batches(self) -> Iterator[Batch]:
-        """Each batch to run; it is committed when the next one is asked for. Raises SparkStoppedError."""
+        """Yield each batch to run, and commit it when the next one is requested. Raises SparkStoppedError."""
         number = self._first()
         while (end := self._planned(number)) is not None:
             start = self._logs.ends.get(number - 1)

@@ -13,7 +13,7 @@ from penstock.testing.simulator.simulation import Simulation
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0: nothing found. 1: an invariant does not hold. 2: wrong usage."""
+    """Run the command line. Return 0 if nothing was found, 1 if an invariant does not hold, 2 for wrong usage."""
     options = _parser().parse_args(arguments)
     try:
         return _replay(_schedule(options), quiet=options.quiet) if options.seed is not None else _campaign(options)

@@ -1,4 +1,4 @@
-"""What a driver does beside the next batch: here between any two of its steps, or when it is waited for."""
+"""Publishing beside the next batch, simulated: it runs between any two steps of the driver, or when it is awaited."""
 
 from random import Random
 
@@ -7,7 +7,7 @@ from penstock.errors import PenstockError
 
 
 class SimulatedDeferredPublish:
-    """`DeferredPublish` for a coordinator: one task at a time, which begins with probability `chance` before each step."""
+    """The `DeferredPublish` of a coordinator: one task at a time, which begins with probability `chance` before each step."""
 
     def __init__(self, *, chance: float, random: Random) -> None:
         self._chance, self._random = chance, random
@@ -15,12 +15,12 @@ class SimulatedDeferredPublish:
         self._failure: PenstockError | None = None
 
     def __call__(self, task: Task) -> Task:
-        """Have it done one day; the answer does it now if it is not done yet, and raises what it raised."""
+        """Schedule `task`, and return a function that runs it if it has not run yet, and raises what it raised."""
         self._task = task
         return self._wait
 
     def perhaps(self) -> None:
-        """Called before each step of the driver, those of the task itself among them."""
+        """Begin the task by chance. The driver calls it before each of its steps, including the task's own."""
         if self._task is not None and self._random.random() < self._chance:
             self._begin()
 
@@ -34,5 +34,5 @@ class SimulatedDeferredPublish:
         try:
             if task is not None:
                 task()
-        except PenstockError as failure:  # what kills the driver, or is a violation, is nobody's to keep
+        except PenstockError as failure:  # KilledError and ViolationError must reach the simulation
             self._failure = failure

@@ -1,4 +1,4 @@
-"""One driver process: the product's coordinator and ledger, run by a fake Spark, in a greenlet of its own."""
+"""A simulated driver process: the product's coordinator and ledger, run by a fake Spark, in its own greenlet."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +27,7 @@ PIPELINE = PipelineName("simulated")
 
 
 class Driver:
-    """One run from start to end. Its greenlet is switched to by the simulation alone."""
+    """One run from start to end. Only the simulation switches to its greenlet."""
 
     def __init__(self, number: int, simulation: "Simulation", *, recover_only: bool) -> None:
         self.number = number
@@ -141,7 +141,7 @@ class Driver:
         return StagedBatch(pieces=tuple(pieces), rows_in=len(numbers), schema="{}")
 
     def _run_task(self, batch: Batch, generation: Generation, partition: int, numbers: range) -> list[Staged]:
-        """Run a task once or twice; Spark returns the messages of one of its attempts."""
+        """Run a task once or twice, and return the messages of one attempt, as Spark does."""
         if not numbers:
             return []
         random = self._simulation.random

@@ -1,4 +1,4 @@
-"""How a run of the simulator ends badly, or a driver in it."""
+"""Exceptions that end a run of the simulator, or a driver in it."""
 
 
 class ViolationError(Exception):
@@ -6,7 +6,7 @@ class ViolationError(Exception):
 
 
 class KilledError(BaseException):
-    """The driver is dead. Whatever its code still tries on the way out has no effect on any store."""
+    """The driver is dead. Whatever its code still does while it unwinds has no effect on any store."""
 
 
 class SparkStoppedError(Exception):

@@ -1,4 +1,4 @@
-"""All the schedules of a kind: single faults, ordered pairs, two drivers interleaved at every step, random ones."""
+"""Enumeration of all schedules of a kind: single faults, ordered pairs, and two drivers interleaved at every step."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -7,34 +7,35 @@ from penstock.testing.simulator.schedule import SMALL, Fault, Kind, Schedule, Sh
 from penstock.testing.simulator.simulation import Outcome, run
 
 LASTING: dict[Kind, tuple[int | None, ...]] = {Kind.STALL: (1, 12, 40, None), Kind.OUTAGE: (5, 12)}
-"""How long faults last when every step is tried. A stalled driver sleeps hardly, into the recovery, into the next batch, to the
-end. An outage outlasts the tries of one operation, or of all."""
+"""How many steps faults last when every step is tried. A stall lasts a moment, into the recovery, into the next batch, or to the
+end. An outage outlasts the tries of one operation, or of all.
+"""
 SECONDLY: dict[Kind, tuple[int | None, ...]] = {Kind.STALL: (12, None), Kind.OUTAGE: (5,)}
-"""How long the second fault of a pair lasts."""
+"""How many steps the second fault of a pair lasts."""
 
 
 _SOON = 0.1
 WORLDS = ((False, False), (True, False), (False, True))
-"""Whether commits are lost, and whether batches are published behind: those in which every fault is tried."""
+"""Worlds in which every fault is tried: whether commits are lost, and whether each batch is published beside the next one."""
 
 
 def shape(*, lose_commits: bool, behind: bool = False) -> Shape:
-    """The world for enumerated faults; with `lose_commits` every start replays the newest committed batch."""
+    """Return the world for enumerated faults. With `lose_commits`, every start replays the newest committed batch."""
     return replace(SMALL, lose_commit=1.0 if lose_commits else 0.0, behind=_SOON if behind else 0.0)
 
 
 def worlds() -> tuple[Shape, ...]:
-    """All of those."""
+    """Return the shapes of WORLDS."""
     return tuple(shape(lose_commits=lose, behind=behind) for lose, behind in WORLDS)
 
 
 def faults_at(step: int, lasting: Mapping[Kind, tuple[int | None, ...]]) -> Iterator[Fault]:
-    """Everything that may befall one step."""
+    """Yield every fault at one step."""
     return (Fault(step, kind, steps) for kind in Kind for steps in lasting.get(kind, (None,)))
 
 
 def singles(world: Shape, *, seed: int = 0) -> Iterator[Schedule]:
-    """Every single fault."""
+    """Yield every single fault."""
     undisturbed = run(Schedule(seed, world))
     for step in range(1, undisturbed.steps + 1):
         for fault in faults_at(step, LASTING):
@@ -42,7 +43,7 @@ def singles(world: Shape, *, seed: int = 0) -> Iterator[Schedule]:
 
 
 def seconds(first: Schedule, outcome: Outcome) -> Iterator[Schedule]:
-    """Every second fault after the one of `first`, which ended with `outcome`: mostly during the recovery from it."""
+    """Yield every second fault after that of `first`, whose run gave `outcome`: mostly during the recovery from it."""
     (fault,) = first.faults
     for step in range(fault.step + 1, outcome.steps + 1):
         for second in faults_at(step, SECONDLY):
@@ -50,7 +51,7 @@ def seconds(first: Schedule, outcome: Outcome) -> Iterator[Schedule]:
 
 
 def interleavings(world: Shape, *, seed: int = 0) -> Iterator[Schedule]:
-    """One driver stops at any step, another one takes any number of steps, then the first one goes on to its end."""
+    """Let one driver stop at any step, another one take any number of steps, and the first one then continue to its end."""
     undisturbed = run(Schedule(seed, world))
     for step in range(1, undisturbed.steps + 1):
         alone = run(Schedule(seed, world, (Fault(step, Kind.STALL),)))

@@ -1,6 +1,6 @@
-"""What really happened to the ledger, seen from outside the code under test; invariants I7, I8 and I9.
+"""The true history of the ledger, observed outside the code under test; checks of invariants I7, I8 and I9.
 
-Reads the durable format as any other program would, so that it shares neither values nor mistakes with the codec.
+It parses the durable format as any other program would, so that it shares neither values nor mistakes with the codec.
 """
 
 import json
@@ -13,7 +13,7 @@ from penstock.testing.simulator.targets import Targets
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One decision: which batch, up to which row of the source, and the attempts whose pieces it names."""
+    """One decision: its batch, the source row at which it ends, and the attempts whose pieces it names."""
 
     position: int
     query_id: str
@@ -24,7 +24,7 @@ class Decided:
 
 
 class History:
-    """Watches every object that comes and goes in the ledger's store."""
+    """Observes every object that is created, replaced or deleted in the ledger's store."""
 
     def __init__(self, targets: Targets) -> None:
         self._targets = targets
@@ -36,21 +36,21 @@ class History:
         self.generation = 0
 
     def created(self, key: str, data: bytes) -> None:
-        """An object came into being under a free key."""
+        """Check an object that was created under a free key."""
         folder, _, _ = key.partition("/")
         number = int(key[-12:])
         if folder == "floor":
             self._raise_floor(number)
-        elif number >= self.floor:  # below it the object is no entry, and its writer must be told so
+        elif number >= self.floor:  # below it the object is no entry, and its writer must get PositionTaken
             self._take(json.loads(data), number)
 
     def overwritten(self, key: str) -> None:
-        """An object is about to be replaced without a condition."""
+        """Check an object that is about to be replaced without a condition."""
         if key != "hint":
             raise ViolationError(f"I7: {key} is overwritten")
 
     def deleted(self, key: str) -> None:
-        """An object is about to be deleted."""
+        """Check an object that is about to be deleted."""
         if key.startswith("entries/") and int(key[-12:]) >= self.floor:
             raise ViolationError(f"I7: {key} is deleted, though nothing below {self.floor} may be forgotten")
 
@@ -91,7 +91,7 @@ class History:
             self._targets.of(piece["sink"]).decided[piece["name"]] = position
 
     def _require_later(self, newest: Decided, generation: int, decision: dict[str, Any]) -> None:
-        """Readers cut a table by what its files' names say: generation and batch, in this order."""
+        """Require a later (generation, batch): readers cut a table by these two, which are in the names of its files."""
         order, before = (generation, decision["batch_id"]), (newest.generation, newest.batch_id)
         if order <= before:
             raise ViolationError(f"I9: the files of {order} are named as if they were older than those of {before}")

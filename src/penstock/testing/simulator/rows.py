@@ -1,4 +1,4 @@
-"""The content of the simulated world: rows that differ from attempt to attempt, as `rand()` and `uuid()` make them."""
+"""Rows of the simulated world, which differ from attempt to attempt, as `rand()` and `uuid()` make them."""
 
 from dataclasses import dataclass
 
@@ -16,17 +16,17 @@ class Row:
 
 
 def totals_of(rows: tuple[Row, ...]) -> Totals:
-    """As a stage writer would count them."""
+    """Return the totals that a stage writer would count."""
     digest = sum((row.number + 1) * _PRIME ^ row.salt for row in rows) % DIGEST_MODULUS
     return Totals(rows=len(rows), files=1, size_bytes=16 * len(rows), digest=digest)
 
 
 def to_bytes(rows: tuple[Row, ...]) -> bytes:
-    """Rows as an inline piece holds them."""
+    """Return the rows as the content of an inline piece."""
     return ",".join(f"{row.number}:{row.salt}" for row in rows).encode()
 
 
 def from_bytes(data: bytes) -> tuple[Row, ...]:
-    """The rows of an inline piece."""
+    """Return the rows of an inline piece."""
     pairs = (pair.split(":") for pair in data.decode().split(","))
     return tuple(Row(int(number), int(salt)) for number, salt in pairs)

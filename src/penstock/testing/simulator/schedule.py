@@ -1,4 +1,4 @@
-"""What happens when: a world's shape and the mishaps in it, as a value that can be written down and replayed."""
+"""Schedules: the shape of a world and the faults in it, as a value that can be written down and replayed."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -8,30 +8,30 @@ from penstock.errors import Usage
 
 
 class Kind(str, Enum):
-    """What befalls a driver at a step."""
+    """The kind of a fault at a driver's step."""
 
     ERROR = "error"
     """The operation fails before it did anything."""
     LOST = "lost"
-    """The operation happens, its answer is lost."""
+    """The operation happens, but its answer is lost."""
     KILL = "kill"
     """The driver dies before the operation."""
     KILL_AFTER = "kill-after"
     """The driver dies after the operation."""
     STALL = "stall"
-    """The driver stands still before the operation, is taken for dead, and goes on later: a zombie beside a new driver."""
+    """The driver pauses before the operation, is taken for dead, and continues later: a zombie beside a new driver."""
     OUTAGE = "outage"
-    """The operation happens and its answer is lost, and nothing works for some steps after it, for any driver."""
+    """The operation happens and its answer is lost; then every operation of every driver fails for some steps."""
     RIVAL = "rival"
     """Another driver is started while this one goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`kind` befalls whoever takes `step`.
+    """A fault of `kind` for the driver that takes `step`.
 
-    A stall or an outage is over `steps` later. None, for a stall: when nobody else can do anything, and maintenance has removed
-    everything that was published.
+    A stall or an outage ends `steps` later. A stall with None ends when no other driver has anything to do, and after maintenance
+    has removed everything that was published.
     """
 
     step: int
@@ -44,7 +44,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How large a world is, and what else goes on in it, each with its probability per occasion."""
+    """The size of a world, and what else happens in it, each with its probability per occasion."""
 
     rows: int
     batch_rows: int
@@ -56,18 +56,18 @@ class Shape:
     task_twice: float = 0.0
     """How often a task is run a second time, as retries and speculation do."""
     lose_commit: float = 0.0
-    """How often the checkpoint's newest commit is gone at a start."""
+    """How often the checkpoint's newest commit is missing at a start."""
     wrong_checkpoint: float = 0.0
-    """How often the checkpoint is replaced at a start: by an older copy, by nothing, by itself without its query id."""
+    """How often the checkpoint is replaced at a start: by an older copy, an empty one, or its own logs without the query id."""
     maintenance: float = 0.0
-    """How often maintenance removes something published, per step."""
+    """How often, per step, maintenance removes something published."""
     behind: float = 0.0
-    """How soon, per step, what was decided begins to be published beside the next batch; 0: before anything else."""
+    """How often, per step, a decided batch begins to be published beside the next one; 0: it is published at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One run of the simulator, in full."""
+    """One run of the simulator, completely specified."""
 
     seed: int
     shape: Shape
@@ -77,7 +77,6 @@ class Schedule:
 
     @property
     def command(self) -> str:
-        """The command that replays it."""
         faults = "" if self.drawn else f" --schedule {','.join(map(str, self.faults)) or 'none'}"
         replay = " --lose-commits" if not self.drawn and self.shape.lose_commit else ""
         behind = " --behind" if not self.drawn and self.shape.behind else ""
@@ -91,7 +90,7 @@ LONGEST_FAULT_STEP = 110
 
 
 def draw(seed: int) -> Schedule:
-    """The random schedule of `seed`: up to three faults in a world of random shape."""
+    """Return the random schedule of `seed`: up to three faults in a world of random shape."""
     random = Random(seed)  # noqa: S311 - repeatable, not secret
     rows = random.randint(2, 6)
     chance = random.random()
@@ -121,7 +120,7 @@ def _draw_fault(random: Random) -> Fault:
 
 
 def parse_faults(text: str) -> tuple[Fault, ...]:
-    """The faults of `--schedule`: `step:kind[:steps]`, separated by commas, or `none`. Raises Usage."""
+    """Return the faults of `--schedule`: `step:kind[:steps]`, separated by commas, or `none`. Raises Usage."""
     return () if text == "none" else tuple(_parse_fault(part) for part in text.split(","))
 
 

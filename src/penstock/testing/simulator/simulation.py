@@ -1,4 +1,4 @@
-"""The scheduler: starts drivers, lets them take turns, strikes them with faults, and looks at the end."""
+"""The scheduler of the simulator: starts drivers, switches between them, injects faults, and checks the end."""
 
 import hashlib
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ MOST_DRIVERS = 250
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run went. `steps` are those at which a fault could strike; `struck` counts the faults that did."""
+    """The result of a run. `steps` are those at which a fault could be injected; `struck` counts the faults that were."""
 
     steps: int
     drivers: int
@@ -59,13 +59,13 @@ class Simulation:
         return Outcome(worked, self._drivers, self._struck)
 
     def digest(self) -> str:
-        """The trace in a few letters: equal for equal runs."""
+        """Return a short hash of the trace, equal for equal runs."""
         return hashlib.sha256(repr(self.trace).encode()).hexdigest()[:16]
 
     # --- for drivers
 
     def step(self, driver: Driver, operation: str, subject: str) -> Kind | None:
-        """`driver` is about to do `operation`: let others run first, perhaps, and say what befalls it."""
+        """Let other drivers run first, perhaps, and return the fault of the operation that `driver` is about to do."""
         self.steps += 1
         at = self.steps
         if self._asleep:
@@ -106,7 +106,7 @@ class Simulation:
     # --- drivers come and go
 
     def _go_on(self) -> bool:
-        """Whether anybody is left to run; starts or wakes somebody if there is need."""
+        """Return whether a driver can run; start or wake one if none is live and it is needed."""
         if self._live:
             return True
         if not self.world.checkpoints.is_done:

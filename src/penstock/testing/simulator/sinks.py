@@ -1,4 +1,4 @@
-"""The three kinds of sink, as small as their protocol allows, step by step."""
+"""Fakes of the three kinds of sink, as small as their protocol allows, in single steps."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,7 +25,7 @@ from penstock.testing.simulator.targets import FilesTarget, KeyedTarget, Rows, T
 
 
 class SteppedSink:
-    """What the three have in common. Every touch of the target is a step."""
+    """The common part of the three sinks. Every access to the target is a step."""
 
     kind: SinkKind
     exactly_once = True
@@ -39,11 +39,10 @@ class SteppedSink:
 
     @property
     def name(self) -> SinkName:
-        """The target's."""
         return self._target.sink
 
     def stage(self, attempt: Attempt, rows: Rows, *, inline: bool) -> Staged:
-        """What a stage writer of this sink does for one attempt: one piece, in the target or in the message."""
+        """Stage one attempt as this sink's stage writer would: one piece, in the target or in the message."""
         name = f"{self.name}/{attempt.token}"
         fault = self._stepper.before("stage", name)
         self._target.stage(name, rows)
@@ -63,7 +62,7 @@ class SteppedSink:
         )
 
     def publish(self, publication: Publication) -> Published:
-        """As `Sink.publish`: look at the marker, make the pieces visible, raise the marker."""
+        """Look at the marker, make the pieces visible, raise the marker."""
         if self._marker() >= publication.position:
             return Published(totals=publication.totals, already=True)
         changed = self._show(publication)
@@ -110,7 +109,7 @@ class SteppedSink:
             self._stepper.after(fault, "collect")
 
     def _read(self, piece: Staged) -> Rows | None:
-        """The rows of a spooled or inline piece; None if the spool has it no more."""
+        """Return the rows of a spooled or inline piece, None if the spool no longer has it."""
         if piece.inline is not None:
             return from_bytes(piece.inline)
         fault = self._stepper.before("read", piece.name)
@@ -120,7 +119,7 @@ class SteppedSink:
         return rows
 
     def _lost(self, piece: Staged, publication: Publication) -> bool:
-        """A piece is nowhere: fine if somebody published it meanwhile. Raises StagedDataLost otherwise."""
+        """Return False if somebody published the missing piece meanwhile. Raises StagedDataLost otherwise."""
         if self._marker() >= publication.position:
             return False
         raise StagedDataLost(f"{piece.name} is neither staged nor visible.", remedy="This is a bug.")
@@ -128,30 +127,28 @@ class SteppedSink:
     # --- what the coordinator never calls
 
     def describe(self) -> Mapping[str, str]:
-        """Nothing to say."""
         return {}
 
     def check(self) -> Sequence[Finding]:
-        """Nothing to find."""
         return ()
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def stager(self) -> Stager:
-        """Rows are staged by `stage`, without Arrow."""
+        """Never called: rows are staged by `stage`, without Arrow."""
         raise NotImplementedError
 
     def verify(self, decisions: SinkDecisions) -> SinkReport:
-        """The simulator compares rows itself."""
+        """Never called: the simulator compares rows itself."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: nothing is open."""
 
 
 class FilesSink(SteppedSink):
-    """Staging kind, as accounts and table formats: consuming what was staged makes it visible."""
+    """Staging kind, as accounts and table formats: publishing consumes what was staged."""
 
     kind = SinkKind.STAGING
 
@@ -199,7 +196,7 @@ class TableSink(SteppedSink):
 
 
 class KeyedSink(SteppedSink):
-    """Idempotent kind, as Cassandra: writes with a fixed key and a fixed timestamp, as often as one likes."""
+    """Idempotent kind, as Cassandra: writes with a fixed key and a fixed timestamp may be repeated."""
 
     kind = SinkKind.IDEMPOTENT
 

@@ -1,4 +1,4 @@
-"""What the fakes see of the scheduler: every operation of a store asks it before it happens, and tells it after."""
+"""The interface of the fakes to the scheduler: each operation of a store calls it before and, after a fault, again."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ class Stepper(Protocol):
     """The driver on whose behalf an operation happens."""
 
     def before(self, operation: str, subject: str) -> Kind | None:
-        """Called before an operation; may let others run first. What it returns goes to `after`.
+        """Called before an operation; may let other drivers run first. A returned fault goes to `after`.
 
         Raises Retryable (the operation must not happen) or KilledError.
         """

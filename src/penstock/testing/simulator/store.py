@@ -1,4 +1,4 @@
-"""The ledger's store, step by step and watched."""
+"""The ledger's store in single steps, observed by the history."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from penstock.testing.simulator.stepping import Stepper
 
 
 class SteppedStore:
-    """A `ConditionalStore` over the shared one, seen by one driver."""
+    """A `ConditionalStore` over the shared store, as one driver uses it."""
 
     location = "simulated"
 
@@ -55,7 +55,7 @@ class SteppedStore:
         return keys
 
     def sweep(self) -> None:
-        """Puts leave nothing behind in memory."""
+        """Do nothing: puts in memory leave nothing behind."""
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: nothing is open."""

@@ -1,4 +1,4 @@
-"""What people and crashes do to the checkpoint between two runs, and which checkpoint the ledger continues."""
+"""Changes that people and crashes make to the checkpoint between runs, and which checkpoint the ledger continues."""
 
 from random import Random
 
@@ -10,7 +10,7 @@ from penstock.testing.simulator.schedule import Shape
 
 
 class Checkpoints:
-    """The checkpoint in use, which may be a wrong one for one run. A driver that still runs keeps the one it started with."""
+    """The checkpoint in use, which may be a wrong one for one run. A running driver stays with the one it started with."""
 
     def __init__(self, shape: Shape, random: Random, history: History) -> None:
         self._shape = shape
@@ -24,11 +24,11 @@ class Checkpoints:
 
     @property
     def is_done(self) -> bool:
-        """Whether Spark would find nothing to do any more, on the right checkpoint."""
+        """Whether Spark would find no more work, and the checkpoint is the right one."""
         return self.logs.is_done(self._shape.rows) and self._agrees(self.logs)
 
     def before_start(self) -> None:
-        """Put the right checkpoint back if a wrong one was tried; then something may happen to it."""
+        """Restore the right checkpoint if a wrong one was tried; then perhaps replace it or lose its newest commit."""
         self._restore()
         if self._happens(self._shape.wrong_checkpoint):
             self._replace(self._random.choice((self._older.copy, self._deleted, self._without_metadata))())
@@ -43,7 +43,7 @@ class Checkpoints:
         self.refusal_expected = True
 
     def _restore(self) -> None:
-        """The operator takes the checkpoint that agrees with the ledger: the right one, or one that was accepted."""
+        """Take the checkpoint that agrees with the ledger, as an operator would: the right one, or one that was accepted."""
         tried = self.logs
         agreeing = next((logs for logs in (self._right, *self._every) if self._agrees(logs)), None)
         if agreeing is None:
@@ -59,11 +59,11 @@ class Checkpoints:
         )
 
     def _deleted(self) -> Logs:
-        """Spark starts anew: another query id, and batches count from 0."""
+        """Return the logs of a new start: another query id, and batches that count from 0."""
         return Logs(self._new_query())
 
     def _without_metadata(self) -> Logs:
-        """The logs are there, but Spark gives the query another id."""
+        """Return the same logs with another query id, as Spark makes them from a checkpoint without its metadata."""
         return Logs(self._new_query(), dict(self.logs.ends), set(self.logs.commits))
 
     def _new_query(self) -> QueryId:

@@ -1,6 +1,6 @@
-"""What the three kinds of sink write to, shared by all drivers; invariants I1-I3, I6, I8 and I10.
+"""Targets of the three kinds of sink, shared by all drivers; checks of invariants I1-I3, I6, I8 and I10.
 
-Only decided rows may become visible, what is visible goes away by maintenance alone, and staging that may still be needed stays.
+Only decided rows may become visible, only maintenance removes what is visible, and staging that may still be needed stays.
 """
 
 from collections import Counter
@@ -14,11 +14,11 @@ Rows = tuple[Row, ...]
 
 FILES, TABLE, KEYED = SinkName("files"), SinkName("table"), SinkName("keyed")
 KEYS = 5
-"""Rows share a key when their numbers are equal modulo this; no batch holds two such rows."""
+"""Rows share a key if their numbers are equal modulo this number; no batch holds two such rows."""
 
 
 class Target:
-    """One sink's place: invisible staging, a marker, and what the ledger decided for it."""
+    """The place of one sink: invisible staging, a marker, and what the ledger decided for it."""
 
     def __init__(self, sink: SinkName) -> None:
         self.sink = sink
@@ -28,17 +28,17 @@ class Target:
         self.marked = 0
 
     def stage(self, name: str, rows: Rows) -> None:
-        """A task attempt leaves a piece. What was in it is remembered for ever."""
+        """Store the piece of a task attempt. Its rows are remembered for ever."""
         if name in self.wrote:
             raise ViolationError(f"I3: two attempts share the name {name}")
         self.wrote[name] = self.staged[name] = rows
 
     def raise_marker(self, position: int) -> None:
-        """Set the marker unless a greater one is there; one atomic operation, as in every real target."""
+        """Raise the marker to `position` unless it is greater: one atomic operation, as in every real target."""
         self.marked = max(self.marked, position)
 
     def collect(self, name: str, *, generation: int, newest_batch: int) -> None:
-        """The sweep removes a staged piece; `generation` is the open one, `newest_batch` the last decided one."""
+        """Remove a staged piece in a sweep by the open `generation`. Raises ViolationError if the piece is still needed."""
         if self.decided.get(name, 0) > self.marked:
             raise ViolationError(f"I10: {name} is collected, though it is decided and not published in {self.sink}")
         attempt = Attempt.find(name)
@@ -48,20 +48,20 @@ class Target:
         self.staged.pop(name, None)
 
     def require_decided(self, name: str) -> None:
-        """Raises ViolationError if what becomes visible is no part of a batch."""
+        """Raise ViolationError if a piece that becomes visible was not decided."""
         if name not in self.decided:
             raise ViolationError(f"I3: {name} becomes visible in {self.sink}, though nobody decided it")
 
     def content(self) -> Counter[Row]:
-        """Every row that is visible, or was and was removed by maintenance."""
+        """Return every row that is visible, or was and was removed by maintenance."""
         raise NotImplementedError
 
     def expected(self) -> Counter[Row]:
-        """What `content` must be once everything decided is published."""
+        """Return what `content` must be once everything decided is published."""
         return Counter(row for name in self.decided for row in self.wrote[name])
 
     def maintain(self, random: Random | None) -> None:
-        """Maintenance removes one published thing, or without `random` all of them."""
+        """Remove one published item as maintenance does, or without `random` all of them."""
         raise NotImplementedError
 
 
@@ -74,7 +74,7 @@ class FilesTarget(Target):
         self._removed: Counter[Row] = Counter()
 
     def promote(self, name: str) -> bool | None:
-        """Make a staged piece visible; False if it is already, None if it is nowhere."""
+        """Make a staged piece visible. Return False if it is visible already, None if it does not exist."""
         if name not in self.staged:
             return False if name in self.visible else None
         self.require_decided(name)
@@ -99,7 +99,7 @@ class TableTarget(Target):
         self._removed: list[Row] = []
 
     def transact(self, pieces: dict[str, Rows], position: int) -> bool:
-        """Insert rows and raise the marker, unless the marker is there already: then False."""
+        """Insert rows and raise the marker. Return False, and do nothing, if the marker has reached `position`."""
         if self.marked >= position:
             return False
         for name, rows in pieces.items():
@@ -125,7 +125,6 @@ class KeyedTarget(Target):
         self._values: dict[int, tuple[int, Row]] = {}
 
     def write(self, name: str, row: Row, position: int) -> None:
-        """Write one row under its key."""
         self.require_decided(name)
         key = row.number % KEYS
         before = self._values.get(key)
@@ -136,7 +135,7 @@ class KeyedTarget(Target):
         return Counter(row for _, row in self._values.values())
 
     def expected(self) -> Counter[Row]:
-        """The newest decided row of every key."""
+        """Return the newest decided row of every key."""
         newest: dict[int, tuple[int, Row]] = {}
         for name, position in self.decided.items():
             for row in self.wrote[name]:
@@ -144,22 +143,21 @@ class KeyedTarget(Target):
         return Counter(row for _, row in newest.values())
 
     def maintain(self, random: Random | None) -> None:
-        """A removed key keeps its tombstone in such stores; there is nothing that could come back."""
+        """Do nothing: in such stores a removed key leaves a tombstone, so nothing could come back."""
 
 
 class Targets:
-    """All of them."""
+    """The targets of all three kinds of sink."""
 
     def __init__(self) -> None:
         self.files, self.table, self.keyed = FilesTarget(), TableTarget(), KeyedTarget()
         self.all: tuple[Target, ...] = (self.files, self.table, self.keyed)
 
     def of(self, sink: str) -> Target:
-        """The target of one sink."""
         return next(target for target in self.all if target.sink == sink)
 
     def require_published(self, position: int, *, before: int) -> None:
-        """Raises ViolationError unless every sink shows the decision at `position`."""
+        """Raise ViolationError unless every sink shows the decision at `position`."""
         for target in self.all:
             if target.marked < position:
                 raise ViolationError(f"I8: {before} is decided before {position} is published in {target.sink}")

@@ -1,4 +1,4 @@
-"""The real log ledger with every answer compared with what happened; invariant I12."""
+"""The real log ledger, with every answer checked against the true history; invariant I12."""
 
 from penstock.core.model import Entry, PipelineName, Position
 from penstock.ledger.log import LogLedger
@@ -9,19 +9,19 @@ from penstock.testing.simulator.store import SteppedStore
 
 
 class WatchedLedger(LogLedger):
-    """A `LogLedger` whose lies are found when they are told, not when they do harm."""
+    """A `LogLedger` whose wrong answers are found when they are given, not when they do harm."""
 
     def __init__(self, store: SteppedStore, history: History, *, pipeline: PipelineName) -> None:
         super().__init__(store, pipeline=pipeline)
         self._history = history
 
     def append(self, entry: Entry, *, within: Within | None = None) -> None:
-        """Acknowledged: the entry is in the ledger."""
+        """Check that an acknowledged entry is in the ledger."""
         super().append(entry, within=within)
         self._require_real(entry, "appended")
 
     def tail(self) -> Entry | None:
-        """No older than the tail was when it was asked for."""
+        """Check that the tail is no older than it was at the call."""
         before = self._history.length
         entry = super().tail()
         if entry is not None:
@@ -31,7 +31,7 @@ class WatchedLedger(LogLedger):
         return entry
 
     def read(self, position: Position) -> Entry | None:
-        """Absent only if it is not there yet or not retained any more."""
+        """Check that an entry reported absent is not written yet, or no longer retained."""
         before = self._history.length
         entry = super().read(position)
         if entry is not None:

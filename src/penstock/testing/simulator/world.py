@@ -1,4 +1,4 @@
-"""Everything that outlives a driver, and what must be true of it in the end."""
+"""The state that outlives a driver, and the checks of it at the end of a run."""
 
 from collections import Counter
 from random import Random
@@ -26,19 +26,19 @@ class World:
         self._clock_ms = 0
 
     def now_ms(self) -> int:
-        """A clock that only people look at."""
+        """Return the time of a clock that is for people only."""
         self._clock_ms += 1
         return self._clock_ms
 
     def maintain(self, *, everything: bool = False) -> None:
-        """Maintenance removes something that is published."""
+        """Remove something published, as maintenance does; with `everything` all of it."""
         for target in self.targets.all:
             target.maintain(None if everything else self._random)
 
     # --- the end
 
     def check(self) -> None:
-        """All faults are over, every driver ended, a last one recovered and swept. Raises ViolationError."""
+        """Check the state after all drivers ended and a last one recovered and swept without faults. Raises ViolationError."""
         tail = self._tail()
         for target in self.targets.all:
             self._check_content(target)

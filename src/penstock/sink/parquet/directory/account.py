@@ -1,4 +1,4 @@
-"""A directory as an account."""
+"""`DirectoryAccount`, a directory as an account."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _OPTIONS = ("staging", "publish_by")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryAccount:
-    """`root` holds the table. Staged files wait in `own_staging` where given, else beside the root."""
+    """`root` holds the table. Staged files wait in `own_staging` if given, else beside the root."""
 
     root: Path
     own_staging: Path | None = None
@@ -32,17 +32,14 @@ class DirectoryAccount:
 
     @property
     def url(self) -> str:
-        """`file://` and the root's path."""
         return f"file://{self.root}"
 
     @property
     def root_for_readers(self) -> str:
-        """The root's path."""
         return str(self.root)
 
     @property
     def root_for_spark(self) -> str:
-        """`file://` and the root's path."""
         return self.url
 
     @property
@@ -52,11 +49,10 @@ class DirectoryAccount:
 
     @property
     def publishing(self) -> str:
-        """A move."""
         return "one move a file"
 
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> DirectoryArea:
-        """The part of one sink. Staging given by option may serve several accounts, so each has its own directory there."""
+        """Return the part of one sink. The option `staging` may serve several accounts, so each has a directory there."""
         staging = Path(self.staging, _segment(pipeline), _segment(sink))
         if self.own_staging is not None:
             staging /= _segment(account or "only")
@@ -64,14 +60,15 @@ class DirectoryAccount:
 
     @property
     def _owner_file(self) -> Path:
-        """Staging given by option may serve several accounts."""
+        """The file that notes the owner. The option `staging` may serve several accounts, so each has a file there."""
         if self.own_staging is None:
             return Path(self.staging, _OWNER)
         return self.own_staging / f".owner-{sha256(os.fsencode(self.root)).hexdigest()[:16]}.json"
 
     def enclosing(self) -> Iterator[tuple[str, AccountOwner]]:
-        """Those that are claimed beside their root, by the path that is given or the one that links lead to; one with the option
-        `staging` is not seen.
+        """Yield claimed accounts above this one, by the given path and by the path that links lead to.
+
+        An account with the option `staging` is not seen: its claim is elsewhere.
         """
         for outer in dict.fromkeys((*self.root.parents, *Path(os.path.realpath(self.root)).parents)):
             with suppress(OSError, PenstockError):
@@ -80,15 +77,13 @@ class DirectoryAccount:
                     yield f"file://{outer}", owner
 
     def requests_sent(self) -> Mapping[str, int]:
-        """None."""
         return {}
 
     def estimated_requests(self) -> Mapping[str, RequestEstimate]:
-        """None."""
         return {}
 
     def overlaps(self, other: Account) -> str | None:
-        """Why both cannot be accounts of one sink. An account overlaps itself if its staging lies in its root."""
+        """Return why both cannot be accounts of one sink. An account overlaps itself if its staging lies in its root."""
         if not isinstance(other, DirectoryAccount):
             return None
         if self is not other and _is_within(self.root, other.root):
@@ -99,8 +94,10 @@ class DirectoryAccount:
 
 
 def directory_account(root: "str | os.PathLike[str]", *, options: Mapping[str, Any] | None = None) -> DirectoryAccount:
-    """The account of an absolute path. Options: `staging`, a directory on the same file system and outside of every account;
-    `publish_by: link` for file systems that claim to rename without replacing but do not. Raises Usage.
+    """Return the account at an absolute path. Raises Usage.
+
+    Options: `staging`, a directory on the same file system and outside of every account; `publish_by: link` for file systems that
+    claim to rename without replacing but do not.
     """
     options = options or {}
     unknown = next((name for name in options if name not in _OPTIONS), None)
@@ -127,7 +124,7 @@ def _absolute(path: "str | os.PathLike[str]", what: str) -> Path:
 
 
 def _is_within(path: Path, root: Path) -> bool:
-    """Whether `path` is `root` or below it, symbolic links followed."""
+    """Return whether `path` is `root` or below it, with symbolic links followed."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 

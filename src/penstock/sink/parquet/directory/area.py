@@ -1,4 +1,4 @@
-"""The driver side of one sink's place in a directory account: publish, mark, sweep, list."""
+"""`DirectoryArea`, the driver side of a directory account for one sink: publishes, marks, sweeps, lists."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -41,9 +41,10 @@ _IDENTITY_SUFFIX = ".id"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryArea:
-    """`root` is the table, `staging` this sink's own directory outside of it, `publish` how a file gets its published name.
+    """The part of a directory account that one sink of one pipeline uses.
 
-    `owner_file` says whose the account is; it is the same for every pipeline and sink.
+    `root` is the table, `staging` this sink's own directory outside of it, `publish` how a file gets its published name.
+    `owner_file` notes the owner of the account; it is the same for every pipeline and sink.
     """
 
     root: Path
@@ -53,11 +54,10 @@ class DirectoryArea:
 
     @property
     def is_remote(self) -> bool:
-        """No."""
         return False
 
     def prepare(self) -> DirectoryUploads:
-        """Create root and staging, prove that a rename leads from one to the other. Raises Refused, Failed."""
+        """Create root and staging, and prove that a rename leads from staging to root. Raises Refused, Failed."""
         try:
             with PREPARE.around(error=io_error, lost=io_error):
                 create_durably(self.root)
@@ -81,53 +81,46 @@ class DirectoryArea:
 
     @property
     def claim_place(self) -> str:
-        """A file."""
         return str(self.owner_file)
 
     def claimed_by(self) -> AccountOwner | None:
-        """Whose the account is. Raises PublishFailed, Retryable, LedgerMismatch."""
         try:
             return read_owner(self.owner_file)
         except OSError as cause:
             raise publishing_failed(f"Reading whose the account {self.root} is", cause) from cause
 
     def claim(self, owner: AccountOwner) -> None:
-        """Note whose the account is. Raises PublishFailed, Retryable."""
         try:
             place_owner(self.owner_file, owner)
         except OSError as cause:
             raise publishing_failed(f"Claiming the account {self.root}", cause) from cause
 
     def marker(self) -> Marker | None:
-        """The high-water mark. Raises PublishFailed, Retryable, LedgerMismatch."""
         try:
             return read_marker(self.staging)
         except OSError as cause:
             raise publishing_failed(f"Reading the marker in {self.staging}", cause) from cause
 
     def marker_of(self, position: Position) -> Marker | None:
-        """The mark of that publication. Raises as `marker`."""
         try:
             return read_marker_of(self.staging, position)
         except OSError as cause:
             raise publishing_failed(f"Reading a marker in {self.staging}", cause) from cause
 
     def manifests(self) -> Iterator[Marker]:
-        """Every mark that is kept. Raises as `marker`."""
         try:
             yield from read_markers(self.staging)
         except OSError as cause:
             raise publishing_failed(f"Reading the markers in {self.staging}", cause) from cause
 
     def state(self, piece: Staged) -> PieceState:
-        """Where `piece` is. Raises ContentConflict, PublishFailed."""
         try:
             return state_of(self._staged(piece), self.root / piece.name, size_bytes=piece.totals.size_bytes)
         except OSError as cause:
             raise publishing_failed(f"Looking for {self.root / piece.name}", cause) from cause
 
     def show(self, pieces: Sequence[Staged]) -> Sequence[Staged]:
-        """Move all pieces, then make the directories durable up to the root; give those that are nowhere."""
+        """Move all pieces, then make the directories durable up to the root. Return the pieces that are gone."""
         self._make_directories(pieces)
         shown = side_by_side(self._show_one, pieces)
         gone = [piece for piece, is_shown in zip(pieces, shown, strict=True) if not is_shown]
@@ -135,14 +128,13 @@ class DirectoryArea:
         return gone
 
     def advance(self, marker: Marker) -> None:
-        """Raise the high-water mark. Raises PublishFailed, Retryable."""
         try:
             raise_marker(self.staging, marker)
         except OSError as cause:
             raise publishing_failed(f"Writing the marker in {self.staging}", cause) from cause
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """Remove staged files of dead attempts, and marks that never counted. Raises PublishFailed, Retryable."""
+        """Remove staged files of dead attempts, and markers and claims that never counted. Raises PublishFailed, Retryable."""
         try:
             dead = [path for path, attempt in self._staged_files() if attempt is None or cut.is_dead(attempt)]
             if is_anothers(self.claimed_by(), cut):
@@ -155,11 +147,11 @@ class DirectoryArea:
         return [str(path) for path in dead]
 
     def task_check(self) -> AbstractContextManager[DirectoryCheck | None]:
-        """The same as the driver's, and whether it is the same directory."""
+        """Yield the driver's check for tasks, which also tells whether a task sees the same directory."""
         return open_directory_check(self.root, self.staging)
 
     def waiting(self) -> Iterator[Waiting]:
-        """Staged files, and marks that never counted. Raises PublishFailed, Retryable."""
+        """Yield staged files, and markers and claims that never counted. Raises PublishFailed, Retryable."""
         try:
             for path, attempt in self._staged_files():
                 with suppress(FileNotFoundError):  # published meanwhile
@@ -168,11 +160,11 @@ class DirectoryArea:
             raise publishing_failed(f"Looking for what waits in {self.staging}", cause) from cause
 
     def lifecycle(self) -> Sequence[Finding]:
-        """A directory keeps everything."""
+        """Return nothing: a directory deletes nothing by itself."""
         return []
 
     def files(self) -> Iterator[StoredFile]:
-        """Every file below the root but hidden ones, which all readers skip; behind links, too, as readers do. Raises Failed."""
+        """Yield every file below the root that is not hidden from readers. Links are followed, as readers do. Raises Failed."""
         for directory, below, names in os.walk(self.root, followlinks=True, onerror=self._unlisted):
             below[:] = [name for name in below if not is_hidden(name) and not self._leads_back(Path(directory, name))]
             for path in (Path(directory, name) for name in names if not is_hidden(name)):
@@ -180,22 +172,20 @@ class DirectoryArea:
                     yield StoredFile(name=path.relative_to(self.root).as_posix(), size_bytes=_size_of(path))
 
     def _leads_back(self, path: Path) -> bool:
-        """Whether a link leads to a directory that it lies in, on the way from the root."""
+        """Return whether a link leads to a directory that it lies in, on the way from the root."""
         if not path.is_symlink():
             return False
         inside = [os.path.realpath(parent) for parent in path.parents if parent.is_relative_to(self.root)]
         return os.path.realpath(path) in inside
 
     def open(self, name: str) -> BinaryIO:
-        """A published file."""
         return open(self.root / name, "rb")
 
     def check(self) -> Sequence[Finding]:
-        """Whether root and staging can be used."""
         return [check_area(self.root, self.staging)]
 
     def _unlisted(self, cause: OSError) -> None:
-        """What cannot be listed must not count as empty; what is not there is: maintenance may have removed it meanwhile."""
+        """Raise Failed: what cannot be listed must not count as empty. What is missing may: maintenance may have removed it."""
         if not isinstance(cause, FileNotFoundError):
             problem = problem_of(cause)
             raise Failed(f"{cause.filename} cannot be listed: {problem.reason}.", remedy=f"{problem.advice}, and try again.")
@@ -211,7 +201,7 @@ class DirectoryArea:
     # --- sweeping
 
     def _staged_files(self) -> Iterator[tuple[Path, Attempt | None]]:
-        """Pieces and their attempts, then marks that never counted."""
+        """Yield pieces and their attempts, then markers and claims that never counted."""
         if not self.staging.is_dir():
             return
         for path in sorted((self.staging / PIECES).iterdir()):
@@ -248,14 +238,14 @@ class DirectoryArea:
         return state is PieceState.SHOWN
 
     def _move(self, staged: Path, target: Path) -> None:
-        """What another publisher did meanwhile is seen by looking again, not guessed from the error."""
+        """Publish a file. The caller looks again for what another publisher did meanwhile: the error does not tell."""
         try:
             self.publish(staged, target)
         except (FileExistsError, FileNotFoundError):
             return
 
     def _directories_of(self, pieces: Sequence[Staged]) -> Sequence[Path]:
-        """All directories with new names, and their parents up to the root: an earlier try may have created them."""
+        """Return all directories with new names and their parents up to the root: an earlier try may have made them."""
         found: dict[Path, None] = {}
         for piece in pieces:
             directory = (self.root / piece.name).parent
@@ -277,7 +267,7 @@ class DirectoryArea:
 
 
 def _size_of(path: Path) -> int:
-    """As readers find it; a link to nothing is there all the same. Raises FileNotFoundError."""
+    """Return the size that readers find; a link to nothing counts with its own. Raises FileNotFoundError."""
     try:
         return path.stat().st_size
     except OSError:

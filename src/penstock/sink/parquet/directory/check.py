@@ -1,4 +1,4 @@
-"""What `penstock check` finds out about a directory account, leaving nothing behind."""
+"""The checks of a directory account for `penstock check`, which leave nothing behind."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ _LITTLE_SPACE_BYTES = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryCheck:
-    """The check as a task makes it. `proof` is there for just as long as the driver waits."""
+    """The check as a task makes it. `proof` exists for just as long as the driver waits."""
 
     root: Path
     staging: Path
@@ -33,7 +33,7 @@ class DirectoryCheck:
 
 @contextmanager
 def open_directory_check(root: Path, staging: Path) -> Iterator[DirectoryCheck | None]:
-    """None where the driver's own check fails."""
+    """Yield the check for tasks, None if the driver's own check fails."""
     there = _existing(staging)
     if there is None or not check_area(root, staging).ok:
         yield None
@@ -47,7 +47,7 @@ def open_directory_check(root: Path, staging: Path) -> Iterator[DirectoryCheck |
 
 
 def check_area(root: Path, staging: Path) -> Finding:
-    """Whether both directories exist or can be created, lie on one file system with room, and files can be moved between them."""
+    """Return whether both directories exist or can be created, on one file system with room, and files can be moved."""
     subject = f"account {root}"
     here, there = _existing(root), _existing(staging)
     if here is None or there is None:
@@ -63,7 +63,7 @@ def check_area(root: Path, staging: Path) -> Finding:
 
 
 def _existing(path: Path) -> Path | None:
-    """The directory itself, or the one below which it would be created."""
+    """Return the directory itself or the one below which it would be created, None if that is no directory."""
     while not path.exists() and not path.is_symlink():
         path = path.parent
     return path if path.is_dir() else None

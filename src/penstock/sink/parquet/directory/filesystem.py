@@ -1,4 +1,4 @@
-"""The few operations on directories that publishing is made of, and what went wrong in plain words."""
+"""The file system operations that publishing into a directory is made of, and their errors."""
 
 import ctypes
 import errno
@@ -18,7 +18,7 @@ _PASSING = frozenset({errno.EAGAIN, errno.EBUSY, errno.EMFILE, errno.ENFILE, err
 
 
 def publishing_failed(doing: str, cause: OSError) -> PenstockError:
-    """The error for a step of publishing: trying again may help, or something must be mended first."""
+    """Return the error for a failed step of publishing: Retryable if trying again may help, else PublishFailed."""
     problem = problem_of(cause)
     if cause.errno in _PASSING:
         return Retryable(f"{doing} failed: {problem.reason}.", remedy="Try again.")
@@ -29,7 +29,7 @@ def publishing_failed(doing: str, cause: OSError) -> PenstockError:
 
 
 def io_error(point: str) -> OSError:
-    """What an armed fault point raises as a disk would."""
+    """Return the error that an armed fault point raises, as a disk would."""
     return OSError(errno.EIO, f"{os.strerror(errno.EIO)} at {point}")
 
 
@@ -43,7 +43,7 @@ def sync_directory(path: "str | Path") -> None:
 
 
 def create_durably(directory: Path, make: Callable[[Path], None] | None = None) -> None:
-    """Create a directory (by `make`) and its parents, and make the new names durable; nothing if it is there."""
+    """Create a directory (with `make`) and its parents, and make the new names durable. Do nothing if it exists."""
     missing = []
     while not directory.is_dir():
         missing.append(directory)
@@ -54,8 +54,9 @@ def create_durably(directory: Path, make: Callable[[Path], None] | None = None) 
 
 
 def is_one_mount(one: Path, other: Path) -> bool:
-    """Whether files can be renamed from a directory into another. Bind mounts of one file system are told apart by trying only;
-    a name that nothing has is enough to try with. Raises OSError where the file system is read-only.
+    """Return whether files can be renamed from one directory into another. Raises OSError on a read-only file system.
+
+    Only trying tells bind mounts of one file system apart; a name that no file has is enough to try with.
     """
     name = new_nonce()
     try:
@@ -78,7 +79,7 @@ def _renameat2() -> "Callable[[int, bytes, int, bytes, int], int] | None":
 
 
 def rename_or_refuse(source: Path, target: Path) -> bool:
-    """Rename in one step unless `target` exists; whether this system and file system can. Raises OSError, FileExistsError."""
+    """Rename in one step unless `target` exists. Return False if the system cannot. Raises FileExistsError, OSError."""
     rename = _renameat2()
     if rename is None:
         return False

@@ -1,7 +1,7 @@
-"""The high-water mark of one area: an empty-handed look at a directory tells it, and no late writer can lower it.
+"""Marker files of a directory account: the high-water mark of one area, which no late writer can lower.
 
-Each mark is a file `marker-<position>` that is written whole under another name and then gets its own, which is never taken away
-from it; the highest position counts. The newest are kept, since each is the manifest of its publication.
+Each is a file `marker-<position>`, written whole under another name and then given its own, which is never replaced. A listing
+finds the highest position, which counts. The newest are retained: each is the manifest of its publication.
 """
 
 import os
@@ -32,7 +32,7 @@ _UNPLACED = re.compile(r"marker-(\d{20})\.json\.([0-9a-f]{16})")
 
 
 def read_marker(directory: Path) -> Marker | None:
-    """The highest mark, None if there is none. Raises LedgerMismatch for damage, FormatTooNew, OSError."""
+    """Return the highest marker, None if there is none. Raises LedgerMismatch if it is damaged, FormatTooNew, OSError."""
     with READ.around(error=io_error, lost=io_error):
         marks = _marks(directory)
         if not marks:
@@ -46,7 +46,7 @@ def read_marker(directory: Path) -> Marker | None:
 
 
 def read_marker_of(directory: Path, position: Position) -> Marker | None:
-    """The mark of just that position. Raises as `read_marker`."""
+    """Return the marker of that position, None if there is none. Raises as `read_marker`."""
     path = directory / _name(position)
     try:
         return decode_marker(path.read_bytes(), where=f"The marker {path}")
@@ -55,7 +55,7 @@ def read_marker_of(directory: Path, position: Position) -> Marker | None:
 
 
 def read_markers(directory: Path) -> Iterator[Marker]:
-    """All that are kept. Raises as `read_marker`."""
+    """Yield all retained markers. Raises as `read_marker`."""
     for position in sorted(_marks(directory)):
         marker = read_marker_of(directory, Position(position))
         if marker is not None:
@@ -63,7 +63,7 @@ def read_markers(directory: Path) -> Iterator[Marker]:
 
 
 def raise_marker(directory: Path, marker: Marker) -> None:
-    """Put `marker` durably unless there is one of that position. Raises OSError, LedgerMismatch if that is of another batch."""
+    """Write `marker` durably unless its position has one. Raises OSError, LedgerMismatch if that is of another batch."""
     name = _name(marker.position)
     unplaced = directory / f"{name}.{new_nonce()}"
     with open_private(unplaced, "xb") as file:
@@ -84,7 +84,7 @@ def raise_marker(directory: Path, marker: Marker) -> None:
 
 
 def _require_same(found: Marker | None, marker: Marker, path: Path) -> None:
-    """Another publisher of this decision may have been faster, but nobody else (I8)."""
+    """Raise LedgerMismatch unless `found` is of this decision: only another publisher of it may have been faster (I8)."""
     if found is None or (found.query_id, found.batch_id, found.ledger_id or marker.ledger_id) == (
         marker.query_id,
         marker.batch_id,
@@ -103,7 +103,7 @@ def _name(position: Position) -> str:
 
 
 def unplaced_marks(directory: Path) -> Iterator[Path]:
-    """What was left by writers that died before their mark counted, and cannot count any more."""
+    """Yield the files of writers that died before their marker counted, and that cannot count any more."""
     highest = max(_marks(directory), default=-1)
     for path in directory.iterdir():
         found = _UNPLACED.fullmatch(path.name)

@@ -1,4 +1,4 @@
-"""Whose a directory account is: a file outside of its root that is written whole, and never replaced."""
+"""The owner of a directory account: a file outside of its root that is written whole and never replaced."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ PLACE = FaultPoint("claim.place", "What says whose an account is gets its name, 
 
 
 def read_owner(path: Path) -> AccountOwner | None:
-    """The owner of the account, None if it has none. Raises LedgerMismatch for damage, FormatTooNew, OSError."""
+    """Return the owner of the account, None if it has none. Raises LedgerMismatch if damaged, FormatTooNew, OSError."""
     try:
         return decode_owner(path.read_bytes(), where=f"The file {path}")
     except (FileNotFoundError, NotADirectoryError):
@@ -24,7 +24,7 @@ def read_owner(path: Path) -> AccountOwner | None:
 
 
 def place_owner(target: Path, owner: AccountOwner) -> None:
-    """Note `owner` durably at `target` unless there is one. Raises OSError."""
+    """Note `owner` durably at `target` unless an owner is noted there. Raises OSError."""
     create_durably(target.parent, make_private_directory)
     unplaced = target.with_name(f"{target.name}.{new_nonce()}")
     with open_private(unplaced, "xb") as file:
@@ -38,13 +38,13 @@ def place_owner(target: Path, owner: AccountOwner) -> None:
 
 
 def unplaced_owners(path: Path) -> Iterator[Path]:
-    """What was left by drivers that died before it counted, once the account has an owner."""
+    """Yield the files of drivers that died before their claim counted, once the account has an owner."""
     if path.exists():
         yield from path.parent.glob(f"{path.name}.*")
 
 
 def place_or_leave(unplaced: Path, target: Path) -> bool:
-    """Give a file its name unless something has it, and say which; the old name is gone in any case. Raises OSError.
+    """Give a file its name unless another has it; return whether it got it. Its old name is gone in any case. Raises OSError.
 
     A sweep removes a file without its name once another one has that name.
     """

@@ -1,4 +1,4 @@
-"""Publishing one staged file: out of the staging directory and into the table, in one step that cannot happen twice."""
+"""Publishes one staged file: moves it into the table in one step that cannot happen twice."""
 
 import filecmp
 import os
@@ -15,7 +15,7 @@ LINK = FaultPoint("hardlink.link", "A staged file gets its published name, where
 UNLINK = FaultPoint("hardlink.unlink", "A published file loses its staged name.")
 
 Move = Callable[[Path, Path], None]
-"""Publishes `staged` as `target`. Raises FileExistsError, FileNotFoundError, OSError."""
+"""Publishes a staged path as a target path. Raises FileExistsError, FileNotFoundError, OSError."""
 
 
 def move(staged: Path, target: Path) -> None:
@@ -27,7 +27,7 @@ def move(staged: Path, target: Path) -> None:
 
 
 def move_by_link(staged: Path, target: Path) -> None:
-    """The staged name goes before the marker comes, so a late repetition finds nothing to publish."""
+    """Link, then unlink. The staged name goes before the marker comes, so a late repetition finds nothing to publish."""
     with LINK.around(error=io_error, lost=io_error):
         os.link(staged, target, follow_symlinks=False)
     forget(staged)
@@ -40,10 +40,10 @@ def forget(staged: Path) -> None:
 
 
 def state_of(staged: Path, target: Path, *, size_bytes: int) -> PieceState:
-    """Where a piece is. The staged name is looked at first: a concurrent publisher moves pieces the other way only.
+    """Return where a piece is.
 
-    Raises ContentConflict if the target holds anything else than the decided file, StagedDataLost if what is staged is shorter or
-    longer than that.
+    The staged name is looked at first: a concurrent publisher only moves pieces from there to the target. Raises ContentConflict
+    if the target holds anything but the decided file, StagedDataLost if the staged file is shorter or longer.
     """
     waiting, shown = _stat(staged), _stat(target)
     if shown is None:
@@ -63,7 +63,7 @@ def state_of(staged: Path, target: Path, *, size_bytes: int) -> PieceState:
 
 
 def _require_whole(staged: Path, found_bytes: int, decided_bytes: int) -> None:
-    """Before a reader can see it."""
+    """Raise StagedDataLost for another size, before a reader can see the file."""
     if found_bytes != decided_bytes:
         raise StagedDataLost(
             f"The staged file {staged} has {found_bytes} bytes, but {decided_bytes} were decided.",

@@ -26,7 +26,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 def staged_name(name: str) -> str:
-    """The file below `pieces/` that waits to be published as `name`."""
+    """Return the name of the file below `pieces/` that waits to be published as `name`."""
     return name.rpartition("/")[2] + SUFFIX
 
 
@@ -38,14 +38,14 @@ class DirectoryUploads:
     identity: str
 
     def open(self, name: str, *, allowance: Allowance) -> "DirectoryUpload":  # noqa: ARG002 - a move is as cheap as a write
-        """Begin a staged file. Raises StageFailed, also on a machine where the directory is another one."""
+        """Begin a staged file. Raises StageFailed, also on a machine where the path is another directory."""
         self._require_shared()
         upload = DirectoryUpload(Path(self.directory, PIECES, staged_name(name)))
         upload.begin()
         return upload
 
     def seal(self) -> None:
-        """Make the names durable. Raises StageFailed."""
+        """Make the names of the staged files durable. Raises StageFailed."""
         directory = Path(self.directory, PIECES)
         try:
             with SEAL.around(error=io_error, lost=io_error):
@@ -54,7 +54,6 @@ class DirectoryUploads:
             raise _failed(directory, cause) from cause
 
     def requests_sent(self) -> Mapping[str, int]:
-        """None."""
         return {}
 
     def _require_shared(self) -> None:
@@ -84,11 +83,10 @@ class DirectoryUpload:
 
     @property
     def closed(self) -> bool:
-        """False, so that a Parquet writer that is dropped after an error finds a file; what it writes then is thrown away."""
+        """False: a Parquet writer dropped after an error still finds a file. What it writes then is thrown away."""
         return False
 
     def write(self, data: bytes) -> int:
-        """Append bytes. Raises StageFailed."""
         if self._file is not None:
             try:
                 with WRITE.around(error=io_error, lost=io_error):
@@ -99,7 +97,7 @@ class DirectoryUpload:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing: `finish` flushes."""
+        """Do nothing: `finish` flushes."""
 
     def finish(self) -> Finished:
         """Make the bytes durable. Raises StageFailed; a failed fsync is never repeated."""

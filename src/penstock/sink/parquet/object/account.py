@@ -1,4 +1,4 @@
-"""A bucket, container or HDFS directory as an account."""
+"""`ObjectAccount`, a bucket, container or HDFS directory as an account."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -18,7 +18,7 @@ from penstock.sink.parquet.object.area import ObjectArea, owner_in
 from penstock.sink.parquet.object.layout import own_folder
 
 _UNORDERED = "--x-s3"
-"""How names of directory buckets end."""
+"""The suffix in the names of S3 directory buckets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,36 +32,30 @@ class ObjectAccount:
 
     @property
     def url(self) -> str:
-        """The root."""
         return self.store.url
 
     @property
     def root_for_readers(self) -> str:
-        """The root."""
         return self.store.url
 
     @property
     def root_for_spark(self) -> str:
-        """The root."""
         return self.place.for_hadoop
 
     @property
     def staging(self) -> str:
-        """Uploads are where they will be, and yet nowhere."""
         return f"uploads to {self.store.url} that are not completed"
 
     @property
     def publishing(self) -> str:
-        """A completion and a look; a put where the file travelled in the decision."""
         small = ", or one put of a small one" if self.store.dates_requests else ""
         return f"one completion and one look a file{small}"
 
     def area(self, *, pipeline: PipelineName, sink: SinkName, account: AccountName) -> ObjectArea:  # noqa: ARG002 - one signature
-        """The part of one sink."""
         return ObjectArea(store=self.store, folder=own_folder(pipeline, sink), owner=owner_of(pipeline, sink), reopen=self.reopen)
 
     def enclosing(self) -> Iterator[tuple[str, AccountOwner]]:
-        """Those whose owner this user may read."""
+        """Yield the enclosing accounts whose owner this user may read."""
         folders = self.place.prefix.split("/") if self.place.prefix else []
         for depth in range(len(folders)):
             outer = str(replace(self.place, prefix="/".join(folders[:depth])))
@@ -71,18 +65,16 @@ class ObjectAccount:
                     yield outer, owner
 
     def requests_sent(self) -> Mapping[str, int]:
-        """To the store."""
         return {self.url: requests_to(self.url)}
 
     def estimated_requests(self) -> Mapping[str, RequestEstimate]:
-        """A small file is put after a look at the mark, an uploaded one completed and looked at; then the mark is put."""
+        # a look at the marker and a put, or an upload, its completion and a look; then the marker is put
         each = self.store.requests_each
         uploaded = each.begin + each.part + each.complete + each.look + each.put
         small = each.list + each.get + each.put + each.put if self.store.dates_requests else uploaded
         return {self.url: RequestEstimate(small=small, uploaded=uploaded)}
 
     def overlaps(self, other: Account) -> str | None:
-        """Why both cannot be accounts of one sink."""
         if self is other or not isinstance(other, ObjectAccount):
             return None
         mine, theirs = self.place, other.place
@@ -94,7 +86,7 @@ class ObjectAccount:
 
 
 def object_account(url: str, *, options: Mapping[str, Any] | None = None) -> ObjectAccount:
-    """The account at `url`. Raises Usage, DependencyMissing."""
+    """Return the account at `url`. Raises Usage, DependencyMissing."""
     reopen = partial(open_store, url, options=dict(options or {}))
     place = parse(url)
     if place.kind == "s3" and place.bucket.endswith(_UNORDERED):

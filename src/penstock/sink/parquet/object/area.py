@@ -1,4 +1,4 @@
-"""The driver side of one sink's place in an account on an object store: complete, mark, sweep, list."""
+"""`ObjectArea`, the driver side of an account on an object store for one sink: completes uploads, marks, sweeps, lists."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,14 +33,15 @@ DISCARD = FaultPoint("multipart.discard", "An upload that can never be decided a
 
 KEPT_MARKS = 1_000
 LOOKED_FOR_S = 10.0
-"""After that long without a look at the mark, a driver looks again before it puts a small file: it may have stood still."""
+"""After that long without reading the marker, a driver reads it before it puts a small file: it may have stood still."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ObjectArea:
-    """`folder` holds this sink's own objects, hidden from readers of tables; `owner` stands in the names of its files.
+    """The part of an account on an object store that one sink of one pipeline uses.
 
-    `reopen` is picklable: it makes the store where its client library may be missing.
+    `folder` holds this sink's own objects, hidden from readers of tables. `owner` is part of the names of its files. `reopen`
+    makes the store in a task; it is picklable also where the client library is missing.
     """
 
     store: BlobStore
@@ -52,46 +53,39 @@ class ObjectArea:
 
     @property
     def is_remote(self) -> bool:
-        """Yes."""
         return True
 
     def prepare(self) -> ObjectUploads:
-        """See whether the account can be written and read. Raises Failed, Retryable."""
+        """Write an object, to see whether the account can be written. Raises Failed, Retryable."""
         with PREPARE.around():
             self.store.put(f"{self.folder}prepared", b"", tag="prepared")
         return ObjectUploads(store=self.store)
 
     @property
     def claim_place(self) -> str:
-        """An object."""
         return f"{self.store.url}/{OWNER}"
 
     def claimed_by(self) -> AccountOwner | None:
-        """Whose the account is. Raises Failed, Retryable, LedgerMismatch, FormatTooNew."""
         return owner_in(self.store)
 
     def claim(self, owner: AccountOwner) -> None:
-        """Put whose the account is if nothing says it; the caller looks what is there then. Raises Failed, Retryable."""
+        """Put the owner unless one is noted; the caller looks which one is there then. Raises Failed, Retryable."""
         with CLAIM.around():
             self.store.put_if_absent(OWNER, encode_owner(owner), tag="owner")
 
     def marker(self) -> Marker | None:
-        """The high-water mark. Raises Failed, Retryable, LedgerMismatch, FormatTooNew."""
         self._looked_s = _clock_s()
         self._seen = self._newest_marker()
         return self._seen
 
     def marker_of(self, position: Position) -> Marker | None:
-        """The mark of that publication."""
         return self._read_marker(mark_key(self.folder, position))
 
     def manifests(self) -> Iterator[Marker]:
-        """Every mark that is kept."""
         marks = [mark.key for mark in self.store.list(f"{self.folder}marks/", limit=2 * KEPT_MARKS)]
         yield from (marker for marker in side_by_side(self._read_marker, marks) if marker is not None)
 
     def state(self, piece: Staged) -> PieceState:
-        """Where `piece` is. Raises ContentConflict, Failed, Retryable."""
         if self._is_shown(piece):
             return PieceState.SHOWN
         if piece.inline is not None or self._is_staged(piece):
@@ -99,19 +93,19 @@ class ObjectArea:
         return PieceState.SHOWN if self._is_shown(piece) else PieceState.GONE  # another publisher may have completed it meanwhile
 
     def show(self, pieces: Sequence[Staged]) -> Sequence[Staged]:
-        """Complete or put all pieces; give those that are nowhere."""
+        """Complete or put all pieces. Return the pieces that are gone."""
         shown = side_by_side(self._show_one, pieces)
         return [piece for piece, is_shown in zip(pieces, shown, strict=True) if not is_shown]
 
     def advance(self, marker: Marker) -> None:
-        """Put the mark of this position. The highest counts, so a late one changes nothing. Raises Failed, Retryable."""
+        """Put the marker of this position. The highest counts, so a late one changes nothing. Raises Failed, Retryable."""
         with WRITE_MARK.around():
             self.store.put(mark_key(self.folder, marker.position), encode_marker(marker), tag="mark")
         if marker.position % KEPT_MARKS == 0:
             self._forget_marks()
 
     def sweep(self, cut: SweepCut, *, dry_run: bool) -> Sequence[str]:
-        """End uploads of dead attempts, and forget marks of long ago. Raises Failed, Retryable."""
+        """End uploads of dead attempts, and delete old markers. Raises Failed, Retryable."""
         dead = [pending for pending, attempt in self._pending() if attempt is None or cut.is_dead(attempt)]
         if is_anothers(self.claimed_by(), cut):
             return []
@@ -121,31 +115,28 @@ class ObjectArea:
         return [f"{self.store.url}/{pending.key}" for pending in dead]
 
     def files(self) -> Iterator[StoredFile]:
-        """Every object below the root but hidden ones."""
         for found in self.store.list():
             if not is_hidden(found.key):
                 yield StoredFile(name=found.key, size_bytes=found.size_bytes)
 
     def open(self, name: str) -> BinaryIO:
-        """A published file."""
         return open_object(self.store, name)
 
     def check(self) -> Sequence[Finding]:
-        """Whether the account can be written, read, listed and deleted from; if so, also whether it keeps what it must."""
+        """Return whether the account can be written, read, listed and deleted from; if so, also what expires there."""
         reached = check_store(self.store, subject=self._subject, folder=self.folder)
         return [reached, *self.lifecycle()] if reached.ok else [reached]
 
     @contextmanager
     def task_check(self) -> Iterator[StoreCheck]:
-        """The same as the driver's, with a store that is opened there."""
+        """Yield the driver's check for tasks, with a store that the task opens."""
         yield StoreCheck(subject=self._subject, reopen=self.reopen, folder=self.folder)
 
     def lifecycle(self) -> Sequence[Finding]:
-        """What the store would delete by itself while a decision waits."""
         return [expiry_finding(self.store, kept=self.folder, called=f"what is kept in {self.folder}", uploads=True)]
 
     def waiting(self) -> Iterator[Waiting]:
-        """Uploads of this sink, and marks left aside."""
+        """Yield uploads of this sink, and markers and owners that a killed run did not put in place."""
         for pending, attempt in self._pending():
             yield Waiting(name=f"{self.store.url}/{pending.key}", attempt=attempt, size_bytes=pending.size_bytes)
 
@@ -163,7 +154,10 @@ class ObjectArea:
         return None if data is None else decode_marker(data, where=f"The marker {self.store.url}/{key}")
 
     def _pending(self) -> Iterator[tuple[Pending, Attempt | None]]:
-        """Uploads of this sink with their attempts, None for a mark or owner left aside. Others judge theirs by their ledgers."""
+        """Yield uploads of this sink with their attempts, None for a marker or owner that was not put in place.
+
+        Other sinks judge their uploads by their own ledgers.
+        """
         newest = next(self.store.list(f"{self.folder}marks/", limit=1), None)
         for pending in self.store.pending(""):
             attempt = attempt_of(pending.key) if is_owned(pending.key, self.owner) else None
@@ -171,7 +165,7 @@ class ObjectArea:
                 yield pending, attempt
 
     def _is_unplaced(self, key: str, newest: Found | None) -> bool:
-        """Whether a run that was killed left it aside, where it does not count any more: marks are named newest first."""
+        """Return whether a killed run left `key` out of place and it cannot count any more. The newest marker sorts first."""
         if key == OWNER:
             return self.claimed_by() is not None
         if not key.startswith(self.folder):
@@ -179,7 +173,7 @@ class ObjectArea:
         return not key.startswith(f"{self.folder}marks/") or (newest is not None and key >= newest.key)
 
     def _forget_marks(self) -> None:
-        """The newest tells what is published, the others only of which ledger an old publication is."""
+        """Delete old markers. The newest tells what is published, the others only which ledger an old publication is of."""
         marks = self.store.list(f"{self.folder}marks/", limit=2 * KEPT_MARKS)
         side_by_side(self.store.delete, [mark.key for mark in islice(marks, KEPT_MARKS, None)])
 
@@ -204,10 +198,11 @@ class ObjectArea:
         return self._is_shown(piece)
 
     def _put(self, piece: Staged, data: bytes) -> bool:
-        """Whether it was not there. Nothing is consumed by a put, and a late one must not bring back what maintenance removed.
+        """Put a file unless it is there; return whether it was absent.
 
-        What stood still before its request was signed is seen here; after that, the store refuses a request that is too old.
-        So each request is sent once: the caller repeats it, and looks at the mark before.
+        A put consumes nothing, and a late one must not bring back what maintenance removed. If this process stood still before it
+        signed the request, the marker shows it here. If it stood still afterwards, the store refuses a request that is too old.
+        So each request is sent once: the caller repeats it, and reads the marker before.
         """
         with PUT.around():
             if _clock_s() - self._looked_s > LOOKED_FOR_S:
@@ -244,11 +239,11 @@ class ObjectArea:
 
 
 def owner_in(store: BlobStore) -> AccountOwner | None:
-    """Whose the account at the root of `store` is. Raises Failed, Retryable, LedgerMismatch, FormatTooNew."""
+    """Return the owner of the account at the root of `store`. Raises Failed, Retryable, LedgerMismatch, FormatTooNew."""
     data = store.get(OWNER)
     return None if data is None else decode_owner(data, where=f"The object {store.url}/{OWNER}")
 
 
 def _clock_s() -> float:
-    """Goes on while the machine is suspended, where the system has such a clock; never set back."""
+    """Return a clock that is never set back and, where the system has one, goes on while the machine is suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -1,4 +1,4 @@
-"""The task side of an account on an object store: parts go up while the file is being written."""
+"""The task side of an account on an object store: uploads parts of a file while it is being written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,10 +22,9 @@ class ObjectUploads:
         return ObjectUpload(self.store, name, allowance=allowance)
 
     def seal(self) -> None:
-        """Nothing: every part was acknowledged."""
+        """Do nothing: every part was acknowledged."""
 
     def requests_sent(self) -> Mapping[str, int]:
-        """To the store."""
         return {self.store.url: requests_to(self.store.url)}
 
 
@@ -43,11 +42,11 @@ class ObjectUpload:
 
     @property
     def closed(self) -> bool:
-        """False, so that a Parquet writer that is dropped after an error finds a file; what it writes then is thrown away."""
+        """False: a Parquet writer dropped after an error still finds a file. What it writes then is thrown away."""
         return False
 
     def write(self, data: bytes) -> int:
-        """Append bytes; waits for the store where it is slower than the writer. Raises StageFailed."""
+        """Append bytes; wait if the store is slower than the writer. Raises StageFailed."""
         if not self._abandoned:
             self._held += data
             if len(self._held) >= self._store.part_bytes:
@@ -56,12 +55,12 @@ class ObjectUpload:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing: a part is sent when it is whole."""
+        """Do nothing: a part is sent when it is whole."""
 
     def finish(self) -> Finished:
-        """Send what is left and wait for all parts; a small file is handed over instead. Raises StageFailed.
+        """Send the rest and wait for all parts, or return a small file's bytes. Raises StageFailed.
 
-        A store that takes a put however late it arrives gets uploads only: publishing must consume them.
+        A store that accepts a put however late it arrives gets uploads only: publishing must consume them.
         """
         if self._abandoned:
             raise AssertionError(f"{self._name} was abandoned")

@@ -1,1 +1,1 @@
-"""Penstock's own reader of Kafka, for where no jar of Spark's connector can be had: a Python data source over librdkafka."""
+"""Penstock's own Kafka reader, for where Spark's connector cannot be had: a Python data source over librdkafka."""

@@ -8,10 +8,9 @@ from penstock.core.model import Finding
 
 @dataclass(frozen=True, slots=True)
 class ClientCheck:
-    """Whether a task can import the client library that the reader needs there."""
+    """Checks that a task can import the client library that the reader needs there."""
 
     def findings(self) -> Sequence[Finding]:
-        """One."""
         try:
             import confluent_kafka  # noqa: PLC0415 - whether that works is the question
         except ImportError as missing:

@@ -1,6 +1,7 @@
-"""The reader as Spark knows it: a Python data source. Its classes reach tasks by name; the client library is met there only.
+"""Penstock's own Kafka reader as a Python data source of Spark.
 
-Needs PySpark 4.2: before that a Python source cannot take part in what a batch reads.
+Tasks find its classes by name; the client library is imported only where it is used. Needs PySpark 4.2: before that a Python
+source has no say in what a batch reads.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,64 +25,62 @@ if TYPE_CHECKING:
 
 
 class ReaderFailed(RuntimeError):
-    """What Spark is told. Its text carries the real error."""
+    """The exception that Spark gets. Its text encodes the real error."""
 
 
 class KafkaDataSource(DataSource):
-    """Records of Kafka, with the options of `told_options`."""
+    """Records of Kafka, with the options of `data_source_options`."""
 
     @classmethod
     def name(cls) -> str:
-        """As Spark finds it."""
         return FORMAT
 
     def schema(self) -> str:
-        """As Spark's connector has it."""
+        """Return the columns of Spark's connector."""
         return columns(has_headers=settings_in(self.options).has_headers)
 
     def streamReader(self, schema: StructType) -> "KafkaStreamReader":  # noqa: ARG002, N802 - Spark's name
-        """One for the query's offsets, and one in each task."""
+        """Return a reader: Spark uses one for the query's offsets, and one in each task."""
         return KafkaStreamReader(settings_in(self.options))
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Picklable until it is asked for offsets."""
+    """Offers offsets on the driver and reads pieces in tasks. Picklable until it is asked for offsets."""
 
     def __init__(self, settings: ReaderSettings) -> None:
         self._settings = settings
         self._stream = OffsetStream(settings, _Connect(settings))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a new query begins."""
         with _carry_errors():
             return self._stream.begin()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """`maxOffsetsPerTrigger`."""
+        """Return the option `maxOffsetsPerTrigger`."""
         limit = self._settings.max_offsets
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the next batch ends."""
+        """Return where the next batch ends."""
         with _carry_errors():
             return self._stream.advance(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Nothing that comes from now on is read."""
+        """Read nothing that comes from now on."""
         with _carry_errors():
             self._stream.stop_at_now()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """For the query's progress."""
+        """Return the newest offsets for the query's progress."""
         return self._stream.newest()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """The same for the same offsets."""
+        """Return the pieces, the same for the same offsets."""
         with _carry_errors():
             return [InputPartition(piece) for piece in self._stream.planned(start, end)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """In a task: the records of one piece."""
+        """Yield the records of one piece; called in a task."""
         with _carry_errors():
             try:
                 from penstock.source.kafka.reader.fetch import batches_of  # noqa: PLC0415 - not before a task needs it

@@ -1,7 +1,7 @@
-"""A task's work: the records of one piece, exactly those, or an error. The only module that reads them by the client library.
+"""Reads in a task exactly the records of one piece, or raises. The only module that reads rows by the client library.
 
-Records of aborted transactions and the marks of ended ones take offsets, so that the last record of a piece may never come: the
-end of a piece is reached with a record behind it, or with the client's word that the readable log ends there or later.
+Records of aborted transactions and the markers of ended ones take offsets, so that the last record of a piece may never come. A
+piece ends with a record behind it, or when the client reports that the readable log ends there or later.
 """
 
 import time
@@ -22,7 +22,7 @@ from penstock.source.kafka.reader.settings import ReaderSettings
 _ROWS, _BYTES = 10_000, 4 << 20
 """An Arrow batch is full with so many, and never has over twice as many bytes, unless it is of one record."""
 _AT_ONCE, _WAIT_S = 2_000, 0.05
-"""What is taken from the client's queue at a time: records may be large, and more of them arrive meanwhile."""
+"""Records taken from the client's queue at a time, and seconds to wait: records may be large, and more arrive meanwhile."""
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "group.id": "penstock-reads",
     "isolation.level": "read_committed",
@@ -42,11 +42,11 @@ _GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE
 _START_AGAIN = "Start again: nothing of the batch was decided. The start says what is missing, and what can be done."
 
 _idle: dict[frozenset[tuple[str, str]], "_Clients"] = {}
-"""Kept from one task of this worker process to the next; none that met an error."""
+"""Clients kept from one task of this worker process to the next; none that met an error."""
 
 
 class _Clients:
-    """Connections of one task: they are good for tens of tasks, and cost as much as reading some thousand records."""
+    """The clients of one task. They serve tens of tasks in turn, since they cost as much as reading some thousand records."""
 
     def __init__(self, settings: ReaderSettings) -> None:
         self.broker = Broker(settings.name, settings.client)
@@ -60,7 +60,7 @@ class _Clients:
 
 
 def batches_of(piece: Piece, settings: ReaderSettings) -> Iterator[pa.RecordBatch]:
-    """The readable records of `piece`, in their order. Raises Retryable if any of it is not to be had, Failed."""
+    """Yield the readable records of `piece`, in their order. Raises Retryable if any of it is not available, Failed."""
     which = frozenset(settings.client.items())
     clients = _idle.pop(which, None) or _Clients(settings)
     try:
@@ -78,7 +78,7 @@ def batches_of(piece: Piece, settings: ReaderSettings) -> Iterator[pa.RecordBatc
 
 
 def _first(piece: Piece, settings: ReaderSettings, broker: Broker) -> int:
-    """The first offset to read: `piece`'s own, or where it may be passed over the first that the broker still has."""
+    """Return the first offset to read: the piece's own, or the first that the broker still has if loss may be passed over."""
     found = broker.place(piece.topic, piece.partition)
     _require_same(piece, None if found is None else found[0])
     assert found is not None
@@ -101,14 +101,14 @@ def _require_same(piece: Piece, topic_id: str | None) -> None:
 
 
 def _records(piece: Piece, first: int, consumer: Consumer, settings: ReaderSettings) -> Iterator[Sequence[Any]]:
-    """Some at a time."""
+    """Yield the records from offset `first` on, some at a time."""
     if first >= piece.end:
         return
     consumer.assign([TopicPartition(piece.topic, piece.partition, first)])
     reached = first
     deadline = time.monotonic() + settings.patience_s
     while reached < piece.end:
-        messages = consumer.consume(min(_AT_ONCE, piece.end - reached), _WAIT_S)  # which waits until it has so many
+        messages = consumer.consume(min(_AT_ONCE, piece.end - reached), _WAIT_S)  # waits until it has so many
         records = [message for message in messages if message.error() is None]
         reached = max([reached, *(_behind(piece, message) for message in messages)])
         if reached >= piece.end:
@@ -126,7 +126,7 @@ def _records(piece: Piece, first: int, consumer: Consumer, settings: ReaderSetti
 
 
 def _behind(piece: Piece, message: Any) -> int:
-    """Up to where nothing more comes. Raises Retryable, KafkaException."""
+    """Return the offset below which nothing more comes. Raises Retryable, KafkaException."""
     error = message.error()
     if error is None:
         return int(message.offset()) + 1
@@ -138,7 +138,7 @@ def _behind(piece: Piece, message: Any) -> int:
 
 
 def _gathered(parts: Iterator[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-    """Joined until a batch is full, and cut where large records came all at once."""
+    """Join parts until a batch is full, and cut them where large records came all at once."""
     held: list[Any] = []
     size = 0
     for part in parts:
@@ -153,7 +153,7 @@ def _gathered(parts: Iterator[Sequence[Any]]) -> Iterator[Sequence[Any]]:
 
 
 def _cut(records: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Runs of at most twice `_BYTES`, or of one record."""
+    """Yield runs of at most twice `_BYTES`, or of one record."""
     ends = list(accumulate(map(len, records)))
     start = sent = 0
     while start < len(records):

@@ -1,4 +1,4 @@
-"""From a source's settings to the streaming DataFrame that Penstock's own reader fills."""
+"""Opens a source as a streaming DataFrame that Penstock's own Kafka reader fills."""
 
 import logging
 import re
@@ -14,18 +14,18 @@ from penstock.spec.kafka_options import CONSUMER, python_complaints
 from penstock.spec.source import Source
 
 _NEEDED = (4, 2)
-"""The first version of Spark that lets a Python source say what a batch reads."""
+"""The first version of Spark in which a Python source says what a batch reads."""
 _log = logging.getLogger(__name__)
 
 
 def can_read(spark: SparkSession) -> bool:
-    """Whether the Spark of this session has what the reader needs."""
+    """Return whether the Spark of this session has what the reader needs."""
     found = re.match(r"(\d+)\.(\d+)", spark.version)
     return found is not None and (int(found[1]), int(found[2])) >= _NEEDED
 
 
 def read_by_python(spark: SparkSession, name: str, source: Source) -> DataFrame:
-    """Known by the alias `name`; nothing is asked of the brokers yet. Raises DependencyMissing, Usage."""
+    """Return the DataFrame, with the alias `name`; the brokers are not asked yet. Raises DependencyMissing, Usage."""
     if not can_read(spark):
         raise DependencyMissing(
             f"Penstock's own reader of Kafka needs Spark 4.2, and source {name!r} runs on Spark {spark.version}.",
@@ -50,7 +50,7 @@ def read_by_python(spark: SparkSession, name: str, source: Source) -> DataFrame:
 
 
 def data_source_options(name: str, source: Source) -> Mapping[str, str]:
-    """The options of the data source for `source`. Raises Usage for what the reader does not do."""
+    """Return the options of the data source for `source`. Raises Usage for what the reader does not support."""
     complaint = next(python_complaints(source.options), None)
     if complaint is not None:
         raise Usage(f"sources.{name}.options.{'.'.join(map(str, complaint.at))} {complaint.message}.", remedy=complaint.remedy)

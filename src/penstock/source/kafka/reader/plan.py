@@ -1,6 +1,7 @@
-"""How much a batch reads, and in which pieces. Pure: positions in, positions out, by the rules of Spark's connector.
+"""Plans how much a batch reads, and in which pieces. Pure: positions in, positions out.
 
-The rules are its own (KafkaMicroBatchStream, KafkaOffsetRangeCalculator), so that a pipeline gets the same batches from either.
+The rules are those of Spark's connector (KafkaMicroBatchStream, KafkaOffsetRangeCalculator), so that a pipeline gets the same
+batches from either.
 """
 
 import math
@@ -23,7 +24,7 @@ class Piece:
 
 
 def batch_end(start: Positions, now: Mapping[str, TopicNow], *, limit: int | None) -> Positions:
-    """Where a batch ends that may take about `limit` offsets: each partition its share of them, by what it has; one at least."""
+    """Return where a batch of about `limit` offsets ends: each partition has its proportional share of them, one at least."""
     ends = {topic: {number: retained.high for number, retained in of.partitions.items()} for topic, of in now.items()}
     if limit is None:
         return ends
@@ -43,11 +44,11 @@ def batch_end(start: Positions, now: Mapping[str, TopicNow], *, limit: int | Non
 
 
 def pieces(start: KafkaOffset, end: KafkaOffset, *, at_least: int | None, at_most: int | None) -> Iterator[Piece]:
-    """The batch between two offsets: `at_least` so many pieces, of `at_most` so many offsets each, where that is given.
+    """Yield the pieces of the batch between two offsets: `at_least` so many, of `at_most` so many offsets each, if given.
 
-    A partition that `start` does not know is read from its first record. Spark asks anew for the start of a query's first batch
-    when that is read again: then its end knows better. With any other batch, what the end says of that is of no account: Spark
-    plans an empty one from the end of the first, too.
+    A partition that `start` does not know is read from its first record. When Spark reads a query's first batch again, it asks
+    anew for the query's start; then `end.began`, the original start, counts. With any other batch `end.began` is ignored: Spark
+    plans an empty batch from the end of the first one, too.
     """
     begins = end.began if start.is_first and end.began is not None else start.positions
     whole = [

@@ -27,34 +27,28 @@ _US_PER_MS = 1000
 class Record(Protocol):
     """A message of the client library."""
 
-    def key(self) -> bytes | None:
-        """None if it has none."""
-        ...
+    def key(self) -> bytes | None: ...
 
     def value(self) -> bytes | None:
-        """None of a tombstone."""
+        """None for a tombstone."""
         ...
 
-    def offset(self) -> int:
-        """In its partition."""
-        ...
+    def offset(self) -> int: ...
 
     def timestamp(self) -> tuple[int, int]:
-        """What kind of time stamp it is, and milliseconds."""
+        """Return the kind of time stamp, and milliseconds."""
         ...
 
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """None if it has none."""
-        ...
+    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
 
 
 def columns(*, has_headers: bool) -> str:
-    """As DDL."""
+    """Return the columns as DDL."""
     return f"{COLUMNS}, {HEADERS}" if has_headers else COLUMNS
 
 
 def record_batch(records: Sequence[Record], *, topic: str, partition: int, has_headers: bool) -> pa.RecordBatch:
-    """The records of one partition, in their order."""
+    """Return the records of one partition, in their order."""
     times = [record.timestamp() for record in records]
     arrays = [
         pa.array([record.key() for record in records], pa.binary()),

@@ -1,6 +1,6 @@
-"""What the reader is told, as it arrives in the processes that read: as the text options of a data source.
+"""Settings of Penstock's own Kafka reader, as they reach the processes that read: text options of a data source.
 
-Imported by every worker: it needs no library that validates pipeline files, which would take longer to load than a batch to read.
+Every worker imports it, so it needs no library that validates pipeline files: loading that takes longer than reading a batch.
 """
 
 import json
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 FORMAT = "penstock_kafka"
 """The data source's name in Spark."""
 NAME, CLIENT = "penstock.source", "client."
-"""Options that only Penstock gives: the source's name, and before each property of librdkafka."""
+"""Options that only Penstock gives: the source's name, and the prefix of each property of librdkafka."""
 _ISOLATION, _UNCOMMITTED = "isolation.level", "read_uncommitted"
 _PATIENCE_MS = 120_000
-"""As Spark's connector waits for records: `kafkaConsumer.pollTimeoutMs`."""
+"""How long Spark's connector waits for records, too: the default of `kafkaConsumer.pollTimeoutMs`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class ReaderSettings:
 
 
 def settings_in(options: Mapping[str, str]) -> ReaderSettings:
-    """What `told_options` (of the module beside it) said, whatever became of the case of its keys."""
+    """Return the settings of `data_source_options`' result (`opening`), in whatever case its keys arrive."""
     lowered = {key.lower(): value for key, value in options.items()}
     by_time = lowered.get("startingoffsetsbytimestamp")
     return ReaderSettings(
@@ -64,12 +64,12 @@ def settings_in(options: Mapping[str, str]) -> ReaderSettings:
 
 
 def names_in(text: str | None) -> tuple[str, ...] | None:
-    """The topics of `subscribe`."""
+    """Return the topics of the option `subscribe`."""
     return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def assigned_in(text: str | None) -> Mapping[str, tuple[int, ...]] | None:
-    """The partitions of `assign`."""
+    """Return the partitions of the option `assign`."""
     return None if text is None else {topic: tuple(sorted(parts)) for topic, parts in json.loads(text).items()}
 
 

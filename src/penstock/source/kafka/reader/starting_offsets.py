@@ -13,15 +13,15 @@ _LATEST, _EARLIEST = -1, -2
 
 
 class Dated(Protocol):
-    """What is asked of the brokers."""
+    """The query to the brokers for offsets by time stamp."""
 
     def since(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int | None]:
-        """The first offset from a time stamp on, None where there is none yet."""
+        """Return the first offset from a time stamp on, None where there is none yet."""
         ...
 
 
 def beginning(settings: ReaderSettings, now: Mapping[str, TopicNow], brokers: Dated) -> Positions:
-    """The first offset to read of each partition. Raises Failed where the options do not say it for every partition."""
+    """Return the first offset to read of each partition. Raises Failed where the options do not give it for every partition."""
     if settings.starting_ms is not None:
         return _by_time(settings, settings.starting_ms, now, brokers)
     starting = settings.starting

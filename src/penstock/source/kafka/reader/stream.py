@@ -1,6 +1,6 @@
-"""One query's offsets: where it begins, and how far the next batch goes. Asks the brokers, reads no record, knows no Spark.
+"""The offsets of one query: where it begins, and how far the next batch goes. Asks the brokers, reads no record, knows no Spark.
 
-Whether what is missing may be passed over is not decided here: the batch's look at Kafka does that, before its rows are read.
+Whether missing records may be passed over is not decided here: the look at Kafka before a batch's rows are read does that.
 """
 
 import re
@@ -19,23 +19,23 @@ _START_AGAIN = "Start again: the start says what is missing, and what can be don
 
 
 class Asked(Protocol):
-    """What is asked of the brokers of one source."""
+    """Queries to the brokers of one source."""
 
     def names(self) -> Sequence[str]:
-        """Of all topics, without those of Kafka itself."""
+        """Return the names of all topics, without those of Kafka itself."""
         ...
 
     def topics(self, names: Sequence[str], *, settled: bool = False) -> Mapping[str, TopicNow]:
-        """Those of `names` that exist; `settled`: up to the first record of an open transaction."""
+        """Return the topics of `names` that exist; if `settled`, with offsets up to the first record of an open transaction."""
         ...
 
     def since(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int | None]:
-        """The first offset from a time stamp on, None where there is none yet."""
+        """Return the first offset from a time stamp on, None where there is none yet."""
         ...
 
 
 class OffsetStream:
-    """Lives as long as the query, in one process on the driver. Offsets go in and out as JSON's objects, as Spark logs them."""
+    """The offsets of one query, in one process on the driver. Takes and returns them as JSON objects, as Spark logs them."""
 
     def __init__(self, settings: ReaderSettings, connect: Callable[[], Asked]) -> None:
         self._settings, self._connect = settings, connect
@@ -44,18 +44,18 @@ class OffsetStream:
         self._seen: Mapping[str, TopicNow] = {}
 
     def begin(self) -> dict[str, Any]:
-        """Where a query begins that has no checkpoint. Asked again with its first batch, whose end then says where it began."""
+        """Return where a new query begins. Spark asks again with the first batch, whose end then notes where the query began."""
         now = self._look()
         self._require_there(now)
         positions = beginning(self._settings, now, self._asked())
         return KafkaOffset(positions=positions, topic_ids=_ids(now), is_first=True).written()
 
     def stop_at_now(self) -> None:
-        """Nothing that comes from now on is read."""
+        """Read nothing that comes from now on."""
         self._until = _highs(self._look())
 
     def advance(self, start: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
-        """Where the batch ends that begins at `start`; `start` itself if there is nothing new.
+        """Return where the batch ends that begins at `start`; `start` itself if there is nothing new.
 
         Raises Retryable where a topic does not continue `start`, Failed where the options do not.
         """
@@ -72,7 +72,7 @@ class OffsetStream:
         return KafkaOffset(positions=ends, topic_ids=_ids(readable), began=began).written()
 
     def planned(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Piece]:
-        """What the tasks of the batch read; asks nobody, and is the same for the same offsets. Raises Refused."""
+        """Return what the tasks of the batch read: the same for the same offsets, without asking brokers. Raises Refused."""
         first, last = read_offset(start), read_offset(end)
         if first.is_first and last.began is None and last.positions:
             raise Refused(
@@ -84,7 +84,7 @@ class OffsetStream:
         return list(pieces(first, last, at_least=given.min_partitions, at_most=given.max_records))
 
     def newest(self) -> dict[str, Any] | None:
-        """How far the topics went at the last look; None before there was any."""
+        """Return how far the topics went at the last look; None before there was any."""
         return KafkaOffset(positions=_highs(self._seen)).written() if self._seen else None
 
     def _look(self) -> Mapping[str, TopicNow]:
@@ -96,7 +96,7 @@ class OffsetStream:
         given = self._settings
         if given.pattern is not None:
             pattern = self._pattern(given.pattern)
-            return [name for name in self._asked().names() if pattern.search(name)]  # anywhere in it, as Spark's connector
+            return [name for name in self._asked().names() if pattern.search(name)]  # anywhere in it, as Spark's connector does
         return given.subscribe if given.subscribe is not None else list(given.assign or {})
 
     def _pattern(self, text: str) -> "re.Pattern[str]":
@@ -108,7 +108,7 @@ class OffsetStream:
             ) from wrong
 
     def _assigned(self, topic: str, of: TopicNow) -> TopicNow:
-        """Of a topic those partitions that are read."""
+        """Return the topic with those partitions that are read."""
         wanted = (self._settings.assign or {}).get(topic)
         if wanted is None:
             return of
@@ -118,9 +118,9 @@ class OffsetStream:
         return replace(of, partitions={number: of.partitions[number] for number in wanted})
 
     def _up_to(self, topic: str, of: TopicNow, start: Mapping[int, int]) -> TopicNow:
-        """Not before `start`, which may stand behind an open transaction's first record, and not beyond where it is to stop.
+        """Return the topic with ends not before `start`, and not beyond where reading is to stop.
 
-        A partition that was added after that is not there yet.
+        `start` may be behind an open transaction's first record. A partition that was added after the stop does not exist yet.
         """
         if self._until is None:
             ends = {
@@ -166,7 +166,7 @@ class OffsetStream:
                     yield f"Partition {number} of topic {topic!r} ends at {end}, before what was read of it: {at}."
 
     def _written(self, topic: str, number: int) -> int:
-        """Where a partition ends with the records of open transactions: a query may begin behind the first of those."""
+        """Return where a partition ends with the records of open transactions: a query may begin behind the first of those."""
         found = self._asked().topics([topic]).get(topic)
         retained = None if found is None else found.partitions.get(number)
         return 0 if retained is None else retained.high

@@ -1,0 +1,143 @@
+"""Staging one batch of an open delivery: input compared with Spark's plan, records for the quarantine, then the rows."""
+
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import DataFrame
+
+from penstock.checkpoint.input_check import require_unchanged
+from penstock.checkpoint.planned_input import planned_input
+from penstock.checkpoint.source_log import InputFile
+from penstock.commit.outcome import Recovered, StagedBatch
+from penstock.core.model import Batch, BatchId, Generation, Guarantee, RowDigest, SourceName
+from penstock.errors import InputChanged
+from penstock.run.kafka_input import KafkaInput, with_beginnings
+from penstock.run.quarantine_rows import BadRecords, PutAside, Quarantining, put_aside
+from penstock.run.runtime import Runtime, now_ms
+from penstock.stage.batch import stage_batch
+from penstock.stage.path import BatchSize, is_small
+from penstock.transform.noop import execute_as_noop
+
+_ARROW_PER_STAGED = 4
+"""How many times larger rows are in Arrow than compressed in a sink, roughly: the staging pass checks the guess anyway."""
+
+
+class BatchStager:
+    """Stages the batches of one run, one at a time. `pause` waits that many seconds for a source, or raises to end the wait."""
+
+    def __init__(self, runtime: Runtime, kafka: KafkaInput | None, *, pause: Callable[[float], None]) -> None:
+        self._runtime, self._kafka, self._pause = runtime, kafka, pause
+        self._previous: BatchSize | None = None
+        self._planned_before: BatchId | None = None
+
+    def begin(self, *, planned_before: BatchId | None, recovered: Recovered) -> None:
+        """Called once, when the delivery is open. `planned_before` is the batch that an earlier run of Spark planned last."""
+        self._planned_before = planned_before
+        self._previous = _size_of(recovered)
+
+    def stage(self, rows: DataFrame, batch: Batch, *, generation: Generation, row_digest: RowDigest) -> tuple[StagedBatch, str]:
+        """Stage `batch` for every sink, before it is decided; also give the path that its rows took.
+
+        Raises InputChanged, InputLost, StageFailed, and what `pause` raises.
+        """
+        started_ms = now_ms()
+        inputs = self._inputs(batch.batch_id)
+        look = self._runtime.checkpoint.inputs
+        if batch.batch_id == self._planned_before:
+            self._require_planned_input(batch.batch_id, inputs)
+        planned = planned_input(batch, inputs, look=look)
+        seen = None if self._kafka is None else self._kafka.before(batch, wait=self._pause)
+        aside = self._stage_quarantine(rows, batch, generation, row_digest)
+        staged = stage_batch(
+            rows,
+            sinks=self._runtime.row_sinks,
+            generation=generation,
+            batch_id=batch.batch_id,
+            row_digest=row_digest,
+            previous=None if self._runtime.checkpoint.has_state() else self._previous,
+            small_input=planned is not None and is_small(input_records=planned.records, input_bytes=planned.size_bytes),
+        )
+        self._require_planned_input(batch.batch_id, inputs)
+        if self._kafka is not None and seen is not None:
+            seen = self._kafka.after(batch, seen)
+        aside.require_still_bad()
+        self._previous = staged.size
+        whole = StagedBatch(
+            pieces=(*staged.pieces, *aside.pieces),
+            rows_in=staged.rows_in,
+            schema=rows.schema.json(),
+            stage_ms=now_ms() - started_ms,
+            requests=aside.requests_with(staged.requests),
+            topics=() if seen is None else seen.topics,
+            gaps=() if seen is None else seen.gaps,
+        )
+        return whole, staged.path.value
+
+    def _stage_quarantine(self, rows: DataFrame, batch: Batch, generation: Generation, row_digest: RowDigest) -> PutAside:
+        """Stage the records that cannot be decoded, before the rows are computed (why: `penstock.run.quarantine_rows`)."""
+        quarantining = self._runtime.quarantining
+        if quarantining is None:
+            return PutAside()
+        bad = self._bad_records(quarantining, rows, batch)
+        return put_aside(
+            bad,
+            quarantining,
+            sinks=self._runtime.quarantine,
+            generation=generation,
+            batch_id=batch.batch_id,
+            row_digest=row_digest,
+        )
+
+    def compute_state(self, rows: DataFrame, batch: Batch, *, quarantined: int) -> None:
+        """Run a batch that was decided before for its state alone, of exactly the rows that were delivered.
+
+        `quarantined` records of it were put aside. Raises InputChanged: Spark itself passes over a file that is gone since.
+        """
+        batch_id = batch.batch_id
+        aside = self._quarantined_again(rows, batch, quarantined)
+        inputs = self._inputs(batch_id)
+        execute_as_noop(rows)
+        aside.require_still_bad()
+        self._require_planned_input(batch_id, inputs, delivered=True)
+
+    def _quarantined_again(self, rows: DataFrame, batch: Batch, then: int) -> PutAside:
+        """Find the quarantined records of a decided batch, without staging them.
+
+        Raises InputChanged if records can be decoded now that could not be then: they would enter the state.
+        """
+        quarantining = self._runtime.quarantining
+        if quarantining is None:
+            return PutAside()
+        bad = self._bad_records(quarantining, rows, batch, decided=then)
+        now = bad.rows.num_rows
+        if now != then:
+            raise InputChanged(
+                f"Batch {batch.batch_id} was decided with {then} records in quarantine, and now {now} of it cannot be decoded: "
+                "the query's state would not fit the rows that were delivered.",
+                remedy="Have the registry know the same schemas as then, or begin a new checkpoint (`penstock adopt`).",
+            )
+        return PutAside(bad=bad, quarantining=quarantining)
+
+    def _bad_records(
+        self, quarantining: Quarantining, rows: DataFrame, batch: Batch, *, decided: int | None = None
+    ) -> BadRecords:
+        ranges = with_beginnings(self._runtime.checkpoint, batch, self._runtime.source_names(batch.batch_id))
+        return quarantining.found(rows.sparkSession, ranges, decided=decided)
+
+    def _require_planned_input(
+        self, batch_id: BatchId, inputs: "Mapping[SourceName, tuple[InputFile, ...]]", *, delivered: bool = False
+    ) -> None:
+        """The time that passed since Spark planned the batch can be that of an outage: files are compared with its plan (I4)."""
+        if self._runtime.demanded is Guarantee.EXACTLY_ONCE:
+            require_unchanged(batch_id, inputs, look=self._runtime.checkpoint.inputs, delivered=delivered)
+
+    def _inputs(self, batch_id: BatchId) -> "Mapping[SourceName, tuple[InputFile, ...]]":
+        return self._runtime.checkpoint.input_files(batch_id, self._runtime.source_names(batch_id))
+
+
+def _size_of(recovered: Recovered) -> BatchSize | None:
+    """A guess at the newest decided batch's size in Arrow, from what was staged, so that a restart need not start slowly."""
+    decision = recovered.decision
+    if decision is None or decision.rows_in == 0:
+        return None
+    size_bytes = _ARROW_PER_STAGED * max(decision.totals_of(name).size_bytes for name in recovered.sinks)
+    return BatchSize(rows=decision.rows_in, size_bytes=size_bytes, row_bytes=size_bytes // decision.rows_in, measured=False)
