@@ -296,9 +296,7 @@ class HasMarker(Protocol):
     """A sink whose places hold a marker: what was published there and by which ledger, apart from the ledger."""
 
     def high_water_mark(self, account: AccountName, *, pipeline: PipelineName) -> HighWaterMark | None:
-        """Read the marker of `account`; None if there is none. Changes nothing. Called once per account and start, before or after
-        `prepare`.
-        """
+        """Read the marker of `account`; None if there is none. Called once per account and start, before or after `prepare`."""
         ...
 
 

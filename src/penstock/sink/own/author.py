@@ -60,6 +60,5 @@ class Author(ABC, Generic[T]):
         """Return all rows of the target, value by value, whoever wrote them, with the columns of `schema`. For `verify`."""
 
     def row_check(self) -> RowCheck | None:
-        """Return None, or a picklable function, run in the tasks, that raises StageFailed for rows that `write_rows` cannot take.
-        """
+        """Return None, or a picklable function that raises StageFailed in the tasks for rows that `write_rows` cannot take."""
         return None

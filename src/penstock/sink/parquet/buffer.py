@@ -39,6 +39,7 @@ class Buffer:
         self._held_bytes = 0
 
     def add(self, group: Group) -> None:
+        """Take a group of rows, and a share of the memory that is leased for its chunk."""
         waiting = self._waiting.setdefault((group.account, group.directories), _Waiting())
         waiting.rows += len(group.rows)
         waiting.size_bytes += group.size_bytes

@@ -30,7 +30,7 @@ def attempt_of(name: str) -> Attempt | None:
 
 
 def order_of(name: str) -> tuple[Generation, BatchId] | None:
-    """Return the sort key that puts an account's files in the order of their decisions; None for a file not of Penstock's."""
+    """Return the sort key for an account's files by their decisions, oldest first; None for a file that is not Penstock's."""
     attempt = attempt_of(name)
     return None if attempt is None else (attempt.generation, attempt.batch_id)
 

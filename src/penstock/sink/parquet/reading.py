@@ -69,7 +69,7 @@ def table_schema(schema: str) -> "pa.Schema":
 
 
 def own_schema(parquet: "pq.ParquetFile") -> str | None:
-    """Return Spark's schema of the rows from the footer, None for a file that Penstock did not write."""
+    """Return Spark's schema of the rows, as the footer has it; None for a file that Penstock did not write."""
     text = (parquet.metadata.metadata or {}).get(SCHEMA_KEY)
     return None if text is None else text.decode()
 

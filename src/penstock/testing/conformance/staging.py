@@ -16,6 +16,7 @@ class Examined:
 
     @pytest.fixture
     def bench(self, rig: SinkRig) -> Iterator[Bench]:
+        """Give a bench on the rig, and close it."""
         bench = Bench(rig)
         yield bench
         bench.close()

@@ -77,6 +77,7 @@ class Schedule:
 
     @property
     def command(self) -> str:
+        """The command line that replays this schedule."""
         faults = "" if self.drawn else f" --schedule {','.join(map(str, self.faults)) or 'none'}"
         replay = " --lose-commits" if not self.drawn and self.shape.lose_commit else ""
         behind = " --behind" if not self.drawn and self.shape.behind else ""
