@@ -58,9 +58,9 @@ def _told_briefly(command: list[str], env: dict[str, str], messages: Any) -> int
     """On a terminal `run` shows its own progress; elsewhere it writes JSON lines, which are shortened here for people."""
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=messages, text=True) as process:
         for line in process.stdout or ():
-            told = _shortened(line)
-            if told:
-                console.print(f"  {told}")
+            text = _shortened(line)
+            if text:
+                console.print(f"  {text}")
                 sys.stdout.flush()
     return process.returncode
 

@@ -11,7 +11,7 @@ from tests.conformance.test_parquet_conformance import FewFilesRig
 from tests.conformance.test_sqlite_conformance import RidingRig, SpooledRig, UpsertRig
 
 from penstock.testing.conformance import SinkRig, require_equal
-from penstock.testing.conformance.processes import TOLD, end, start
+from penstock.testing.conformance.processes import RAISED, end, start
 from penstock.testing.conformance.story import live, rows_of, verify
 
 KILLED = -9
@@ -37,7 +37,7 @@ def test_the_first_batch_survives(tmp_path: Path, rig_of: type[SinkRig], point: 
     place.mkdir()
     rig = rig_of(place)
     code = end(start(live, rig, [0, 1], faults=f"{point}={kind}@{occurrence}", fired=fired))
-    assert code in ([KILLED] if kind == "kill" else [0, TOLD])
+    assert code in ([KILLED] if kind == "kill" else [0, RAISED])
     assert list(fired.iterdir()), f"delivering a batch never reached {point}"
     live(rig, [0, 1])
     live(rig, [1])

@@ -10,7 +10,7 @@ from tests.unit.parquet_target import SCHEMA, rows, seeded, stage
 
 from penstock.commit.outcome import StagedBatch
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
-from penstock.run.doctor import Heap
+from penstock.run.doctor import PendingPieces
 from penstock.run.operations import acting
 from penstock.run.pipeline import Pipeline
 from penstock.run.runtime import coordinator_of, opened_by_this_process
@@ -58,7 +58,7 @@ def test_what_waits_in_a_store_is_told_account_by_account(kind: str, tmp_path: P
     for one in found.accounts:
         size_bytes = sizes[one.account]
         assert (one.decided.pieces, one.decided.size_bytes, one.decided.oldest_batch) == (1, size_bytes, 0)
-        assert one.running == Heap()
+        assert one.running == PendingPieces()
         known = size_bytes if kind in {"gs", "hdfs"} else None
         assert (one.dead.pieces, one.dead.size_bytes) == ((0, None) if kind == "az" else (1, known))
     assert [finding.subject for finding in found.findings] == [f"lifecycle of {place.url}" for place, _ in places.values()]
@@ -66,5 +66,5 @@ def test_what_waits_in_a_store_is_told_account_by_account(kind: str, tmp_path: P
     after = pipeline.doctor()
     assert after.ok
     assert [(one.state, one.mark, one.decided, one.running, one.dead) for one in after.accounts] == [
-        ("published", 2, Heap(), Heap(), Heap())
+        ("published", 2, PendingPieces(), PendingPieces(), PendingPieces())
     ] * 2

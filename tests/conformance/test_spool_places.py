@@ -216,7 +216,7 @@ def test_every_start_writes_what_names_the_spool_anew() -> None:
 
 def test_rows_in_a_store_are_not_held_in_memory(kept: Kept) -> None:
     """Whether they are still there would take a request, within a database's transaction."""
-    assert kept.spool().stager().held is None
+    assert kept.spool().stager().cache is None
 
 
 def test_two_drivers_mean_the_same_spool(kept: Kept) -> None:

@@ -165,7 +165,7 @@ MUTANTS_OF_DUCKDB = (
         bug=35,
         name="duckdb-does-not-say-which-decided-column-is-generated",
         file=SINK,
-        find="        require_written(connection, shape, schema, target)\n",
+        find="        require_written(connection, table_schema, schema, target)\n",
         replace="",
         tests=(f"{OF_DECIDED_TABLES}::test_a_column_that_the_database_makes_by_now_is_made_an_ordinary_one[duckdb]",),
     ),

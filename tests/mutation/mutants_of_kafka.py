@@ -286,7 +286,7 @@ MUTANTS_OF_KAFKA = (
         bug=37,
         name="a-topic-that-is-gone-is-told-as-brokers-that-do-not-answer",
         file="src/penstock/sink/kafka/sink.py",
-        find="                require_there(self._clients, self._wanted)\n",
+        find="                require_topics_exist(self._clients, self._wanted)\n",
         replace="",
         tests=("tests/unit/test_kafka_refusals.py::test_a_topic_that_was_deleted_under_a_decided_batch_is_told_as_that",),
     ),

@@ -59,7 +59,7 @@ MUTANTS_OF_SINKS = (
         bug=2,
         name="a-table's-position-is-compared-across-ledgers",
         file=TABLE,
-        find="        require_same(marks.batch_at(publication), publication, marker)\n",
+        find="        require_same(markers.batch_at(publication), publication, marker)\n",
         replace="",
         tests=(f"{OF_SQLITE}::test_a_position_of_another_ledger_is_not_taken_for_published",),
     ),
@@ -287,7 +287,7 @@ MUTANTS_OF_SINKS = (
         file=SQLITE_SINK,
         find="""\
         except sqlite3.Error as cause:
-            seen = seen_by(cause, self._database.path)
+            seen = diagnose_file(cause, self._database.path)
             raise OutcomeUnknown(
 """,
         replace="""\

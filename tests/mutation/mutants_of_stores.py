@@ -52,8 +52,8 @@ MUTANTS_OF_STORES = (
         bug=2,
         name="a-mark-that-is-not-kept-is-taken-for-the-own-ledger's",
         file="src/penstock/sink/parquet/publishing.py",
-        find="        same = told == (",
-        replace="        same = told is None or told == (",
+        find="        same = found == (",
+        replace="        same = found is None or found == (",
         tests=(f"{OF_PUBLISHING}::test_what_travels_in_the_decision_of_another_ledger_is_not_taken_for_published[s3]",),
     ),
     Mutant(

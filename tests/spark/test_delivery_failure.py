@@ -242,7 +242,7 @@ def emptied(path: Path) -> None:
     path.write_text("")
 
 
-def cut_off(path: Path) -> None:
+def connection_lost(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:20])
 
 
@@ -250,12 +250,12 @@ def cut_off(path: Path) -> None:
     ("entry", "tear", "planned"),
     [
         ("metadata", emptied, False),
-        ("metadata", cut_off, True),
+        ("metadata", connection_lost, True),
         ("metadata", Path.unlink, True),
         ("sources/0/0", emptied, False),
-        ("sources/0/0", cut_off, False),
+        ("sources/0/0", connection_lost, False),
         ("offsets/0", emptied, True),
-        ("offsets/0", cut_off, True),
+        ("offsets/0", connection_lost, True),
     ],
 )
 def test_a_checkpoint_torn_before_its_first_batch_was_decided_is_removed_as_the_error_says(
@@ -277,7 +277,7 @@ def test_a_checkpoint_torn_before_its_first_batch_was_decided_is_removed_as_the_
     assert (target.accounts(), target.rows()) == (EXPECTED, EXPECTED)
 
 
-@pytest.mark.parametrize("tear", [emptied, cut_off])
+@pytest.mark.parametrize("tear", [emptied, connection_lost])
 def test_what_was_torn_of_input_that_is_in_no_batch_is_removed_as_the_error_says(
     spark: SparkSession, target: Target, tear: Callable[[Path], None]
 ) -> None:
@@ -296,7 +296,7 @@ def test_what_was_torn_of_input_that_is_in_no_batch_is_removed_as_the_error_says
 
 
 @pytest.mark.parametrize("entry", ["offsets/3", "commits/2"])
-@pytest.mark.parametrize("tear", [emptied, cut_off])
+@pytest.mark.parametrize("tear", [emptied, connection_lost])
 def test_a_newest_entry_that_was_torn_is_removed_as_the_error_says(
     spark: SparkSession, target: Target, entry: str, tear: Callable[[Path], None]
 ) -> None:

@@ -62,4 +62,4 @@ def test_markers_come_after_their_rows(topic):
     with pytest.raises(Exception, match="found a record too large"):
         sink.publish(publication)
     assert len(place.markers()) == before + 1
-    assert marker_store.decode_mark(place.markers()[-1].value(), pipeline=PIPELINE, sink=sink.name).marker.position == 0
+    assert marker_store.decode_lane_marker(place.markers()[-1].value(), pipeline=PIPELINE, sink=sink.name).marker.position == 0

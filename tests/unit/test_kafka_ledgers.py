@@ -30,7 +30,7 @@ def pieces(place, sink, *attempts):
 
 def newest(place, sink, partition=0):
     [*_, message] = [one for one in place.markers() if one.partition() == partition]
-    return marker_store.decode_mark(message.value(), pipeline=PIPELINE, sink=sink.name)
+    return marker_store.decode_lane_marker(message.value(), pipeline=PIPELINE, sink=sink.name)
 
 
 def test_a_marker_carries_the_ledger_from_the_first_publication_on(topic):
@@ -99,7 +99,7 @@ def test_a_marker_of_an_older_penstock_is_taken_over(topic):
     old = replace(written, mark=replace(written.mark, marker=replace(written.marker, ledger_id=None)))
     sink.close()
     key = marker_store.mark_key(PIPELINE, sink.name)
-    send(place.rig.bootstrap, f"{place.rig.topic}.markers", value=marker_store.encode_mark(old), key=key, partition=0)
+    send(place.rig.bootstrap, f"{place.rig.topic}.markers", value=marker_store.encode_lane_marker(old), key=key, partition=0)
     going_on = place.sink()
     assert place.rig.make().high_water_mark("", pipeline=PIPELINE).ledger_id is None
     assert going_on.publish(shown.publication).already

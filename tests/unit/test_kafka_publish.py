@@ -49,7 +49,7 @@ def test_rows_become_visible_with_their_marker(topic):
     assert place.content() == values()
     assert not sink.publish(publication).already
     assert place.content() == values(range(10))
-    newest = marker_store.decode_mark(place.markers()[-1].value(), pipeline=PIPELINE, sink=sink.name)
+    newest = marker_store.decode_lane_marker(place.markers()[-1].value(), pipeline=PIPELINE, sink=sink.name)
     assert (newest.marker.position, newest.marker.decided.rows, newest.part) == (publication.position, 10, None)
 
 
@@ -295,7 +295,7 @@ def test_a_transaction_that_gets_old_is_committed_and_another_one_begun(topic):
     faults.arm("kafka.rows=stall:1.2")
     assert not sink.publish(publication).already
     assert place.content() == values(range(200))
-    positions = [marker_store.decode_mark(one.value(), pipeline=PIPELINE, sink=sink.name).part for one in place.markers()]
+    positions = [marker_store.decode_lane_marker(one.value(), pipeline=PIPELINE, sink=sink.name).part for one in place.markers()]
     assert any(part is not None for part in positions)
 
 

@@ -125,7 +125,7 @@ def through_mysql(served, column, declared=None):
     parts = [part for part in (column.slice(0, cut), column.slice(cut, cut), column.slice(2 * cut)) if len(part)]
     connection.execute("BEGIN")
     batches = iter([pa.RecordBatch.from_arrays([part], schema=schema) for part in parts])
-    assert load(connection, batches, schema, shape=shape, target=TARGET, server=mariadb).rows == len(column)
+    assert load(connection, batches, schema, table_schema=shape, target=TARGET, server=mariadb).rows == len(column)
     assert connection.in_transaction
     query = statements_of(schema, TARGET).read([storage_of(column.type).read])
     found = pa.Table.from_batches(scan(connection, query, schema), schema).combine_chunks()["c"]
@@ -274,7 +274,7 @@ def test_mysql_itself_changes_no_value_however_lenient_the_server_is(lenient, se
     batches = iter([pa.RecordBatch.from_arrays([column], schema=schema)])
     connection.execute("BEGIN")
     with pytest.raises((PublishFailed, pymysql.err.Error)):
-        load(connection, batches, schema, shape=table_schema_of(connection, "t"), target=TARGET, server=mariadb)
+        load(connection, batches, schema, table_schema=table_schema_of(connection, "t"), target=TARGET, server=mariadb)
     connection.execute("ROLLBACK")
     assert connection.execute("SELECT COUNT(*) FROM t").fetchone() == (0,)
 

@@ -12,7 +12,7 @@ from penstock.errors import Refused, Retryable, StageFailed
 from penstock.registry.bad_records import QuarantinePass, unpacked
 from penstock.registry.place import RegistryPlace
 from penstock.registry.wire import framed
-from penstock.run.quarantine_rows import BadRecords, Quarantining, put_aside, require_read_once
+from penstock.run.quarantine_rows import BadRecords, Quarantining, require_read_once, stage_quarantine
 from penstock.sink.parquet import directory_account
 from penstock.sink.quarantine import QuarantineSink
 from penstock.spark.schema import arrow_schema
@@ -147,8 +147,8 @@ def test_what_is_found_is_staged_for_the_quarantine(orders, tmp_path):
     bad = BadRecords(rows=found(given, with_headers(records(b"plain", good, b"other"))), offsets=3)
     quarantining = Quarantining(Quarantine(url="./bad"), {}, {SourceName("orders"): given.decode})
     made = {"sinks": (sink,), "generation": Generation(1), "batch_id": BatchId(0), "row_digest": NEWEST_ROW_DIGEST}
-    aside = put_aside(bad, quarantining, **made)
+    aside = stage_quarantine(bad, quarantining, **made)
     assert [(piece.sink, piece.totals.rows) for piece in aside.pieces] == [(NAME, 2)]
     aside.require_still_bad()
     none = BadRecords(rows=bad.rows.slice(0, 0), offsets=3)
-    assert put_aside(none, quarantining, **made).pieces == ()
+    assert stage_quarantine(none, quarantining, **made).pieces == ()

@@ -64,8 +64,8 @@ def test_what_a_task_staged_is_read_from_its_file(tmp_path):
 
 def test_a_task_has_nowhere_to_hold_rows(tmp_path):
     stager = spool_in(tmp_path).stager()
-    assert isinstance(stager.held, RowCache)
-    assert travelled(stager).held is None
+    assert isinstance(stager.cache, RowCache)
+    assert travelled(stager).cache is None
 
 
 def test_held_and_other_pieces_come_in_their_frozen_order(tmp_path):
@@ -112,7 +112,7 @@ def test_a_piece_that_is_too_large_is_not_held(tmp_path, monkeypatch):
     spool, batch = spool_in(tmp_path), rows(10)
     monkeypatch.setattr("penstock.sink.spool.row_cache._MOST_BYTES", batch.nbytes)
     fits, _ = stage_here(spool, batch), stage_here(spool, batch, rows(1))
-    assert list(spool.stager().held._rows) == [fits.name]
+    assert list(spool.stager().cache._rows) == [fits.name]
 
 
 def test_inline_rows_are_in_the_decision(tmp_path):

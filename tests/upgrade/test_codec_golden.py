@@ -47,9 +47,7 @@ from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.sink.dbapi.trial import TrialResult
 from penstock.sink.dbapi.trial_record import decode_trial, encode_trial
-from penstock.sink.kafka.marker_store import Beginning, LaneMark, Part
-from penstock.sink.kafka.marker_store import decode_mark as decode_lane_mark
-from penstock.sink.kafka.marker_store import encode_mark as encode_lane_mark
+from penstock.sink.kafka.marker_store import Beginning, LaneMarker, Part, decode_lane_marker, encode_lane_marker
 from penstock.sink.own.mark import Mark, decode_mark, encode_mark
 from penstock.sink.table.marker import TableMarker
 from penstock.testing.entries import chain
@@ -241,9 +239,9 @@ def test_an_own_mark_of_version_2_carries_its_ledger() -> None:
 
 def test_a_marker_in_kafka_of_version_2_carries_its_ledger() -> None:
     topics = {"flights": Beginning(identity="VGhpc0lzQVRvcGljSWQ", offsets=(0, 12))}
-    mark, data = LaneMark(lane=1, mark=named(OWN_MARK), topics=topics), golden("kafka-marker-2")
-    assert decode_lane_mark(data, pipeline=FLIGHTS, sink=LAKE) == mark
-    assert encode_lane_mark(mark) == data
+    mark, data = LaneMarker(lane=1, mark=named(OWN_MARK), topics=topics), golden("kafka-marker-2")
+    assert decode_lane_marker(data, pipeline=FLIGHTS, sink=LAKE) == mark
+    assert encode_lane_marker(mark) == data
 
 
 def named(mark: Mark) -> Mark:
@@ -252,16 +250,16 @@ def named(mark: Mark) -> Mark:
 
 def test_a_marker_in_kafka_of_version_1_is_read_and_written_as_ever() -> None:
     data = golden("kafka-marker-1")
-    mark = LaneMark(
+    mark = LaneMarker(
         lane=1,
         mark=OWN_MARK,
         topics={"flights": Beginning(identity="VGhpc0lzQVRvcGljSWQ", offsets=(0, 12))},
         part=Part(position=Position(13), digest=0xFEDCBA9876543210, rows=500),
     )
-    assert decode_lane_mark(data, pipeline=FLIGHTS, sink=LAKE) == mark
-    assert encode_lane_mark(mark) == data
+    assert decode_lane_marker(data, pipeline=FLIGHTS, sink=LAKE) == mark
+    assert encode_lane_marker(mark) == data
     whole = replace(mark, part=None)
-    assert decode_lane_mark(encode_lane_mark(whole), pipeline=FLIGHTS, sink=LAKE) == whole
+    assert decode_lane_marker(encode_lane_marker(whole), pipeline=FLIGHTS, sink=LAKE) == whole
 
 
 def test_a_trial_of_version_1_is_read_and_written_as_ever() -> None:

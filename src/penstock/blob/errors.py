@@ -6,7 +6,7 @@ from enum import Enum
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable
 from penstock.support.secret import scrub
-from penstock.support.tls import is_distrusted
+from penstock.support.tls import is_untrusted_certificate
 
 _QUERY = re.compile(r"(?<=\S)\?\w[\w.~%+&=/;,@!$*-]*")
 """The query of a request's URL: long, useless to people, and some clients write credentials there."""
@@ -51,7 +51,7 @@ class StoreFailure:
 def error_for(failure: StoreFailure, *, act: str, where: str, changes: bool) -> PenstockError:
     """Return the error for a failed attempt to `act` on `where`. `changes`: the operation was to change something."""
     message = f"Could not {act} {where}: {scrub(_QUERY.sub('', failure.reason)).rstrip('.')}."
-    if is_distrusted(failure.reason):
+    if is_untrusted_certificate(failure.reason):
         return Failed(
             message,
             remedy="Have this machine trust the authority that signed the store's certificate, or correct the store's address "

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from penstock.core.open_transaction import OpenTransaction
-    from penstock.run.doctor import AccountState, Diagnosis, Heap
+    from penstock.run.doctor import AccountState, Diagnosis, PendingPieces
 
 _STYLES = {
     "published": "green",
@@ -94,10 +94,10 @@ def _state(one: "AccountState") -> "Text":
 
 def _heaps(found: "Diagnosis") -> Iterator[tuple[object, ...]]:
     for one in found.accounts:
-        for kind, heap in ((_DECIDED, one.decided), (_RUNNING, one.running), (_DEAD, one.dead)):
-            if heap.pieces:
-                size = None if heap.size_bytes is None else formatting.size(heap.size_bytes)
-                yield one.sink, one.account, kind, formatting.count(heap.pieces), size, _oldest(heap)
+        for kind, pending in ((_DECIDED, one.decided), (_RUNNING, one.running), (_DEAD, one.dead)):
+            if pending.pieces:
+                size = None if pending.size_bytes is None else formatting.size(pending.size_bytes)
+                yield one.sink, one.account, kind, formatting.count(pending.pieces), size, _oldest(pending)
 
 
 def _transaction(one: "OpenTransaction") -> tuple[object, ...]:
@@ -105,8 +105,8 @@ def _transaction(one: "OpenTransaction") -> tuple[object, ...]:
     return one.name, f"{formatting.duration(one.open_ms)} ago", f"{one.topic}-{one.partition} offset {one.offset}", ends
 
 
-def _oldest(heap: "Heap") -> str | None:
-    return None if heap.oldest_batch is None else f"batch {heap.oldest_batch}, generation {heap.oldest_generation}"
+def _oldest(pending: "PendingPieces") -> str | None:
+    return None if pending.oldest_batch is None else f"batch {pending.oldest_batch}, generation {pending.oldest_generation}"
 
 
 def _advice(found: "Diagnosis", *, pending: bool) -> "Iterator[Text]":

@@ -209,16 +209,16 @@ def carry() -> Mapping[str, str]:
     return {VARIABLE: _texts[0]} | ({} if once is None else {ONCE_VARIABLE: once})
 
 
-def take_over(carried: Mapping[str, str]) -> None:
+def take_over(transported: Mapping[str, str]) -> None:
     """Arm the faults that the driver's `carry` returned; an empty mapping disarms only what an earlier `take_over` armed.
 
     If the same faults are armed already, their occurrences keep counting.
     """
-    text = carried.get(VARIABLE, "")
+    text = transported.get(VARIABLE, "")
     if _texts == [text] or not (text or _taken_over):
         return
-    if ONCE_VARIABLE in carried:
-        os.environ[ONCE_VARIABLE] = carried[ONCE_VARIABLE]
+    if ONCE_VARIABLE in transported:
+        os.environ[ONCE_VARIABLE] = transported[ONCE_VARIABLE]
     arm(text)
     _taken_over[:] = [text] if text else []
 

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 HANDSHAKE_FAILED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
-HUNG_UP: Final = "isconnected"
+DISCONNECTED: Final = "isconnected"
 """Part of the client's error when a broker closed the connection during a handshake, as it does when it stops."""
 _ANSWER_S: Final = 3.0
 _OTHERS_S: Final = 1.0
@@ -21,32 +21,32 @@ _LOOK_S: Final = 0.05
 _RECENT_S: Final = 120.0
 
 
-class Heard:
+class ClientErrors:
     """An `error_cb` that remembers the client's newest error.
 
     Clients reference it, and it references no client: a client ends when nobody else references it.
     """
 
     def __init__(self) -> None:
-        self._said: KafkaError | None = None
+        self._newest: KafkaError | None = None
         self._at_s = 0.0
 
     def __call__(self, error: KafkaError) -> None:
         """Remember `error`, unless it only says that all brokers are down: an earlier error of one broker says more."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._said, self._at_s = error, time.monotonic()
+            self._newest, self._at_s = error, time.monotonic()
 
-    def recently(self) -> KafkaError | None:
+    def newest(self) -> KafkaError | None:
         """Return the newest error, None if it is older than `_RECENT_S` seconds."""
-        return self._said if time.monotonic() - self._at_s < _RECENT_S else None
+        return self._newest if time.monotonic() - self._at_s < _RECENT_S else None
 
 
 def is_refusal(error: KafkaError) -> bool:
     """Return whether a broker rejected the login by `error`, in a handshake."""
-    return error.code() in HANDSHAKE_FAILED and HUNG_UP not in error.str()
+    return error.code() in HANDSHAKE_FAILED and DISCONNECTED not in error.str()
 
 
-def require_let_in(admin: AdminClient, heard: Callable[[], KafkaError | None]) -> None:
+def require_login(admin: AdminClient, heard: Callable[[], KafkaError | None]) -> None:
     """Raise KafkaException with the error that `heard` returns if no broker accepts the login of `admin`.
 
     Called before the client's first request. Brokers that do not answer for any other reason are left to that request.

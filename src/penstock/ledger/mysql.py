@@ -18,7 +18,7 @@ from penstock.ledger.mysql_statements import MysqlStatements
 from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
 from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.database import LOCK_TIMEOUT_S, Database, one_at_a_time
-from penstock.sql.mysql.errors import ABSENT_TABLE, DUPLICATE, code_of, cut_off, without_view
+from penstock.sql.mysql.errors import ABSENT_TABLE, DUPLICATE, code_of, connection_lost, without_view
 
 CREATE = FaultPoint("ledger.mysql_create", "The ledger's table and its view are created, each committed by itself.")
 INSERT = FaultPoint("ledger.mysql_insert", "The entry is inserted at its position, in an open transaction.")
@@ -82,13 +82,13 @@ class MysqlLedger(ServedLedger[Connection]):
         return self._database.unknown_if_cut("the newest entry", read="the ledger")
 
     def _inserting(self) -> AbstractContextManager[None]:
-        return INSERT.around(error=cut_off, lost=cut_off)
+        return INSERT.around(error=connection_lost, lost=connection_lost)
 
     def _committing(self) -> AbstractContextManager[None]:
-        return COMMIT.around(error=cut_off, lost=cut_off)
+        return COMMIT.around(error=connection_lost, lost=connection_lost)
 
     def _pruning(self) -> AbstractContextManager[None]:
-        return PRUNE.around(error=cut_off, lost=cut_off)
+        return PRUNE.around(error=connection_lost, lost=connection_lost)
 
     def _require_table(self, connection: Connection) -> None:
         if None in {kind_of(connection, LEDGER_TABLE), kind_of(connection, HISTORY_VIEW)}:
@@ -109,7 +109,7 @@ class MysqlLedger(ServedLedger[Connection]):
             )
 
     def _create(self, connection: Connection) -> None:
-        with CREATE.around(error=cut_off, lost=cut_off), one_at_a_time(connection):
+        with CREATE.around(error=connection_lost, lost=connection_lost), one_at_a_time(connection):
             if kind_of(connection, LEDGER_TABLE) is None:
                 connection.execute(self._sql.create_ledger)
             if kind_of(connection, HISTORY_VIEW) is None:

@@ -15,7 +15,7 @@ from penstock.ledger.database_ledger import ServedLedger
 from penstock.ledger.postgres_statements import PostgresStatements
 from penstock.ledger.postgres_table import has_table, require_table
 from penstock.sql.postgres.database import LOCK_TIMEOUT_S, Connection, Database, require_schema
-from penstock.sql.postgres.errors import cut_off
+from penstock.sql.postgres.errors import connection_lost
 from penstock.sql.postgres.names import DEFAULT_SCHEMA, require_name
 from penstock.sql.postgres.statements import ONE_AT_A_TIME
 
@@ -58,13 +58,13 @@ class PostgresLedger(ServedLedger[Connection]):
         return self._database.unknown_if_cut("the newest entry", read="the ledger", kind=Failed)
 
     def _inserting(self) -> AbstractContextManager[None]:
-        return INSERT.around(error=cut_off, lost=cut_off)
+        return INSERT.around(error=connection_lost, lost=connection_lost)
 
     def _committing(self) -> AbstractContextManager[None]:
-        return COMMIT.around(error=cut_off, lost=cut_off)
+        return COMMIT.around(error=connection_lost, lost=connection_lost)
 
     def _pruning(self) -> AbstractContextManager[None]:
-        return PRUNE.around(error=cut_off, lost=cut_off)
+        return PRUNE.around(error=connection_lost, lost=connection_lost)
 
     def _require_table(self, connection: Connection) -> None:
         if not has_table(connection, self._schema):
@@ -72,7 +72,7 @@ class PostgresLedger(ServedLedger[Connection]):
         require_table(connection, self._schema, location=self.location)
 
     def _create(self, connection: Connection) -> None:
-        with CREATE.around(error=cut_off, lost=cut_off):
+        with CREATE.around(error=connection_lost, lost=connection_lost):
             self._database.begin(connection)
             connection.execute(ONE_AT_A_TIME)
             require_schema(connection, self._schema)

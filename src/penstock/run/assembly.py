@@ -263,11 +263,11 @@ def _kafka(name: SinkName, settings: settings_of.Kafka, plan: DeliveryPlan) -> S
         transaction_bytes=settings.transaction_size,
         timeout_ms=settings.transaction_timeout,
         keyed=settings.mode == "keyed",
-        shape=_shape(settings),
+        record_columns=_record_columns(settings),
     )
 
 
-def _shape(settings: settings_of.Kafka) -> "RecordColumns | None":
+def _record_columns(settings: settings_of.Kafka) -> "RecordColumns | None":
     from penstock.sink.kafka.record_columns import RecordColumns
 
     value = settings.value

@@ -11,7 +11,7 @@ from penstock.commit.outcome import Recovered, StagedBatch
 from penstock.core.model import Batch, BatchId, Generation, Guarantee, RowDigest, SourceName
 from penstock.errors import InputChanged
 from penstock.run.kafka_input import KafkaInput, with_beginnings
-from penstock.run.quarantine_rows import BadRecords, PutAside, Quarantining, put_aside
+from penstock.run.quarantine_rows import BadRecords, Quarantining, StagedQuarantine, stage_quarantine
 from penstock.run.runtime import Runtime, now_ms
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize, is_small
@@ -46,7 +46,7 @@ class BatchStager:
             self._require_planned_input(batch.batch_id, inputs)
         planned = planned_input(batch, inputs, look=look)
         seen = None if self._kafka is None else self._kafka.before(batch, wait=self._pause)
-        aside = self._stage_quarantine(rows, batch, generation, row_digest)
+        quarantine = self._stage_quarantine(rows, batch, generation, row_digest)
         staged = stage_batch(
             rows,
             sinks=self._runtime.row_sinks,
@@ -59,26 +59,26 @@ class BatchStager:
         self._require_planned_input(batch.batch_id, inputs)
         if self._kafka is not None and seen is not None:
             seen = self._kafka.after(batch, seen)
-        aside.require_still_bad()
+        quarantine.require_still_bad()
         self._previous = staged.size
         whole = StagedBatch(
-            pieces=(*staged.pieces, *aside.pieces),
+            pieces=(*staged.pieces, *quarantine.pieces),
             rows_in=staged.rows_in,
             schema=rows.schema.json(),
             stage_ms=now_ms() - started_ms,
-            requests=aside.requests_with(staged.requests),
+            requests=quarantine.requests_with(staged.requests),
             topics=() if seen is None else seen.topics,
             gaps=() if seen is None else seen.gaps,
         )
         return whole, staged.path.value
 
-    def _stage_quarantine(self, rows: DataFrame, batch: Batch, generation: Generation, row_digest: RowDigest) -> PutAside:
+    def _stage_quarantine(self, rows: DataFrame, batch: Batch, generation: Generation, row_digest: RowDigest) -> StagedQuarantine:
         """Stage the records that cannot be decoded, before the rows are computed (why: `penstock.run.quarantine_rows`)."""
         quarantining = self._runtime.quarantining
         if quarantining is None:
-            return PutAside()
+            return StagedQuarantine()
         bad = self._bad_records(quarantining, rows, batch)
-        return put_aside(
+        return stage_quarantine(
             bad,
             quarantining,
             sinks=self._runtime.quarantine,
@@ -93,20 +93,20 @@ class BatchStager:
         `quarantined` records of it were put aside. Raises InputChanged: Spark itself passes over a file that is gone since.
         """
         batch_id = batch.batch_id
-        aside = self._quarantined_again(rows, batch, quarantined)
+        quarantine = self._quarantined_again(rows, batch, quarantined)
         inputs = self._inputs(batch_id)
         execute_as_noop(rows)
-        aside.require_still_bad()
+        quarantine.require_still_bad()
         self._require_planned_input(batch_id, inputs, delivered=True)
 
-    def _quarantined_again(self, rows: DataFrame, batch: Batch, then: int) -> PutAside:
+    def _quarantined_again(self, rows: DataFrame, batch: Batch, then: int) -> StagedQuarantine:
         """Find the quarantined records of a decided batch, without staging them.
 
         Raises InputChanged if records can be decoded now that could not be then: they would enter the state.
         """
         quarantining = self._runtime.quarantining
         if quarantining is None:
-            return PutAside()
+            return StagedQuarantine()
         bad = self._bad_records(quarantining, rows, batch, decided=then)
         now = bad.rows.num_rows
         if now != then:
@@ -115,7 +115,7 @@ class BatchStager:
                 "the query's state would not fit the rows that were delivered.",
                 remedy="Have the registry know the same schemas as then, or begin a new checkpoint (`penstock adopt`).",
             )
-        return PutAside(bad=bad, quarantining=quarantining)
+        return StagedQuarantine(bad=bad, quarantining=quarantining)
 
     def _bad_records(
         self, quarantining: Quarantining, rows: DataFrame, batch: Batch, *, decided: int | None = None

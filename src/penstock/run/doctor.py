@@ -36,7 +36,7 @@ _sleep = time.sleep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heap:
+class PendingPieces:
     """The number and size of staged pieces of one kind. `size_bytes` adds up the known sizes, None if none is known."""
 
     pieces: int = 0
@@ -61,9 +61,9 @@ class AccountState:
     state: str
     mark: Position | None = None
     batch_id: BatchId | None = None
-    decided: Heap = field(default_factory=Heap)
-    running: Heap = field(default_factory=Heap)
-    dead: Heap = field(default_factory=Heap)
+    decided: PendingPieces = field(default_factory=PendingPieces)
+    running: PendingPieces = field(default_factory=PendingPieces)
+    dead: PendingPieces = field(default_factory=PendingPieces)
     trouble: str | None = None
 
 
@@ -193,9 +193,9 @@ def _state(sink: Sink, account: AccountName, case: _Case) -> AccountState:
         state=state,
         mark=mark,
         batch_id=None if mark is None else _batch_at(case.ledger, mark),
-        decided=_heap_of(waits, case.newest),
-        running=_heap(running),
-        dead=_heap(dead),
+        decided=_pending_pieces_of(waits, case.newest),
+        running=_pending_pieces(running),
+        dead=_pending_pieces(dead),
     )
 
 
@@ -230,18 +230,20 @@ def _sorted(
     return running, dead
 
 
-def _heap(found: Sequence[Waiting]) -> Heap:
+def _pending_pieces(found: Sequence[Waiting]) -> PendingPieces:
     sizes = [one.size_bytes for one in found if one.size_bytes is not None]
     oldest = min(
         ((one.attempt.generation, one.attempt.batch_id) for one in found if one.attempt is not None), default=(None, None)
     )
-    return Heap(pieces=len(found), size_bytes=sum(sizes) if sizes else None, oldest_generation=oldest[0], oldest_batch=oldest[1])
+    return PendingPieces(
+        pieces=len(found), size_bytes=sum(sizes) if sizes else None, oldest_generation=oldest[0], oldest_batch=oldest[1]
+    )
 
 
-def _heap_of(pieces: Sequence[Staged], newest: Entry | None) -> Heap:
+def _pending_pieces_of(pieces: Sequence[Staged], newest: Entry | None) -> PendingPieces:
     if not pieces or newest is None:
-        return Heap()
-    return Heap(
+        return PendingPieces()
+    return PendingPieces(
         pieces=len(pieces),
         size_bytes=sum(piece.totals.size_bytes for piece in pieces),
         oldest_generation=newest.generation,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-_TOLD = "executor STRING, host STRING, subject STRING, ok BOOLEAN, message STRING"
+_FINDING_ROW = "executor STRING, host STRING, subject STRING, ok BOOLEAN, message STRING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def _seen_by_tasks(checks: Sequence[TaskCheck], spark: "SparkSession") -> Sequen
             pass
         yield look_around(checks)
 
-    rows = spark.range(1).mapInArrow(look, _TOLD).collect()
+    rows = spark.range(1).mapInArrow(look, _FINDING_ROW).collect()
     return [_Seen(executor=row[0], host=row[1], finding=Finding(subject=row[2], ok=row[3], message=row[4])) for row in rows]
 
 

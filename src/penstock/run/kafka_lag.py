@@ -43,8 +43,8 @@ def input_lag(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[]
 def input_findings(settings: DeliverySettings, ledger: Ledger, *, now_ms: Callable[[], int]) -> Iterator[Finding]:
     """Yield for `penstock check` whether Kafka answers, still has what is to be read next, and for how long."""
     found = input_lag(settings, ledger, now_ms=now_ms)
-    for trouble in found.troubles:
-        yield Finding(subject="kafka", ok=False, message=trouble)
+    for message in found.troubles:
+        yield Finding(subject="kafka", ok=False, message=message)
     accepting = {name for name, source in kafka_sources(settings) if source.on_gap == "accept"}
     for lag in found.topics:
         subject = DELIVERED if lag.gaps else f"records of {lag.source}"

@@ -135,8 +135,8 @@ class OpenDelivery:
     def _again(self, rows: DataFrame, delivered: Delivered) -> None:
         """Spark runs a batch that was decided before: its state is computed, and nothing is written."""
         if self._runtime.checkpoint.has_state():
-            aside = delivered.sinks.get(NAME)
-            self._stager.compute_state(rows, delivered.batch, quarantined=0 if aside is None else aside.totals.rows)
+            quarantined = delivered.sinks.get(NAME)
+            self._stager.compute_state(rows, delivered.batch, quarantined=0 if quarantined is None else quarantined.totals.rows)
         self._tell(self._mirrored(delivered, () if self._kafka is None else self._kafka.delivered()), "none")
 
     def _mirrored(self, delivered: Delivered, reads: Sequence[TopicRead]) -> Delivered:

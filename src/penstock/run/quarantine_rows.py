@@ -113,7 +113,7 @@ class Quarantining:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutAside:
+class StagedQuarantine:
     """The staged contribution of a batch to the quarantine."""
 
     pieces: tuple[Staged, ...] = ()
@@ -132,7 +132,7 @@ class PutAside:
         return sum(known) if known else None
 
 
-def put_aside(
+def stage_quarantine(
     bad: BadRecords,
     quarantining: Quarantining,
     *,
@@ -140,14 +140,14 @@ def put_aside(
     generation: Generation,
     batch_id: BatchId,
     row_digest: RowDigest,
-) -> PutAside:
+) -> StagedQuarantine:
     """Stage `bad` for the quarantine, which is all of `sinks`."""
     from penstock.stage.batch import stage_rows
 
     if not bad.rows.num_rows:
-        return PutAside()
+        return StagedQuarantine()
     staged = stage_rows(bad.kept, schema=SCHEMA, sinks=sinks, generation=generation, batch_id=batch_id, row_digest=row_digest)
-    return PutAside(pieces=staged.pieces, bad=bad, quarantining=quarantining, requests=staged.requests)
+    return StagedQuarantine(pieces=staged.pieces, bad=bad, quarantining=quarantining, requests=staged.requests)
 
 
 def quarantining_of(settings: DeliverySettings, passes: "Mapping[SourceName, DecodePass]") -> Quarantining | None:

@@ -78,7 +78,7 @@ class ConsoleSink(SpooledSink):
         self._spool.prepare(pipeline)
 
     def stager(self) -> "ConsoleStager":
-        return ConsoleStager(spool=replace(self._spool.stager(), held=None), rows=self._rows)  # little of a batch is printed
+        return ConsoleStager(spool=replace(self._spool.stager(), cache=None), rows=self._rows)  # little of a batch is printed
 
     def publish(self, publication: Publication) -> Published:
         """Print the batch unless this object has printed it. Raises StagedDataLost, Retryable."""

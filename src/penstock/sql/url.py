@@ -8,7 +8,9 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from penstock.errors import Usage
 
 TLS_PARAMETERS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_mode")
-DISTRUSTED = "Name the authority of its certificate by ?ssl_ca=/path/to/ca.pem in the URL, and the host as the certificate does."
+UNTRUSTED_CERTIFICATE = (
+    "Name the authority of its certificate by ?ssl_ca=/path/to/ca.pem in the URL, and the host as the certificate does."
+)
 """The remedy for a certificate that is not trusted."""
 ESCAPES = "Write @ as %40, / as %2F, ? as %3F, # as %23 and % as %25 in user and password."
 _USER_INFO_AND_HOST = re.compile(r"[^/?#]*")

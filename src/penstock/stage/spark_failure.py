@@ -9,9 +9,9 @@ def from_spark(cause: Exception) -> PenstockError:
     """Return the task's own error if `cause` is or carries one, else StageFailed with Spark's reason."""
     if isinstance(cause, PenstockError):
         return cause
-    carried = from_task(str(cause))
-    if carried is not None:
-        return carried
+    transported = from_task(str(cause))
+    if transported is not None:
+        return transported
     spark_error = read_spark_failure(str(cause))
     return StageFailed(
         f"Spark could not compute the batch: {spark_error.sentence}",

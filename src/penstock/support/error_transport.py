@@ -37,8 +37,10 @@ def through_spark(error: PenstockError) -> str:
 
 def from_task(text: str) -> PenstockError | None:
     """Return the error that a task encoded with `through_spark` in `text`, or None."""
-    carried = decode_error(text)
-    return None if carried is None else type(carried)(_unshield(carried.message), remedy=_unshield(carried.remedy))
+    transported = decode_error(text)
+    return (
+        None if transported is None else type(transported)(_unshield(transported.message), remedy=_unshield(transported.remedy))
+    )
 
 
 def _shield(text: str) -> str:

@@ -145,7 +145,7 @@ class Database(ServerConnection):
         return translate_error(cause, self.place, kind)
 
 
-class Patience:
+class StepRetry:
     """Retries a step, on a new connection, until it succeeds or `wait_s` have passed.
 
     A step must be repeatable: a request that was not answered may have taken effect, and does no harm twice.

@@ -16,7 +16,7 @@ Rows = Callable[[], Iterator["pa.RecordBatch"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repeated:
+class SupersededRows:
     """Superseded rows of a batch, which a later row with the same key follows: numbers and totals. `rows` counts all rows."""
 
     rows: int
@@ -24,7 +24,7 @@ class Repeated:
     totals: Totals
 
 
-def repeated_in(rows: Rows, target: CassandraTarget) -> Repeated:
+def repeated_in(rows: Rows, target: CassandraTarget) -> SupersededRows:
     """Find the superseded rows. Needs memory for 8 bytes a row, and for those keys that may be repeated."""
     hashes = [np.asarray(row_hashes(batch.select(target.key), target.row_digest)) for batch in rows()]
     every = np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
@@ -38,7 +38,7 @@ def repeated_in(rows: Rows, target: CassandraTarget) -> Repeated:
         newest[values_of_key] = (number, row_hash)
     digest = sum(row_hash for _, row_hash in superseded) % DIGEST_MODULUS
     numbers = np.array(sorted(number for number, _ in superseded), np.int64)
-    return Repeated(rows=len(every), numbers=numbers, totals=Totals(rows=len(superseded), digest=digest))
+    return SupersededRows(rows=len(every), numbers=numbers, totals=Totals(rows=len(superseded), digest=digest))
 
 
 def _looked_up(
@@ -54,7 +54,7 @@ def _looked_up(
         start += batch.num_rows
 
 
-def without(rows: Iterator["pa.RecordBatch"], repeated: Repeated) -> Iterator["pa.RecordBatch"]:
+def without(rows: Iterator["pa.RecordBatch"], repeated: SupersededRows) -> Iterator["pa.RecordBatch"]:
     """Yield the rows that are not superseded."""
     start = 0
     for batch in rows:
@@ -69,7 +69,7 @@ def without(rows: Iterator["pa.RecordBatch"], repeated: Repeated) -> Iterator["p
         start = stop
 
 
-def require_unique(repeated: Repeated, target: CassandraTarget, batch_id: int) -> None:
+def require_unique(repeated: SupersededRows, target: CassandraTarget, batch_id: int) -> None:
     """Raise ContentConflict if rows are to be appended and some would replace others."""
     if target.write == "append" and repeated.totals.rows:
         raise ContentConflict(

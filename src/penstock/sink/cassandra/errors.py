@@ -17,8 +17,8 @@ from cassandra.pool import NoConnectionsAvailable
 from cassandra.protocol import ErrorMessage, ProtocolException, SyntaxException
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable
-from penstock.sql.url import DISTRUSTED
-from penstock.support.tls import is_distrusted
+from penstock.sql.url import UNTRUSTED_CERTIFICATE
+from penstock.support.tls import is_untrusted_certificate
 
 DRIVER_ERRORS = (DriverException, NoHostAvailable, ErrorMessage, ConnectionException, NoConnectionsAvailable)
 _TOO_LARGE = "Batch too large"
@@ -28,7 +28,7 @@ _FINAL = (AuthenticationFailed, RequestValidationException, SyntaxException, Pro
 """Errors that repeat however often the request is sent; any other one may pass."""
 
 
-def cut_off(point: str) -> OperationTimedOut:
+def connection_lost(point: str) -> OperationTimedOut:
     """Return the exception that the driver raises where no answer comes."""
     return OperationTimedOut(errors=f"{point} was cut off")
 
@@ -40,7 +40,7 @@ def is_too_large(error: Exception) -> bool:
 
 def translate_error(cause: Exception, place: str, kind: type[Failed]) -> PenstockError:
     """Return Penstock's error for `cause`. A write that was not answered may have happened: it is written again."""
-    final = next((error for error in _inner(cause) if isinstance(error, _FINAL) or is_distrusted(str(error))), None)
+    final = next((error for error in _inner(cause) if isinstance(error, _FINAL) or is_untrusted_certificate(str(error))), None)
     if final is not None:
         message, remedy = _message_and_remedy(final, place)
         return kind(message, remedy=remedy)
@@ -74,8 +74,8 @@ def _message_and_remedy(cause: Exception, place: str) -> tuple[str, str]:
     if missing:
         remedy = f"Create it: CREATE KEYSPACE {missing[1]} WITH replication = …; or correct the sink's `url`."
         return f"{place} has no such keyspace: {reason}.", remedy
-    if is_distrusted(reason):
-        return f"{place} does not let us in: {reason}.", DISTRUSTED
+    if is_untrusted_certificate(reason):
+        return f"{place} does not let us in: {reason}.", UNTRUSTED_CERTIFICATE
     if isinstance(cause, AuthenticationFailed):
         return f"{place} does not let us in: {reason}.", "Correct user and password in the sink's `url`."
     if isinstance(cause, Unauthorized):

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Totals
-from penstock.sink.cassandra.database import Connection, Patience, Row
-from penstock.sink.cassandra.errors import cut_off, is_too_large
+from penstock.sink.cassandra.database import Connection, Row, StepRetry
+from penstock.sink.cassandra.errors import connection_lost, is_too_large
 from penstock.sink.cassandra.marker_store import Replaced
 from penstock.sink.cassandra.storage import bound, restored
 from penstock.sink.cassandra.target import CassandraTarget
@@ -29,9 +29,9 @@ _ASKED_KEYS = 40
 
 
 class Writer:
-    """Writes to one table and reads from it, with the retries of `Patience`."""
+    """Writes to one table and reads from it, with the retries of `StepRetry`."""
 
-    def __init__(self, patience: Patience, target: CassandraTarget, rows: "pa.Schema") -> None:
+    def __init__(self, patience: StepRetry, target: CassandraTarget, rows: "pa.Schema") -> None:
         self._patience = patience
         self._statements = target.statements(rows)
         self._schema = rows
@@ -61,7 +61,7 @@ class Writer:
         def step(connection: Connection) -> None:
             nonlocal left
             while left:
-                with WRITE.around(error=cut_off, lost=cut_off):
+                with WRITE.around(error=connection_lost, lost=connection_lost):
                     failed = connection.write(self._statements.insert, left)
                 left = [part for chunk, error in failed for part in _parts(chunk, error)]
                 for chunk, error in failed:
@@ -74,7 +74,7 @@ class Writer:
         questions = _questions(zip(*(bound(wave.column(at)) for at in self._key), strict=True))
 
         def step(connection: Connection) -> Replaced:
-            with READ.around(error=cut_off, lost=cut_off):
+            with READ.around(error=connection_lost, lost=connection_lost):
                 answers = list(connection.ask(self._read_keys, questions))
             return self._replaced(answers)
 

@@ -15,7 +15,7 @@ from penstock.core.model import PipelineName, Position, Publication, SinkName, T
 from penstock.errors import Conflict
 from penstock.sink.cassandra import statements as sql
 from penstock.sink.cassandra.database import Around
-from penstock.sink.cassandra.errors import cut_off
+from penstock.sink.cassandra.errors import connection_lost
 from penstock.sink.table.marker import (
     FORMAT_VERSION,
     NO_ROWS,
@@ -136,7 +136,7 @@ class CassandraMarkerStore:
         at_us = max(now_ms * 1000 + _LAST_OF_MILLISECOND, self._stamp.at_us + _APART, replaced.newest_us + _APART)
         stamp = Stamp(at_us=at_us, position=publication.position, digest=digest, displaced=replaced.totals)
         who = (publication.pipeline, publication.sink)
-        stamping = partial(STAMP.around, error=cut_off, lost=cut_off)
+        stamping = partial(STAMP.around, error=connection_lost, lost=connection_lost)
         claim = (1 if publication.ledger_id is None else FORMAT_VERSION, publication.ledger_id)
         self._change(sql.STAMP_MARKER, (*stamp.values, *claim, *who, self._position, self._stamp.at_us), around=stamping)
         self._stamp = stamp
@@ -149,7 +149,7 @@ class CassandraMarkerStore:
         long_past = publication.position - REMEMBERED_BATCHES
         self._execute(sql.WRITE_BATCH, (*place, *(batch[name] for name in sql.BATCHED), self._stamp.at_us))
         self._execute(sql.FORGET_BATCH, (self._stamp.at_us, *place[:2], long_past))
-        self._put(marker, around=partial(MARK.around, error=cut_off, lost=cut_off))
+        self._put(marker, around=partial(MARK.around, error=connection_lost, lost=connection_lost))
 
     def _change(self, statement: str, values: Sequence[Any], *, around: Around) -> None:
         """Make a conditional change. Raises Conflict, also if an applied try got no answer: reading the marker tells."""

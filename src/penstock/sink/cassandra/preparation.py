@@ -39,15 +39,15 @@ def prepare_table(
             _create(connection, statement)
     if not _is_named(table_schema_of(connection, sql.MARKER_TABLE)):
         _name_markers(connection)
-    marks = CassandraMarkerStore(connection.execute)
-    shape = table_schema_of(connection, target.table)
-    require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
-    shape = shape or _created(connection, rows, target, create=create)
-    require_fit(shape, rows, target)
+    markers = CassandraMarkerStore(connection.execute)
+    table_schema = table_schema_of(connection, target.table)
+    require_not_lost(markers.read(pipeline, sink), target, exists=table_schema is not None)
+    table_schema = table_schema or _created(connection, rows, target, create=create)
+    require_fit(table_schema, rows, target)
     require_allowed(connection, rows, target)
     content = partial(content_of, connection, rows, target)
     try:
-        prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
+        prepare_marker(markers, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
     except Conflict as conflict:
         raise Retryable("Another run made the marker at the same time.", remedy="Try again.") from conflict
     return row_validator_of(sink, target)
@@ -58,14 +58,14 @@ def require_schema_accepted(
 ) -> None:
     """Raise what `prepare_table` would raise. Changes nothing."""
     rows = arrow_schema(schema)
-    shape = table_schema_of(connection, target.table)
+    table_schema = table_schema_of(connection, target.table)
     with settings_of(sink):
         require_storable(rows, target)
-    marks = readable_marker_store(connection)
-    if marks is not None:
-        require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
-    if shape is not None:
-        require_fit(shape, rows, target)
+    markers = readable_marker_store(connection)
+    if markers is not None:
+        require_not_lost(markers.read(pipeline, sink), target, exists=table_schema is not None)
+    if table_schema is not None:
+        require_fit(table_schema, rows, target)
         require_allowed(connection, rows, target)
     elif not create:
         raise no_table(target.table)
@@ -73,12 +73,12 @@ def require_schema_accepted(
 
 def readable_marker_store(connection: Connection) -> CassandraMarkerStore | None:
     """Return the markers as they are, also those of an older Penstock; None where there are none yet."""
-    shape = table_schema_of(connection, sql.MARKER_TABLE)
-    return None if shape is None else CassandraMarkerStore(connection.execute, named=_is_named(shape))
+    table_schema = table_schema_of(connection, sql.MARKER_TABLE)
+    return None if table_schema is None else CassandraMarkerStore(connection.execute, named=_is_named(table_schema))
 
 
-def _is_named(shape: TableSchema | None) -> bool:
-    return shape is not None and any(column.name == LEDGER_ID for column in shape.columns)
+def _is_named(table_schema: TableSchema | None) -> bool:
+    return table_schema is not None and any(column.name == LEDGER_ID for column in table_schema.columns)
 
 
 def _name_markers(connection: Connection) -> None:
@@ -131,9 +131,9 @@ def _created(connection: Connection, rows: "pa.Schema", target: CassandraTarget,
         raise no_table(target.table)
     declared = [storage_of(field.type).declared(field.type) for field in rows]
     _create(connection, target.statements(rows).create(declared, target.partition))
-    shape = table_schema_of(connection, target.table)
-    assert shape is not None
-    return shape
+    table_schema = table_schema_of(connection, target.table)
+    assert table_schema is not None
+    return table_schema
 
 
 def _create(connection: Connection, statement: str) -> None:

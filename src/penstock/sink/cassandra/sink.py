@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Finding, PipelineName, Publication, Published, RowDigest, SinkKind, Totals
 from penstock.errors import Conflict, PublishFailed, StagedDataLost
-from penstock.sink.cassandra.database import Around, Connection, Database, Patience
+from penstock.sink.cassandra.database import Around, Connection, Database, StepRetry
 from penstock.sink.cassandra.duplicate_keys import repeated_in, require_unique, without
-from penstock.sink.cassandra.errors import cut_off
+from penstock.sink.cassandra.errors import connection_lost
 from penstock.sink.cassandra.load import Writer, content_of
 from penstock.sink.cassandra.marker_store import CassandraMarkerStore, Replaced
 from penstock.sink.cassandra.preparation import prepare_table, readable_marker_store, require_schema_accepted
@@ -80,15 +80,19 @@ class CassandraSink(DatabaseSink[Connection]):
             "a reader may see a part of a batch"
         )
 
-    def _look(self, connection: Connection) -> tuple[str, bool] | None:
-        shape = table_schema_of(connection, self._target.table)
-        if shape is None:
+    def _existing_table(self, connection: Connection) -> tuple[str, bool] | None:
+        table_schema = table_schema_of(connection, self._target.table)
+        if table_schema is None:
             return None
-        unfit = misfit(shape, self._target.table)
-        return (f"table {self._target.table} with {len(shape.columns)} columns", True) if unfit is None else (str(unfit), False)
+        unfit = misfit(table_schema, self._target.table)
+        return (
+            (f"table {self._target.table} with {len(table_schema.columns)} columns", True)
+            if unfit is None
+            else (str(unfit), False)
+        )
 
     def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowValidator:
-        with PREPARE.around(error=cut_off, lost=cut_off):
+        with PREPARE.around(error=connection_lost, lost=connection_lost):
             return prepare_table(
                 connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._keyed, create=self._create
             )
@@ -112,8 +116,8 @@ class CassandraSink(DatabaseSink[Connection]):
             mark = self._patience()(lambda connection: self._high_water_mark(connection, publication.pipeline))
         return mark is not None and mark.position >= publication.position
 
-    def _patience(self) -> Patience:
-        return Patience(self._database, wait_s=self._wait_s)
+    def _patience(self) -> StepRetry:
+        return StepRetry(self._database, wait_s=self._wait_s)
 
     def _publish_once(self, publication: Publication) -> Published:
         patience = self._patience()
@@ -123,14 +127,14 @@ class CassandraSink(DatabaseSink[Connection]):
         ) -> list[tuple[Any, ...]]:
             return patience(lambda connection: connection.execute(statement, values, serial=serial, around=around))
 
-        marks = CassandraMarkerStore(execute)
+        markers = CassandraMarkerStore(execute)
         target = self._decided(publication)
 
         def load() -> Loaded:
-            return self._load_by(patience, marks, publication, target)
+            return self._load_by(patience, markers, publication, target)
 
         try:
-            published = self._note_applied(apply(marks, publication, target, since=self._committed, load=load))
+            published = self._note_applied(apply(markers, publication, target, since=self._committed, load=load))
         except StagedDataLost as lost:  # or published meanwhile by another driver, which then removes it
             if not self._shows(publication):
                 raise
@@ -147,7 +151,7 @@ class CassandraSink(DatabaseSink[Connection]):
         return replace(decided, write="upsert") if self._keyed.write == "upsert" else decided
 
     def _load_by(
-        self, patience: Patience, marks: CassandraMarkerStore, publication: Publication, target: CassandraTarget
+        self, patience: StepRetry, markers: CassandraMarkerStore, publication: Publication, target: CassandraTarget
     ) -> Loaded:
         """Write the rows, after another check of the table: an alteration since the start would change what it stores."""
         schema = arrow_schema(publication.schema)
@@ -159,18 +163,18 @@ class CassandraSink(DatabaseSink[Connection]):
         def displaced() -> Replaced:
             return Replaced() if target.write == "append" else writer.displaced(without(self._rows(publication), repeated))
 
-        stamp = marks.stamped(publication, displaced=displaced)
+        stamp = markers.stamped(publication, displaced=displaced)
         writer.write(without(self._rows(publication), repeated), at_us=stamp.at_us)
         return Loaded(rows=repeated.rows, displaced=stamp.displaced + repeated.totals)
 
     def _require_fit(self, connection: Connection, schema: "pa.Schema", target: CassandraTarget) -> None:
-        shape = table_schema_of(connection, self._target.table)
-        if shape is None:
+        table_schema = table_schema_of(connection, self._target.table)
+        if table_schema is None:
             raise PublishFailed(
                 f"Table {self._target.table!r} is gone.",
                 remedy="Restore it from a backup and start again: the batch is decided.",
             )
-        require_fit(shape, schema, target, decided=True)
+        require_fit(table_schema, schema, target, decided=True)
 
     def _rows(self, publication: Publication) -> Iterator["pa.RecordBatch"]:
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:

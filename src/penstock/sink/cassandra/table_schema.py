@@ -76,57 +76,57 @@ def _column(name: str, declared: str, *, in_key: bool) -> TableColumn:
     return TableColumn(name=name, declared=declared, not_null=in_key, generated=False, fills_itself=not in_key)
 
 
-def misfit(shape: TableSchema, table: str) -> Refused | None:
+def misfit(found: TableSchema, table: str) -> Refused | None:
     """Return why rows cannot be written exactly once into such a table, whatever they are; None if they can."""
-    if shape.is_view:
+    if found.is_view:
         return not_a_table(table, "a view")
-    if shape.volatile_in is not None:
+    if found.volatile_in is not None:
         return Refused(
-            f"Keyspace {shape.volatile_in} has durable_writes = false: what it acknowledged is in the memory of its nodes alone, "
+            f"Keyspace {found.volatile_in} has durable_writes = false: what it acknowledged is in the memory of its nodes alone, "
             "and a power cut takes rows and marker.",
-            remedy=f"ALTER KEYSPACE {shape.volatile_in} WITH durable_writes = true; then `nodetool flush {shape.volatile_in}`.",
+            remedy=f"ALTER KEYSPACE {found.volatile_in} WITH durable_writes = true; then `nodetool flush {found.volatile_in}`.",
         )
-    if shape.counts:
+    if found.counts:
         return Refused(
             f"Table {table!r} has counters, which a repeated write would raise again.",
             remedy="Sum up in the transform, and write the sum into a table of plain columns.",
         )
-    if shape.lives_s:
+    if found.lives_s:
         return Refused(
-            f"Table {table!r} has a default_time_to_live of {shape.lives_s} s: a repeated write would have its rows live longer, "
+            f"Table {table!r} has a default_time_to_live of {found.lives_s} s: a repeated write would have its rows live longer, "
             "and nothing could be proved once they are gone.",
             remedy=_TTL_REMEDY.format(table=sql.quoted(table)),
         )
     return None
 
 
-def require_fit(shape: TableSchema, rows: "pa.Schema", target: CassandraTarget, *, decided: bool = False) -> None:
+def require_fit(found: TableSchema, rows: "pa.Schema", target: CassandraTarget, *, decided: bool = False) -> None:
     """Raise Refused unless the table accepts the rows, identifies them by the key, and returns the same rows.
 
     `decided`: as in `Columns`.
     """
-    found = misfit(shape, target.table)
-    if found is not None:
-        raise found
-    _require_whole_key(shape, target)
-    static = sorted(shape.static.intersection(rows.names))
+    refusal = misfit(found, target.table)
+    if refusal is not None:
+        raise refusal
+    _require_whole_key(found, target)
+    static = sorted(found.static.intersection(rows.names))
     if static:
         raise Refused(
             f"Column {static[0]!r} of table {target.table!r} is static: it belongs to a whole partition, not to a row.",
             remedy="Leave it out in the transform.",
         )
     of = Columns(table=target.table, named=sql.quoted(target.table), alter=_ALTER, decided=decided)
-    require_columns(shape.columns, rows, of=of, storage_of=storage_of, folded=str)
+    require_columns(found.columns, rows, of=of, storage_of=storage_of, folded=str)
 
 
-def _require_whole_key(shape: TableSchema, target: CassandraTarget) -> None:
+def _require_whole_key(found: TableSchema, target: CassandraTarget) -> None:
     """Raise Refused unless `key` is the table's whole primary key: a part of it would overwrite or hide rows of others."""
-    if shape.partition == target.partition and shape.partition + shape.clustering == target.key:
+    if found.partition == target.partition and found.partition + found.clustering == target.key:
         return
     raise Refused(
-        f"Table {target.table!r} has the primary key {_key(shape.partition, shape.clustering)}, but the sink has "
+        f"Table {target.table!r} has the primary key {_key(found.partition, found.clustering)}, but the sink has "
         f"{_key(target.partition, target.key[len(target.partition) :])}.",
-        remedy=f"Write key: [{', '.join(shape.partition + shape.clustering)}] and partition_by: [{', '.join(shape.partition)}].",
+        remedy=f"Write key: [{', '.join(found.partition + found.clustering)}] and partition_by: [{', '.join(found.partition)}].",
     )
 
 

@@ -68,7 +68,7 @@ class Database(ReusedConnection):
             ) from cause
 
 
-def cut_off(point: str) -> Retryable:
+def connection_lost(point: str) -> Retryable:
     """Return the error at a fault point where the driver fails: no two drivers share an error to raise."""
     return Retryable(f"The driver failed at {point}.", remedy="Try again.")
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import RowDigest, Totals
-from penstock.sink.dbapi.database import cut_off
+from penstock.sink.dbapi.database import connection_lost
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.sql import Sql
 from penstock.sink.dbapi.statements import TableStatements
@@ -30,7 +30,7 @@ def load(
 
     The number of rows written is the driver's, or with `by_count` the difference of the table's row counts.
     """
-    with MOVE.around(error=cut_off, lost=cut_off):
+    with MOVE.around(error=connection_lost, lost=connection_lost):
         if target.write == "replace":
             session.execute(statements.clear)
         before = count(session, statements) if by_count else 0

@@ -6,10 +6,10 @@ from typing import Any
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, SinkName
-from penstock.sink.dbapi.database import cut_off
+from penstock.sink.dbapi.database import connection_lost
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.sql import Sql
-from penstock.sink.dbapi.statements import INSERT_MARKER, LOCK_MARKER, OF_MARKS
+from penstock.sink.dbapi.statements import INSERT_MARKER, LOCK_MARKER, MARKER_STATEMENTS
 from penstock.sink.table.marker import TableMarker, marker_values
 from penstock.sink.table.marker_store import DatabaseMarkerStore
 
@@ -29,12 +29,12 @@ class DbapiMarkerStore(DatabaseMarkerStore[Sql]):
         def execute(statement: Sql, values: Mapping[str, Any]) -> Session:
             return session.execute(statement, values)
 
-        super().__init__(execute, OF_MARKS, locking=False, named=named, split_name=_folded)
+        super().__init__(execute, MARKER_STATEMENTS, locking=False, named=named, split_name=_folded)
         self._session, self._locks, self._exists = session, locking, False
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
         if self._locks:
-            with FENCE.around(error=cut_off, lost=cut_off):
+            with FENCE.around(error=connection_lost, lost=connection_lost):
                 self._session.execute(LOCK_MARKER, {"pipeline": pipeline, "sink": sink})
         marker = super().read(pipeline, sink)
         self._exists = marker is not None
@@ -49,4 +49,4 @@ class DbapiMarkerStore(DatabaseMarkerStore[Sql]):
             self._exists = True
 
     def _marking(self) -> AbstractContextManager[None]:
-        return MARK.around(error=cut_off, lost=cut_off)
+        return MARK.around(error=connection_lost, lost=connection_lost)

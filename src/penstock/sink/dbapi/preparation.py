@@ -76,8 +76,8 @@ def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
     statements = replace(wanted.statements(quotes), inserts=inserts_of(session))
     owner = {"pipeline": wanted.pipeline, "sink": wanted.sink}
     exists = has(session, sql.is_there(statements.name))
-    marks = DbapiMarkerStore(session, locking=True)
-    marker = marks.read(wanted.pipeline, wanted.sink)
+    markers = DbapiMarkerStore(session, locking=True)
+    marker = markers.read(wanted.pipeline, wanted.sink)
     session.rollback()
     require_not_lost(marker, wanted.target, exists=exists)
     if marker is None:
@@ -94,7 +94,9 @@ def prepare_table(session: Session, wanted: Wanted) -> RowValidator:
     def content() -> Totals:
         return totals_of(scan(session, statements.read, wanted.rows), wanted.target.row_digest)
 
-    prepare_marker(marks, pipeline=wanted.pipeline, sink=wanted.sink, schema=wanted.schema, target=wanted.target, content=content)
+    prepare_marker(
+        markers, pipeline=wanted.pipeline, sink=wanted.sink, schema=wanted.schema, target=wanted.target, content=content
+    )
     session.execute(sql.WRITE_TRIAL, {**owner, "trial": encode_trial(result, shape=shape)})
     session.commit()
     required = frozenset((*result.required, *wanted.target.key))
@@ -244,12 +246,12 @@ def _require_undone(session: Session, wanted: Wanted) -> None:
     pipeline, sink = PipelineName(f"={new_nonce()}"), wanted.sink
     place = {"pipeline": pipeline, "sink": sink, "position": 0}
     nothing = {"generation": 0, "query_id": "-", "batch_id": 0, "offsets": "-", "rows": 0, "digest": "-"}
-    marks = DbapiMarkerStore(session, locking=False)
-    marks.write(TableMarker(pipeline=pipeline, sink=sink, table_name="=", write="="))
+    markers = DbapiMarkerStore(session, locking=False)
+    markers.write(TableMarker(pipeline=pipeline, sink=sink, table_name="=", write="="))
     session.execute(sql.WRITE_BATCH, {**place, **nothing})
     session.rollback()
     stayed = [BATCH_TABLE] if session.execute(sql.READ_BATCH, place).fetchone() else []
-    stayed += [MARKER_TABLE] if marks.read(pipeline, sink) else []
+    stayed += [MARKER_TABLE] if markers.read(pipeline, sink) else []
     if not stayed:
         session.rollback()
         return

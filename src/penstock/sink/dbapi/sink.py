@@ -9,7 +9,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Publication, SinkReport, Totals
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PublishFailed, Usage
 from penstock.protocols import SinkDecisions
-from penstock.sink.dbapi.database import Database, cut_off, has, inserts_of, quotes_of
+from penstock.sink.dbapi.database import Database, connection_lost, has, inserts_of, quotes_of
 from penstock.sink.dbapi.declared_columns import catalog_of, declared_of, read_back
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.load import load, scan
@@ -106,13 +106,13 @@ class DbapiSink(ServerSink[Session]):
             "start again.",
         )
 
-    def _look(self, connection: Session) -> tuple[str, bool] | None:
+    def _existing_table(self, connection: Session) -> tuple[str, bool] | None:
         if quotes_of(connection, self._target.table) is None:
             return None
         return f"table {self._target.table}", True
 
     def _prepare_table(self, connection: Session, pipeline: PipelineName, schema: str) -> RowValidator:
-        with PREPARE.around(error=cut_off, lost=cut_off):
+        with PREPARE.around(error=connection_lost, lost=connection_lost):
             return prepare_table(connection, self._wanted(pipeline, schema))
 
     def _require_schema_accepted(self, connection: Session, pipeline: PipelineName, schema: str) -> None:
@@ -137,7 +137,7 @@ class DbapiSink(ServerSink[Session]):
 
     def _begin(self, connection: Session) -> None:
         """End what earlier statements looked at; the driver begins a transaction with the first statement."""
-        with BEGIN.around(error=cut_off, lost=cut_off):
+        with BEGIN.around(error=connection_lost, lost=connection_lost):
             connection.rollback()
         if self._quotes is None:
             self._quotes = own_tables(connection)
@@ -184,7 +184,7 @@ class DbapiSink(ServerSink[Session]):
 
     def _commit(self, connection: Session) -> None:
         try:
-            with COMMIT.around(error=cut_off, lost=cut_off):
+            with COMMIT.around(error=connection_lost, lost=connection_lost):
                 connection.commit()
         except (self._database.driver.error, OSError) as cause:
             raise OutcomeUnknown(

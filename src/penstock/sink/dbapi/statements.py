@@ -79,7 +79,7 @@ READ_BATCH = statement(
 DELETE_BATCH = statement(f"DELETE FROM penstock_dbapi_batch {_OWN} AND at_position = :position")
 DELETE_MARKER = statement(f"DELETE FROM penstock_dbapi_marker {_OWN}")
 
-OF_MARKS = MarkerStatements(
+MARKER_STATEMENTS = MarkerStatements(
     read_marker=_READ_MARKER,
     read_unnamed=_READ_UNNAMED,
     lock_marker=_READ_MARKER,

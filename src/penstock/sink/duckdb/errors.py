@@ -34,7 +34,7 @@ def translate_error(cause: "duckdb.Error", path: str, kind: type[Failed]) -> Pen
             f"The file {path} cannot be used as a database: {reason}.",
             remedy="Restore it from a backup and start again: what was decided is published then.",
         )
-    seen = seen_by(cause, path)
+    seen = diagnose_file(cause, path)
     return kind(
         f"The database {path} cannot be used: {seen.reason}.",
         remedy=f"{seen.advice} and start again: what was decided is published then.",
@@ -52,7 +52,7 @@ def is_conflict(cause: BaseException) -> bool:
     return isinstance(cause, duckdb.TransactionException) and any(sign in reason for sign in _CONFLICT)
 
 
-def seen_by(cause: "duckdb.Error", path: str) -> PathProblem:
+def diagnose_file(cause: "duckdb.Error", path: str) -> PathProblem:
     """Return what `cause` and a look at the file show together."""
     reason = _first_line(cause)
     seen = file_problem(path) or (FULL if "No space left" in reason else None)
@@ -61,7 +61,7 @@ def seen_by(cause: "duckdb.Error", path: str) -> PathProblem:
     return PathProblem(reason=f"{seen.reason} ({reason})", advice=seen.advice)
 
 
-def broken_disk(point: str) -> "duckdb.Error":
+def disk_error(point: str) -> "duckdb.Error":
     """Return the error that DuckDB would raise at a fault point if the disk failed."""
     return duckdb.IOException(f"IO Error: Could not write to file ({point})")
 

@@ -9,7 +9,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import Totals
 from penstock.errors import PenstockError
 from penstock.sink.duckdb import statements as sql
-from penstock.sink.duckdb.errors import broken_disk
+from penstock.sink.duckdb.errors import disk_error
 from penstock.sink.duckdb.statements import TableStatements
 from penstock.sink.duckdb.storage import restored, stored, stored_schema
 from penstock.sink.table.content import totals_under_key
@@ -27,9 +27,9 @@ def load(
 ) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first."""
     statements = TableStatements(target.table, tuple(schema.names), target.key)
-    with STAGE.around(error=broken_disk, lost=broken_disk):
+    with STAGE.around(error=disk_error, lost=disk_error):
         _stage(connection, statements, batches, schema)
-    with MOVE.around(error=broken_disk, lost=broken_disk):
+    with MOVE.around(error=disk_error, lost=disk_error):
         loaded = _load(connection, statements, schema, target)
         connection.execute(sql.DROP_STAGE)
     return loaded

@@ -7,8 +7,8 @@ from typing import Any
 import duckdb
 
 from penstock.core.faults import FaultPoint
-from penstock.sink.duckdb.errors import broken_disk
-from penstock.sink.duckdb.statements import OF_MARKS
+from penstock.sink.duckdb.errors import disk_error
+from penstock.sink.duckdb.statements import MARKER_STATEMENTS
 from penstock.sink.table.marker_store import DatabaseMarkerStore
 
 MARK = FaultPoint("duckdb.mark", "The marker is set to the batch, in the transaction of its rows.")
@@ -21,7 +21,7 @@ class DuckdbMarkerStore(DatabaseMarkerStore[str]):
         def execute(statement: str, values: Mapping[str, Any]) -> "duckdb.DuckDBPyConnection":
             return connection.execute(statement, dict(values))
 
-        super().__init__(execute, OF_MARKS, locking=False, named=named)
+        super().__init__(execute, MARKER_STATEMENTS, locking=False, named=named)
 
     def _marking(self) -> AbstractContextManager[None]:
-        return MARK.around(error=broken_disk, lost=broken_disk)
+        return MARK.around(error=disk_error, lost=disk_error)

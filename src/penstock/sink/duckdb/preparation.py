@@ -64,43 +64,43 @@ def prepare_table(
         declared = require_storable(connection, rows, target)
     for statement in sql.CREATE_OWN:
         connection.execute(statement)
-    marks, shape = DuckdbMarkerStore(connection), table_schema_of(connection, target.table)
-    require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
-    shape = shape or _created(connection, rows, target, declared, create=create)
-    require_fit(shape, rows, target, declared)
+    markers, table_schema = DuckdbMarkerStore(connection), table_schema_of(connection, target.table)
+    require_not_lost(markers.read(pipeline, sink), target, exists=table_schema is not None)
+    table_schema = table_schema or _created(connection, rows, target, declared, create=create)
+    require_fit(table_schema, rows, target, declared)
     require_exact_key(connection, rows, target)
     _rehearse(connection, rows, target)
     content = partial(content_of, connection, rows, target)
-    prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
-    required = shape.required | {name.lower() for name in target.key}
+    prepare_marker(markers, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
+    required = table_schema.required | {name.lower() for name in target.key}
     return RowValidator(sink=sink, table=target.table, required=required)
 
 
 def name_markers(connection: "duckdb.DuckDBPyConnection") -> None:
     """Add the column `ledger_id` to the marker table if an older Penstock created it."""
-    shape = table_schema_of(connection, sql.MARKER_TABLE)
-    if shape is not None and LEDGER_ID not in shape.columns:
+    table_schema = table_schema_of(connection, sql.MARKER_TABLE)
+    if table_schema is not None and LEDGER_ID not in table_schema.columns:
         connection.execute(sql.ADD_LEDGER_ID)
 
 
 def readable_marker_store(connection: "duckdb.DuckDBPyConnection") -> DuckdbMarkerStore | None:
     """Return the markers, also those of an older Penstock, or None if there are none yet."""
-    shape = table_schema_of(connection, sql.MARKER_TABLE)
-    return None if shape is None else DuckdbMarkerStore(connection, named=LEDGER_ID in shape.columns)
+    table_schema = table_schema_of(connection, sql.MARKER_TABLE)
+    return None if table_schema is None else DuckdbMarkerStore(connection, named=LEDGER_ID in table_schema.columns)
 
 
 def require_schema_accepted(
     connection: "duckdb.DuckDBPyConnection", *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, create: bool
 ) -> None:
     """Raise what `prepare_table` would raise, as far as the catalog shows it, without changing anything."""
-    rows, shape = arrow_schema(schema), table_schema_of(connection, target.table)
+    rows, table_schema = arrow_schema(schema), table_schema_of(connection, target.table)
     with settings_of(sink):
         declared = require_storable(connection, rows, target)
-    marks = readable_marker_store(connection)
-    if marks is not None:
-        require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
-    if shape is not None:
-        require_fit(shape, rows, target, declared)
+    markers = readable_marker_store(connection)
+    if markers is not None:
+        require_not_lost(markers.read(pipeline, sink), target, exists=table_schema is not None)
+    if table_schema is not None:
+        require_fit(table_schema, rows, target, declared)
         require_exact_key(connection, rows, target)
     elif not create:
         raise no_table(target.table)
@@ -140,23 +140,25 @@ def _declared(connection: "duckdb.DuckDBPyConnection", field: "pa.Field") -> str
     return str(row[1])
 
 
-def require_fit(shape: TableSchema, rows: "pa.Schema", target: Target, declared: Sequence[str], *, decided: bool = False) -> None:
+def require_fit(
+    table_schema: TableSchema, rows: "pa.Schema", target: Target, declared: Sequence[str], *, decided: bool = False
+) -> None:
     """Raise Refused unless an existing table has the rows' columns with exactly their types. `decided`: see `Columns`."""
-    if shape.kind != "table":
-        raise not_a_table(target.table, f"a {shape.kind}")
+    if table_schema.kind != "table":
+        raise not_a_table(target.table, f"a {table_schema.kind}")
     of = _columns(target, decided=decided)
-    found = {name.lower(): name for name in shape.columns}
+    found = {name.lower(): name for name in table_schema.columns}
     ours = {name.lower() for name in rows.names}
     of.require_same(
         dict(zip(rows.names, declared, strict=True)),
-        shape.columns,
+        table_schema.columns,
         missing=[name for name in rows.names if name.lower() not in found],
-        demanded=[name for name in shape.columns if name.lower() in shape.empty - ours],
+        demanded=[name for name in table_schema.columns if name.lower() in table_schema.empty - ours],
     )
     for field, kind in zip(rows, declared, strict=True):
         column = found[field.name.lower()]
-        if shape.columns[column] != kind:
-            raise of.other_type(column, shape.columns[column], field.type, expected=kind, declared=kind)
+        if table_schema.columns[column] != kind:
+            raise of.other_type(column, table_schema.columns[column], field.type, expected=kind, declared=kind)
 
 
 def require_exact_key(
@@ -188,11 +190,13 @@ def require_told_apart(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema
         )
 
 
-def require_written(connection: "duckdb.DuckDBPyConnection", shape: TableSchema, rows: "pa.Schema", target: Target) -> None:
+def require_written(
+    connection: "duckdb.DuckDBPyConnection", table_schema: TableSchema, rows: "pa.Schema", target: Target
+) -> None:
     """Raise Refused for a column of the decided rows that the database generates; the catalog shows it as one with a default."""
     statements = TableStatements(target.table, tuple(rows.names))
     for name in rows.names:
-        generated = name.lower() in shape.filled and not _runs(connection, statements.tries(name))
+        generated = name.lower() in table_schema.filled and not _runs(connection, statements.tries(name))
         _columns(target, decided=True).require_not_generated(name, generated=generated)
 
 
@@ -215,9 +219,9 @@ def _created(
         raise no_table(target.table)
     with _refused(target):
         connection.execute(TableStatements(target.table, tuple(rows.names), target.key).create(declared))
-    shape = table_schema_of(connection, target.table)
-    assert shape is not None
-    return shape
+    table_schema = table_schema_of(connection, target.table)
+    assert table_schema is not None
+    return table_schema
 
 
 def _rehearse(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:

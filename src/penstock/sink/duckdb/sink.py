@@ -13,7 +13,7 @@ from penstock.core.model import Finding, PipelineName, Publication, Totals
 from penstock.errors import Conflict, OutcomeUnknown, Usage
 from penstock.sink.duckdb import statements as sql
 from penstock.sink.duckdb.database import BUSY_TIMEOUT_S, Database, lock_of
-from penstock.sink.duckdb.errors import broken_disk, is_conflict, seen_by
+from penstock.sink.duckdb.errors import diagnose_file, disk_error, is_conflict
 from penstock.sink.duckdb.load import load
 from penstock.sink.duckdb.marker_store import DuckdbMarkerStore
 from penstock.sink.duckdb.preparation import (
@@ -87,20 +87,20 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
         table = f"table {self._target.table} of {self._database.path}"
         return f"one transaction: Arrow into a temporary table, {rows} {table}; the file is closed in between"
 
-    def _look(self, connection: "duckdb.DuckDBPyConnection") -> tuple[str, bool] | None:
-        shape = table_schema_of(connection, self._target.table)
-        if shape is None:
+    def _existing_table(self, connection: "duckdb.DuckDBPyConnection") -> tuple[str, bool] | None:
+        table_schema = table_schema_of(connection, self._target.table)
+        if table_schema is None:
             return None
-        return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns", shape.kind == "table"
+        return f"{table_schema.kind} {self._target.table} with {len(table_schema.columns)} columns", table_schema.kind == "table"
 
     def _prepare_table(self, connection: "duckdb.DuckDBPyConnection", pipeline: PipelineName, schema: str) -> RowValidator:
-        with PREPARE.around(error=broken_disk, lost=broken_disk):
+        with PREPARE.around(error=disk_error, lost=disk_error):
             connection.execute(sql.BEGIN)
-            admission = prepare_table(
+            validator = prepare_table(
                 connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
             )
             connection.execute(sql.COMMIT)
-        return admission
+        return validator
 
     def _require_schema_accepted(self, connection: "duckdb.DuckDBPyConnection", pipeline: PipelineName, schema: str) -> None:
         require_schema_accepted(
@@ -117,29 +117,29 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
         name_markers(connection)
 
     def _begin(self, connection: "duckdb.DuckDBPyConnection") -> None:
-        with BEGIN.around(error=broken_disk, lost=broken_disk):
+        with BEGIN.around(error=disk_error, lost=disk_error):
             connection.execute(sql.BEGIN)
 
     def _load(self, connection: "duckdb.DuckDBPyConnection", publication: Publication, target: Target) -> Loaded:
         """Check the table again, then load: DuckDB would cast the rows to whatever types its columns have by now."""
-        schema, shape = arrow_schema(publication.schema), table_schema_of(connection, target.table)
-        if shape is None:
+        schema, table_schema = arrow_schema(publication.schema), table_schema_of(connection, target.table)
+        if table_schema is None:
             raise table_gone(target.table)
-        require_fit(shape, schema, target, require_storable(connection, schema, target), decided=True)
+        require_fit(table_schema, schema, target, require_storable(connection, schema, target), decided=True)
         require_exact_key(connection, schema, target, decided=True)
         require_told_apart(connection, schema, target)
-        require_written(connection, shape, schema, target)
+        require_written(connection, table_schema, schema, target)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
             return load(connection, rows, schema, target)
 
     def _commit(self, connection: "duckdb.DuckDBPyConnection") -> None:
         try:
-            with COMMIT.around(error=broken_disk, lost=broken_disk):
+            with COMMIT.around(error=disk_error, lost=disk_error):
                 connection.execute(sql.COMMIT)
         except duckdb.Error as cause:
             if is_conflict(cause):
                 raise Conflict(str(cause)) from cause
-            seen = seen_by(cause, self._database.path)
+            seen = diagnose_file(cause, self._database.path)
             raise OutcomeUnknown(
                 f"The COMMIT of table {self._target.table!r} in {self._database.path} gave no answer: {seen.reason}.",
                 remedy=f"{seen.advice} and try again: the marker in the database says whether it happened.",

@@ -87,7 +87,7 @@ INSERT INTO penstock_batch (pipeline, sink, position, generation, query_id, batc
 VALUES ($pipeline, $sink, $position, $generation, $query_id, $batch_id, $offsets, $rows, $digest)
 """
 _FORGET_BATCHES = "DELETE FROM penstock_batch WHERE pipeline = $pipeline AND sink = $sink AND position <= $position"
-OF_MARKS = MarkerStatements(
+MARKER_STATEMENTS = MarkerStatements(
     read_marker=_READ_MARKER,
     read_unnamed=_READ_MARKER.replace(", ledger_id\n", ", NULL\n"),
     lock_marker=_READ_MARKER,

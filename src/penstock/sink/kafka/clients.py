@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka.admin import AdminClient
 
-from penstock.kafka.login_errors import Heard, require_let_in
+from penstock.kafka.login_errors import ClientErrors, require_login
 from penstock.sink.kafka.columnar_producer import ColumnarProducer
 from penstock.sink.kafka.librdkafka import librdkafka
 from penstock.sink.kafka.row_producer import OneByOneProducer
@@ -37,7 +37,7 @@ class Clients:
 
     def __init__(self, bootstrap: str, options: Mapping[str, str]) -> None:
         self.place = f"Kafka at {bootstrap}"
-        self._heard = Heard()
+        self._heard = ClientErrors()
         self.given: Mapping[str, str] = {**options, "bootstrap.servers": bootstrap}
         self._given: Mapping[str, str | int] = {"log_level": _ERRORS, **self.given}
         self._callbacks: dict[str, Any] = {"logger": _log, "error_cb": self._heard}
@@ -47,7 +47,7 @@ class Clients:
         """Return the client's newest recent error from `error_cb`: a request that got no answer does not say why."""
         if self._admin is not None:
             self._admin.poll(0)
-        return self._heard.recently()
+        return self._heard.newest()
 
     def producer(self, **settings: str | int) -> OneByOneProducer:
         """Return a new idempotent producer: all in-sync replicas acknowledge each record, once and in order.
@@ -91,7 +91,7 @@ class Clients:
         admin = self._admin
         if admin is None:
             admin = AdminClient({**self._given, **self._callbacks})
-            require_let_in(admin, self._heard.recently)
+            require_login(admin, self._heard.newest)
             self._admin = admin
         return admin
 

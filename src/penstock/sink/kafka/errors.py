@@ -7,7 +7,7 @@ from typing import Protocol
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, PublishFailed, Retryable, Usage
-from penstock.kafka.login_errors import HUNG_UP
+from penstock.kafka.login_errors import DISCONNECTED
 from penstock.sink.kafka.acl_errors import command
 
 _STARTS = "and start again: what was decided is published then."
@@ -73,7 +73,7 @@ class Overtaken(Retryable):
     """Another producer of this lane started: a newer run's, or another one that publishes the same batch. The marker decides."""
 
 
-def cut_off(point: str) -> KafkaException:
+def connection_lost(point: str) -> KafkaException:
     """Return the exception that the client raises where no answer comes."""
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{point} was cut off", retriable=True))
 
@@ -122,7 +122,7 @@ def translate_errors(
 def _cause(raised: KafkaException, of: Cluster) -> KafkaException:
     """Return the login error from `error_cb` if `raised` only says that no answer came, else `raised`."""
     reason = of.heard() if code_of(raised) in _SILENCE else None
-    return raised if reason is None or reason.code() not in _SECURITY or HUNG_UP in reason.str() else KafkaException(reason)
+    return raised if reason is None or reason.code() not in _SECURITY or DISCONNECTED in reason.str() else KafkaException(reason)
 
 
 def translate_error(cause: KafkaException, place: str, kind: type[Failed], *, in_doubt: bool, outlived: bool) -> PenstockError:

@@ -12,7 +12,7 @@ from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import translate_errors
 from penstock.sink.kafka.lane_producer import try_transactions
 from penstock.sink.kafka.marker_store import trial_id
-from penstock.sink.kafka.preparation import require_kept, require_topics
+from penstock.sink.kafka.preparation import require_compacted, require_topics
 from penstock.sink.kafka.target import Wanted
 from penstock.sink.kafka.topics import Topic, described, require_creatable
 
@@ -26,7 +26,7 @@ def findings_of(clients: Clients, wanted: Wanted, *, keyed: bool) -> Sequence[Fi
             markers = described(clients.admin, [wanted.target.markers])[wanted.target.markers]
             require_rights(topics.values(), markers)
             if markers is not None:
-                require_kept(markers)
+                require_compacted(markers)
             else:
                 require_creatable(clients.admin, wanted.target.markers)
             if not keyed:

@@ -38,7 +38,7 @@ class KeyedProducer:
     def send(self, rows: "pa.RecordBatch", *, topic: str, names: Iterable[bytes] = ()) -> None:
         """Enqueue a record for each row, with its name in a header; `settle` reports what became of them."""
         for record, name in zip_longest(records_of(rows, topic=topic), islice(names, rows.num_rows)):
-            self._producer.hand_over(record if name is None else _named(record, name), on_delivery=self._delivered)
+            self._producer.enqueue(record if name is None else _named(record, name), on_delivery=self._delivered)
             self._producer.poll(0)
 
     def settle(self) -> None:

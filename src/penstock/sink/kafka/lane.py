@@ -9,10 +9,10 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Position, Publication, Published, SinkName, Totals
 from penstock.errors import PublishFailed, StagedDataLost
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import Overtaken, cut_off, translate_errors
+from penstock.sink.kafka.errors import Overtaken, connection_lost, translate_errors
 from penstock.sink.kafka.keyed import KeyedProducer, names_of
 from penstock.sink.kafka.lane_producer import Transactions
-from penstock.sink.kafka.marker_store import LaneMark, Part, mark_row, newest_mark, require_closed, transactional_id
+from penstock.sink.kafka.marker_store import LaneMarker, Part, mark_row, newest_mark, require_closed, transactional_id
 from penstock.sink.kafka.target import Wanted
 from penstock.sink.table.marker import NOTHING_YET, TableMarker
 from penstock.sink.table.publication import Loaded, apply, require_same_ledger
@@ -57,11 +57,11 @@ class Lane:
         self._limits = limits
         self._table = Target(table=wanted.target.topic, write="append", key=(), case_counts=True)
         self._transactions: Transactions | KeyedProducer | None = None
-        self._mark: LaneMark | None = None
+        self._mark: LaneMarker | None = None
         self._committed = NOTHING_YET
         self._sent_bytes = 0
 
-    def open(self) -> LaneMark | None:
+    def open(self) -> LaneMarker | None:
         """Fence older producers of this lane, end their transactions, and return its newest marker. Raises Retryable, Refused.
 
         An open lane is not opened again: as long as nobody fenced it, nobody else moved the marker. Without transactions nothing
@@ -74,7 +74,7 @@ class Lane:
                 self._mark = self._look()
         return self._mark
 
-    def keep(self, mark: LaneMark) -> None:
+    def keep(self, mark: LaneMarker) -> None:
         """Commit a marker without rows. Raises Retryable, PublishFailed."""
         with self._dropping_on_error():
             self.open()
@@ -95,7 +95,7 @@ class Lane:
             if mark.marker.ledger_id is None:
                 self._claim(mark, publication)
 
-    def _claim(self, mark: LaneMark, publication: Publication) -> None:
+    def _claim(self, mark: LaneMarker, publication: Publication) -> None:
         try:
             self.keep(mark.of_ledger(publication.ledger_id))
         except Overtaken:  # by a newer driver, which claimed the lane before its first row
@@ -137,7 +137,7 @@ class Lane:
 
     def _begin(self) -> None:
         self._transactions = self._producer()
-        with translate_errors(self._clients), READ.around(error=cut_off, lost=cut_off):
+        with translate_errors(self._clients), READ.around(error=connection_lost, lost=connection_lost):
             self._mark = self._closed()
 
     def _producer(self) -> Transactions | KeyedProducer:
@@ -148,19 +148,19 @@ class Lane:
         name = transactional_id(self._pipeline, self._sink, self.number)
         return Transactions(self._clients, name=name, timeout_ms=timeout_ms, max_record_bytes=largest)
 
-    def _closed(self) -> LaneMark | None:
+    def _closed(self) -> LaneMarker | None:
         """Return the newest marker, once no open transaction can hide a newer one."""
         require_closed(self._clients, self._target.markers, self.number)
         return self._look()
 
-    def _read_back(self) -> LaneMark | None:
+    def _read_back(self) -> LaneMarker | None:
         """Drop the producer and return the newest marker, after another driver moved it."""
         self.drop()
         with translate_errors(self._clients):
             self._mark = self._closed()
         return self._mark
 
-    def _look(self) -> LaneMark | None:
+    def _look(self) -> LaneMarker | None:
         with translate_errors(self._clients):
             return look(self._clients, self._target.markers, self.number, pipeline=self._pipeline, sink=self._sink)
 
@@ -205,7 +205,7 @@ class Lane:
     def _send(self, chunk: "pa.RecordBatch", publication: Publication, number: int) -> None:
         self._sent_bytes += chunk.nbytes
         names = names_of(publication, lane=self.number, first=number)
-        with ROWS.around(error=cut_off, lost=cut_off):
+        with ROWS.around(error=connection_lost, lost=connection_lost):
             self._open_transactions().send(chunk, topic=self._target.topic, names=names)
 
     def _end_part(self, publication: Publication, number: int) -> None:
@@ -213,12 +213,15 @@ class Lane:
         self._keep(replace(self._opened().of_ledger(publication.ledger_id), part=part))
         self._commit()
 
-    def _keep(self, mark: LaneMark) -> None:
+    def _keep(self, mark: LaneMarker) -> None:
         transactions = self._open_transactions()
         transactions.settle()
         if self._limits.keyed:
             self._require_unmoved()
-        with translate_errors(self._clients, outlived=transactions.outlived), MARK.around(error=cut_off, lost=cut_off):
+        with (
+            translate_errors(self._clients, outlived=transactions.outlived),
+            MARK.around(error=connection_lost, lost=connection_lost),
+        ):
             transactions.begin()
             transactions.send(mark_row(mark, self._pipeline, self._sink, lane=self.number), topic=self._target.markers)
         self._mark = mark
@@ -235,7 +238,7 @@ class Lane:
         self._open_transactions().commit()
         self._sent_bytes = 0
 
-    def _opened(self) -> LaneMark:
+    def _opened(self) -> LaneMarker:
         assert self._mark is not None, "a lane is opened before it is used"
         return self._mark
 
@@ -260,7 +263,7 @@ class _Dropping(AbstractContextManager[None]):
 
 def look(
     clients: Clients, topic: str, lane: int, *, pipeline: PipelineName, sink: SinkName, below: int | None = None
-) -> LaneMark | None:
+) -> LaneMarker | None:
     """Return a lane's newest committed marker (`below` an offset, if given), whoever is at work.
 
     Raises KafkaException, Refused, LedgerMismatch.

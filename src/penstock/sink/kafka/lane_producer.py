@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 
 from penstock.core.faults import FaultPoint
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import cut_off, translate_errors
+from penstock.sink.kafka.errors import connection_lost, translate_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +34,7 @@ class Transactions:
         self._clients, self._timeout_s = clients, timeout_ms / 1000
         self._began_s: float | None = None
         self._is_committing = False
-        with translate_errors(self._clients), INIT.around(error=cut_off, lost=cut_off):
+        with translate_errors(self._clients), INIT.around(error=connection_lost, lost=connection_lost):
             self._producer = clients.transactional_producer(
                 transactional_id=name, transaction_timeout_ms=timeout_ms, message_max_bytes=max_record_bytes
             )
@@ -74,7 +74,10 @@ class Transactions:
     def commit(self) -> None:
         """Make all records visible. Raises OutcomeUnknown where no answer comes."""
         self._is_committing = True
-        with translate_errors(self._clients, in_doubt=True, outlived=self.outlived), COMMIT.around(error=cut_off, lost=cut_off):
+        with (
+            translate_errors(self._clients, in_doubt=True, outlived=self.outlived),
+            COMMIT.around(error=connection_lost, lost=connection_lost),
+        ):
             self._producer.commit_transaction(self._timeout_s)
         self._is_committing = False
         self._began_s = None

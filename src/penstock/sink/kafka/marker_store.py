@@ -48,7 +48,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneMark:
+class LaneMarker:
     """The content of a lane's marker. `topics`: every topic that the lane may have written to."""
 
     lane: int
@@ -61,11 +61,11 @@ class LaneMark:
         """What the lane has published."""
         return self.mark.marker
 
-    def after(self, marker: TableMarker, publication: Publication) -> "LaneMark":
+    def after(self, marker: TableMarker, publication: Publication) -> "LaneMarker":
         """Return this marker moved to `publication`, all of which is published."""
         return replace(self, mark=self.mark.after(marker, publication), part=None)
 
-    def of_ledger(self, ledger_id: LedgerId | None) -> "LaneMark":
+    def of_ledger(self, ledger_id: LedgerId | None) -> "LaneMarker":
         """Return this marker with that ledger's identity."""
         return replace(self, mark=replace(self.mark, marker=replace(self.marker, ledger_id=ledger_id)))
 
@@ -97,7 +97,7 @@ def trial_id(pipeline: PipelineName, sink: SinkName) -> str:
     return f"penstock.{pipeline}={sink}=check"
 
 
-def encode_mark(mark: LaneMark) -> bytes:
+def encode_lane_marker(mark: LaneMarker) -> bytes:
     """Return the value of the marker's record."""
     topics: dict[str, Json] = {
         name: {"identity": begun.identity, "offsets": list(begun.offsets)} for name, begun in mark.topics.items()
@@ -109,18 +109,18 @@ def encode_mark(mark: LaneMark) -> bytes:
     return encode_document(FORMAT, version, {**mark_fields(mark.mark), "lane": mark.lane, "part": part, "topics": topics})
 
 
-def mark_row(mark: LaneMark, pipeline: PipelineName, sink: SinkName, *, lane: int) -> "pa.RecordBatch":
+def mark_row(mark: LaneMarker, pipeline: PipelineName, sink: SinkName, *, lane: int) -> "pa.RecordBatch":
     """Return the marker's record as a row, in the partition of its lane."""
-    columns = {VALUE: [encode_mark(mark)], KEY: [mark_key(pipeline, sink)], PARTITION: pa.array([lane], pa.int32())}
+    columns = {VALUE: [encode_lane_marker(mark)], KEY: [mark_key(pipeline, sink)], PARTITION: pa.array([lane], pa.int32())}
     return pa.RecordBatch.from_pydict(columns)
 
 
-def decode_mark(data: bytes, *, pipeline: PipelineName, sink: SinkName) -> LaneMark:
+def decode_lane_marker(data: bytes, *, pipeline: PipelineName, sink: SinkName) -> LaneMarker:
     """Return the marker in a record's value. Raises LedgerMismatch for damage, FormatTooNew."""
 
-    def read(fields: dict[str, Any], *, of_mark: frozenset[str]) -> LaneMark:
+    def read(fields: dict[str, Any], *, of_mark: frozenset[str]) -> LaneMarker:
         require_fields(fields, of_mark | {"lane", "part", "topics"})
-        return LaneMark(
+        return LaneMarker(
             lane=integer(fields["lane"]),
             mark=mark_from(fields, pipeline=pipeline, sink=sink),
             topics={name: _beginning(value) for name, value in mapping(fields["topics"]).items()},
@@ -152,13 +152,13 @@ def newest_mark(
     pipeline: PipelineName,
     sink: SinkName,
     below: int | None = None,
-) -> LaneMark | None:
+) -> LaneMarker | None:
     """Return a lane's newest committed marker (`below` an offset, if given), None if it never had one.
 
     Raises Refused for a topic in which another sink has markers: its open transactions would hide ours.
     """
     value = _newest(admin, consumer, topic, lane, key=mark_key(pipeline, sink), below=below)
-    return None if value is None else decode_mark(value, pipeline=pipeline, sink=sink)
+    return None if value is None else decode_lane_marker(value, pipeline=pipeline, sink=sink)
 
 
 def require_closed(clients: Clients, topic: str, lane: int) -> None:

@@ -11,9 +11,9 @@ from penstock.errors import PublishFailed, Refused
 from penstock.sink.concurrent import side_by_side
 from penstock.sink.kafka.acl_errors import require_rights
 from penstock.sink.kafka.clients import Clients
-from penstock.sink.kafka.errors import cut_off
+from penstock.sink.kafka.errors import connection_lost
 from penstock.sink.kafka.lane import Lane
-from penstock.sink.kafka.marker_store import Beginning, LaneMark
+from penstock.sink.kafka.marker_store import Beginning, LaneMarker
 from penstock.sink.kafka.row_validator import TopicRowValidator
 from penstock.sink.kafka.target import KEY, Wanted, require_columns, require_continued
 from penstock.sink.kafka.topics import Topic, add_lanes, broker_setting, create_markers, described, written
@@ -44,7 +44,7 @@ class Place:
 
 def prepare_place(clients: Clients, wanted: Wanted) -> Place:
     """Check the topics, and create the topic of markers or add the lanes that it lacks. Raises Refused, KafkaException."""
-    with PREPARE.around(error=cut_off, lost=cut_off):
+    with PREPARE.around(error=connection_lost, lost=connection_lost):
         topics = require_topics(clients, wanted)
         markers = described(clients.admin, [wanted.target.markers])[wanted.target.markers]
         if markers is None:
@@ -52,7 +52,7 @@ def prepare_place(clients: Clients, wanted: Wanted) -> Place:
             replicas = min(topic.replicas for topic in topics.values())
             insync = min(topic.number("min.insync.replicas", 1) for topic in topics.values())
             markers = create_markers(clients.admin, wanted.target.markers, lanes=wanted.lanes, replicas=replicas, insync=insync)
-        require_kept(markers)
+        require_compacted(markers)
         require_rights(topics.values(), markers)
         if markers.partitions < wanted.lanes:
             markers = add_lanes(clients.admin, markers.name, lanes=wanted.lanes)
@@ -73,7 +73,7 @@ def require_schema_accepted(clients: Clients, wanted: Wanted, schema: str) -> No
     require_fit(require_topics(clients, wanted).values(), rows)
     markers = described(clients.admin, [wanted.target.markers])[wanted.target.markers]
     if markers is not None:
-        require_kept(markers)
+        require_compacted(markers)
 
 
 def require_topics(clients: Clients, wanted: Wanted) -> Mapping[str, Topic]:
@@ -94,7 +94,7 @@ def require_topics(clients: Clients, wanted: Wanted) -> Mapping[str, Topic]:
     return {name: topic for name, topic in found.items() if topic is not None}
 
 
-def require_there(clients: Clients, wanted: Wanted) -> None:
+def require_topics_exist(clients: Clients, wanted: Wanted) -> None:
     """Raise PublishFailed where a topic is gone: its producer only reports that it finds no broker.
 
     Return where brokers do not answer soon: the caller has an error of its own to raise.
@@ -121,7 +121,7 @@ def require_fit(topics: Iterable[Topic], rows: "pa.Schema") -> None:
             )
 
 
-def require_kept(markers: Topic) -> None:
+def require_compacted(markers: Topic) -> None:
     """Raise Refused if brokers may remove the newest marker of a lane from the topic of markers."""
     policy = markers.settings.get("cleanup.policy", "compact")
     if policy != "compact":
@@ -157,7 +157,7 @@ def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], sc
         marker = TableMarker(
             pipeline=wanted.pipeline, sink=wanted.sink, table_name=wanted.target.topic, write="append", schema=schema
         )
-        lane.keep(LaneMark(lane=lane.number, mark=Mark(marker=marker, batches={}), topics=begun))
+        lane.keep(LaneMarker(lane=lane.number, mark=Mark(marker=marker, batches={}), topics=begun))
         return
     _require_continued(mark, wanted, schema)
     topics = {**mark.topics, **dict(_changed(mark, begun))}
@@ -165,14 +165,14 @@ def _prepare_lane(lane: Lane, wanted: Wanted, begun: Mapping[str, Beginning], sc
         lane.keep(replace(mark, topics=topics))
 
 
-def _require_continued(mark: LaneMark, wanted: Wanted, schema: str) -> None:
+def _require_continued(mark: LaneMarker, wanted: Wanted, schema: str) -> None:
     if mark.marker.table_name != wanted.target.topic:
         raise other_table(mark.marker, wanted.target.topic)
     if mark.marker.schema is not None:
         require_continued(arrow_schema(mark.marker.schema), arrow_schema(schema), wanted.target.topic)
 
 
-def _changed(mark: LaneMark, begun: Mapping[str, Beginning]) -> Iterator[tuple[str, Beginning]]:
+def _changed(mark: LaneMarker, begun: Mapping[str, Beginning]) -> Iterator[tuple[str, Beginning]]:
     """Yield topics that the lane has not seen before. Raises Refused for one that was recreated after it got rows."""
     has_rows = bool(mark.marker.decided.rows or mark.part)
     for name, beginning in begun.items():

@@ -20,9 +20,9 @@ class OneByOneProducer(Producer):  # type: ignore[misc]  # it has no types
 
     def send(self, rows: "pa.RecordBatch", *, topic: str) -> None:
         for record in records_of(rows, topic=topic):
-            self.hand_over(record)
+            self.enqueue(record)
 
-    def hand_over(self, record: Record, **more: Any) -> None:
+    def enqueue(self, record: Record, **more: Any) -> None:
         """Enqueue one record as soon as there is room for it. `more`: further arguments of the client's `produce`."""
         *placed, headers = record  # positional: keyword arguments take the client twice as long
         if headers is not None:

@@ -35,7 +35,7 @@ from penstock.sink.kafka.errors import translate_errors
 from penstock.sink.kafka.findings import findings_of
 from penstock.sink.kafka.keyed import HEADER
 from penstock.sink.kafka.lane import Lane, Limits, look
-from penstock.sink.kafka.marker_store import LaneMark
+from penstock.sink.kafka.marker_store import LaneMarker
 from penstock.sink.kafka.preparation import (
     MAX_RECORD_BYTES,
     Place,
@@ -44,7 +44,7 @@ from penstock.sink.kafka.preparation import (
     prepare_place,
     require_fit,
     require_schema_accepted,
-    require_there,
+    require_topics_exist,
     row_validator_of,
 )
 from penstock.sink.kafka.record_columns import RecordColumns
@@ -75,8 +75,8 @@ class KafkaSink(SpooledSink):
     takes more than half of `timeout_ms`, goes into several transactions, each with a marker that counts the rows committed so
     far.
 
-    `keyed`: no transactions, at least once; a header names each record, the same at every repetition. `shape`: which of the
-    pipeline's columns make a record; None: the columns already have the names of a record's parts.
+    `keyed`: no transactions, at least once; a header names each record, the same at every repetition. `record_columns`: which of
+    the pipeline's columns make a record; None: the columns already have the names of a record's parts.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class KafkaSink(SpooledSink):
         transaction_bytes: int = TRANSACTION_BYTES,
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         keyed: bool = False,
-        shape: RecordColumns | None = None,
+        record_columns: RecordColumns | None = None,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
     ) -> None:
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
@@ -100,7 +100,7 @@ class KafkaSink(SpooledSink):
         self._clients = Clients(bootstrap, options or {})
         self._transaction_bytes = transaction_bytes
         self._keyed = keyed
-        self._shape = shape
+        self._record_columns = record_columns
         self._lanes: dict[int, Lane] = {}
         self._place: Place | None = None
         self._schema: str | None = None
@@ -135,7 +135,7 @@ class KafkaSink(SpooledSink):
         }
 
     def own_rows(self, schema: str) -> OwnRows | None:
-        return None if self._shape is None else self._shape.own_rows(schema, sink=self._name)
+        return None if self._record_columns is None else self._record_columns.own_rows(schema, sink=self._name)
 
     def check(self) -> Sequence[Finding]:
         return findings_of(self._clients, self._wanted, keyed=self._keyed)
@@ -144,7 +144,7 @@ class KafkaSink(SpooledSink):
         """Return what the newest marker of all lanes says. Raises Failed, Retryable, FormatTooNew."""
         if account != ONLY_ACCOUNT:
             return None
-        return verification.high_water_mark(self._marks())
+        return verification.high_water_mark(self._markers())
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Check the topics, create the topic of markers, and fence older producers. Raises Usage, Refused, Failed, Retryable."""
@@ -170,7 +170,7 @@ class KafkaSink(SpooledSink):
         if self._row_validator is None or self._place is None:
             raise Failed(f"Sink {self._name!r} was not prepared with a schema.", remedy="Call prepare() first.")
         note: dict[str, Json] = {LANES: self._wanted.lanes, MARKERS: self._place.markers.identity}
-        if self._shape is not None:
+        if self._record_columns is not None:
             note[SCHEMA] = self._schema
         return replace(self._spool.stager(self._row_validator), note=note, hashed=HeadersHashed(self._row_digest))
 
@@ -185,7 +185,7 @@ class KafkaSink(SpooledSink):
             try:
                 published = self._publish(publication)
             except (OutcomeUnknown, Retryable):
-                require_there(self._clients, self._wanted)
+                require_topics_exist(self._clients, self._wanted)
                 raise
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
         return published
@@ -279,23 +279,23 @@ class KafkaSink(SpooledSink):
         found = described(self._clients.admin, self._wanted.target.every).values()
         return max_record_bytes([topic for topic in found if topic is not None]) if any(found) else MAX_RECORD_BYTES
 
-    def _marks(self) -> Sequence[LaneMark]:
+    def _markers(self) -> Sequence[LaneMarker]:
         topic = self._wanted.target.markers
         with translate_errors(self._clients, Failed):
             markers = described(self._clients.admin, [topic])[topic]
             numbers = range(0 if markers is None else markers.partitions)
             await_settled(self._clients.admin, topic, numbers, wait_s=SETTLED_S)
-            return self._marks_below(dict.fromkeys(numbers))
+            return self._markers_below(dict.fromkeys(numbers))
 
-    def _marks_below(self, ends: Mapping[int, int | None]) -> Sequence[LaneMark]:
+    def _markers_below(self, ends: Mapping[int, int | None]) -> Sequence[LaneMarker]:
         topic = self._wanted.target.markers
         pipeline = self._wanted.pipeline
         found = [look(self._clients, topic, lane, pipeline=pipeline, sink=self._name, below=end) for lane, end in ends.items()]
         return [mark for mark in found if mark is not None]
 
-    def _read(self, decisions: SinkDecisions) -> tuple[Sequence[LaneMark], Totals | None]:
+    def _read(self, decisions: SinkDecisions) -> tuple[Sequence[LaneMarker], Totals | None]:
         """Return the markers, and totals read back as of them, None if these prove nothing. Raises KafkaException, Retryable."""
-        marks = self._marks()
+        marks = self._markers()
         begun = verification.beginnings(marks)
         markers = described(self._clients.admin, [self._wanted.target.markers])[self._wanted.target.markers]
         if markers is None or all(mark.marker.schema is None for mark in marks):
@@ -303,7 +303,7 @@ class KafkaSink(SpooledSink):
         if self._keyed or self._wanted.target.shared or verification.readable(self._clients, begun) is not None:
             return marks, None
         cut = verification.cut(self._clients, markers, list(begun))
-        marks = self._marks_below(dict(enumerate(cut.markers)))
+        marks = self._markers_below(dict(enumerate(cut.markers)))
         newest = max(marks, key=lambda mark: mark.marker.position)
         found = verification.content(self._clients, begun, cut.ends, str(newest.marker.schema), self._row_digest)
         verification.require_comparable(found, marks, cut, decisions, topic=self._wanted.target.topic)

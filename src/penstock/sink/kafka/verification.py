@@ -14,7 +14,7 @@ from penstock.errors import Retryable
 from penstock.protocols import SinkDecisions
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import is_of_group
-from penstock.sink.kafka.marker_store import Beginning, LaneMark
+from penstock.sink.kafka.marker_store import Beginning, LaneMarker
 from penstock.sink.kafka.records import rows_of
 from penstock.sink.kafka.topics import ANSWER_S, SETTLED_S, Topic, described, first, settled, written
 from penstock.sink.table.content import totals_of
@@ -41,12 +41,12 @@ class Cut:
     is_whole: bool
 
 
-def decided(marks: Sequence[LaneMark]) -> Totals:
+def decided(marks: Sequence[LaneMarker]) -> Totals:
     """Return the totals that the lanes have published by their markers."""
     return sum((mark.marker.decided for mark in marks), Totals())
 
 
-def high_water_mark(marks: Sequence[LaneMark]) -> HighWaterMark | None:
+def high_water_mark(marks: Sequence[LaneMarker]) -> HighWaterMark | None:
     """Return the newest marker's high-water mark; a ledger that has claimed one lane has claimed all of them."""
     newest = max((mark.marker.high_water_mark for mark in marks), key=lambda mark: mark.position, default=None)
     named = [mark.marker.ledger_id for mark in marks if mark.marker.ledger_id is not None]
@@ -55,12 +55,12 @@ def high_water_mark(marks: Sequence[LaneMark]) -> HighWaterMark | None:
     return replace(newest, ledger_id=named[0])
 
 
-def position(marks: Sequence[LaneMark]) -> Position:
+def position(marks: Sequence[LaneMarker]) -> Position:
     """Return the newest position that a lane shows."""
     return max((mark.marker.position for mark in marks), default=Position(0))
 
 
-def ledger_side(marks: Sequence[LaneMark], decisions: SinkDecisions) -> tuple[Position, Totals]:
+def ledger_side(marks: Sequence[LaneMarker], decisions: SinkDecisions) -> tuple[Position, Totals]:
     """Return as of which position the lanes are compared, and what they must have published by then.
 
     Lanes publish the newest batch at different moments. The shares of lanes that have not yet are left out, unless the batch was
@@ -73,7 +73,7 @@ def ledger_side(marks: Sequence[LaneMark], decisions: SinkDecisions) -> tuple[Po
     return (decisions.published_at if late else newest), minus(expected, outstanding)
 
 
-def _late_pieces(marks: Sequence[LaneMark], newest: Publication | None) -> Sequence[Staged]:
+def _late_pieces(marks: Sequence[LaneMarker], newest: Publication | None) -> Sequence[Staged]:
     """Return the pieces of the newest batch whose lanes do not show it."""
     if newest is None or not newest.staged:
         return []
@@ -83,7 +83,7 @@ def _late_pieces(marks: Sequence[LaneMark], newest: Publication | None) -> Seque
 
 
 def marker_problems(
-    marks: Sequence[LaneMark], expected: Totals, known: Iterator[Publication], *, topic: str
+    marks: Sequence[LaneMarker], expected: Totals, known: Iterator[Publication], *, topic: str
 ) -> Sequence[Problem]:
     """Return what only the ledger or only the markers have, by batch where one explains it."""
     there = decided(marks)
@@ -97,7 +97,7 @@ def marker_problems(
     return [Problem(message=f"{counted}; the ledger counts {expected.rows}, or another digest.", file=topic)]
 
 
-def content_problems(found: Totals, marks: Sequence[LaneMark], *, topic: str) -> Sequence[Problem]:
+def content_problems(found: Totals, marks: Sequence[LaneMarker], *, topic: str) -> Sequence[Problem]:
     """Return whether the topic has more, fewer or other records than the markers say."""
     wanted = decided(marks)
     surplus = found.rows - wanted.rows
@@ -112,7 +112,7 @@ def content_problems(found: Totals, marks: Sequence[LaneMark], *, topic: str) ->
     return []
 
 
-def require_comparable(found: Totals, marks: Sequence[LaneMark], at: Cut, decisions: SinkDecisions, *, topic: str) -> None:
+def require_comparable(found: Totals, marks: Sequence[LaneMarker], at: Cut, decisions: SinkDecisions, *, topic: str) -> None:
     """Raise Retryable where records differ from the markers and a batch was partly published: nobody can tell whose they are."""
     in_part = not at.is_whole or any(mark.part for mark in marks)
     newest = next(decisions.publications(), None)
@@ -132,7 +132,7 @@ def _unpublished(publication: Publication, topic: str) -> Problem:
     return Problem(message=message, file=topic, batch_id=batch_id)
 
 
-def beginnings(marks: Sequence[LaneMark]) -> Mapping[str, Beginning]:
+def beginnings(marks: Sequence[LaneMarker]) -> Mapping[str, Beginning]:
     """Return each topic's beginning as the first lane saw it."""
     found: dict[str, Beginning] = {}
     for mark in marks:

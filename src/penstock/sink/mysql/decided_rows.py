@@ -25,7 +25,7 @@ _ALTER_KEY = replace(ALTER, nullable=f"{ALTER.nullable}, DROP PRIMARY KEY")
 
 
 def required(
-    batches: Iterator["pa.RecordBatch"], shape: TableSchema, schema: "pa.Schema", target: Target, server: Server
+    batches: Iterator["pa.RecordBatch"], table_schema: TableSchema, schema: "pa.Schema", target: Target, server: Server
 ) -> Iterator["pa.RecordBatch"]:
     """Return the batches. Iteration raises Refused at the first one with a value that its column cannot store unchanged.
 
@@ -33,25 +33,25 @@ def required(
     """
     if target.merge is not None:
         return batches
-    for lengths in _lengths(shape, schema, target, server):
+    for lengths in _lengths(table_schema, schema, target, server):
         batches = lengths.required(batches)
-    return _without_nulls(batches, shape, target)
+    return _without_nulls(batches, table_schema, target)
 
 
-def _lengths(shape: TableSchema, schema: "pa.Schema", target: Target, server: Server) -> Iterator[Lengths]:
-    most = lengths_of(schema, lambda name: most_characters(_column(shape, name).declared))
+def _lengths(table_schema: TableSchema, schema: "pa.Schema", target: Target, server: Server) -> Iterator[Lengths]:
+    most = lengths_of(schema, lambda name: most_characters(_column(table_schema, name).declared))
     in_key = {name.lower() for name in target.key}
     for is_key, declared in ((True, f"varchar({_LONGEST_KEY}) COLLATE {server.exact_collation}"), (False, "longtext")):
         some = {name: length for name, length in most.items() if (name.lower() in in_key) == is_key}
         yield Lengths(of=_columns(target), most=some, measure=pc.utf8_length, unit="characters", declared=declared)
 
 
-def _without_nulls(batches: Iterator["pa.RecordBatch"], shape: TableSchema, target: Target) -> Iterator["pa.RecordBatch"]:
+def _without_nulls(batches: Iterator["pa.RecordBatch"], table_schema: TableSchema, target: Target) -> Iterator["pa.RecordBatch"]:
     for batch in batches:
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
-            column = _column(shape, name)
+            column = _column(table_schema, name)
             if values.null_count and column.not_null:
-                alter = _ALTER_KEY if name.lower() in shape.uniques.get(_PRIMARY, frozenset()) else ALTER
+                alter = _ALTER_KEY if name.lower() in table_schema.uniques.get(_PRIMARY, frozenset()) else ALTER
                 collate = f" COLLATE {column.collation}" if column.collation else ""
                 raise _columns(target, alter).takes_no_null(column.name, column.declared + collate)
         yield batch
@@ -61,7 +61,7 @@ def _columns(target: Target, alter: Alter = ALTER) -> Columns:
     return Columns(table=target.table, named=quoted(target.table), alter=alter, decided=True)
 
 
-def _column(shape: TableSchema, name: str) -> Column:
-    column = shape.column(name)
+def _column(table_schema: TableSchema, name: str) -> Column:
+    column = table_schema.column(name)
     assert column is not None, "the table was compared with the rows"
     return column

@@ -23,7 +23,16 @@ from penstock.sink.table.publication import Loaded
 from penstock.sink.table.script import Script
 from penstock.sink.table.target import BY_KEY, Target
 from penstock.sql.mysql.connection import Connection, LoadAnswer
-from penstock.sql.mysql.errors import CONSTRAINTS, DUPLICATE, UNPARTITIONED, code_of, cut_off, index_of, reason_of, without_values
+from penstock.sql.mysql.errors import (
+    CONSTRAINTS,
+    DUPLICATE,
+    UNPARTITIONED,
+    code_of,
+    connection_lost,
+    index_of,
+    reason_of,
+    without_values,
+)
 from penstock.sql.mysql.server import Server
 
 LOAD = FaultPoint("mysql.load", "The rows of a decided batch are sent to the server, into a temporary table or the user's.")
@@ -49,7 +58,7 @@ def load(
     batches: Iterator["pa.RecordBatch"],
     schema: "pa.Schema",
     *,
-    shape: TableSchema,
+    table_schema: TableSchema,
     target: Target,
     server: Server,
 ) -> Loaded:
@@ -62,13 +71,13 @@ def load(
         schema=schema,
         row_digest=target.row_digest,
         read=tuple(storage_of(field.type).read for field in schema),
-        key_indexes=shape.tells_apart_by(target.key),
+        key_indexes=table_schema.tells_apart_by(target.key),
     )
-    directly, staged = server.loads and _goes_directly(shape, target), 0
+    directly, staged = server.loads and _goes_directly(table_schema, target), 0
     if not directly:
         create_stage(connection, columns.statements, schema, server)
         staged = _sent(lambda: fill_stage(connection, columns.statements, batches, server))
-    with MOVE.around(error=cut_off, lost=cut_off):
+    with MOVE.around(error=connection_lost, lost=connection_lost):
         if directly:
             return _load_in(connection, columns.statements, batches, target.write, server)
         if target.merge is not None:
@@ -77,9 +86,11 @@ def load(
         return _load(connection, columns, target.write, staged)
 
 
-def _goes_directly(shape: TableSchema, target: Target) -> bool:
+def _goes_directly(table_schema: TableSchema, target: Target) -> bool:
     """Return whether LOAD DATA can fill the table itself: it looks up no key, and stores bytes without converting texts."""
-    return target.merge is None and target.write not in BY_KEY and all(column.takes_bytes_as_sent for column in shape.columns)
+    return (
+        target.merge is None and target.write not in BY_KEY and all(column.takes_bytes_as_sent for column in table_schema.columns)
+    )
 
 
 def _load_in(
@@ -93,7 +104,7 @@ def _load_in(
 
 
 def _sent(load: Callable[[], int]) -> int:
-    with LOAD.around(error=cut_off, lost=cut_off):
+    with LOAD.around(error=connection_lost, lost=connection_lost):
         return load()
 
 
@@ -117,7 +128,7 @@ def fill_stage(connection: Connection, statements: TableStatements, batches: Ite
     staged = 0
     for batch in batches:
         inserts = rows_of_insert(batch, staged, min(_INSERT_BYTES, server.max_packet // 2))
-        staged += sum(_changed_nothing(connection, statements.insert_values() + rows) for rows in inserts)
+        staged += sum(_execute_strictly(connection, statements.insert_values() + rows) for rows in inserts)
     return staged
 
 
@@ -132,7 +143,7 @@ def _load(connection: Connection, columns: _Columns, write: str, staged: int) ->
     if write == "replace":
         connection.execute(columns.statements.clear())
     if write not in BY_KEY:
-        return Loaded(rows=_changed_nothing(connection, columns.statements.insert()), displaced=Totals())
+        return Loaded(rows=_execute_strictly(connection, columns.statements.insert()), displaced=Totals())
     connection.execute(stage.DROP_CHOSEN)
     connection.execute(stage.CREATE_CHOSEN)
     connection.execute(columns.statements.choose(last=write == "upsert"))
@@ -148,7 +159,7 @@ def _upsert(connection: Connection, columns: _Columns) -> Totals:
     """Replace the rows whose key the table has, and return the totals of the old ones."""
     statements = columns.statements
     replaced = _totals(connection, statements.lock_replaced(columns.read), columns)
-    matched = _changed_nothing(connection, statements.replace())
+    matched = _execute_strictly(connection, statements.replace())
     if matched != replaced.rows:
         raise Conflict(f"{matched} rows were replaced where {replaced.rows} had a key of the batch")
     connection.execute(statements.forget_there())
@@ -164,27 +175,27 @@ def _skip(connection: Connection, columns: _Columns) -> Totals:
 
 def _insert_chosen(connection: Connection, columns: _Columns) -> int:
     try:
-        return _changed_nothing(connection, columns.statements.insert_chosen())
+        return _execute_strictly(connection, columns.statements.insert_chosen())
     except pymysql.err.Error as cause:
         if code_of(cause) == DUPLICATE and index_of(cause) in columns.key_indexes:
             raise Conflict(reason_of(cause)) from cause
         raise
 
 
-def _changed_nothing(connection: Connection, statement: "str | bytes") -> int:
+def _execute_strictly(connection: Connection, statement: "str | bytes") -> int:
     """Run a statement that writes rows, and return their number. Raise if MySQL warns: it changed a value or left a row out."""
-    return _unwarned(connection, connection.execute(statement))
+    return _require_no_warnings(connection, connection.execute(statement))
 
 
 def _load_data(connection: Connection, statement: str, chunks: Iterable[memoryview], server: Server) -> int:
-    """Load chunks as `_changed_nothing` runs a statement.
+    """Load chunks as `_execute_strictly` runs a statement.
 
     LOAD DATA LOCAL only warns where any other statement would fail, however strict the session is.
     """
-    return _unwarned(connection, connection.load(statement, chunks, max_packet=server.max_packet))
+    return _require_no_warnings(connection, connection.load(statement, chunks, max_packet=server.max_packet))
 
 
-def _unwarned(connection: Connection, written: "Cursor | LoadAnswer") -> int:
+def _require_no_warnings(connection: Connection, written: "Cursor | LoadAnswer") -> int:
     if written.warning_count:
         raise _warned(connection)
     return int(written.rowcount)

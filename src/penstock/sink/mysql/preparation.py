@@ -57,20 +57,20 @@ def prepare_table(
     with one_at_a_time(connection):
         rehearse(connection, rows, target, server)
         _create_own_tables(connection)
-        shape, marks = table_schema_of(connection, target.table), MysqlMarkerStore(connection, locking=True)
+        table_schema, markers = table_schema_of(connection, target.table), MysqlMarkerStore(connection, locking=True)
         marker = MysqlMarkerStore(connection, locking=False).read(pipeline, sink)
-        require_not_lost(marker, target, exists=shape is not None)
+        require_not_lost(marker, target, exists=table_schema is not None)
         if marker is None and table_schema_of(connection, DBAPI_MARKER_TABLE) is not None:
             require_unfilled(connection.execute(sql.OWNERS_OF_DBAPI).fetchall(), target.table)
-        shape = shape or _created(connection, rows, target, server, create=create)
-        require_fit(shape, rows, target, server)
+        table_schema = table_schema or _created(connection, rows, target, server, create=create)
+        require_fit(table_schema, rows, target, server)
         require_allowed(connection, rows, target)
         rehearse_merge(connection, rows, target, server)
         connection.execute(of_session.BEGIN)
         content = partial(content_of, connection, rows, target)
-        prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
+        prepare_marker(markers, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
         connection.execute(of_session.COMMIT)
-    return _row_validator(sink, target, shape, server)
+    return _row_validator(sink, target, table_schema, server)
 
 
 def require_schema_accepted(
@@ -87,17 +87,17 @@ def require_schema_accepted(
     rows = arrow_schema(schema)
     with settings_of(sink):
         require_storable(rows, target)
-    shape = table_schema_of(connection, target.table)
-    marks = readable_marker_store(connection)
-    if marks is not None:
-        require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
-    if shape is None and not create:
+    table_schema = table_schema_of(connection, target.table)
+    markers = readable_marker_store(connection)
+    if markers is not None:
+        require_not_lost(markers.read(pipeline, sink), target, exists=table_schema is not None)
+    if table_schema is None and not create:
         raise no_table(target.table)
-    if shape is not None:
-        require_fit(shape, rows, target, server)
+    if table_schema is not None:
+        require_fit(table_schema, rows, target, server)
     connection.execute(of_session.COMMIT)  # a read-only transaction cannot even EXPLAIN a write
     rehearse(connection, rows, target, server)
-    if shape is not None:
+    if table_schema is not None:
         require_allowed(connection, rows, target)
         rehearse_merge(connection, rows, target, server)
 
@@ -118,12 +118,12 @@ def name_markers(connection: Connection) -> None:
 
 def readable_marker_store(connection: Connection) -> MysqlMarkerStore | None:
     """Return the markers without locking them, also those of an older Penstock; None if their table does not exist."""
-    shape = table_schema_of(connection, sql.MARKER_TABLE)
-    return None if shape is None else MysqlMarkerStore(connection, locking=False, named=not _is_unnamed(shape))
+    table_schema = table_schema_of(connection, sql.MARKER_TABLE)
+    return None if table_schema is None else MysqlMarkerStore(connection, locking=False, named=not _is_unnamed(table_schema))
 
 
-def _is_unnamed(shape: TableSchema | None) -> bool:
-    return shape is not None and shape.column(LEDGER_ID) is None
+def _is_unnamed(table_schema: TableSchema | None) -> bool:
+    return table_schema is not None and table_schema.column(LEDGER_ID) is None
 
 
 def require_allowed(connection: Connection, rows: "pa.Schema", target: Target) -> None:
@@ -152,12 +152,12 @@ def _granted(right: str) -> Iterator[None]:
 
 def _create_own_tables(connection: Connection) -> None:
     for table, create in ((sql.MARKER_TABLE, sql.CREATE_MARKER), (sql.BATCH_TABLE, sql.CREATE_BATCH)):
-        shape = table_schema_of(connection, table)
-        if shape is None:
+        table_schema = table_schema_of(connection, table)
+        if table_schema is None:
             connection.execute(create)
-        elif shape.engine != ENGINE:
+        elif table_schema.engine != ENGINE:
             raise Refused(
-                f"Table {table!r} is of the engine {shape.engine}, expected {ENGINE}.",
+                f"Table {table!r} is of the engine {table_schema.engine}, expected {ENGINE}.",
                 remedy=f"ALTER TABLE {table} ENGINE = {ENGINE}.",
             )
     if kind_of(connection, sql.OFFSETS_VIEW) is None:
@@ -169,20 +169,20 @@ def _created(connection: Connection, rows: "pa.Schema", target: Target, server: 
     if not create:
         raise no_table(target.table)
     connection.execute(statements_of(rows, target).create(declared_for(rows, target.key, server)))
-    shape = table_schema_of(connection, target.table)
-    assert shape is not None
-    return shape
+    table_schema = table_schema_of(connection, target.table)
+    assert table_schema is not None
+    return table_schema
 
 
-def _row_validator(sink: SinkName, target: Target, shape: TableSchema, server: Server) -> RowValidator:
+def _row_validator(sink: SinkName, target: Target, table_schema: TableSchema, server: Server) -> RowValidator:
     tried = target.merge is not None  # the staging table takes all rows of a merge
-    declared = {} if tried else {column.name.lower(): column.declared for column in shape.columns}
+    declared = {} if tried else {column.name.lower(): column.declared for column in table_schema.columns}
     characters = {name: most_characters(kind) for name, kind in declared.items()}
     octets = {name: most_bytes(kind) for name, kind in declared.items()}
     return RowValidator(
         sink=sink,
         table=target.table,
-        required=frozenset() if tried else shape.required | frozenset(name.lower() for name in target.key),
+        required=frozenset() if tried else table_schema.required | frozenset(name.lower() for name in target.key),
         characters={name: length for name, length in characters.items() if length is not None},
         octets={name: length for name, length in octets.items() if length is not None},
         since_1970=frozenset(name for name, kind in declared.items() if kind.startswith("timestamp")),

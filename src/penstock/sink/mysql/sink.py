@@ -25,7 +25,7 @@ from penstock.sink.table.target import Target
 from penstock.spark.schema import arrow_schema
 from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.database import LOCK_TIMEOUT_S, Database
-from penstock.sql.mysql.errors import cut_off
+from penstock.sql.mysql.errors import connection_lost
 from penstock.sql.mysql.names import require_table_name
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class MysqlSink(ServerSink[Connection]):
         """Publish in the ledger's transaction on the same database. If this raises, the ledger rolls back and repeats."""
         if not isinstance(transaction, Connection):
             raise TypeError(f"expected a connection of Penstock's own, found {type(transaction).__name__}")
-        return self._ride(transaction, publication)
+        return self._publish_in_ledger(transaction, publication)
 
     # --- MySQL's part of `ServerSink`
 
@@ -69,15 +69,18 @@ class MysqlSink(ServerSink[Connection]):
             "the ledger's own if it has the same URL"
         )
 
-    def _look(self, connection: Connection) -> tuple[str, bool] | None:
-        shape = table_schema_of(connection, self._target.table)
-        if shape is None:
+    def _existing_table(self, connection: Connection) -> tuple[str, bool] | None:
+        table_schema = table_schema_of(connection, self._target.table)
+        if table_schema is None:
             return None
         slowly = "" if self._database.server.loads else " (rows go there by INSERT, since the server has local_infile off)"
-        return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns{slowly}", shape.kind.startswith("table")
+        return (
+            f"{table_schema.kind} {self._target.table} with {len(table_schema.columns)} columns{slowly}",
+            table_schema.kind.startswith("table"),
+        )
 
     def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowValidator:
-        with PREPARE.around(error=cut_off, lost=cut_off):
+        with PREPARE.around(error=connection_lost, lost=connection_lost):
             return prepare_table(
                 connection,
                 server=self._database.server,
@@ -109,27 +112,32 @@ class MysqlSink(ServerSink[Connection]):
         name_markers(connection)
 
     def _begin(self, connection: Connection) -> None:
-        with BEGIN.around(error=cut_off, lost=cut_off):
+        with BEGIN.around(error=connection_lost, lost=connection_lost):
             self._database.begin(connection)
 
     def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
         """Write the rows. First lock the table against ALTER until COMMIT and read again what its columns store."""
         schema = arrow_schema(publication.schema)
         connection.execute(statements_of(schema, target).hold())
-        shape = table_schema_of(connection, target.table)
-        assert shape is not None, "it is held"
-        require_fit(shape, schema, target, self._database.server, decided=True)
+        table_schema = table_schema_of(connection, target.table)
+        assert table_schema is not None, "it is held"
+        require_fit(table_schema, schema, target, self._database.server, decided=True)
         server = self._database.server
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
             return load(
-                connection, required(rows, shape, schema, target, server), schema, shape=shape, target=target, server=server
+                connection,
+                required(rows, table_schema, schema, target, server),
+                schema,
+                table_schema=table_schema,
+                target=target,
+                server=server,
             )
 
     def _commit(self, connection: Connection) -> None:
         """Commit. After OutcomeUnknown, the next try locks and reads the marker on a new connection."""
         with (
             self._database.unknown_if_cut(f"table {self._target.table!r}", read="the marker"),
-            COMMIT.around(error=cut_off, lost=cut_off),
+            COMMIT.around(error=connection_lost, lost=connection_lost),
         ):
             self._database.commit(connection)
 

@@ -116,24 +116,24 @@ def declared_for(schema: "pa.Schema", key: Sequence[str], server: Server) -> lis
     return [kind + collate if kind.startswith("varchar") else kind for kind in kinds]
 
 
-def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, server: Server, *, decided: bool = False) -> None:
+def require_fit(table_schema: TableSchema, schema: "pa.Schema", target: Target, server: Server, *, decided: bool = False) -> None:
     """Raise Refused unless the table takes rows of `schema` and gives the same back. `decided`: see `Columns`."""
     table = target.table
-    if shape.kind != "table":
-        raise not_a_table(table, f"a {shape.kind}")
-    if shape.engine.lower() != ENGINE.lower():
+    if table_schema.kind != "table":
+        raise not_a_table(table, f"a {table_schema.kind}")
+    if table_schema.engine.lower() != ENGINE.lower():
         raise Refused(
-            f"Table {table!r} is of the engine {shape.engine}, expected {ENGINE}, which alone commits it with its marker.",
+            f"Table {table!r} is of the engine {table_schema.engine}, expected {ENGINE}, which alone commits it with its marker.",
             remedy=f"ALTER TABLE {quoted(table)} ENGINE = {ENGINE}.",
         )
     if target.merge is not None:  # its SQL is rehearsed instead
         return
     of = Columns(table=table, named=quoted(table), alter=ALTER, decided=decided)
-    require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=str.lower)
+    require_columns(table_schema.columns, schema, of=of, storage_of=storage_of, folded=str.lower)
     if not target.key:
         return
-    _require_exact_key(shape, target, server)
-    if not shape.tells_apart_by(target.key):
+    _require_exact_key(table_schema, target, server)
+    if not table_schema.tells_apart_by(target.key):
         columns = ", ".join(map(quoted, target.key))
         raise Refused(
             f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
@@ -141,9 +141,9 @@ def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, server:
         )
 
 
-def _require_exact_key(shape: TableSchema, target: Target, server: Server) -> None:
+def _require_exact_key(table_schema: TableSchema, target: Target, server: Server) -> None:
     for name in target.key:
-        column = shape.column(name)
+        column = table_schema.column(name)
         if column is not None and column.collation not in {None, server.exact_collation}:
             raise Refused(
                 f"Column {name!r} of the key of table {target.table!r} has the collation {column.collation}, which takes "

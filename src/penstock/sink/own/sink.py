@@ -130,12 +130,12 @@ class OwnSink(TableSink, Author[T], Generic[T]):
             with PREPARE.around():
                 self.create(rows)
             with self._transaction() as transaction:
-                marks = OwnMarkerStore(self, transaction)
+                markers = OwnMarkerStore(self, transaction)
 
                 def content() -> Totals:
                     return self._content(transaction, schema)
 
-                prepare_marker(marks, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, content=content)
+                prepare_marker(markers, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, content=content)
 
     def stager(self) -> SpoolStager:
         self._begin_staging()
@@ -147,11 +147,11 @@ class OwnSink(TableSink, Author[T], Generic[T]):
             if self.idempotent:
                 self._claim(publication)
             with self._transaction() as transaction:
-                marks = OwnMarkerStore(self, transaction)
+                markers = OwnMarkerStore(self, transaction)
                 since = self._committed
-                marks.require(publication.pipeline, self._name)
+                markers.require(publication.pipeline, self._name)
                 published = self._note_applied(
-                    apply(marks, publication, self._target, since=since, load=lambda: self._write(transaction, publication))
+                    apply(markers, publication, self._target, since=since, load=lambda: self._write(transaction, publication))
                 )
             self._note(publication)
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
@@ -183,10 +183,10 @@ class OwnSink(TableSink, Author[T], Generic[T]):
     def _claim(self, publication: Publication) -> None:
         """Where rows and mark are not one transaction, write the ledger's identity before the first row (I2)."""
         with self._transaction() as transaction:
-            marks = OwnMarkerStore(self, transaction)
-            marker = marks.read(publication.pipeline, self._name)
+            markers = OwnMarkerStore(self, transaction)
+            marker = markers.read(publication.pipeline, self._name)
             if marker is not None and marker.ledger_id is None:
-                marks.write(replace(marker, ledger_id=publication.ledger_id))
+                markers.write(replace(marker, ledger_id=publication.ledger_id))
 
     def _write(self, transaction: T, publication: Publication) -> Loaded:
         given = 0

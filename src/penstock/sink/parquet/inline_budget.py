@@ -3,7 +3,7 @@
 from threading import Lock
 
 INLINE_LIMIT_BYTES = 100 * 1024
-"""Per attempt, as for the spool: a decision stays small however many tasks and files there are."""
+"""Per attempt, however many files it has, as for the spool. A decision holds up to this much for each of its tasks."""
 
 
 class Allowance:

@@ -86,8 +86,8 @@ class Share:
         """
         batch = self.publication.batch
         own = self.area.marker_of(self.publication.position)
-        told = None if own is None else (own.account, own.query_id, own.batch_id)
-        same = told == (self.account, batch.query_id, batch.batch_id)
+        found = None if own is None else (own.account, own.query_id, own.batch_id)
+        same = found == (self.account, batch.query_id, batch.batch_id)
         staged = [piece for piece in self.pieces if piece.inline is None]
         if same and not any(self.area.state(piece) is PieceState.STAGED for piece in staged):
             return

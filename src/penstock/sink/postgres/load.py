@@ -20,7 +20,7 @@ from penstock.sink.table.publication import Loaded
 from penstock.sink.table.script import Script
 from penstock.sink.table.target import BY_KEY, Target
 from penstock.sql.postgres.database import Connection
-from penstock.sql.postgres.errors import cut_off
+from penstock.sql.postgres.errors import connection_lost
 
 COPY = FaultPoint("postgres.copy", "The rows of a decided batch are copied to the server, into a temporary table or the user's.")
 MOVE = FaultPoint("postgres.move", "The rows get into the table, in an open transaction.")
@@ -38,7 +38,7 @@ class _Columns:
 
 
 def load(
-    connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", shape: TableSchema, target: Target
+    connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
 
@@ -46,27 +46,27 @@ def load(
     """
     statements = statements_of(schema, target)
     if target.merge is None:
-        batches = lengths(shape, schema, target).required(batches)
-    directly, staged = _goes_directly(schema, shape, target), 0
+        batches = lengths(table_schema, schema, target).required(batches)
+    directly, staged = _goes_directly(schema, table_schema, target), 0
     if not directly:
         create_stage(connection, statements, schema)
         staged = _copy(connection, statements.copy(), _numbered(batches, statements.ordinal))
-    with MOVE.around(error=cut_off, lost=cut_off):
+    with MOVE.around(error=connection_lost, lost=connection_lost):
         if directly:
             return _copy_in(connection, statements, batches, write=target.write)
         if target.merge is not None:
             return _merge(connection, statements, target.merge)
-        return _write(connection, _columns(statements, schema, shape, target.row_digest), target, staged)
+        return _write(connection, _columns(statements, schema, table_schema, target.row_digest), target, staged)
 
 
-def _goes_directly(schema: "pa.Schema", shape: TableSchema, target: Target) -> bool:
+def _goes_directly(schema: "pa.Schema", table_schema: TableSchema, target: Target) -> bool:
     """Return whether rows can be copied straight into the table, and so are written once instead of twice.
 
     They can if no key is looked up, no value is cast, no rule exists, and no SQL of the user's own runs.
     """
-    if target.merge is not None or target.write in BY_KEY or shape.rules:
+    if target.merge is not None or target.write in BY_KEY or table_schema.rules:
         return False
-    declared = shape.declared(schema.names)
+    declared = table_schema.declared(schema.names)
     return all(copies_as_is(kind, field.type) for kind, field in zip(declared, schema, strict=True))
 
 
@@ -98,8 +98,8 @@ def _merge(connection: Connection, statements: TableStatements, script: Script) 
     return Loaded(rows=row[0], displaced=Totals())
 
 
-def _columns(statements: TableStatements, schema: "pa.Schema", shape: TableSchema, row_digest: RowDigest) -> _Columns:
-    declared = shape.declared(schema.names)
+def _columns(statements: TableStatements, schema: "pa.Schema", table_schema: TableSchema, row_digest: RowDigest) -> _Columns:
+    declared = table_schema.declared(schema.names)
     return _Columns(
         statements=statements,
         schema=schema,
@@ -125,7 +125,7 @@ def _copy(connection: Connection, statement: Composed, batches: Iterator["pa.Rec
     if first is None:
         return 0
     encoder = pgpq.ArrowToPostgresBinaryEncoder(first.schema)
-    with COPY.around(error=cut_off, lost=cut_off), connection.cursor() as cursor:
+    with COPY.around(error=connection_lost, lost=connection_lost), connection.cursor() as cursor:
         with cursor.copy(statement) as copy:
             copy.write(encoder.write_header())
             for batch in chain([first], batches):

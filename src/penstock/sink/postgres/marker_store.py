@@ -8,7 +8,7 @@ from penstock.core.faults import FaultPoint
 from penstock.sink.postgres.statements import OwnStatements
 from penstock.sink.table.marker_store import DatabaseMarkerStore
 from penstock.sql.postgres.database import Connection
-from penstock.sql.postgres.errors import cut_off
+from penstock.sql.postgres.errors import connection_lost
 from penstock.sql.postgres.names import split_name
 
 FENCE = FaultPoint("postgres.fence", "The marker's row is locked and read: nobody else publishes until this transaction ends.")
@@ -23,7 +23,7 @@ class PostgresMarkerStore(DatabaseMarkerStore[Composed]):
         super().__init__(connection.execute, statements, locking=locking, named=named, split_name=split_name)
 
     def _fencing(self) -> AbstractContextManager[None]:
-        return FENCE.around(error=cut_off, lost=cut_off)
+        return FENCE.around(error=connection_lost, lost=connection_lost)
 
     def _marking(self) -> AbstractContextManager[None]:
-        return MARK.around(error=cut_off, lost=cut_off)
+        return MARK.around(error=connection_lost, lost=connection_lost)

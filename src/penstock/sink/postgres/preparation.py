@@ -25,7 +25,7 @@ from penstock.sink.postgres.table_schema import (
     statements_of,
     table_schema_of,
 )
-from penstock.sink.postgres.table_statements import KEEP, TAKE_BACK
+from penstock.sink.postgres.table_statements import ROLLBACK_TO_SAVEPOINT, SAVEPOINT
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import LEDGER_ID
 from penstock.sink.table.preparation import prepare_marker, require_not_lost, require_unfilled, settings_of, unnamed_markers
@@ -47,20 +47,20 @@ def prepare_table(
         require_storable(rows, target)
     connection.execute(ONE_AT_A_TIME)
     _create_own_tables(connection, place[0])
-    marks = PostgresMarkerStore(connection, place[0], locking=True)
-    shape = table_schema_of(connection, *place)
-    marker = marks.read(pipeline, sink)
-    require_not_lost(marker, target, exists=shape is not None)
+    markers = PostgresMarkerStore(connection, place[0], locking=True)
+    table_schema = table_schema_of(connection, *place)
+    marker = markers.read(pipeline, sink)
+    require_not_lost(marker, target, exists=table_schema is not None)
     if marker is None:
         _require_unfilled_by_dbapi(connection, target.table)
-    shape = shape or _created(connection, rows, target, create=create)
-    _require_table(connection, shape, rows, target)
+    table_schema = table_schema or _created(connection, rows, target, create=create)
+    _require_table(connection, table_schema, rows, target)
     if marker is None:
-        require_none_filled(connection, shape.oid, target.table)
+        require_none_filled(connection, table_schema.oid, target.table)
     rehearse(connection, rows, target)
     content = partial(content_of, connection, rows, target)
-    prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
-    return _row_validator(sink, target, shape)
+    prepare_marker(markers, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
+    return _row_validator(sink, target, table_schema)
 
 
 def require_schema_accepted(
@@ -71,25 +71,25 @@ def require_schema_accepted(
     with settings_of(sink):
         require_storable(rows, target)
     require_schema(connection, place[0])
-    shape = table_schema_of(connection, *place)
-    marks = readable_marker_store(connection, place[0])
-    if marks is not None:
-        require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
+    table_schema = table_schema_of(connection, *place)
+    markers = readable_marker_store(connection, place[0])
+    if markers is not None:
+        require_not_lost(markers.read(pipeline, sink), target, exists=table_schema is not None)
     for table in (sql.MARKER_TABLE, sql.BATCH_TABLE):
         _require_own(table_schema_of(connection, place[0], table), place[0], table)
-    if shape is not None:
-        _require_table(connection, shape, rows, target)
+    if table_schema is not None:
+        _require_table(connection, table_schema, rows, target)
     elif not create:
         raise no_table(target.table)
 
 
-def _require_table(connection: Connection, shape: TableSchema, rows: "pa.Schema", target: Target) -> None:
-    require_fit(shape, rows, target)
-    require_allowed(connection, shape, target)
-    if shape.is_partitioned and target.merge is None:  # the user's own SQL is rehearsed instead
-        left = frozenset(column.name for column in shape.columns if column.fills_itself) - frozenset(rows.names)
-        needed = frozenset(column.name for column in shape.columns) - left
-        require_fitting_members(connection, shape.oid, target.table, needed=needed, sent=frozenset(rows.names))
+def _require_table(connection: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target) -> None:
+    require_fit(table_schema, rows, target)
+    require_allowed(connection, table_schema, target)
+    if table_schema.is_partitioned and target.merge is None:  # the user's own SQL is rehearsed instead
+        left = frozenset(column.name for column in table_schema.columns if column.fills_itself) - frozenset(rows.names)
+        needed = frozenset(column.name for column in table_schema.columns) - left
+        require_fitting_members(connection, table_schema.oid, target.table, needed=needed, sent=frozenset(rows.names))
 
 
 def is_unnamed(connection: Connection, schema: str) -> bool:
@@ -109,12 +109,16 @@ def name_markers(connection: Connection, schema: str) -> None:
 
 def readable_marker_store(connection: Connection, schema: str) -> PostgresMarkerStore | None:
     """Return the markers without locking them, also those of an older Penstock; None if their table does not exist."""
-    shape = table_schema_of(connection, schema, sql.MARKER_TABLE)
-    return None if shape is None else PostgresMarkerStore(connection, schema, locking=False, named=not _is_unnamed(shape))
+    table_schema = table_schema_of(connection, schema, sql.MARKER_TABLE)
+    return (
+        None
+        if table_schema is None
+        else PostgresMarkerStore(connection, schema, locking=False, named=not _is_unnamed(table_schema))
+    )
 
 
-def _is_unnamed(shape: TableSchema | None) -> bool:
-    return shape is not None and all(column.name != LEDGER_ID for column in shape.columns)
+def _is_unnamed(table_schema: TableSchema | None) -> bool:
+    return table_schema is not None and all(column.name != LEDGER_ID for column in table_schema.columns)
 
 
 def rehearse_anew(connection: Connection, *, schema: str, target: Target) -> None:
@@ -133,7 +137,7 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
     if target.merge is None:
         return
     statements = statements_of(rows, target)
-    connection.execute(KEEP)
+    connection.execute(SAVEPOINT)
     create_stage(connection, statements, rows)
     try:
         run(connection, statements, target.merge)
@@ -141,7 +145,7 @@ def rehearse(connection: Connection, rows: "pa.Schema", target: Target) -> None:
         if isinstance(translate_error(cause, target.table, Failed), Retryable | Conflict):
             raise
         raise merge_fails(target.table, reason_of(cause)) from cause
-    connection.execute(TAKE_BACK)
+    connection.execute(ROLLBACK_TO_SAVEPOINT)
 
 
 def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
@@ -160,35 +164,35 @@ def _create_own_tables(connection: Connection, schema: str) -> None:
     own = OwnStatements(schema)
     creates = ((sql.MARKER_TABLE, (own.create_marker, own.create_offsets)), (sql.BATCH_TABLE, (own.create_batch,)))
     for table, statements in creates:
-        shape = table_schema_of(connection, schema, table)
-        _require_own(shape, schema, table)
-        if shape is None:
+        table_schema = table_schema_of(connection, schema, table)
+        _require_own(table_schema, schema, table)
+        if table_schema is None:
             for statement in statements:
                 connection.execute(statement, {})
 
 
-def _require_own(shape: TableSchema | None, schema: str, table: str) -> None:
+def _require_own(table_schema: TableSchema | None, schema: str, table: str) -> None:
     """Raise Refused if Penstock's own table exists and could lose rows: without a marker, the newest batch is published again."""
-    if shape is not None:
-        require_lasting(shape, table if schema == DEFAULT_SCHEMA else in_double_quotes(schema, table))
+    if table_schema is not None:
+        require_lasting(table_schema, table if schema == DEFAULT_SCHEMA else in_double_quotes(schema, table))
 
 
 def _created(connection: Connection, rows: "pa.Schema", target: Target, *, create: bool) -> TableSchema:
     if not create:
         raise no_table(target.table)
     connection.execute(statements_of(rows, target).create(declared_for(rows)))
-    shape = table_schema_of(connection, *split_name(target.table))
-    assert shape is not None
-    return shape
+    table_schema = table_schema_of(connection, *split_name(target.table))
+    assert table_schema is not None
+    return table_schema
 
 
-def _row_validator(sink: SinkName, target: Target, shape: TableSchema) -> RowValidator:
-    columns = shape.columns if target.merge is None else ()  # the staging table takes all rows of a merge
+def _row_validator(sink: SinkName, target: Target, table_schema: TableSchema) -> RowValidator:
+    columns = table_schema.columns if target.merge is None else ()  # the staging table takes all rows of a merge
     lengths = ((column.name, longest_text(column.declared)) for column in columns)
     return RowValidator(
         sink=sink,
         table=target.table,
-        required=frozenset() if target.merge is not None else shape.required | frozenset(target.key),
+        required=frozenset() if target.merge is not None else table_schema.required | frozenset(target.key),
         longest={name: length for name, length in lengths if length is not None},
         jsonb=frozenset(column.name for column in columns if column.declared == "jsonb"),
     )

@@ -27,7 +27,7 @@ def rules_of(found: Iterable[Sequence[str | bool]]) -> tuple[Rule, ...]:
     return tuple(Rule(name=str(name), event=_EVENTS[str(event)], is_instead=bool(instead)) for name, event, instead in found)
 
 
-def require_written(rules: Iterable[Rule], target: Target) -> None:
+def require_no_rewriting_rules(rules: Iterable[Rule], target: Target) -> None:
     """Raise Refused for a rule that runs something else in place of our INSERT or DELETE, or that rules out an INSERT by key.
 
     PostgreSQL counts such rows as if they had been written or deleted.

@@ -20,14 +20,14 @@ from penstock.sink.postgres.preparation import (
     require_schema_accepted,
 )
 from penstock.sink.postgres.row_validator import RowValidator
-from penstock.sink.postgres.table_schema import held, require_fit, require_lasting, statements_of, table_schema_of
+from penstock.sink.postgres.table_schema import lock_and_read_schema, require_fit, require_lasting, statements_of, table_schema_of
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.sink import Filling
 from penstock.sink.table.target import Target
 from penstock.spark.schema import arrow_schema
 from penstock.sql.postgres.database import LOCK_TIMEOUT_S, Connection, Database
-from penstock.sql.postgres.errors import cut_off
+from penstock.sql.postgres.errors import connection_lost
 from penstock.sql.postgres.names import split_name
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class PostgresSink(ServerSink[Connection]):
         """Publish in the ledger's transaction on the same database. If this raises, the ledger rolls back and repeats."""
         if not isinstance(transaction, psycopg.Connection):
             raise TypeError(f"expected a psycopg.Connection, found {type(transaction).__name__}")
-        return self._ride(transaction, publication)
+        return self._publish_in_ledger(transaction, publication)
 
     # --- PostgreSQL's part of `ServerSink`
 
@@ -71,20 +71,22 @@ class PostgresSink(ServerSink[Connection]):
             f"table {self._target.table} of {self._database.place}; the ledger's own if it has the same URL"
         )
 
-    def _look(self, connection: Connection) -> tuple[str, bool] | None:
-        shape = table_schema_of(connection, *split_name(self._target.table))
-        if shape is None:
+    def _existing_table(self, connection: Connection) -> tuple[str, bool] | None:
+        table_schema = table_schema_of(connection, *split_name(self._target.table))
+        if table_schema is None:
             return None
-        return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns", shape.kind.endswith("table")
+        return f"{table_schema.kind} {self._target.table} with {len(table_schema.columns)} columns", table_schema.kind.endswith(
+            "table"
+        )
 
     def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowValidator:
-        with PREPARE.around(error=cut_off, lost=cut_off):
+        with PREPARE.around(error=connection_lost, lost=connection_lost):
             self._database.begin(connection)
-            admission = prepare_table(
+            validator = prepare_table(
                 connection, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, create=self._create
             )
             self._database.commit(connection)
-        return admission
+        return validator
 
     def _require_schema_accepted(self, connection: Connection, pipeline: PipelineName, schema: str) -> None:
         require_schema_accepted(
@@ -108,31 +110,31 @@ class PostgresSink(ServerSink[Connection]):
             self._database.commit(connection)
 
     def _begin(self, connection: Connection) -> None:
-        with BEGIN.around(error=cut_off, lost=cut_off):
+        with BEGIN.around(error=connection_lost, lost=connection_lost):
             self._database.begin(connection)
 
     def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
         """Write the rows. First lock the table against ALTER until COMMIT and read its schema again, which decides the casts."""
         schema = arrow_schema(publication.schema)
-        shape = held(connection, statements_of(schema, target))
-        require_fit(shape, schema, target, decided=True)
+        table_schema = lock_and_read_schema(connection, statements_of(schema, target))
+        require_fit(table_schema, schema, target, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            loaded = load(connection, rows, schema, shape, target)
-        if shape.is_partitioned:
+            loaded = load(connection, rows, schema, table_schema, target)
+        if table_schema.is_partitioned:
             self._require_lasting_partitions(connection)
         return loaded
 
     def _require_lasting_partitions(self, connection: Connection) -> None:
         """Check the partitions again: they hold the rows now and cannot be altered. ATTACH PARTITION waits for no writer."""
-        shape = table_schema_of(connection, *split_name(self._target.table))
-        assert shape is not None, "it is locked"
-        require_lasting(shape, self._target.table)
+        table_schema = table_schema_of(connection, *split_name(self._target.table))
+        assert table_schema is not None, "it is locked"
+        require_lasting(table_schema, self._target.table)
 
     def _commit(self, connection: Connection) -> None:
         """Commit. After OutcomeUnknown, the next try locks and reads the marker on a new connection."""
         with (
             self._database.unknown_if_cut(f"table {self._target.table!r}", read="the marker"),
-            COMMIT.around(error=cut_off, lost=cut_off),
+            COMMIT.around(error=connection_lost, lost=connection_lost),
         ):
             self._database.commit(connection)
 

@@ -24,8 +24,10 @@ WHERE c.relname = {marker} AND c.relkind IN ('r', 'p')
 """).format(marker=Literal(DBAPI_MARKER_TABLE))
 """Schemas with dbapi markers that the role may read. The dbapi sink uses the first schema of some role's search path."""
 
-MAY = SQL("SELECT has_database_privilege(current_database(), 'TEMP'), has_schema_privilege(%s, 'CREATE'), current_user::text")
-MAY_WITH_TABLE = SQL("SELECT has_table_privilege(%s::oid, %s)")
+PRIVILEGES = SQL(
+    "SELECT has_database_privilege(current_database(), 'TEMP'), has_schema_privilege(%s, 'CREATE'), current_user::text"
+)
+PRIVILEGES_WITH_TABLE = SQL("SELECT has_table_privilege(%s::oid, %s)")
 
 MEMBERS = SQL("""
 WITH RECURSIVE below (oid, parent) AS (

@@ -11,7 +11,7 @@ from psycopg.sql import SQL, Composed, Literal
 from penstock.errors import Refused, Usage
 from penstock.sink.postgres import statements as sql
 from penstock.sink.postgres.members import Member, kind_named, member_of, require_lasting_members, unlogged
-from penstock.sink.postgres.rules import Rule, require_written, rules_of
+from penstock.sink.postgres.rules import Rule, require_no_rewriting_rules, rules_of
 from penstock.sink.postgres.statements import OWN_TABLES
 from penstock.sink.postgres.storage import longest_text, storage_of
 from penstock.sink.postgres.table_statements import TableStatements
@@ -66,7 +66,7 @@ def table_schema_of(connection: Connection, schema: str, table: str) -> TableSch
     return None if found is None else _shape(found)
 
 
-def held(connection: Connection, statements: TableStatements) -> TableSchema:
+def lock_and_read_schema(connection: Connection, statements: TableStatements) -> TableSchema:
     """Lock the table's definition until the transaction ends, and read its schema, in one round trip."""
     cursor = connection.execute(SQL("{}; {}").format(statements.lock(), _look(statements.schema, statements.table)))
     cursor.nextset()
@@ -124,18 +124,18 @@ def declared_for(schema: "pa.Schema") -> list[str]:
     return [storage_of(field.type).declared(field.type) for field in schema]
 
 
-def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+def require_fit(table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
     """Raise Refused unless the table takes rows of `schema` and gives the same back. `decided`: see `Columns`."""
     table = target.table
-    require_lasting(shape, table)
+    require_lasting(table_schema, table)
     if target.merge is not None:  # its SQL is rehearsed instead
         return
-    require_written(shape.rules, target)
+    require_no_rewriting_rules(table_schema.rules, target)
     if target.write in BY_KEY:
-        _require_one_index(shape, table)
+        _require_one_index(table_schema, table)
     of = _columns(target, decided=decided)
-    require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=str)
-    if target.key and frozenset(target.key) not in shape.uniques:
+    require_columns(table_schema.columns, schema, of=of, storage_of=storage_of, folded=str)
+    if target.key and frozenset(target.key) not in table_schema.uniques:
         columns = ", ".join(map(in_double_quotes, target.key))
         raise Refused(
             f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
@@ -143,9 +143,9 @@ def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, deci
         )
 
 
-def lengths(shape: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
+def lengths(table_schema: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
     """Return the limits of text columns, because PostgreSQL cuts excess trailing blanks off without an error."""
-    declared = dict(zip(schema.names, shape.declared(schema.names), strict=True))
+    declared = dict(zip(schema.names, table_schema.declared(schema.names), strict=True))
     most = lengths_of(schema, lambda name: longest_text(declared[name]))
     return Lengths(of=_columns(target, decided=True), most=most, measure=pc.utf8_length, unit="characters", declared="text")
 
@@ -154,32 +154,32 @@ def _columns(target: Target, *, decided: bool) -> Columns:
     return Columns(table=target.table, named=quoted_table(target.table), alter=_ALTER, decided=decided)
 
 
-def require_lasting(shape: TableSchema, table: str) -> None:
+def require_lasting(table_schema: TableSchema, table: str) -> None:
     """Raise Refused unless it is a table that keeps its rows, in itself and in its members."""
-    if shape.kind not in {"table", "partitioned table"}:
-        raise not_a_table(table, f"a {shape.kind}")
-    if not (shape.logged or shape.is_partitioned):  # a partitioned table holds no row itself
+    if table_schema.kind not in {"table", "partitioned table"}:
+        raise not_a_table(table, f"a {table_schema.kind}")
+    if not (table_schema.logged or table_schema.is_partitioned):  # a partitioned table holds no row itself
         raise unlogged(f"Table {table!r}", quoted_table(table))
-    require_lasting_members(shape.weak_members, table)
+    require_lasting_members(table_schema.weak_members, table)
 
 
-def _require_one_index(shape: TableSchema, table: str) -> None:
-    if shape.is_partitioned:
+def _require_one_index(table_schema: TableSchema, table: str) -> None:
+    if table_schema.is_partitioned:
         raise Refused(
             f"Table {table!r} is partitioned, where PostgreSQL does not tell which rows an upsert replaced.",
             remedy="Use `write: append` or `replace`, or a table that is not partitioned.",
         )
-    if shape.has_members:
+    if table_schema.has_members:
         raise Refused(
             f"Table {table!r} is inherited by others, whose keys its unique index does not cover.",
             remedy=f"ALTER TABLE … NO INHERIT {quoted_table(table)} for each of them, or use `write: append` or `replace`.",
         )
 
 
-def require_allowed(connection: Connection, shape: TableSchema, target: Target) -> None:
+def require_allowed(connection: Connection, table_schema: TableSchema, target: Target) -> None:
     """Raise Refused if the role lacks a privilege that publishing needs."""
     schema, _ = split_name(target.table)
-    row = connection.execute(sql.MAY, (schema,)).fetchone()
+    row = connection.execute(sql.PRIVILEGES, (schema,)).fetchone()
     assert row is not None
     temporary, _, role = row
     if not temporary:
@@ -188,17 +188,17 @@ def require_allowed(connection: Connection, shape: TableSchema, target: Target) 
             remedy="GRANT TEMPORARY ON DATABASE to it.",
         )
     for privilege in PRIVILEGES[target.write]:
-        granted = connection.execute(sql.MAY_WITH_TABLE, (shape.oid, privilege)).fetchone()
+        granted = connection.execute(sql.PRIVILEGES_WITH_TABLE, (table_schema.oid, privilege)).fetchone()
         if granted is not None and not granted[0]:
             raise Refused(
                 f"Role {role!r} lacks {privilege} on table {target.table!r}.",
                 remedy=f"GRANT {privilege} ON {quoted_table(target.table)} to it.",
             )
-    _require_all_rows(connection, shape, target.table, role)
+    _require_all_rows(connection, table_schema, target.table, role)
 
 
-def _require_all_rows(connection: Connection, shape: TableSchema, table: str, role: str) -> None:
-    row = connection.execute(sql.HAS_ROW_SECURITY, (shape.oid,)).fetchone()
+def _require_all_rows(connection: Connection, table_schema: TableSchema, table: str, role: str) -> None:
+    row = connection.execute(sql.HAS_ROW_SECURITY, (table_schema.oid,)).fetchone()
     if row is not None and row[0]:
         raise Refused(
             f"Row security of table {table!r} applies to role {role!r}, which hides rows from it and takes no COPY.",

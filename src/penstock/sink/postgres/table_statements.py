@@ -11,8 +11,8 @@ ANALYZE_STAGE = SQL("ANALYZE {}").format(STAGE)
 COUNT_STAGE = SQL("SELECT count(*) FROM {}").format(STAGE)
 DROP_STAGE = SQL("DROP TABLE IF EXISTS {}").format(STAGE)
 """Needed because several sinks stage one after the other in one transaction of a ledger."""
-KEEP = SQL("SAVEPOINT penstock_rehearsal")
-TAKE_BACK = SQL("ROLLBACK TO SAVEPOINT penstock_rehearsal")
+SAVEPOINT = SQL("SAVEPOINT penstock_rehearsal")
+ROLLBACK_TO_SAVEPOINT = SQL("ROLLBACK TO SAVEPOINT penstock_rehearsal")
 
 
 @dataclass(frozen=True, slots=True)

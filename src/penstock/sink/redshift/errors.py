@@ -23,7 +23,7 @@ _ENTRY = frozenset({"28000", "28P01", "3D000", FORBIDDEN})
 _STARTS = "and start again: what was decided is published then."
 
 
-def cut_off(point: str) -> Error:
+def connection_lost(point: str) -> Error:
     """Return the error that the driver would raise at a fault point if the connection broke."""
     return InterfaceError(f"BrokenPipe: server socket closed ({point}).")
 
@@ -57,7 +57,7 @@ def translate_error(cause: Exception, place: str, kind: type[Failed]) -> Penstoc
                 return kind(f"{place} does not let us in: {reason}.", remedy=remedy)
     if not code:
         return _no_answer(place, reason, kind)
-    for sign, make in _TOLD:
+    for sign, make in _BY_SQLSTATE:
         if code.startswith(sign):
             return make(place, reason, kind)
     return kind(f"{place} cannot be used: {reason}.", remedy=f"Mend that {_STARTS}")
@@ -84,7 +84,7 @@ def _forbidden(place: str, reason: str, kind: type[Failed]) -> PenstockError:
     return kind(f"The user may not do that in {place}: {reason}.", remedy=f"GRANT it {_STARTS}")
 
 
-_TOLD = (
+_BY_SQLSTATE = (
     ("57014", _waited),
     ("55P03", _waited),
     ("53100", _full),

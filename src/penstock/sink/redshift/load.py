@@ -10,7 +10,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import RowDigest, Totals
 from penstock.errors import Conflict
 from penstock.sink.redshift.connection import Connection
-from penstock.sink.redshift.errors import cut_off
+from penstock.sink.redshift.errors import connection_lost
 from penstock.sink.redshift.scan import scan
 from penstock.sink.redshift.storage import bound_as, storage_of, values_of
 from penstock.sink.redshift.table_schema import declared_for, statements_of
@@ -49,9 +49,9 @@ def load(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "p
         read=tuple(storage_of(field.type).read for field in schema),
     )
     connection.execute(statements.create_stage(declared_for(schema)))
-    with STAGE.around(error=cut_off, lost=cut_off):
+    with STAGE.around(error=connection_lost, lost=connection_lost):
         staged = _fill_stage(connection, columns, batches)
-    with MOVE.around(error=cut_off, lost=cut_off):
+    with MOVE.around(error=connection_lost, lost=connection_lost):
         loaded = _load(connection, columns, target.write, staged)
     connection.execute(DROP_STAGE)
     return loaded

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, SinkName
 from penstock.sink.redshift.connection import Connection
-from penstock.sink.redshift.errors import cut_off
+from penstock.sink.redshift.errors import connection_lost
 from penstock.sink.redshift.names import split_name
 from penstock.sink.redshift.statements import PATIENT, OwnStatements
 from penstock.sink.table.marker import TableMarker
@@ -30,10 +30,10 @@ class RedshiftMarkerStore(DatabaseMarkerStore[str]):
 
     def lock(self) -> None:
         """Exclude every other publisher, after waiting for it up to the session's lock timeout, which ends here."""
-        with FENCE.around(error=cut_off, lost=cut_off):
+        with FENCE.around(error=connection_lost, lost=connection_lost):
             self._connection.execute(self._lock)
         self._connection.execute(PATIENT)
         self._locks = False
 
     def _marking(self) -> AbstractContextManager[None]:
-        return MARK.around(error=cut_off, lost=cut_off)
+        return MARK.around(error=connection_lost, lost=connection_lost)

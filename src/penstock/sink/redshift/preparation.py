@@ -50,18 +50,18 @@ def prepare_table(
     rows, place = arrow_schema(schema), split_name(target.table)
     _require_storable(sink, rows, schema, target)
     _create_own_tables(connection, place[0])
-    marks = RedshiftMarkerStore(connection, place[0], locking=True)
+    markers = RedshiftMarkerStore(connection, place[0], locking=True)
     database.begin(connection)
-    marks.lock()
-    shape = table_schema_of(connection, *place)
-    require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
-    shape = shape or _created(connection, rows, target, create=create)
-    require_fit(shape, rows, target)
+    markers.lock()
+    table_schema = table_schema_of(connection, *place)
+    require_not_lost(markers.read(pipeline, sink), target, exists=table_schema is not None)
+    table_schema = table_schema or _created(connection, rows, target, create=create)
+    require_fit(table_schema, rows, target)
     require_allowed(connection, rows, target)
     counted = partial(content_of, connection, rows, target)
-    prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=counted)
+    prepare_marker(markers, pipeline=pipeline, sink=sink, schema=schema, target=target, content=counted)
     connection.execute(sql.COMMIT)
-    return _row_validator(sink, target, shape)
+    return _row_validator(sink, target, table_schema)
 
 
 def require_schema_accepted(
@@ -71,12 +71,12 @@ def require_schema_accepted(
     rows, place = arrow_schema(schema), split_name(target.table)
     _require_storable(sink, rows, schema, target)
     _require_schema(connection, place[0])
-    shape = table_schema_of(connection, *place)
-    marks = readable_marker_store(connection, place[0])
-    if marks is not None:
-        require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
-    if shape is not None:
-        require_fit(shape, rows, target)
+    table_schema = table_schema_of(connection, *place)
+    markers = readable_marker_store(connection, place[0])
+    if markers is not None:
+        require_not_lost(markers.read(pipeline, sink), target, exists=table_schema is not None)
+    if table_schema is not None:
+        require_fit(table_schema, rows, target)
         require_allowed(connection, rows, target)
     elif not create:
         raise no_table(target.table)
@@ -98,12 +98,16 @@ def name_markers(connection: Connection, schema: str) -> None:
 
 def readable_marker_store(connection: Connection, schema: str) -> RedshiftMarkerStore | None:
     """Return the markers without locking them, also those of an older Penstock; None if there are none yet."""
-    shape = table_schema_of(connection, schema, sql.MARKER_TABLE)
-    return None if shape is None else RedshiftMarkerStore(connection, schema, locking=False, named=not _is_unnamed(shape))
+    table_schema = table_schema_of(connection, schema, sql.MARKER_TABLE)
+    return (
+        None
+        if table_schema is None
+        else RedshiftMarkerStore(connection, schema, locking=False, named=not _is_unnamed(table_schema))
+    )
 
 
-def _is_unnamed(shape: TableSchema | None) -> bool:
-    return shape is not None and all(column.name != LEDGER_ID for column in shape.columns)
+def _is_unnamed(table_schema: TableSchema | None) -> bool:
+    return table_schema is not None and all(column.name != LEDGER_ID for column in table_schema.columns)
 
 
 def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
@@ -143,18 +147,18 @@ def _created(connection: Connection, rows: "pa.Schema", target: Target, *, creat
     if not create:
         raise no_table(target.table)
     connection.execute(statements_of(rows, target).create(declared_for(rows)))
-    shape = table_schema_of(connection, *split_name(target.table))
-    assert shape is not None
-    return shape
+    table_schema = table_schema_of(connection, *split_name(target.table))
+    assert table_schema is not None
+    return table_schema
 
 
-def _row_validator(sink: SinkName, target: Target, shape: TableSchema) -> RowValidator:
+def _row_validator(sink: SinkName, target: Target, table_schema: TableSchema) -> RowValidator:
     key = frozenset(map(folded, target.key))
-    octets = {column.name: most_bytes(column.declared) for column in shape.columns}
+    octets = {column.name: most_bytes(column.declared) for column in table_schema.columns}
     return RowValidator(
         sink=sink,
         table=target.table,
-        required=shape.required | key,
+        required=table_schema.required | key,
         key=key,
         octets={name: most for name, most in octets.items() if most is not None},
         max_row_bytes=MAX_ROW_BYTES,

@@ -8,7 +8,7 @@ from penstock.core.model import PipelineName, Publication, Totals
 from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift.connection import Connection
 from penstock.sink.redshift.database import Database
-from penstock.sink.redshift.errors import cut_off
+from penstock.sink.redshift.errors import connection_lost
 from penstock.sink.redshift.load import load
 from penstock.sink.redshift.marker_store import RedshiftMarkerStore
 from penstock.sink.redshift.names import split_name
@@ -57,14 +57,14 @@ class RedshiftSink(ServerSink[Connection]):
             f"of {self._database.place}"
         )
 
-    def _look(self, connection: Connection) -> tuple[str, bool] | None:
-        shape = table_schema_of(connection, self._schema, self._table)
-        if shape is None:
+    def _existing_table(self, connection: Connection) -> tuple[str, bool] | None:
+        table_schema = table_schema_of(connection, self._schema, self._table)
+        if table_schema is None:
             return None
-        return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns", shape.kind == "table"
+        return f"{table_schema.kind} {self._target.table} with {len(table_schema.columns)} columns", table_schema.kind == "table"
 
     def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowValidator:
-        with PREPARE.around(error=cut_off, lost=cut_off):
+        with PREPARE.around(error=connection_lost, lost=connection_lost):
             return prepare_table(
                 connection,
                 database=self._database,
@@ -90,22 +90,22 @@ class RedshiftSink(ServerSink[Connection]):
         name_markers(connection, self._schema)
 
     def _begin(self, connection: Connection) -> None:
-        with BEGIN.around(error=cut_off, lost=cut_off):
+        with BEGIN.around(error=connection_lost, lost=connection_lost):
             self._database.begin(connection)
 
     def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
         """Check the table again, which nobody can alter from here to the end of the transaction, then load."""
         schema = arrow_schema(publication.schema)
         connection.execute(statements_of(schema, target).hold())
-        shape = table_schema_of(connection, self._schema, self._table)
-        assert shape is not None, "it is held"
-        require_fit(shape, schema, target, decided=True)
+        table_schema = table_schema_of(connection, self._schema, self._table)
+        assert table_schema is not None, "it is held"
+        require_fit(table_schema, schema, target, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return load(connection, lengths(shape, schema, target).required(rows), schema, target)
+            return load(connection, lengths(table_schema, schema, target).required(rows), schema, target)
 
     def _commit(self, connection: Connection) -> None:
         """Commit. After an error the outcome is unknown: the next try locks the fence on a new connection, and reads."""
-        with self._database.unknown_if_cut(self._target.table), COMMIT.around(error=cut_off, lost=cut_off):
+        with self._database.unknown_if_cut(self._target.table), COMMIT.around(error=connection_lost, lost=connection_lost):
             connection.execute(sql.COMMIT)
 
     def _content(self, connection: Connection, schema: str) -> Totals:

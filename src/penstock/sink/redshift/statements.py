@@ -51,7 +51,7 @@ WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND a.attnum > 0 AND NOT 
 """What clients of Redshift ask, too. A default that begins with "identity" marks a column that only Redshift fills."""
 
 MAY_STAGE = "SELECT has_database_privilege(current_database(), 'TEMP'), current_user"
-MAY = "SELECT has_table_privilege(%(table)s, %(privilege)s)"
+PRIVILEGES = "SELECT has_table_privilege(%(table)s, %(privilege)s)"
 
 _MARKER_COLUMNS = """
     pipeline varchar(255) NOT NULL, sink varchar(255) NOT NULL, table_name varchar(600) NOT NULL, write varchar(32) NOT NULL,

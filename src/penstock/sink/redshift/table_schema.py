@@ -91,17 +91,17 @@ def declared_for(schema: "pa.Schema") -> list[str]:
     return [storage_of(field.type).declared(field.type) for field in schema]
 
 
-def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+def require_fit(table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
     """Raise Refused unless an existing table takes rows of `schema` and returns them unchanged. `decided`: see `Columns`."""
-    if shape.kind != "table":
-        raise not_a_table(target.table, f"a {shape.kind}")
+    if table_schema.kind != "table":
+        raise not_a_table(target.table, f"a {table_schema.kind}")
     of = _columns(schema, target, decided=decided)
-    require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=folded)
+    require_columns(table_schema.columns, schema, of=of, storage_of=storage_of, folded=folded)
 
 
-def lengths(shape: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
+def lengths(table_schema: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
     """Return how long texts may be; of a longer one, Redshift would silently cut the blanks at its end."""
-    declared = {column.name: column.declared for column in shape.columns}
+    declared = {column.name: column.declared for column in table_schema.columns}
     most = lengths_of(schema, lambda name: most_bytes(declared[folded(name)]))
     of, text = _columns(schema, target, decided=True), pa.string()
     return Lengths(of=of, most=most, measure=pc.binary_length, unit="bytes", declared=storage_of(text).declared(text))
@@ -122,7 +122,7 @@ def require_allowed(connection: Connection, schema: "pa.Schema", target: Target)
     needed = (*PRIVILEGES[target.write], *(("DELETE",) if target.write == "upsert" else ()))
     for privilege in (name for name in needed if name != "UPDATE"):
         asked = {"table": statements_of(schema, target).name, "privilege": privilege}
-        if not connection.execute(sql.MAY, asked).fetchone()[0]:
+        if not connection.execute(sql.PRIVILEGES, asked).fetchone()[0]:
             raise Refused(
                 f"User {user!r} lacks {privilege} on table {target.table!r}.",
                 remedy=f"GRANT {privilege} ON {target.table} to it.",

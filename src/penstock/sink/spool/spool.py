@@ -54,7 +54,7 @@ class Spool:
         self._signed: Set[str] = frozenset()
         self._is_stuck = False
         self._fetched = threading.local()
-        self._held = RowCache()
+        self._cache = RowCache()
 
     def prepare(self, pipeline: PipelineName) -> None:
         """Create the sink's place if it is missing. Called once per generation, first of all. Raises Failed, Retryable."""
@@ -91,8 +91,8 @@ class Spool:
         claimed = self._prepared()
         limit = self.inline_limit_bytes
         self._name_daily(claimed)
-        held = None if claimed.place.is_remote else self._held  # `read_cached` would look for the file with a request
-        stager = SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit, held=held)
+        cache = None if claimed.place.is_remote else self._cache  # `read_cached` would look for the file with a request
+        stager = SpoolStager(sink=self._sink, claimed=claimed, inline_limit_bytes=limit, cache=cache)
         return stager if check is None else replace(stager, check=check)
 
     def read(self, pieces: Iterable[Staged], *, pipeline: PipelineName) -> Generator["pa.RecordBatch", None, None]:
@@ -103,7 +103,7 @@ class Spool:
         place = self._place(pipeline)
         copies = getattr(self._fetched, "copies", None)
         for piece in pieces:
-            if (rows := self._held.rows_of(piece)) is not None:
+            if (rows := self._cache.rows_of(piece)) is not None:
                 yield from read_cached(piece, rows, place)
             elif piece.inline is not None or not place.is_remote:
                 yield from read_piece(piece, place)
@@ -141,7 +141,7 @@ class Spool:
         place = self._place(pipeline)
         is_stuck = threading.Event()
         spilled = [piece for piece in pieces if piece.inline is None]
-        self._held.let_go(spilled)
+        self._cache.let_go(spilled)
         try:
             side_by_side(lambda piece: _discard(piece, place, is_stuck), spilled, at_once=AT_ONCE)
         except (Retryable, Failed) as error:

@@ -43,7 +43,7 @@ class SpoolStager:
 
     `check` rejects rows that the sink could never publish, before anything is decided; without one, texts must be UTF-8. `hashed`
     is for a target that cannot tell all rows apart. `note` is what the sink wants to find again in `ref` of every piece, where
-    the decision freezes it. `held` caches the rows in memory, too; it is None in a task.
+    the decision freezes it. `cache` caches the rows in memory, too; it is None in a task.
     """
 
     sink: SinkName
@@ -52,7 +52,7 @@ class SpoolStager:
     hashed: "RowHashes | None" = None
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
     note: Mapping[str, Json] = field(default_factory=dict)
-    held: RowCache | None = None
+    cache: RowCache | None = None
 
     def open(self, attempt: Attempt, schema: "pa.Schema") -> "SpoolWriter":
         return SpoolWriter(self, attempt, schema)
@@ -85,7 +85,7 @@ class SpoolWriter:
         conform = self._conform(rows)
         with self._translate_errors():
             self._open_stream().write_batch(conform)
-        if self._stager.held is not None:
+        if self._stager.cache is not None:
             self._in_memory.append(conform)
         self._rows += rows.num_rows
         self._digest += digest(hashes if self._stager.hashed is None else self._stager.hashed(rows, hashes))
@@ -97,8 +97,8 @@ class SpoolWriter:
         with self._translate_errors():
             self._stream.close()
             inline = self._target.finish()
-        if inline is None and self._stager.held is not None:
-            self._stager.held.hold(self._name, self._in_memory)
+        if inline is None and self._stager.cache is not None:
+            self._stager.cache.hold(self._name, self._in_memory)
         size_bytes = self._target.size_bytes
         return [
             Staged(

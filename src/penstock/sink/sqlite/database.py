@@ -114,14 +114,14 @@ def translate_error(cause: sqlite3.Error, path: str, kind: type[Failed]) -> Pens
             f"The file {path} cannot be used as a database: {cause}.",
             remedy="Restore it from a backup and start again: what was decided is published then.",
         )
-    seen = seen_by(cause, path)
+    seen = diagnose_file(cause, path)
     return kind(
         f"The database {path} cannot be used: {seen.reason}.",
         remedy=f"{seen.advice} and start again: what was decided is published then.",
     )
 
 
-def seen_by(cause: sqlite3.Error, path: str) -> PathProblem:
+def diagnose_file(cause: sqlite3.Error, path: str) -> PathProblem:
     """Return the problem that `cause` and a look at the file show together."""
     seen = file_problem(path) or (FULL if "full" in str(cause) else None)
     if seen is None:
@@ -129,6 +129,6 @@ def seen_by(cause: sqlite3.Error, path: str) -> PathProblem:
     return PathProblem(reason=f"{seen.reason} ({cause})", advice=seen.advice)
 
 
-def broken_disk(point: str) -> sqlite3.Error:
+def disk_error(point: str) -> sqlite3.Error:
     """Return the error that SQLite would raise at a fault point if the disk failed."""
     return sqlite3.OperationalError(f"disk I/O error ({point})")

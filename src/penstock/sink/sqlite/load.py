@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Totals
 from penstock.sink.sqlite import statements as sql
-from penstock.sink.sqlite.database import broken_disk
+from penstock.sink.sqlite.database import disk_error
 from penstock.sink.sqlite.scan import scan
 from penstock.sink.sqlite.statements import TableStatements
 from penstock.sink.sqlite.storage import stored
@@ -25,7 +25,7 @@ MOVE = FaultPoint("sqlite.move", "The rows of a decided batch are written into t
 
 def load(cursor: sqlite3.Cursor, batches: Iterator["pa.RecordBatch"], target: Target) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first."""
-    with MOVE.around(error=broken_disk, lost=broken_disk):
+    with MOVE.around(error=disk_error, lost=disk_error):
         return _load(cursor, batches, target)
 
 

@@ -31,8 +31,8 @@ from penstock.spark.schema import arrow_schema
 def create_own_tables(cursor: sqlite3.Cursor) -> None:
     """Create Penstock's own tables where they are missing, and add the column that an older Penstock did not create."""
     cursor.execute(sql.CREATE_MARKER_TABLE)
-    shape = table_schema_of(cursor, sql.MARKER_TABLE)
-    if shape is not None and all(column.name != LEDGER_ID for column in shape.columns):
+    table_schema = table_schema_of(cursor, sql.MARKER_TABLE)
+    if table_schema is not None and all(column.name != LEDGER_ID for column in table_schema.columns):
         cursor.execute(sql.ADD_LEDGER_ID)
     cursor.execute(sql.CREATE_BATCH_TABLE)
 
@@ -44,21 +44,21 @@ def prepare_table(
     rows, key = arrow_schema(schema), target.key
     with settings_of(sink):
         require_storable(rows, target.table, target.key)
-    marks = SqliteMarkerStore(cursor)
-    marker = marks.read(pipeline, sink)
+    markers = SqliteMarkerStore(cursor)
+    marker = markers.read(pipeline, sink)
     require_not_lost(marker, target, exists=table_schema_of(cursor, target.table) is not None)
     if marker is None and table_schema_of(cursor, DBAPI_MARKER_TABLE) is not None:
         require_unfilled(cursor.execute(sql.OWNERS_OF_DBAPI), target.table)
-    shape = _existing(cursor, rows, target.table, key, create=create)
-    require_fit(shape, rows, target.table, key)
+    table_schema = _existing(cursor, rows, target.table, key, create=create)
+    require_fit(table_schema, rows, target.table, key)
     content = partial(_content, cursor, rows, target)
-    prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
+    prepare_marker(markers, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
     reals = frozenset(field.name.lower() for field in rows if pa.types.is_floating(field.type))
     return RowValidator(
         sink=sink,
         table=target.table,
-        required=shape.required | {name.lower() for name in key},
-        no_nan=reals if shape.strict else frozenset(),
+        required=table_schema.required | {name.lower() for name in key},
+        no_nan=reals if table_schema.strict else frozenset(),
     )
 
 
@@ -71,12 +71,12 @@ def require_schema_accepted(
         require_storable(rows, target.table, target.key)
     if cursor is None:
         return
-    shape = table_schema_of(cursor, target.table)
-    marks = readable_marker_store(cursor)
-    if marks is not None:
-        require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
-    if shape is not None:
-        require_fit(shape, rows, target.table, target.key)
+    table_schema = table_schema_of(cursor, target.table)
+    markers = readable_marker_store(cursor)
+    if markers is not None:
+        require_not_lost(markers.read(pipeline, sink), target, exists=table_schema is not None)
+    if table_schema is not None:
+        require_fit(table_schema, rows, target.table, target.key)
     elif not create:
         raise no_table(target.table)
 
@@ -85,21 +85,21 @@ def decided_rows(
     cursor: sqlite3.Cursor, rows: Iterator["pa.RecordBatch"], schema: str, target: Target
 ) -> Iterator["pa.RecordBatch"]:
     """Return the rows. Raises Refused if the table was altered since the decision and refuses rows or would change them."""
-    shape = table_schema_of(cursor, target.table)
-    if shape is None:
+    table_schema = table_schema_of(cursor, target.table)
+    if table_schema is None:
         raise table_gone(target.table)
-    require_fit(shape, arrow_schema(schema), target.table, target.key, decided=True)
-    return with_row_numbers(shape, rows, target.table)
+    require_fit(table_schema, arrow_schema(schema), target.table, target.key, decided=True)
+    return with_row_numbers(table_schema, rows, target.table)
 
 
 def _existing(cursor: sqlite3.Cursor, rows: "pa.Schema", table: str, key: tuple[str, ...], *, create: bool) -> TableSchema:
-    shape = table_schema_of(cursor, table)
-    if shape is None and create:
+    table_schema = table_schema_of(cursor, table)
+    if table_schema is None and create:
         cursor.execute(create_statement(rows, table, key))
-        shape = table_schema_of(cursor, table)
-    if shape is None:
+        table_schema = table_schema_of(cursor, table)
+    if table_schema is None:
         raise no_table(table)
-    return shape
+    return table_schema
 
 
 def _content(cursor: sqlite3.Cursor, rows: "pa.Schema", target: Target) -> Totals:

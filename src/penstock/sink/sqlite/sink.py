@@ -23,7 +23,7 @@ from penstock.core.model import (
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Usage
 from penstock.protocols import SinkDecisions
 from penstock.sink.sqlite import statements as sql
-from penstock.sink.sqlite.database import BUSY_TIMEOUT_S, Database, broken_disk, seen_by
+from penstock.sink.sqlite.database import BUSY_TIMEOUT_S, Database, diagnose_file, disk_error
 from penstock.sink.sqlite.load import load
 from penstock.sink.sqlite.marker_store import SqliteMarkerStore, readable_marker_store
 from penstock.sink.sqlite.preparation import create_own_tables, decided_rows, prepare_table, require_schema_accepted
@@ -81,8 +81,8 @@ class SqliteSink(TableSink):
         if account != ONLY_ACCOUNT or not Path(self._database.path).exists():
             return None
         with self._database.reader() as cursor:
-            marks = readable_marker_store(cursor)
-            marker = None if marks is None else marks.read(pipeline, self._name)
+            markers = readable_marker_store(cursor)
+            marker = None if markers is None else markers.read(pipeline, self._name)
         return None if marker is None else marker.high_water_mark
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
@@ -92,7 +92,7 @@ class SqliteSink(TableSink):
             return
         with self._lock, self._database.dropping_on_error():
             connection = self._database.writable(create=self._create and schema is not None, kind=Failed)
-            with self._database.translate_errors(Failed), PREPARE.around(error=broken_disk, lost=broken_disk):
+            with self._database.translate_errors(Failed), PREPARE.around(error=disk_error, lost=disk_error):
                 self._prepare(connection, pipeline, schema)
 
     def require_schema_accepted(self, *, pipeline: PipelineName, schema: str) -> None:
@@ -167,28 +167,28 @@ class SqliteSink(TableSink):
     def _apply(self, connection: sqlite3.Connection, publication: Publication) -> Published:
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
             cursor = connection.cursor()
-            marks, since, target = SqliteMarkerStore(cursor), self._committed, decided_target(publication, self._target)
+            markers, since, target = SqliteMarkerStore(cursor), self._committed, decided_target(publication, self._target)
 
             def load_within() -> Loaded:
                 return load(cursor, decided_rows(cursor, rows, publication.schema, target), target)
 
-            return self._note_applied(apply(marks, publication, target, since=since, load=load_within))
+            return self._note_applied(apply(markers, publication, target, since=since, load=load_within))
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:
-            with COMMIT.around(error=broken_disk, lost=broken_disk):
+            with COMMIT.around(error=disk_error, lost=disk_error):
                 connection.execute(sql.COMMIT)
         except sqlite3.Error as cause:
-            seen = seen_by(cause, self._database.path)
+            seen = diagnose_file(cause, self._database.path)
             raise OutcomeUnknown(
                 f"The COMMIT of table {self._target.table!r} in {self._database.path} gave no answer: {seen.reason}.",
                 remedy=f"{seen.advice} and try again: the marker in the database says whether it happened.",
             ) from cause
 
     def _marker_of_table(self, cursor: sqlite3.Cursor) -> TableMarker | None:
-        marks = readable_marker_store(cursor)
-        owners = [] if marks is None else marks.owners(self._target.table)
-        return marks.read(*owners[0]) if marks is not None and owners else None
+        markers = readable_marker_store(cursor)
+        owners = [] if markers is None else markers.owners(self._target.table)
+        return markers.read(*owners[0]) if markers is not None and owners else None
 
     def _content(self, cursor: sqlite3.Cursor, marker: TableMarker) -> Totals:
         if table_schema_of(cursor, self._target.table) is None:
@@ -202,14 +202,14 @@ class SqliteSink(TableSink):
     def _check_file(self) -> Finding:
         subject = f"sink {self._name}"
         with self._database.reader() as cursor:
-            shape = table_schema_of(cursor, self._target.table)
-        if shape is None:
+            table_schema = table_schema_of(cursor, self._target.table)
+        if table_schema is None:
             what = "will be created" if self._create else "is missing and `create` is false"
             return Finding(subject=subject, ok=self._create, message=f"table {self._target.table} {what}")
         return Finding(
             subject=subject,
-            ok=shape.kind == "table" and os.access(self._database.path, os.W_OK),
-            message=f"{shape.kind} {self._target.table} with {len(shape.columns)} columns in {self._database.path}",
+            ok=table_schema.kind == "table" and os.access(self._database.path, os.W_OK),
+            message=f"{table_schema.kind} {self._target.table} with {len(table_schema.columns)} columns in {self._database.path}",
         )
 
 

@@ -83,7 +83,7 @@ VALUES (
 
 _FORGET_BATCHES = "DELETE FROM main.penstock_batch WHERE pipeline = :pipeline AND sink = :sink AND position <= :position"
 
-OF_MARKS = MarkerStatements(
+MARKER_STATEMENTS = MarkerStatements(
     read_marker=_READ_MARKER,
     read_unnamed=_READ_MARKER.replace(", ledger_id\n", ", NULL\n"),
     lock_marker=_READ_MARKER,

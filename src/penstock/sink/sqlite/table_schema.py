@@ -127,17 +127,19 @@ def create_statement(schema: "pa.Schema", table: str, key: tuple[str, ...]) -> s
     return TableStatements(table, tuple(schema.names), key).create(declared)
 
 
-def require_fit(shape: TableSchema, schema: "pa.Schema", table: str, key: tuple[str, ...], *, decided: bool = False) -> None:
+def require_fit(
+    table_schema: TableSchema, schema: "pa.Schema", table: str, key: tuple[str, ...], *, decided: bool = False
+) -> None:
     """Raise Refused unless the table takes rows of `schema` and gives the same back. `decided`: see `Columns`."""
-    if shape.kind != "table":
-        raise not_a_table(table, f"a {shape.kind}")
+    if table_schema.kind != "table":
+        raise not_a_table(table, f"a {table_schema.kind}")
     of = _columns(table, decided=decided)
-    _require_names(shape, schema, of)
+    _require_names(table_schema, schema, of)
     kinds = {field.name.lower(): field for field in schema}
-    for column in shape.columns:
+    for column in table_schema.columns:
         if column.name.lower() in kinds:
-            _require_kept(column, kinds[column.name.lower()], of, strict=shape.strict)
-    if key and frozenset(name.lower() for name in key) not in shape.uniques:
+            _require_kept(column, kinds[column.name.lower()], of, strict=table_schema.strict)
+    if key and frozenset(name.lower() for name in key) not in table_schema.uniques:
         columns = ", ".join(sql.quoted(name) for name in key)
         raise Refused(
             f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
@@ -145,9 +147,9 @@ def require_fit(shape: TableSchema, schema: "pa.Schema", table: str, key: tuple[
         )
 
 
-def with_row_numbers(shape: TableSchema, batches: Iterator["pa.RecordBatch"], table: str) -> Iterator["pa.RecordBatch"]:
+def with_row_numbers(table_schema: TableSchema, batches: Iterator["pa.RecordBatch"], table: str) -> Iterator["pa.RecordBatch"]:
     """Yield the batches. Raises Refused at the first one with a NULL that SQLite would replace by a row number."""
-    number = shape.row_number
+    number = table_schema.row_number
     for batch in batches:
         for name in batch.schema.names:
             if number is not None and name.lower() == number.name.lower() and batch.column(name).null_count:
@@ -163,14 +165,14 @@ def _columns(table: str, *, decided: bool) -> Columns:
     return Columns(table=table, named=sql.quoted(table), alter=_ALTER, decided=decided)
 
 
-def _require_names(shape: TableSchema, schema: "pa.Schema", of: Columns) -> None:
-    ours, there = {name.lower() for name in schema.names}, {column.name.lower() for column in shape.columns}
-    left = [column for column in shape.columns if column.name.lower() not in ours]
+def _require_names(table_schema: TableSchema, schema: "pa.Schema", of: Columns) -> None:
+    ours, there = {name.lower() for name in schema.names}, {column.name.lower() for column in table_schema.columns}
+    left = [column for column in table_schema.columns if column.name.lower() not in ours]
     of.require_same(
         {field.name: storage_of(field.type).declared for field in schema},
-        {column.name: column.declared for column in shape.columns},
+        {column.name: column.declared for column in table_schema.columns},
         missing=[name for name in schema.names if name.lower() not in there],
-        demanded=[column.name for column in left if column.not_null and not shape.fills(column)],
+        demanded=[column.name for column in left if column.not_null and not table_schema.fills(column)],
     )
 
 

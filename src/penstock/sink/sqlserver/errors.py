@@ -6,7 +6,7 @@ import OpenSSL.SSL
 import pytds
 
 from penstock.errors import Conflict, Failed, PenstockError, Retryable
-from penstock.sql.url import DISTRUSTED
+from penstock.sql.url import UNTRUSTED_CERTIFICATE
 
 _CONFLICTS = frozenset({1205, 3960, 3961})
 """The victim of a deadlock, and conflicts of snapshots."""
@@ -36,7 +36,7 @@ _VALUES = re.compile(r"(duplicate key value is|Truncated value:) (\(.*\)|'.*')",
 _STARTS = "and start again: what was decided is published then."
 
 
-def cut_off(point: str) -> pytds.Error:
+def connection_lost(point: str) -> pytds.Error:
     """Return the error that the driver would raise at a fault point if the connection broke."""
     return pytds.InterfaceError(f"Server closed connection ({point})")
 
@@ -70,7 +70,7 @@ def translate_error(cause: Exception, place: str, kind: type[Failed]) -> Penstoc
     if code in _READ_ONLY:
         return Retryable(f"{place} cannot be written: {reason}.", remedy="Name the primary replica in `url`, and try again.")
     if not code and any(sign in reason for sign in _DISTRUSTED):
-        return kind(f"{place} does not let us in: {reason}.", remedy=DISTRUSTED)
+        return kind(f"{place} does not let us in: {reason}.", remedy=UNTRUSTED_CERTIFICATE)
     if code in _UNAVAILABLE | _AZURE:
         return Retryable(f"{place} does not answer: {reason}.", remedy="Start the server or mend the network, and try again.")
     message, remedy = _message_and_remedy(code, reason, place)

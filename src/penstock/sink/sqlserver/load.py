@@ -10,7 +10,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import RowDigest, Totals
 from penstock.errors import Conflict
 from penstock.sink.sqlserver.connection import Connection
-from penstock.sink.sqlserver.errors import cut_off
+from penstock.sink.sqlserver.errors import connection_lost
 from penstock.sink.sqlserver.scan import scan
 from penstock.sink.sqlserver.storage import values_of
 from penstock.sink.sqlserver.table_schema import TableSchema, staged_for, statements_of
@@ -33,21 +33,21 @@ class _Columns:
 
 
 def load(
-    connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", shape: TableSchema, target: Target
+    connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
 ) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
 
     Raises Conflict where another session writes rows of the same keys meanwhile.
     """
     columns = _Columns(statements=statements_of(schema, target), schema=schema, row_digest=target.row_digest)
-    staged_as = staged_for(schema, target.key, shape)
+    staged_as = staged_for(schema, target.key, table_schema)
     connection.execute(DROP_STAGE)
     connection.execute(columns.statements.create_stage([kind + collation for kind, collation in staged_as]))
-    with LOAD.around(error=cut_off, lost=cut_off):
+    with LOAD.around(error=connection_lost, lost=connection_lost):
         kinds = [kind for kind, _ in staged_as]
         connection.load([(columns.statements.number, "bigint"), *zip(schema.names, kinds, strict=True)], _rows(batches))
         staged = int(connection.execute(COUNT_STAGE).fetchone()[0])
-    with MOVE.around(error=cut_off, lost=cut_off):
+    with MOVE.around(error=connection_lost, lost=connection_lost):
         loaded = _load(connection, columns, target.write, staged)
     connection.execute(DROP_STAGE)
     return loaded

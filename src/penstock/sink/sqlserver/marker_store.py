@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager
 
 from penstock.core.faults import FaultPoint
 from penstock.sink.sqlserver.connection import Connection
-from penstock.sink.sqlserver.errors import cut_off
+from penstock.sink.sqlserver.errors import connection_lost
 from penstock.sink.sqlserver.names import folded_name
 from penstock.sink.sqlserver.statements import OwnStatements
 from penstock.sink.table.marker_store import DatabaseMarkerStore
@@ -21,7 +21,7 @@ class SqlserverMarkerStore(DatabaseMarkerStore[str]):
         super().__init__(connection.execute, statements, locking=locking, named=named, split_name=folded_name)
 
     def _fencing(self) -> AbstractContextManager[None]:
-        return FENCE.around(error=cut_off, lost=cut_off)
+        return FENCE.around(error=connection_lost, lost=connection_lost)
 
     def _marking(self) -> AbstractContextManager[None]:
-        return MARK.around(error=cut_off, lost=cut_off)
+        return MARK.around(error=connection_lost, lost=connection_lost)

@@ -50,18 +50,18 @@ def prepare_table(
     with settings_of(sink):
         require_storable(rows, target)
     _create_own_tables(connection, place[0])
-    marks = SqlserverMarkerStore(connection, place[0], locking=True)
+    markers = SqlserverMarkerStore(connection, place[0], locking=True)
     connection.execute(sql.BEGIN)
-    marker = marks.read(pipeline, sink)
-    shape = table_schema_of(connection, *place)
-    require_not_lost(marker, target, exists=shape is not None)
-    shape = shape or _created(connection, rows, target, create=create)
-    require_fit(shape, rows, target)
+    marker = markers.read(pipeline, sink)
+    table_schema = table_schema_of(connection, *place)
+    require_not_lost(marker, target, exists=table_schema is not None)
+    table_schema = table_schema or _created(connection, rows, target, create=create)
+    require_fit(table_schema, rows, target)
     require_allowed(connection, rows, target)
     counted = partial(content_of, connection, rows, target)
-    prepare_marker(marks, pipeline=pipeline, sink=sink, schema=schema, target=target, content=counted)
+    prepare_marker(markers, pipeline=pipeline, sink=sink, schema=schema, target=target, content=counted)
     database.commit(connection)
-    return _row_validator(sink, target, shape)
+    return _row_validator(sink, target, table_schema)
 
 
 def require_schema_accepted(
@@ -72,12 +72,12 @@ def require_schema_accepted(
     with settings_of(sink):
         require_storable(rows, target)
     _require_schema(connection, place[0])
-    shape = table_schema_of(connection, *place)
-    marks = readable_marker_store(connection, place[0])
-    if marks is not None:
-        require_not_lost(marks.read(pipeline, sink), target, exists=shape is not None)
-    if shape is not None:
-        require_fit(shape, rows, target)
+    table_schema = table_schema_of(connection, *place)
+    markers = readable_marker_store(connection, place[0])
+    if markers is not None:
+        require_not_lost(markers.read(pipeline, sink), target, exists=table_schema is not None)
+    if table_schema is not None:
+        require_fit(table_schema, rows, target)
         require_allowed(connection, rows, target)
     elif not create:
         raise no_table(target.table)
@@ -99,12 +99,16 @@ def name_markers(connection: Connection, schema: str) -> None:
 
 def readable_marker_store(connection: Connection, schema: str) -> SqlserverMarkerStore | None:
     """Return the markers without locking them, also those of an older Penstock; None if there are none yet."""
-    shape = table_schema_of(connection, schema, sql.MARKER_TABLE)
-    return None if shape is None else SqlserverMarkerStore(connection, schema, locking=False, named=not _is_unnamed(shape))
+    table_schema = table_schema_of(connection, schema, sql.MARKER_TABLE)
+    return (
+        None
+        if table_schema is None
+        else SqlserverMarkerStore(connection, schema, locking=False, named=not _is_unnamed(table_schema))
+    )
 
 
-def _is_unnamed(shape: TableSchema | None) -> bool:
-    return shape is not None and shape.column(LEDGER_ID) is None
+def _is_unnamed(table_schema: TableSchema | None) -> bool:
+    return table_schema is not None and table_schema.column(LEDGER_ID) is None
 
 
 def content_of(connection: Connection, rows: "pa.Schema", target: Target) -> Totals:
@@ -133,18 +137,18 @@ def _created(connection: Connection, rows: "pa.Schema", target: Target, *, creat
     if not create:
         raise no_table(target.table)
     connection.execute(statements_of(rows, target).create(declared_for(rows, target.key)))
-    shape = table_schema_of(connection, *split_name(target.table))
-    assert shape is not None
-    return shape
+    table_schema = table_schema_of(connection, *split_name(target.table))
+    assert table_schema is not None
+    return table_schema
 
 
-def _row_validator(sink: SinkName, target: Target, shape: TableSchema) -> RowValidator:
+def _row_validator(sink: SinkName, target: Target, table_schema: TableSchema) -> RowValidator:
     key = frozenset(map(folded, target.key))
-    units = {folded(column.name): most_units(column.declared) for column in shape.columns}
+    units = {folded(column.name): most_units(column.declared) for column in table_schema.columns}
     return RowValidator(
         sink=sink,
         table=target.table,
-        required=shape.required | key,
+        required=table_schema.required | key,
         key=key,
         units={name: most for name, most in units.items() if most is not None},
     )

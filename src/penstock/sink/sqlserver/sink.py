@@ -10,7 +10,7 @@ from penstock.core.model import PipelineName, Publication, Totals
 from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.connection import Connect, Connection
 from penstock.sink.sqlserver.database import Database
-from penstock.sink.sqlserver.errors import cut_off
+from penstock.sink.sqlserver.errors import connection_lost
 from penstock.sink.sqlserver.load import load
 from penstock.sink.sqlserver.marker_store import SqlserverMarkerStore
 from penstock.sink.sqlserver.names import split_name
@@ -66,14 +66,14 @@ class SqlserverSink(ServerSink[Connection]):
             f"{self._database.place}"
         )
 
-    def _look(self, connection: Connection) -> tuple[str, bool] | None:
-        shape = table_schema_of(connection, self._schema, self._table)
-        if shape is None:
+    def _existing_table(self, connection: Connection) -> tuple[str, bool] | None:
+        table_schema = table_schema_of(connection, self._schema, self._table)
+        if table_schema is None:
             return None
-        return f"{shape.kind} {self._target.table} with {len(shape.columns)} columns", shape.kind == "table"
+        return f"{table_schema.kind} {self._target.table} with {len(table_schema.columns)} columns", table_schema.kind == "table"
 
     def _prepare_table(self, connection: Connection, pipeline: PipelineName, schema: str) -> RowValidator:
-        with PREPARE.around(error=cut_off, lost=cut_off):
+        with PREPARE.around(error=connection_lost, lost=connection_lost):
             return prepare_table(
                 connection,
                 database=self._database,
@@ -99,22 +99,22 @@ class SqlserverSink(ServerSink[Connection]):
         name_markers(connection, self._schema)
 
     def _begin(self, connection: Connection) -> None:
-        with BEGIN.around(error=cut_off, lost=cut_off):
+        with BEGIN.around(error=connection_lost, lost=connection_lost):
             connection.execute(sql.BEGIN)
 
     def _load(self, connection: Connection, publication: Publication, target: Target) -> Loaded:
         """Check the table again, which nobody can alter from here to the end of the transaction, then load."""
         schema = arrow_schema(publication.schema)
         connection.execute(statements_of(schema, target).hold())
-        shape = table_schema_of(connection, self._schema, self._table)
-        assert shape is not None, "it is held"
-        require_fit(shape, schema, target, decided=True)
+        table_schema = table_schema_of(connection, self._schema, self._table)
+        assert table_schema is not None, "it is held"
+        require_fit(table_schema, schema, target, decided=True)
         with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            return load(connection, lengths(shape, schema, target).required(rows), schema, shape, target)
+            return load(connection, lengths(table_schema, schema, target).required(rows), schema, table_schema, target)
 
     def _commit(self, connection: Connection) -> None:
         """Commit. After an error the outcome is unknown: the next try locks and reads the marker on a new connection."""
-        with self._database.unknown_if_cut(self._target.table), COMMIT.around(error=cut_off, lost=cut_off):
+        with self._database.unknown_if_cut(self._target.table), COMMIT.around(error=connection_lost, lost=connection_lost):
             self._database.commit(connection)
 
     def _content(self, connection: Connection, schema: str) -> Totals:

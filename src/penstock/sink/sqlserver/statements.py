@@ -76,7 +76,7 @@ WHERE s.name = %(schema)s AND o.name = %(table)s
 ORDER BY i.index_id
 """
 
-MAY = "SELECT HAS_PERMS_BY_NAME(%(table)s, 'OBJECT', %(privilege)s)"
+PRIVILEGES = "SELECT HAS_PERMS_BY_NAME(%(table)s, 'OBJECT', %(privilege)s)"
 
 _MARKER_COLUMNS = f"""
     [pipeline] nvarchar(200) COLLATE {EXACT} NOT NULL, [sink] nvarchar(200) COLLATE {EXACT} NOT NULL,

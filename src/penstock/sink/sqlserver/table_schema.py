@@ -148,9 +148,9 @@ def declared_for(schema: "pa.Schema", key: Sequence[str]) -> list[str]:
     return [kind + f" COLLATE {sql.EXACT}" if kind.startswith("nvarchar") else kind for kind in kinds]
 
 
-def staged_for(schema: "pa.Schema", key: Sequence[str], shape: TableSchema) -> list[tuple[str, str]]:
+def staged_for(schema: "pa.Schema", key: Sequence[str], table_schema: TableSchema) -> list[tuple[str, str]]:
     """Return type and collation of the staging table's columns: Arrow's own, but for the key the table's, to use its index."""
-    return [_staged(field, shape.column(field.name) if field.name in key else None) for field in schema]
+    return [_staged(field, table_schema.column(field.name) if field.name in key else None) for field in schema]
 
 
 def _staged(field: "pa.Field", column: Column | None) -> tuple[str, str]:
@@ -160,23 +160,23 @@ def _staged(field: "pa.Field", column: Column | None) -> tuple[str, str]:
     return column.declared, f" COLLATE {column.collation}" if column.collation else ""
 
 
-def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
+def require_fit(table_schema: TableSchema, schema: "pa.Schema", target: Target, *, decided: bool = False) -> None:
     """Raise Refused unless an existing table takes rows of `schema` and returns them unchanged. `decided`: see `Columns`."""
     table = target.table
-    if shape.what != "a table":
-        raise not_a_table(table, shape.what, expected="a table on disk")
-    if shape.policies:
-        policy = shape.policies[0]
+    if table_schema.what != "a table":
+        raise not_a_table(table, table_schema.what, expected="a table on disk")
+    if table_schema.policies:
+        policy = table_schema.policies[0]
         raise Refused(
             f"Security policy {policy!r} is in force on table {table!r}: rows could be hidden from `verify`, or kept out.",
             remedy=f"ALTER SECURITY POLICY {policy} WITH (STATE = OFF), or name a table without one in `table:`.",
         )
     of = _columns(schema, target, decided=decided)
-    require_columns(shape.columns, schema, of=of, storage_of=storage_of, folded=folded)
+    require_columns(table_schema.columns, schema, of=of, storage_of=storage_of, folded=folded)
     if not target.key:
         return
-    _require_collated_key(shape, target, of)
-    if frozenset(map(folded, target.key)) not in shape.uniques:
+    _require_collated_key(table_schema, target, of)
+    if frozenset(map(folded, target.key)) not in table_schema.uniques:
         columns = ", ".join(map(quoted, target.key))
         raise Refused(
             f"Table {table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
@@ -184,9 +184,9 @@ def require_fit(shape: TableSchema, schema: "pa.Schema", target: Target, *, deci
         )
 
 
-def lengths(shape: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
+def lengths(table_schema: TableSchema, schema: "pa.Schema", target: Target) -> Lengths:
     """Return how long texts may be; of a longer one, SQL Server would silently cut the blanks at its end."""
-    columns = {folded(column.name): column for column in shape.columns}
+    columns = {folded(column.name): column for column in table_schema.columns}
     most = lengths_of(schema, lambda name: most_units(columns[folded(name)].declared))
     of, text = _columns(schema, target, decided=True), pa.string()
     return Lengths(of=of, most=most, measure=units_of, unit="units of UTF-16", declared=storage_of(text).declared(text))
@@ -196,9 +196,9 @@ def _columns(schema: "pa.Schema", target: Target, *, decided: bool) -> Columns:
     return Columns(table=target.table, named=statements_of(schema, target).name, alter=_ALTER, decided=decided)
 
 
-def _require_collated_key(shape: TableSchema, target: Target, of: Columns) -> None:
+def _require_collated_key(table_schema: TableSchema, target: Target, of: Columns) -> None:
     for name in target.key:
-        column = shape.column(name)
+        column = table_schema.column(name)
         if column is not None and column.collation is not None and not column.collation.upper().endswith(("_BIN2", "_BIN2_UTF8")):
             raise Refused(
                 f"Column {name!r} of the key of table {target.table!r} has the collation {column.collation}, which takes "
@@ -211,7 +211,7 @@ def require_allowed(connection: Connection, schema: "pa.Schema", target: Target)
     """Raise Refused if the user lacks a privilege that publishing needs."""
     for privilege in PRIVILEGES[target.write]:
         asked = {"table": statements_of(schema, target).name, "privilege": privilege}
-        if connection.execute(sql.MAY, asked).fetchone()[0] != 1:
+        if connection.execute(sql.PRIVILEGES, asked).fetchone()[0] != 1:
             raise Refused(
                 f"The user lacks {privilege} on table {target.table!r}.", remedy=f"GRANT {privilege} ON {target.table} to it."
             )

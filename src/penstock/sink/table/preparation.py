@@ -50,15 +50,15 @@ def require_not_lost(marker: TableMarker | None, target: Target, *, exists: bool
 
 
 def prepare_marker(
-    marks: MarkerStore, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, content: Callable[[], Totals]
+    markers: MarkerStore, *, pipeline: PipelineName, sink: SinkName, schema: str, target: Target, content: Callable[[], Totals]
 ) -> None:
     """Create the marker, or check that the existing one continues; `content` counts what the table holds. Raise Refused."""
-    marker = marks.read(pipeline, sink)
+    marker = markers.read(pipeline, sink)
     if marker is None:
-        _require_unowned(marks, pipeline, sink, target.table)
-        _require_never_marked(marks, pipeline, sink, target.table)
+        _require_unowned(markers, pipeline, sink, target.table)
+        _require_never_marked(markers, pipeline, sink, target.table)
         before = Totals() if target.write in {"replace", MERGE} else _before(content, target)
-        marks.write(
+        markers.write(
             TableMarker(pipeline=pipeline, sink=sink, table_name=target.table, write=target.write, schema=schema, before=before)
         )
         return
@@ -70,7 +70,7 @@ def prepare_marker(
         old, new = arrow_schema(marker.schema), arrow_schema(schema)
         _require_none_left_out(marker, [name for name in old.names if name not in new.names], content)
     if marker.schema is None:
-        marks.write(replace(marker, schema=schema))
+        markers.write(replace(marker, schema=schema))
 
 
 def require_same_types(marker: TableMarker | None, schema: str, target: Target) -> None:
@@ -119,8 +119,8 @@ def _require_merged_always(marker: TableMarker, target: Target) -> None:
         )
 
 
-def _require_unowned(marks: MarkerStore, pipeline: PipelineName, sink: SinkName, table: str) -> None:
-    for owner in marks.owners(table):
+def _require_unowned(markers: MarkerStore, pipeline: PipelineName, sink: SinkName, table: str) -> None:
+    for owner in markers.owners(table):
         if owner != (pipeline, sink):
             raise _filled(table, *owner)
 
@@ -150,9 +150,9 @@ def _filled(table: str, pipeline: str, sink: str) -> Refused:
     )
 
 
-def _require_never_marked(marks: MarkerStore, pipeline: PipelineName, sink: SinkName, table: str) -> None:
+def _require_never_marked(markers: MarkerStore, pipeline: PipelineName, sink: SinkName, table: str) -> None:
     """Raise Refused for batches without a marker: with a new marker, the newest batch would be published once more."""
-    position = marks.newest_batch(pipeline, sink)
+    position = markers.newest_batch(pipeline, sink)
     if position is not None:
         raise Refused(
             f"The marker of sink {sink!r} is gone from penstock_marker, but its batches up to position {position} are in "

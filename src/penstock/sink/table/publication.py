@@ -22,28 +22,28 @@ class Loaded:
 
 
 def apply(
-    marks: Marking, publication: Publication, target: Target, *, since: Position = NOTHING_YET, load: Callable[[], Loaded]
+    markers: Marking, publication: Publication, target: Target, *, since: Position = NOTHING_YET, load: Callable[[], Loaded]
 ) -> Published:
     """Show `publication` in the table, unless the table shows it already.
 
-    The caller commits; until then, `marks` exclude other publishers. `since` is the last position that the caller saw
+    The caller commits; until then, `markers` exclude other publishers. `since` is the last position that the caller saw
     committed. Raises ContentConflict if another number of rows than decided was written, LedgerMismatch for another ledger's
     position, Refused for a table that lost what it showed, PublishFailed if there is no marker.
     """
     if not changes_table(publication, target):
         return Published(totals=publication.totals, already=True)
-    marker = _marker(marks, publication, target)
+    marker = _marker(markers, publication, target)
     require_same_ledger(marker, publication)
     _require_no_older_copy(marker, since)
     if marker.position >= publication.position:
-        require_same(marks.batch_at(publication), publication, marker)
+        require_same(markers.batch_at(publication), publication, marker)
         return Published(totals=publication.totals, already=True)
     _require_no_older_generation(marker, publication)
     require_no_copy(publication, marker.position, place=f"Table {marker.table_name!r}")
     write = _write_of(publication, target, marker)
     loaded = load() if publication.staged or write == "replace" else Loaded(rows=0, displaced=Totals())
     _require_all(loaded, publication, target)
-    marks.advance(_advanced(marker, publication, loaded, write=write), publication)
+    markers.advance(_advanced(marker, publication, loaded, write=write), publication)
     return Published(totals=publication.totals, already=False)
 
 
@@ -87,8 +87,8 @@ def changes_table(publication: Publication, target: Target) -> bool:
     return bool(publication.staged) or target.write == "replace"
 
 
-def _marker(marks: Marking, publication: Publication, target: Target) -> TableMarker:
-    marker = marks.read(publication.pipeline, publication.sink)
+def _marker(markers: Marking, publication: Publication, target: Target) -> TableMarker:
+    marker = markers.read(publication.pipeline, publication.sink)
     if marker is None:
         raise PublishFailed(
             f"The database has no marker of pipeline {publication.pipeline!r} and sink {publication.sink!r}.",

@@ -73,7 +73,7 @@ class DatabaseSink(TableSink, Generic[C]):
     # --- what kinds of databases differ in
 
     @abstractmethod
-    def _look(self, connection: C) -> tuple[str, bool] | None:
+    def _existing_table(self, connection: C) -> tuple[str, bool] | None:
         """Describe what exists under the table's name, and say whether rows can be written there. None if nothing exists."""
 
     @abstractmethod
@@ -105,7 +105,7 @@ class DatabaseSink(TableSink, Generic[C]):
         subject = f"sink {self._name}"
         try:
             with self._database.reader() as connection:
-                there = self._look(connection)
+                there = self._existing_table(connection)
         except PenstockError as error:
             return [Finding(subject=subject, ok=False, message=str(error))]
         if there is None:
@@ -171,8 +171,8 @@ class DatabaseSink(TableSink, Generic[C]):
     # --- steps
 
     def _high_water_mark(self, connection: C, pipeline: PipelineName) -> HighWaterMark | None:
-        marks = self._readable_marker_store(connection)
-        marker = None if marks is None else marks.read(pipeline, self._name)
+        markers = self._readable_marker_store(connection)
+        marker = None if markers is None else markers.read(pipeline, self._name)
         return None if marker is None else marker.high_water_mark
 
     def _publish(self, publication: Publication) -> Published:
@@ -196,12 +196,12 @@ class DatabaseSink(TableSink, Generic[C]):
         )
 
     def _marker_of_table(self, connection: C) -> TableMarker | None:
-        marks = self._readable_marker_store(connection)
-        owners = [] if marks is None else marks.owners(self._target.table)
-        return marks.read(*owners[0]) if marks is not None and owners else None
+        markers = self._readable_marker_store(connection)
+        owners = [] if markers is None else markers.owners(self._target.table)
+        return markers.read(*owners[0]) if markers is not None and owners else None
 
     def _shown(self, connection: C, marker: TableMarker) -> Totals:
-        if self._look(connection) is None:
+        if self._existing_table(connection) is None:
             raise NotStoredError("it is gone")
         if marker.write == MERGE:
             return marker.before + marker.after  # only the user knows which rows are there
@@ -237,7 +237,7 @@ class ServerSink(DatabaseSink[C]):
         self._note(publication)
         return published
 
-    def _ride(self, connection: C, publication: Publication) -> Published:
+    def _publish_in_ledger(self, connection: C, publication: Publication) -> Published:
         """Publish in an open transaction of the caller, who commits it, and who runs it again after Retryable."""
         with self._lock:
             try:
@@ -248,7 +248,7 @@ class ServerSink(DatabaseSink[C]):
                 raise self._in_the_way(conflict, times=1) from conflict
 
     def _apply(self, connection: C, publication: Publication) -> Published:
-        marks, since, target = self._marker_store(connection), self._committed, decided_target(publication, self._target)
+        markers, since, target = self._marker_store(connection), self._committed, decided_target(publication, self._target)
         return self._note_applied(
-            apply(marks, publication, target, since=since, load=lambda: self._load(connection, publication, target))
+            apply(markers, publication, target, since=since, load=lambda: self._load(connection, publication, target))
         )

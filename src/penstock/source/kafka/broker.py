@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 from tenacity import Retrying, retry_if_exception, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from penstock.errors import Failed, PenstockError, Retryable
-from penstock.kafka.login_errors import HUNG_UP, Heard, require_let_in
+from penstock.kafka.login_errors import DISCONNECTED, ClientErrors, require_login
 from penstock.source.kafka.topic import RetainedOffsets, TopicNow
 
 _ANSWER_S = 15
@@ -28,7 +28,7 @@ _NO_RECORD_YET = -1
 """The client's answer for a time stamp after all records."""
 _SILENT: Mapping[str, Any] = {"log_level": 0}
 """Errors are raised, and not written to the terminal."""
-NOT_LET_IN: Final = frozenset(
+ACCESS_ERRORS: Final = frozenset(
     {
         *(KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL),
         *(KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED),
@@ -45,7 +45,7 @@ class Broker:
     def __init__(self, source: str, options: Mapping[str, str]) -> None:
         self._source = source
         self._options: dict[str, Any] = {**_SILENT, **options}
-        self._heard = Heard()
+        self._heard = ClientErrors()
         self._let_in = self._has_answered = False
         try:
             self._admin = AdminClient({**self._options, "error_cb": self._heard})
@@ -236,16 +236,16 @@ class Broker:
 
     def _require_let_in(self) -> None:
         if not self._let_in:
-            require_let_in(self._admin, self._heard.recently)
+            require_login(self._admin, self._heard.newest)
             self._let_in = True
 
     def _error_for(self, raised: KafkaException) -> PenstockError:
         self._admin.poll(0)
         cause: KafkaError = raised.args[0]
-        heard = self._heard.recently()
-        why = heard if heard is not None and heard.code() in NOT_LET_IN and HUNG_UP not in heard.str() else cause
+        heard = self._heard.newest()
+        why = heard if heard is not None and heard.code() in ACCESS_ERRORS and DISCONNECTED not in heard.str() else cause
         where = f"of source {self._source!r} at {self._options.get('bootstrap.servers')}"
-        if why.code() in NOT_LET_IN:
+        if why.code() in ACCESS_ERRORS:
             return Failed(f"Kafka {where} does not let us look: {why.str()}.", remedy="Correct the credentials or the rights.")
         return Retryable(
             f"Kafka {where} does not answer: {why.str()}.",

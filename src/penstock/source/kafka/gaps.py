@@ -35,7 +35,7 @@ def gaps_of(
     )
 
 
-def cut_off(
+def truncated(
     source: SourceName, needed: Positions, end: Positions, *, known: Mapping[str, TopicRead], now: Mapping[str, TopicNow]
 ) -> Iterator[GapAccepted]:
     """Yield what the broker lost at the end of its log of a batch that is planned up to `end`. `gaps_of` finds other gaps."""
@@ -112,7 +112,9 @@ def within(gap: GapAccepted, end: Positions) -> Iterator[GapAccepted]:
 
 def describe_gaps(gaps: tuple[GapAccepted, ...], *, now: NowOf) -> str:
     """Describe what is missing, topic by topic, in sentences."""
-    return " ".join(_TOLD[kind](topic, list(found), now.get((source, topic))) for (source, topic, kind), found in _by_topic(gaps))
+    return " ".join(
+        _DESCRIPTIONS[kind](topic, list(found), now.get((source, topic))) for (source, topic, kind), found in _by_topic(gaps)
+    )
 
 
 def gap_descriptions(gaps: tuple[GapAccepted, ...]) -> str:
@@ -158,7 +160,7 @@ def _truncated(topic: str, gaps: list[GapAccepted], _: TopicNow | None) -> str:
     return f"Topic {topic!r} ends before what was read of it, by {_records(gaps)}: {_ranges(gaps)}; the broker has lost them."
 
 
-_TOLD = {
+_DESCRIPTIONS = {
     GapKind.EXPIRED: _expired,
     GapKind.RECREATED: _recreated,
     GapKind.DELETED: _deleted,

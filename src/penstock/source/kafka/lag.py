@@ -14,7 +14,7 @@ _NEAR_PART = 4
 """Loss is near in the last quarter of the retention time, but not before its last day."""
 
 
-class Asked(Protocol):
+class LagQueries(Protocol):
     """Queries to the brokers of one source."""
 
     def topics(self, names: Sequence[str]) -> Mapping[str, TopicNow]:
@@ -57,7 +57,7 @@ class TopicLag:
         return self.loss_in_ms < min(DAY_MS, self.retention_ms // _NEAR_PART)
 
 
-def lag_of(read: TopicRead, *, brokers: Asked, now_ms: int) -> TopicLag:
+def lag_of(read: TopicRead, *, brokers: LagQueries, now_ms: int) -> TopicLag:
     """Return the lag of a topic whose last batch was `read`."""
     needed = {number: of.end for number, of in read.partitions.items()}
     found = brokers.topics([read.topic])

@@ -8,7 +8,7 @@ from penstock.core.kafka_offset import Positions, positions_in
 from penstock.core.model import OffsetRange, SourceName
 from penstock.core.topics import GapAccepted, PartitionRead, TopicRead
 from penstock.errors import PenstockError
-from penstock.source.kafka.gaps import NowOf, cut_off, gaps_of
+from penstock.source.kafka.gaps import NowOf, gaps_of, truncated
 from penstock.source.kafka.topic import TopicNow
 from penstock.spec.source import Source
 
@@ -59,7 +59,7 @@ class Watch:
         now = self._ask(each.source, list(needed))
         gaps = (
             *gaps_of(each.source, needed, known=known, now=now),
-            *cut_off(each.source, needed, end, known=known, now=now),
+            *truncated(each.source, needed, end, known=known, now=now),
         )
         read = [
             _read(each.source, topic, parts, end.get(topic, parts), now[topic]) for topic, parts in needed.items() if topic in now

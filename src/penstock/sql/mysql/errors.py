@@ -11,8 +11,8 @@ import pymysql
 from pymysql.constants import CR
 
 from penstock.errors import Conflict, Failed, PenstockError, Retryable
-from penstock.sql.url import DISTRUSTED
-from penstock.support.tls import is_distrusted
+from penstock.sql.url import UNTRUSTED_CERTIFICATE
+from penstock.support.tls import is_untrusted_certificate
 
 DUPLICATE = 1062
 DENIED = frozenset({1044, 1142, 1143, 1227})
@@ -51,7 +51,7 @@ _PARTITIONED = re.compile(r"(partition for (?:a|the given)? ?value) .*\Z", re.DO
 _STARTS = "and start again: what was decided is published then."
 
 
-def cut_off(point: str) -> pymysql.err.Error:
+def connection_lost(point: str) -> pymysql.err.Error:
     """Return the error that PyMySQL would raise at a fault point if the connection broke."""
     return pymysql.err.OperationalError(CR.CR_SERVER_LOST, f"Lost connection to MySQL server during query ({point})")
 
@@ -98,8 +98,8 @@ def translate_error(cause: pymysql.err.Error, place: str, kind: type[Failed]) ->
         return Retryable(message, remedy="Look into information_schema.innodb_trx, and try again.")
     if code in _READ_ONLY:
         return Retryable(f"{place} cannot be written: {reason}.", remedy="Name the primary server in `url`, and try again.")
-    if code in _UNAVAILABLE and is_distrusted(reason):
-        return kind(f"{place} does not let us in: {reason}.", remedy=DISTRUSTED)
+    if code in _UNAVAILABLE and is_untrusted_certificate(reason):
+        return kind(f"{place} does not let us in: {reason}.", remedy=UNTRUSTED_CERTIFICATE)
     if code in _UNAVAILABLE:
         return Retryable(f"{place} does not answer: {reason}.", remedy="Start the server or mend the network, and try again.")
     message, remedy = _message_and_remedy(code, reason, place)

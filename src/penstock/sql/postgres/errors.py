@@ -32,7 +32,7 @@ def translate_error(cause: psycopg.Error, place: str, kind: type[Failed]) -> Pen
         return _unconnected(reason, place, kind)
     if cause.diag.source_function == _FINDS_PARTITION:
         return _without_partition(cause, place, reason, kind)
-    for sign, make in _TOLD:
+    for sign, make in _BY_SQLSTATE:
         if state.startswith(sign):
             return make(place, reason, kind)
     return kind(f"{place} cannot be used: {reason}.", remedy=f"Mend that {_STARTS}")
@@ -44,7 +44,7 @@ def reason_of(cause: psycopg.Error) -> str:
     return " ".join(text.split()).rpartition("FATAL: ")[2].rstrip(".").strip()
 
 
-def cut_off(point: str) -> psycopg.Error:
+def connection_lost(point: str) -> psycopg.Error:
     """Return the error that libpq would raise at a fault point if the connection broke: no code, whatever the server did."""
     return psycopg.OperationalError(f"server closed the connection unexpectedly ({point})")
 
@@ -87,7 +87,7 @@ def _forbidden(place: str, reason: str, kind: type[Failed]) -> PenstockError:
 
 
 _SEE_ALL = "ALTER ROLE … BYPASSRLS, or ALTER TABLE … DISABLE ROW LEVEL SECURITY (and NO FORCE ROW LEVEL SECURITY),"
-_TOLD = (
+_BY_SQLSTATE = (
     ("55P03", _locked),
     ("53100", _full),
     ("23", _constraint),

@@ -14,7 +14,7 @@ import pytest
 from penstock.core.faults import FaultKind, FaultPoint, arm, points
 from penstock.errors import PenstockError
 from penstock.testing.conformance.bench import Bench
-from penstock.testing.conformance.processes import TOLD, end, publish_in_processes, start
+from penstock.testing.conformance.processes import RAISED, end, publish_in_processes, start
 from penstock.testing.conformance.rig import SinkRig
 from penstock.testing.conformance.rows import require_equal
 from penstock.testing.conformance.staging import Examined
@@ -98,7 +98,7 @@ def _fail(
         _overtake(rig, process, fired, number)
     code = end(process)
     killed = kind in {FaultKind.KILL, FaultKind.TORN} and _hit(fired)
-    assert code in ([_KILLED] if killed else [0, TOLD])
+    assert code in ([_KILLED] if killed else [0, RAISED])
 
 
 def _overtake(rig: SinkRig, process: BaseProcess, fired: Path, number: int) -> None:

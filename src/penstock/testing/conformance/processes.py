@@ -13,7 +13,7 @@ from penstock.errors import PenstockError
 from penstock.testing.conformance.bench import publish
 from penstock.testing.conformance.rig import PIPELINE, SinkRig
 
-TOLD = 10
+RAISED = 10
 """Exit code of a process that ended with a PenstockError."""
 
 _PRELOADED = ["penstock.testing.conformance.story", "pyarrow.compute", "pyarrow.parquet", "pandas", "zoneinfo"]
@@ -65,4 +65,4 @@ def _run(faults: str, fired: Path | None, work: Callable[..., None], arguments: 
     try:
         work(*arguments)
     except PenstockError:
-        os._exit(TOLD)
+        os._exit(RAISED)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.errors import Failed, PenstockError, Retryable
-from penstock.source.kafka.broker import NOT_LET_IN, Broker
+from penstock.source.kafka.broker import ACCESS_ERRORS, Broker
 from penstock.source.kafka.reader.plan import Piece
 from penstock.source.kafka.reader.records import record_batch
 from penstock.source.kafka.reader.settings import ReaderSettings
@@ -175,7 +175,7 @@ def _error_for(piece: Piece, settings: ReaderSettings, error: KafkaError) -> Pen
         f"Topic {piece.topic!r} of source {settings.name!r} could not be read from "
         f"{settings.client.get('bootstrap.servers')}: {error.str()}."
     )
-    if error.code() in NOT_LET_IN:
+    if error.code() in ACCESS_ERRORS:
         group = settings.client.get("group.id", _DEFAULTS["group.id"])
         return Failed(
             message, remedy=f"Correct the credentials, or give the right Read on the topic and on the consumer group {group!r}."

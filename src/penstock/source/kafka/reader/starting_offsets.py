@@ -12,7 +12,7 @@ _LATEST, _EARLIEST = -1, -2
 """Offsets that stand for the ends of a partition in `startingOffsets`."""
 
 
-class Dated(Protocol):
+class TimestampQueries(Protocol):
     """The query to the brokers for offsets by time stamp."""
 
     def since(self, wanted: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int | None]:
@@ -20,7 +20,7 @@ class Dated(Protocol):
         ...
 
 
-def beginning(settings: ReaderSettings, now: Mapping[str, TopicNow], brokers: Dated) -> Positions:
+def beginning(settings: ReaderSettings, now: Mapping[str, TopicNow], brokers: TimestampQueries) -> Positions:
     """Return the first offset to read of each partition. Raises Failed where the options do not give it for every partition."""
     if settings.starting_ms is not None:
         return _by_time(settings, settings.starting_ms, now, brokers)
@@ -43,7 +43,7 @@ def _resolved(start: int, retained: RetainedOffsets) -> int:
 
 
 def _by_time(
-    settings: ReaderSettings, start: int | Positions, now: Mapping[str, TopicNow], brokers: Dated
+    settings: ReaderSettings, start: int | Positions, now: Mapping[str, TopicNow], brokers: TimestampQueries
 ) -> Mapping[str, Mapping[int, int]]:
     partitions = [(topic, number) for topic, of in now.items() for number in of.partitions]
     if isinstance(start, int):

@@ -18,7 +18,7 @@ from penstock.source.kafka.topic import TopicNow
 _START_AGAIN = "Start again: the start says what is missing, and what can be done."
 
 
-class Asked(Protocol):
+class OffsetQueries(Protocol):
     """Queries to the brokers of one source."""
 
     def names(self) -> Sequence[str]:
@@ -37,9 +37,9 @@ class Asked(Protocol):
 class OffsetStream:
     """The offsets of one query, in one process on the driver. Takes and returns them as JSON objects, as Spark logs them."""
 
-    def __init__(self, settings: ReaderSettings, connect: Callable[[], Asked]) -> None:
+    def __init__(self, settings: ReaderSettings, connect: Callable[[], OffsetQueries]) -> None:
         self._settings, self._connect = settings, connect
-        self._brokers: Asked | None = None
+        self._brokers: OffsetQueries | None = None
         self._until: Positions | None = None
         self._seen: Mapping[str, TopicNow] = {}
 
@@ -171,7 +171,7 @@ class OffsetStream:
         retained = None if found is None else found.partitions.get(number)
         return 0 if retained is None else retained.high
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> OffsetQueries:
         if self._brokers is None:
             self._brokers = self._connect()
         return self._brokers
