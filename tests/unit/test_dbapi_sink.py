@@ -195,7 +195,7 @@ def test_a_key_that_comes_in_meanwhile_is_found_by_the_next_try(targets, monkeyp
     target = targets(write="insert_if_absent", key=["id"])
     sink, theirs = target.sink(), threading.Event()
     publication = target.decided_but_not_published(sink, [(1, "mine")], batch_id=0)
-    real = sink._move
+    real = sink._load
 
     def late(connection, wanted, decided_as):
         if not theirs.is_set():
@@ -205,7 +205,7 @@ def test_a_key_that_comes_in_meanwhile_is_found_by_the_next_try(targets, monkeyp
             raise sink._database.driver.refused("UNIQUE constraint failed: t.id")
         return real(connection, wanted, decided_as)
 
-    monkeypatch.setattr(sink, "_move", late)
+    monkeypatch.setattr(sink, "_load", late)
     assert not sink.publish(publication).already
     assert target.sql("SELECT * FROM t") == [(1, "theirs")]
     assert sink.conflicts == 1

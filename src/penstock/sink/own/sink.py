@@ -53,8 +53,8 @@ class OwnSink(TableSink, Author[T], Generic[T]):
 
     T is what `transaction` yields; only the author's code uses it.
 
-    The class is called with its options from the pipeline file and with `name`, `pipeline` and `spool`, which it passes on: `def
-    __init__(self, directory: str, **given): super().__init__(**given)`. All of its code runs on the driver, except `row_check`.
+    The class is called with its options from the pipeline file and with `name`, `pipeline` and `spool`, which it passes on:
+    `def __init__(self, directory: str, **given): super().__init__(**given)`. All its code runs on the driver, except `row_check`.
 
     The author makes it exactly once, in one of two ways. Either `transaction` holds rows and mark together: both become visible
     and durable, or neither does. Or, with `idempotent = True`, writing the rows of one `batch.key` again changes nothing, and
