@@ -68,6 +68,12 @@ def test_docs_name_lines_that_are_there(name: str, file: str) -> None:
     assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
 
 
+@pytest.mark.parametrize("invariant", [f"I{number}" for number in range(1, 13)])
+def test_docs_name_invariants_that_some_line_holds(invariant: str) -> None:
+    pattern = re.compile(rf"  # .*\b{invariant}\b")
+    assert any(pattern.search(path.read_text(encoding="utf-8")) for path in python_files("src"))
+
+
 def folders() -> list[str]:
     return ["", *sorted({path.relative_to(PACKAGE).parts[0] for path in PACKAGE.glob("*/**/*.py")})]
 

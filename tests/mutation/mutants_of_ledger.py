@@ -66,7 +66,7 @@ MUTANTS_OF_LEDGER = (
         bug=7,
         name="a-position-is-looked-at-and-then-written",
         file=LOG_LEDGER,
-        find="            created = self._store.put_if_absent(_key(entry.position), encode_entry(entry))\n",
+        find="            created = self._store.put_if_absent(_key(entry.position), encode_entry(entry))  # I7\n",
         replace="""\
             created = self._get(entry.position) is None
             if created:

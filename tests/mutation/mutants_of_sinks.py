@@ -320,7 +320,7 @@ MUTANTS_OF_SINKS = (
         bug=17,
         name="nobody-counts-the-rows-that-were-moved",
         file=TABLE,
-        find="    _require_all(loaded, publication, target)\n",
+        find="    _require_all(loaded, publication, target)  # I1, I2\n",
         replace="",
         tests=(f"{OF_SQLITE_PUBLISHING}::test_a_trigger_that_drops_rows_is_noticed_and_nothing_is_shown",),
     ),

@@ -22,7 +22,7 @@ MUTANTS_OF_STORES = (
         name="a-completion-is-believed-without-a-look",
         file=AREA,
         find="""\
-        if self._is_shown(piece):
+        if self._is_shown(piece):  # I12
             return True
         if self._is_staged(piece):
             raise""",

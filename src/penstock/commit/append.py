@@ -29,7 +29,7 @@ AT_ONCE = Retrying(stop=stop_after_attempt(5), retry=retry_if_exception_type(Ret
 def patiently(tries: int, sleep: Sleep) -> Retrying:
     """Try up to `tries` times while Retryable is raised, with pauses that grow at random up to 10 seconds."""
     return Retrying(
-        stop=stop_after_attempt(tries),
+        stop=stop_after_attempt(tries),  # I11: a run ends, and the next one recovers
         wait=wait_random_exponential(multiplier=0.2, max=10),
         retry=retry_if_exception_type(Retryable),
         sleep=sleep,

@@ -186,7 +186,7 @@ class Decision:
 
     def of_sink(self, sink: SinkName) -> tuple[Staged, ...]:
         """Return the pieces of one sink, in the order in which they were decided."""
-        return tuple(piece for piece in self.staged if piece.sink == sink)
+        return tuple(piece for piece in self.staged if piece.sink == sink)  # I5
 
     def totals_of(self, sink: SinkName) -> Totals:
         return sum((piece.totals for piece in self.of_sink(sink)), Totals())

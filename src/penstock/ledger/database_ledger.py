@@ -99,7 +99,7 @@ class ServedLedger(ABC, Generic[C]):
             connection = self._writable()
             with self._database.translate_errors(Failed), self._inserting():
                 self._database.begin(connection)
-                self._insert(connection, entry)
+                self._insert(connection, entry)  # I7: the position is the primary key
             if within is not None:
                 within(connection)
             with self._settling(), self._committing():

@@ -82,7 +82,7 @@ class LogLedger:
         require_pipeline(entry.pipeline, pipeline=self._pipeline, location=self.location)
         self._require_follows(entry)
         with APPEND.around():
-            created = self._store.put_if_absent(_key(entry.position), encode_entry(entry))
+            created = self._store.put_if_absent(_key(entry.position), encode_entry(entry))  # I7
         if not created or entry.position < self._floor_after_put():
             raise PositionTaken
         self._newest = entry

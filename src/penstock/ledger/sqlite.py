@@ -80,7 +80,7 @@ class SqliteLedger:
                 connection.execute("BEGIN IMMEDIATE")
             try:
                 with translate_errors(self.location), INSERT.around(error=_broken_disk, lost=_broken_disk):
-                    self._insert(connection, entry, data)
+                    self._insert(connection, entry, data)  # I7: the position is the primary key
                 if within is not None:
                     within(connection)
             except BaseException:

@@ -78,7 +78,7 @@ class Transactions:
             translate_errors(self._clients, in_doubt=True, outlived=self.outlived),
             COMMIT.around(error=connection_lost, lost=connection_lost),
         ):
-            self._producer.commit_transaction(self._timeout_s)
+            self._producer.commit_transaction(self._timeout_s)  # I6: rows and marker become visible together
         self._is_committing = False
         self._began_s = None
 

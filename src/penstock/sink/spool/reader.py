@@ -92,7 +92,7 @@ def _verified(piece: Staged, file: BinaryIO, place: Place) -> Iterator[bytes]:
             break
         yield chunk
     _require_size(piece, size_bytes, place)
-    if found.hexdigest() != piece.ref["sha256"]:
+    if found.hexdigest() != piece.ref["sha256"]:  # I4
         raise _lost(piece, place, f"its checksum is {found.hexdigest()}, expected {piece.ref['sha256']}")
 
 

@@ -35,14 +35,14 @@ def apply(
     marker = _marker(markers, publication, target)
     require_same_ledger(marker, publication)
     _require_no_older_copy(marker, since)
-    if marker.position >= publication.position:
+    if marker.position >= publication.position:  # I2
         require_same(markers.batch_at(publication), publication, marker)
         return Published(totals=publication.totals, already=True)
     _require_no_older_generation(marker, publication)
     require_no_copy(publication, marker.position, place=f"Table {marker.table_name!r}")
     write = _write_of(publication, target, marker)
     loaded = load() if publication.staged or write == "replace" else Loaded(rows=0, displaced=Totals())
-    _require_all(loaded, publication, target)
+    _require_all(loaded, publication, target)  # I1, I2
     markers.advance(_advanced(marker, publication, loaded, write=write), publication)
     return Published(totals=publication.totals, already=False)
 

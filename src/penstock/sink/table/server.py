@@ -233,7 +233,7 @@ class ServerSink(DatabaseSink[C]):
             with self._database.translate_errors(runs_again=True):
                 self._begin(connection)
                 published = self._apply(connection, publication)
-            self._commit(connection)
+            self._commit(connection)  # I6: rows and marker become visible together
         self._note(publication)
         return published
 

@@ -227,7 +227,7 @@ class DirectoryArea:
         staged, target = self._staged(piece), self.root / piece.name
         try:
             if state_of(staged, target, size_bytes=piece.totals.size_bytes) is PieceState.STAGED:
-                self._move(staged, target)
+                self._move(staged, target)  # I3, I6: whole, and only what was decided
             state = state_of(staged, target, size_bytes=piece.totals.size_bytes)
             if state is PieceState.STAGED:
                 raise Retryable(f"The directory of {target} was removed while it was published.", remedy="Try again.")

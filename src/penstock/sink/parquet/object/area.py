@@ -190,8 +190,8 @@ class ObjectArea:
         parts = piece.ref["parts"]
         assert isinstance(parts, list)
         with COMPLETE.around():
-            self.store.complete(piece.name, upload, [str(part) for part in parts], tag=tag_of(piece.name))
-        if self._is_shown(piece):
+            self.store.complete(piece.name, upload, [str(part) for part in parts], tag=tag_of(piece.name))  # I3, I6
+        if self._is_shown(piece):  # I12
             return True
         if self._is_staged(piece):
             raise OutcomeUnknown(f"{self.store.url}/{piece.name} was completed, but is not there.", remedy="Try again.")
