@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from penstock.core.model import SinkName
-from penstock.sink.table.sink import Filling
+from penstock.sink.table.sink import TableSinkArguments
 from penstock.testing.conformance import SWAPPED, Row, SinkRig, make_rows
 
 
@@ -25,7 +25,7 @@ class TableRig(SinkRig):
     def newest(self) -> str:
         return f"(SELECT max(id) FROM {self.quoted})"
 
-    def filling(self, table: str) -> Filling:
+    def filling(self, table: str) -> TableSinkArguments:
         """What the sink is made with, whatever its database."""
         return {
             "name": SinkName("db"),
@@ -105,7 +105,7 @@ class Merging(Spooled):
             return
         assert self.execute(f"UPDATE {self.marker} SET rows_decided = rows_decided + 1") == 1
 
-    def filling(self, table: str) -> Filling:
+    def filling(self, table: str) -> TableSinkArguments:
         columns = ", ".join(name for name in make_rows([0])[0])
         sql = f"INSERT INTO {{table}} ({columns}) SELECT {columns} FROM {{staged}}"
         return {**super().filling(table), "merge": sql}

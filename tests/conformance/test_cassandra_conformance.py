@@ -18,7 +18,7 @@ from tests.servers.fixtures import open_until_servers_stop, server, unique
 
 from penstock.core.model import SinkName
 from penstock.sink.cassandra.sink import CassandraSink
-from penstock.sink.table.sink import Filling
+from penstock.sink.table.sink import TableSinkArguments
 from penstock.testing.conformance import (
     SWAPPED,
     CrashContract,
@@ -53,7 +53,7 @@ class CassandraRig(TableRig):
     def make(self) -> CassandraSink:
         return CassandraSink(url=self.url, **self.filling(self.table))
 
-    def filling(self, table: str) -> Filling:
+    def filling(self, table: str) -> TableSinkArguments:
         return {**super().filling(table), "name": SinkName(f"into_{table}")}
 
     def rows(self, ids: Iterable[int]) -> list[Row]:

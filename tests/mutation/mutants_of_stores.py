@@ -148,8 +148,8 @@ MUTANTS_OF_STORES = (
         bug=14,
         name="uploads-are-named-and-not-ended",
         file=AREA,
-        find="side_by_side(self._discard, [] if dry_run else dead)",
-        replace="side_by_side(self._discard, [])",
+        find="map_concurrently(self._discard, [] if dry_run else dead)",
+        replace="map_concurrently(self._discard, [])",
         tests=(f"{OF_OBJECTS}::test_a_dry_run_names_what_a_sweep_takes_and_takes_nothing[s3-uploaded]",),
     ),
     Mutant(

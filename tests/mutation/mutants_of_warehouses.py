@@ -13,7 +13,7 @@ MUTANTS_OF_WAREHOUSES = (
         bug=35,
         name="a-constraint-that-a-decided-batch-breaks-is-told-as-a-session-in-the-way",
         file="src/penstock/sink/dbapi/sink.py",
-        find="    def _in_the_way(",
+        find="    def _conflict_error(",
         replace="    def _never_called(",
         tests=("tests/attack/test_decided_columns.py::test_a_constraint_that_a_decided_batch_breaks_is_told_with_what_to_do",),
     ),

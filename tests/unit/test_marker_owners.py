@@ -29,7 +29,7 @@ from penstock.core.row_hash import row_hashes
 from penstock.errors import LedgerMismatch, Refused, Retryable, Usage
 from penstock.run import marker_owners
 from penstock.run.assembly import DeliveryPlan
-from penstock.run.operations import acting, recover, status_of
+from penstock.run.operations import opened_runtime, recover, status_of
 from penstock.run.runtime import coordinator_of, opened_by_this_process, prepare
 from penstock.sink.parquet import ParquetSink
 from penstock.sink.sqlite import SqliteSink
@@ -61,7 +61,7 @@ def plan_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 def deliver(plan: DeliveryPlan, *, batches: int) -> None:
     """A generation that delivers so many batches of a row."""
     rows = pa.record_batch({"id": pa.array([1], pa.int64())})
-    with acting(plan) as runtime:
+    with opened_runtime(plan) as runtime:
         prepare(runtime, schema=SCHEMA)
         coordinator = coordinator_of(runtime)
         coordinator.open(opened_by_this_process(runtime))
@@ -175,7 +175,7 @@ def test_a_store_that_fails_or_hangs_holds_nothing_up(
 
     monkeypatch.setattr(SqliteSink, "high_water_mark", fails)
     monkeypatch.setattr(ParquetSink, "high_water_mark", lambda *_, **__: until.wait())
-    with acting(plan) as runtime:
+    with opened_runtime(plan) as runtime:
         found = marker_owners.places_of(plan, runtime.ledger, within_s=0.05)
     until.set()
     assert [(one.sink, one.state) for one in found] == [("db", "unreachable"), ("lake", "unreachable")]

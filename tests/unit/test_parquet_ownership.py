@@ -20,7 +20,7 @@ from penstock.core import faults
 from penstock.core.high_water_mark import AccountOwner
 from penstock.core.model import AccountName, LedgerId, PipelineName, SinkName
 from penstock.errors import LedgerMismatch, PenstockError, Refused
-from penstock.run.operations import acting, recover, sweep, verify
+from penstock.run.operations import opened_runtime, recover, sweep, verify
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 from penstock.sink.parquet.directory import directory_account, owner
 
@@ -39,7 +39,7 @@ def places(request: pytest.FixtureRequest) -> "dict[str, Place] | None":
 @contextmanager
 def opened(lake: Lake) -> Iterator[tuple[Runtime, Coordinator]]:
     """A driver that has nothing to deliver yet."""
-    with acting(lake.pipeline.plan) as parts:
+    with opened_runtime(lake.pipeline.plan) as parts:
         prepare(parts, schema=SCHEMA)
         coordinator = coordinator_of(parts)
         coordinator.open(opened_by_this_process(parts))

@@ -21,7 +21,7 @@ from penstock.errors import (
     StagedDataLost,
     Usage,
 )
-from penstock.sink.concurrent import side_by_side
+from penstock.sink.concurrent import map_concurrently
 from penstock.support.combined_error import merge, urgency
 
 
@@ -106,7 +106,7 @@ def test_accounts_and_lanes_of_one_sink_tell_all_their_errors() -> None:
             raise errors[account]
 
     with pytest.raises(StagedDataLost, match=r"Account b lost it\. Account a is away.") as raised:
-        side_by_side(fail, ["a", "fine", "b"])
+        map_concurrently(fail, ["a", "fine", "b"])
     assert raised.value.remedy == "Restore it. Wait."
 
 
@@ -121,7 +121,7 @@ def test_an_exception_of_another_kind_comes_through_side_by_side_as_it_is() -> N
         raise kind("Away.") if kind is KeyError else Retryable("Away.", remedy="Wait.")
 
     with pytest.raises(KeyError):
-        side_by_side(fail, [KeyError, ValueError])
+        map_concurrently(fail, [KeyError, ValueError])
 
 
 def test_json_holds_the_error_of_each_sink(capsys: pytest.CaptureFixture[str]) -> None:

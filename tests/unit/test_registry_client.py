@@ -16,7 +16,7 @@ from tests.unit.registry_values import ORDER, avro, record
 
 from penstock.errors import Failed, Retryable, StageFailed, Usage
 from penstock.registry.client import Registry, SchemaUnknown
-from penstock.registry.decoding import Coded, DecodePass, DecodingFailed
+from penstock.registry.decoding import CodedColumn, DecodePass, DecodingFailed
 from penstock.registry.place import RegistryPlace
 from penstock.registry.wire import framed
 from penstock.support.error_transport import from_task
@@ -169,7 +169,7 @@ def records(*values: bytes | None, key: bytes | None = None) -> pa.RecordBatch:
 
 def decode_pass(*columns: tuple[str, str], at: RegistryPlace | None = None) -> DecodePass:
     newest = {subject: Registry(place()).of_subject(subject, None) for _, subject in columns}
-    coded = [Coded(column=column, format="avro", subject=subject, schema=newest[subject]) for column, subject in columns]
+    coded = [CodedColumn(column=column, format="avro", subject=subject, schema=newest[subject]) for column, subject in columns]
     return DecodePass(source="orders", place=at or place(), coded=tuple(coded))
 
 

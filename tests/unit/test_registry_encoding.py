@@ -11,7 +11,7 @@ from tests.unit.registry_values import ORDER, record
 from tests.unit.test_registry_protobuf import ADDRESS, SHOP, SHOP_ROW
 
 from penstock.errors import StageFailed, Usage
-from penstock.registry.decoding import Coded, DecodingFailed, arrow_type
+from penstock.registry.decoding import CodedColumn, DecodingFailed, arrow_type
 from penstock.registry.encoding import EncodePass, schema_after_encoding
 from penstock.registry.place import Registered
 from penstock.registry.wire import schema_id_of
@@ -73,13 +73,13 @@ JSON = {
 JSON_ROW = {"id": 1, "any": '{"a":[1,null]}', "items": [{"n": 0.5}, None], "by": [("a", True)], "none": None}
 
 
-def coded(kind: str, schema: object, *references) -> Coded:
+def coded(kind: str, schema: object, *references) -> CodedColumn:
     text = str(schema) if kind == "protobuf" else json.dumps(schema)
     known = Registered(schema_id=77, kind=kind.upper(), text=text, references=references, version=3)
-    return Coded(column="value", format=kind, subject="orders-value", schema=known)
+    return CodedColumn(column="value", format=kind, subject="orders-value", schema=known)
 
 
-def encode(given: Coded, *rows: object, like: "pa.DataType | None" = None) -> list[bytes | None]:
+def encode(given: CodedColumn, *rows: object, like: "pa.DataType | None" = None) -> list[bytes | None]:
     values = pa.array(rows, like or arrow_type(given.reader().spark))
     batch = pa.RecordBatch.from_arrays([pa.array(range(len(rows))), values], names=["n", "value"])
     travelled = pickle.loads(pickle.dumps(EncodePass(coded=(given,))))

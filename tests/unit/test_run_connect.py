@@ -10,7 +10,7 @@ from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import Nonce
 from penstock.errors import Fenced, LedgerMismatch, Retryable
 from penstock.run.delivery import Delivery
-from penstock.run.failure import from_query
+from penstock.run.failure import error_from_query
 
 
 def delivery_in(home: Path) -> Delivery:
@@ -53,6 +53,6 @@ def test_a_newer_run_that_opened_meanwhile_is_left_alone(tmp_path: Path) -> None
 
 def test_a_python_process_that_came_too_late_is_worth_another_start(tmp_path: Path) -> None:
     said = "java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back"
-    told = from_query(said, checkpoint=SparkCheckpoint(tmp_path), doing="start")
+    told = error_from_query(said, checkpoint=SparkCheckpoint(tmp_path), doing="start")
     assert isinstance(told, Retryable)
     assert told.message.startswith("Spark could not start the query: a Python process")

@@ -14,7 +14,7 @@ from penstock.ledger.log import LogLedger
 from penstock.ledger.memory import MemoryStore
 from penstock.run.assembly import assemble
 from penstock.run.delivery import Delivery, Undelivered
-from penstock.run.failure import StopRequested, from_query
+from penstock.run.failure import StopRequested, error_from_query
 from penstock.run.open_delivery import OpenDelivery
 from penstock.run.runtime import Runtime
 from penstock.support.error_transport import decode_error
@@ -67,7 +67,7 @@ def test_an_error_of_ours_reaches_whoever_awaits_the_query(delivery: Delivery) -
     ],
 )
 def test_two_drivers_that_meet_in_the_checkpoint_are_recognised(tmp_path: Path, said: str) -> None:
-    assert isinstance(from_query(said, checkpoint=SparkCheckpoint(tmp_path)), Fenced)
+    assert isinstance(error_from_query(said, checkpoint=SparkCheckpoint(tmp_path)), Fenced)
 
 
 def test_a_delivery_that_failed_goes_on_failing(delivery: Delivery) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.errors import Failed
-from penstock.run.failure import from_query
+from penstock.run.failure import error_from_query
 from penstock.spark.connector import connector_remedy
 
 LACKS = """[CANNOT_LOAD_CHECKPOINT_FILE_MANAGER.UNCATEGORIZED] Error loading streaming checkpoint file manager for path={url}. \
@@ -41,7 +41,7 @@ def test_other_words_name_no_connector() -> None:
 
 def test_a_checkpoint_without_connector() -> None:
     text = LACKS.format(url="s3a://b/x", name="s3a.S3A")
-    error = from_query(text, checkpoint=SparkCheckpoint("/nowhere"), doing="start")
+    error = error_from_query(text, checkpoint=SparkCheckpoint("/nowhere"), doing="start")
     assert type(error) is Failed
     assert error.message.startswith("Spark could not start the query, since it lacks a connector: ")
     assert error.message.endswith("Class org.apache.hadoop.fs.s3a.S3A not found.")

@@ -27,7 +27,7 @@ from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, Contain
 from penstock.blob.base_store import TAG, PlacedStore, unix_ms
 from penstock.blob.errors import StoreFailure
 from penstock.blob.expiry import Expiry
-from penstock.blob.http import AsSigned, read_refusals
+from penstock.blob.http import KeepClientAuth, read_refusals
 from penstock.blob.options import require_known
 from penstock.blob.request_counter import sent
 from penstock.blob.store import Found, Pending, RequestsEach
@@ -211,7 +211,7 @@ def _signs_by_key(options: Mapping[str, str]) -> bool:
     return "account_key" in options or "accountkey=" in options.get("connection_string", "").lower()
 
 
-class _Again(ExponentialRetry):
+class _RetryPolicy(ExponentialRetry):
     """Limits retries of every kind to `attempts`: any kind that is not given would stay at three retries."""
 
     def __init__(self, attempts: int) -> None:
@@ -228,12 +228,12 @@ def _client(process: int, host: str, given: tuple[tuple[str, str], ...]) -> Blob
     timeout_s = float(options.get("timeout_s", "60"))
     transport = RequestsTransport(connection_timeout=min(timeout_s, 10.0), read_timeout=timeout_s)
     transport.open()
-    transport.session.auth = AsSigned()
+    transport.session.auth = KeepClientAuth()
     read_refusals(transport.session)
     for adapter in transport.session.adapters.values():
         adapter.init_poolmanager(_CONNECTIONS, _CONNECTIONS)
     settings: dict[str, Any] = {
-        "retry_policy": _Again(int(options.get("attempts", "5"))),
+        "retry_policy": _RetryPolicy(int(options.get("attempts", "5"))),
         "transport": transport,
         "raw_request_hook": sent,
     }

@@ -21,7 +21,7 @@ from google.cloud import storage
 from penstock.blob.base_store import STAGING, TAG, PlacedStore, unix_ms
 from penstock.blob.errors import StoreFailure
 from penstock.blob.expiry import Expiry, expiries_of_gcs
-from penstock.blob.http import AsSigned, CountedRequests, first_line_of, never_sent, read_refusals
+from penstock.blob.http import CountedRequests, KeepClientAuth, first_line_of, never_sent, read_refusals
 from penstock.blob.options import require_known
 from penstock.blob.store import Found, Pending, RequestsEach
 from penstock.blob.url import BlobUrl
@@ -228,7 +228,7 @@ def _client(process: int, given: tuple[tuple[str, str], ...]) -> Any:  # noqa: A
     for scheme in ("http://", "https://"):
         client._http.mount(scheme, CountedRequests(pool_maxsize=32))
     for session in (client._http, client._http._auth_request.session):  # the other one fetches tokens
-        session.auth = AsSigned()
+        session.auth = KeepClientAuth()
     read_refusals(client._http)
     return client
 

@@ -20,7 +20,7 @@ class CountedRequests(HTTPAdapter):
         return super().send(request, *args, **settings)
 
 
-class AsSigned(AuthBase):
+class KeepClientAuth(AuthBase):
     """Leaves the client's own credentials in place: without an `auth`, `requests` would replace them by those in `.netrc`."""
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:

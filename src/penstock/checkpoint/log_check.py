@@ -69,7 +69,7 @@ def _listed(folder: str, ids: range) -> str:
     return f"{shown}{more} {'is' if len(ids) == 1 else 'are'} missing"
 
 
-def strangers(files: Files, folder: str) -> Iterator[Anomaly]:
+def foreign_files(files: Files, folder: str) -> Iterator[Anomaly]:
     """Yield anomalies for the files in a log's directory that are neither entries nor checksums of entries."""
     names = files.names(folder)
     temporary = sorted(name for name in names if _TEMPORARY.fullmatch(name) and not name.endswith(".crc"))

@@ -17,7 +17,7 @@ from penstock.checkpoint.entries import (
     parse_query_id,
 )
 from penstock.checkpoint.files import Files
-from penstock.checkpoint.log_check import odd_sequence, strangers
+from penstock.checkpoint.log_check import foreign_files, odd_sequence
 from penstock.core.model import BatchId
 
 _READ_AT_ONCE = 16
@@ -44,7 +44,7 @@ def read_logs(files: Files) -> Logs:
     query_id = reading.query_id(started=bool(planned or committed))
     offsets = reading.entries("offsets", planned, parse_offsets, needed={newest, newest - 1})
     commits = reading.entries("commits", committed, parse_commit, needed={newest_commit})
-    odd = (*odd_sequence(planned, committed), *strangers(files, "offsets"), *strangers(files, "commits"))
+    odd = (*odd_sequence(planned, committed), *foreign_files(files, "offsets"), *foreign_files(files, "commits"))
     return Logs(
         query_id=query_id,
         planned=planned,

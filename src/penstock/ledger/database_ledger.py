@@ -23,7 +23,7 @@ from penstock.protocols import Within
 C = TypeVar("C", bound=Session)
 
 
-class ServedLedger(ABC, Generic[C]):
+class DatabaseLedger(ABC, Generic[C]):
     """A `Ledger` in the table `penstock_ledger`, which also holds other pipelines' ledgers.
 
     Thread-safe: one connection, one call at a time. Waits for another session that is writing the same position as long as the

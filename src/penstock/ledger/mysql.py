@@ -1,4 +1,4 @@
-"""The `ServedLedger` of MySQL and MariaDB.
+"""The `DatabaseLedger` of MySQL and MariaDB.
 
 Source: the manual of MySQL, "Locks Set by Different SQL Statements in InnoDB": an insert waits for a concurrent insert of the
 same key, and then finds the key taken or free. "Consistent Nonlocking Reads": with READ COMMITTED each statement sees what was
@@ -13,7 +13,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName
 from penstock.errors import Failed, GuaranteeTooWeak, LedgerMismatch
 from penstock.ledger.database import HISTORY_VIEW, KEY, LEDGER_TABLE
-from penstock.ledger.database_ledger import ServedLedger
+from penstock.ledger.database_ledger import DatabaseLedger
 from penstock.ledger.mysql_statements import MysqlStatements
 from penstock.sql.mysql.catalog import ENGINE, kind_of, uniques_of
 from penstock.sql.mysql.connection import Connection
@@ -29,8 +29,8 @@ _AROUND_ENTRY = 1_000
 """An upper bound for the bytes of the insert statement without the entry."""
 
 
-class MysqlLedger(ServedLedger[Connection]):
-    """A `ServedLedger` in the database at `url`. `within` gets the `penstock.sql.mysql.connection.Connection`.
+class MysqlLedger(DatabaseLedger[Connection]):
+    """A `DatabaseLedger` in the database at `url`. `within` gets the `penstock.sql.mysql.connection.Connection`.
 
     Waits `lock_timeout_s` (whole seconds) for another session's lock.
     """

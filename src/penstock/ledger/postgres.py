@@ -1,4 +1,4 @@
-"""The `ServedLedger` of PostgreSQL.
+"""The `DatabaseLedger` of PostgreSQL.
 
 Source: the manual of PostgreSQL, "Read Committed Isolation Level": an insert waits for a concurrent insert of the same key, and
 each statement sees what was committed before it began.
@@ -11,7 +11,7 @@ import psycopg
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName
 from penstock.errors import Failed
-from penstock.ledger.database_ledger import ServedLedger
+from penstock.ledger.database_ledger import DatabaseLedger
 from penstock.ledger.postgres_statements import PostgresStatements
 from penstock.ledger.postgres_table import has_table, require_table
 from penstock.sql.postgres.database import LOCK_TIMEOUT_S, Connection, Database, require_schema
@@ -25,8 +25,8 @@ COMMIT = FaultPoint("ledger.postgres_commit", "The entry's transaction is commit
 PRUNE = FaultPoint("ledger.postgres_prune", "Old entries are deleted in one transaction.")
 
 
-class PostgresLedger(ServedLedger[Connection]):
-    """A `ServedLedger` in the database at `url`, in a table of `schema`. `within` gets the `psycopg.Connection`."""
+class PostgresLedger(DatabaseLedger[Connection]):
+    """A `DatabaseLedger` in the database at `url`, in a table of `schema`. `within` gets the `psycopg.Connection`."""
 
     _database: Database
     _sql: PostgresStatements

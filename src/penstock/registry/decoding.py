@@ -56,7 +56,7 @@ READERS: Mapping[str, Callable[..., Reader]] = {"avro": AvroReader, "json": Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coded:
+class CodedColumn:
     """A column, and the schema by which its values are decoded or encoded."""
 
     column: str
@@ -88,7 +88,7 @@ class DecodePass:
 
     source: str
     place: RegistryPlace
-    coded: tuple[Coded, ...]
+    coded: tuple[CodedColumn, ...]
     passes_over: bool = False
     """Whether an undecodable record is left out; otherwise it fails the task."""
 
@@ -147,7 +147,7 @@ class Decoder:
 class _Column:
     """Decodes one column. An id that the registry does not know is requested once per task."""
 
-    def __init__(self, coded: Coded, asked: Registry) -> None:
+    def __init__(self, coded: CodedColumn, asked: Registry) -> None:
         self.name = coded.column
         self._reader = coded.reader()
         self._registry = asked
@@ -225,7 +225,7 @@ def _failed(source: str, batch: "pa.RecordBatch", row: int, bad: Bad) -> StageFa
     )
 
 
-def schema_after(schema: Mapping[str, Json], coded: Sequence[Coded]) -> str:
+def schema_after(schema: Mapping[str, Json], coded: Sequence[CodedColumn]) -> str:
     """Return a source's columns after decoding, in Spark's JSON. Raises Usage."""
     types = {each.column: each.reader().spark for each in coded}
     fields: Any = schema["fields"]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.core.model import Json
 from penstock.errors import PenstockError, StageFailed, Usage
-from penstock.registry.decoding import Coded, DecodingFailed
+from penstock.registry.decoding import CodedColumn, DecodingFailed
 from penstock.registry.wire import framed
 from penstock.support.error_transport import through_spark
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class EncodePass:
     """Encodes with `mapInArrow` over rows that `schema_after_encoding` accepts. Picklable: holds schemas as text, no client."""
 
-    coded: tuple[Coded, ...]
+    coded: tuple[CodedColumn, ...]
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         try:
@@ -36,7 +36,7 @@ class EncodePass:
             raise DecodingFailed(through_spark(error)) from None
 
 
-def _encoded(values: list[Any], coded: Coded, reader: "Reader") -> Iterator[bytes | None]:
+def _encoded(values: list[Any], coded: CodedColumn, reader: "Reader") -> Iterator[bytes | None]:
     for value in values:
         try:  # a value that the schema does not allow can raise any exception
             yield None if value is None else framed(coded.schema.schema_id, reader.write(value))
@@ -49,7 +49,7 @@ def _encoded(values: list[Any], coded: Coded, reader: "Reader") -> Iterator[byte
             ) from error
 
 
-def schema_after_encoding(schema: Mapping[str, Json], coded: Iterable[Coded]) -> str:
+def schema_after_encoding(schema: Mapping[str, Json], coded: Iterable[CodedColumn]) -> str:
     """Return the rows' columns after encoding, in Spark's JSON. Raises Usage if a column has not the type of its schema."""
     expected = {each.column: each for each in coded}
     fields: Any = schema["fields"]
@@ -60,7 +60,7 @@ def schema_after_encoding(schema: Mapping[str, Json], coded: Iterable[Coded]) ->
     return json.dumps({**schema, "fields": changed})
 
 
-def _require_fitting(found: Json, coded: Coded) -> None:
+def _require_fitting(found: Json, coded: CodedColumn) -> None:
     if found is None:
         raise Usage(
             f"There is no column {coded.column!r}, which `encode` names.",

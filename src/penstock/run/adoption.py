@@ -9,7 +9,7 @@ from penstock.core.model import Adopted, BatchId, QueryId, Summary
 from penstock.errors import BatchForgotten, BatchGap, CheckpointDamaged, CheckpointReplaced, OffsetsConflict, Refused
 from penstock.observe.status import CheckpointPosition
 from penstock.run.assembly import DeliveryPlan
-from penstock.run.operations import acting
+from penstock.run.operations import opened_runtime
 from penstock.run.preflight import position_of
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare
 
@@ -31,7 +31,7 @@ class Adoption:
 
 def adopt(plan: DeliveryPlan, *, reason: str, yes: bool) -> Adoption:
     """State what adopting means; with `yes` fence, publish what is decided, and record the adoption. Raises CheckpointDamaged."""
-    with acting(plan) as runtime:
+    with opened_runtime(plan) as runtime:
         tail = runtime.ledger.tail()
         adoption = plan_adoption(runtime, Summary() if tail is None else tail.summary)
         if not yes or not adoption.needed:

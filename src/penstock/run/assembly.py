@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.sink.parquet.account import Account
     from penstock.sink.quarantine import QuarantineSink
     from penstock.sink.spool import SpoolRoot
-    from penstock.sink.table.sink import Filling
+    from penstock.sink.table.sink import TableSinkArguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +277,7 @@ def _record_columns(settings: settings_of.Kafka) -> "RecordColumns | None":
     return RecordColumns(value=value.column, json=value.json_of, **columns)
 
 
-def _filling(name: SinkName, settings: settings_of.Table, plan: DeliveryPlan) -> "Filling":
+def _filling(name: SinkName, settings: settings_of.Table, plan: DeliveryPlan) -> "TableSinkArguments":
     return {
         "name": name,
         "table": settings.table,
@@ -288,7 +288,7 @@ def _filling(name: SinkName, settings: settings_of.Table, plan: DeliveryPlan) ->
     }
 
 
-def _merging(name: SinkName, settings: settings_of.ServedTable, plan: DeliveryPlan) -> "Filling":
+def _merging(name: SinkName, settings: settings_of.ServedTable, plan: DeliveryPlan) -> "TableSinkArguments":
     filling = _filling(name, settings, plan)
     if settings.merge is not None:
         filling["merge"] = settings.merge.text()

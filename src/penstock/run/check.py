@@ -17,7 +17,7 @@ from penstock.run.frame import frame_of
 from penstock.run.kafka_lag import input_findings
 from penstock.run.kafka_readers import reader_findings, readers
 from penstock.run.ledger_match import require_decided, require_present
-from penstock.run.operations import acting
+from penstock.run.operations import opened_runtime
 from penstock.run.preflight import require_continuation
 from penstock.run.quarantine_rows import require_read_once
 from penstock.run.query_facts import facts_of_pipeline
@@ -73,7 +73,7 @@ def check(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -
 
 
 def _findings(settings: PipelineSettings, plan: DeliveryPlan, schema: str) -> Iterator[Finding]:
-    with acting(plan, demanded=False) as runtime:
+    with opened_runtime(plan, demanded=False) as runtime:
         for sink in runtime.sinks:
             yield from sink.check()
             if isinstance(sink, ChecksSchema):

@@ -12,7 +12,7 @@ from penstock.core.model import BatchId, Guarantee, SourceName
 from penstock.errors import PenstockError
 from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.connect import frame_of, is_of_client, require_no_limit
-from penstock.run.failure import StopRequested, from_exception, translate_start_errors
+from penstock.run.failure import StopRequested, error_from_exception, translate_start_errors
 from penstock.run.open_delivery import Observer, OpenDelivery
 from penstock.run.publisher_thread import Publisher
 from penstock.run.query import Query, start_streaming
@@ -246,5 +246,5 @@ class Delivery:
 def _one_line(failure: BaseException) -> str:
     if isinstance(failure, StopRequested):
         return "stopped on request"
-    error: PenstockError = from_exception(failure)
+    error: PenstockError = error_from_exception(failure)
     return encode_error(error)

@@ -29,7 +29,7 @@ from penstock.protocols import HasMarker, Ledger, ReportsStaging, Sink
 from penstock.run.assembly import DeliveryPlan, sinks_of, spool_of
 from penstock.run.ledger_match import ledger_mismatch
 from penstock.run.open_transactions import transactions_of
-from penstock.run.operations import newest_decision, reading
+from penstock.run.operations import newest_decision, opened_ledger
 
 _LOOKS, _PAUSE_S = 6, 0.4
 _sleep = time.sleep
@@ -114,7 +114,7 @@ class _Case:
 
 def doctor_of(plan: DeliveryPlan) -> Diagnosis:
     """Compare all accounts with the ledger, for `Pipeline.doctor`. Lists every staging place. Raises what the ledger raises."""
-    with reading(plan) as ledger:
+    with opened_ledger(plan) as ledger:
         tail = ledger.tail()
         newest = None if tail is None else newest_decision(ledger, tail)
         case = _Case(plan=plan, ledger=ledger, tail=tail, newest=newest)

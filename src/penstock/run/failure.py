@@ -39,7 +39,7 @@ class StopRequested(BaseException):
     """Raised where a batch is dropped because the run is to stop. Nothing of the batch was decided."""
 
 
-def from_exception(cause: BaseException) -> PenstockError:
+def error_from_exception(cause: BaseException) -> PenstockError:
     """Return the PenstockError for `cause`, an exception raised while a batch was delivered."""
     if isinstance(cause, PenstockError):
         return cause
@@ -70,7 +70,7 @@ _FORBIDDEN = {
 """Exceptions of Kafka's Java client, and the right that is missing then."""
 
 
-def from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "run") -> PenstockError:
+def error_from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "run") -> PenstockError:
     """Return the error behind the text of a Spark exception. `doing` is what Spark failed to do: `run` or `start` the query."""
     known = from_text(text)
     if known is not None:

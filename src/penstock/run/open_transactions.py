@@ -11,7 +11,7 @@ from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.kafka_input import known_topics
 from penstock.run.kafka_lag import topics_named
 from penstock.run.kafka_watch import kafka_sources
-from penstock.run.operations import reading
+from penstock.run.operations import opened_ledger
 from penstock.source.kafka.options import client_options
 from penstock.spec.source import Source
 
@@ -38,7 +38,7 @@ def transactions_of(plan: DeliveryPlan, *, sinks: Sequence[Sink], ledger: Ledger
 
 def end_transaction(plan: DeliveryPlan, name: str) -> Sequence[OpenTransaction]:
     """End the transaction that `transactions_of` calls `name`, and return where it was open. Raises Usage without one, Failed."""
-    with reading(plan) as ledger:
+    with opened_ledger(plan) as ledger:
         sinks = sinks_of(plan)
         for sink in sinks:
             sink.close()

@@ -45,7 +45,7 @@ class Verification:
 
 
 @contextmanager
-def reading(plan: DeliveryPlan) -> Iterator[Ledger]:
+def opened_ledger(plan: DeliveryPlan) -> Iterator[Ledger]:
     """Open the pipeline's ledger for the duration of a command."""
     ledger = ledger_of(plan)
     try:
@@ -55,7 +55,7 @@ def reading(plan: DeliveryPlan) -> Iterator[Ledger]:
 
 
 @contextmanager
-def acting(plan: DeliveryPlan, *, demanded: bool = True) -> Iterator[Runtime]:
+def opened_runtime(plan: DeliveryPlan, *, demanded: bool = True) -> Iterator[Runtime]:
     """Open ledger, sinks and checkpoint for an operator's command; unless `demanded`, whatever guarantee the sinks give."""
     runtime = assemble(plan, demanded=demanded)
     try:
@@ -71,7 +71,7 @@ def status_of(plan: DeliveryPlan, *, known: tuple[PlaceState, ...] | None = None
 
     `known` is what the places said a moment ago; they are not asked again.
     """
-    with reading(plan) as ledger:
+    with opened_ledger(plan) as ledger:
         before = ledger.tail()
         checkpoint = position_of(checkpoint_of(plan))
         found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=checkpoint, before=before)
@@ -84,7 +84,7 @@ def status_of(plan: DeliveryPlan, *, known: tuple[PlaceState, ...] | None = None
 
 def history_of(plan: DeliveryPlan, *, batch_id: BatchId | None = None, limit: int | None = None) -> Sequence[HistoryRow]:
     """Return the newest `limit` rows of the ledger, newest first; with `batch_id` only that batch's decisions."""
-    with reading(plan) as ledger:
+    with opened_ledger(plan) as ledger:
         rows = history(ledger.newest_first(), batch_id=batch_id)
         return [row for row, _ in zip(rows, range(limit or 10**9), strict=False)]
 
@@ -105,7 +105,7 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None) -> Verification:
 
     Each sink is compared as of one position of the ledger; what is newer than that is left out.
     """
-    with reading(plan) as ledger:
+    with opened_ledger(plan) as ledger:
         chosen = _chosen(sinks_of(plan), sink)
         tail = ledger.tail()
         use_row_digest(chosen, tail)
@@ -161,7 +161,7 @@ def _chosen(sinks: Sequence[Sink], name: SinkName | None) -> Sequence[Sink]:
 
 def recover(plan: DeliveryPlan) -> Recovered:
     """Fence any running driver, publish the newest decision everywhere, sweep, and record that all is published."""
-    with acting(plan) as runtime:
+    with opened_runtime(plan) as runtime:
         coordinator = coordinator_of(runtime)
         prepare(runtime, schema=None)
         opened = opened_by_this_process(runtime)
@@ -172,7 +172,7 @@ def recover(plan: DeliveryPlan) -> Recovered:
 
 def sweep(plan: DeliveryPlan, *, dry_run: bool) -> Sequence[str]:
     """Collect (or only name) staging that can never be decided any more. Harmless beside a running pipeline."""
-    with acting(plan) as runtime:
+    with opened_runtime(plan) as runtime:
         tail = runtime.ledger.tail()
         if tail is None:
             return []

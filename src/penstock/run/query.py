@@ -16,7 +16,7 @@ from penstock.observe.history import HistoryRow, history
 from penstock.observe.progress import RunSummary
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of
 from penstock.run.connect import is_of_client, summary_of
-from penstock.run.failure import StopRequested, from_exception, from_query
+from penstock.run.failure import StopRequested, error_from_exception, error_from_query
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -34,7 +34,7 @@ def start_streaming(writer: "DataStreamWriter", plan: DeliveryPlan) -> Streaming
     try:
         return writer.option("checkpointLocation", plan.spark_checkpoint).start()
     except Exception as error:
-        raise from_query(str(error), checkpoint=checkpoint_of(plan), doing="start") from error
+        raise error_from_query(str(error), checkpoint=checkpoint_of(plan), doing="start") from error
 
 
 @contextmanager
@@ -170,7 +170,7 @@ class Query:
         opened = self._delivery.opened
         failure = None if opened is None else opened.failure()
         if failure is not None and self._delivery.failure is None:
-            self._delivery.failure = self._delivery.diagnose(from_exception(failure))
+            self._delivery.failure = self._delivery.diagnose(error_from_exception(failure))
             self._streaming.stop()
 
     def _stop_if_fenced(self) -> None:
@@ -206,12 +206,12 @@ class Query:
         failure = self._delivery.failure
         exception = self._streaming.exception()
         if failure is None and exception is not None and "stopped on request" not in str(exception):
-            error = self._delivery.diagnose(from_query(str(exception), checkpoint=checkpoint_of(self._delivery.plan)))
+            error = self._delivery.diagnose(error_from_query(str(exception), checkpoint=checkpoint_of(self._delivery.plan)))
             self._delivery.release()
             raise error
         if failure is not None and not isinstance(failure, StopRequested):
             self._delivery.release()
-            raise from_exception(failure) from failure
+            raise error_from_exception(failure) from failure
         if opened is not None:
             _close(opened)
 
@@ -220,4 +220,4 @@ def _close(opened: "OpenDelivery") -> None:
     try:
         opened.close()
     except Exception as failure:
-        raise from_exception(failure) from failure
+        raise error_from_exception(failure) from failure

@@ -13,8 +13,8 @@ from penstock.core.model import AccountName, BatchId, Entry, Position, SinkName,
 from penstock.errors import Refused, Retryable, Usage
 from penstock.run.assembly import DeliveryPlan, table_of
 from penstock.run.ledger_match import require_trace
-from penstock.run.operations import reading
-from penstock.sink.concurrent import side_by_side
+from penstock.run.operations import opened_ledger
+from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.table import Table, TableFile
 from penstock.spark.column_name import quoted
 
@@ -52,7 +52,7 @@ class Reading:
         from penstock.sink.parquet.reading import table_schema
 
         schema = self._known_schema()
-        parts = side_by_side(lambda file: self._tables[file.account].read(file, schema=schema), self.files)
+        parts = map_concurrently(lambda file: self._tables[file.account].read(file, schema=schema), self.files)
         return pa.concat_tables(parts) if parts else table_schema(schema).empty_table()
 
     def spark(self, spark: "SparkSession") -> "DataFrame":
@@ -96,8 +96,8 @@ def read_table(
     """Return what `penstock.read` describes. Called by it and by `Pipeline.read`."""
     chosen = table_of(plan, sink)
     tables = _asked_for(chosen.tables(), accounts)
-    marks = cache(lambda: dict(zip(tables, side_by_side(Table.marked_at, list(tables.values())), strict=True)))
-    with reading(plan) as ledger:
+    marks = cache(lambda: dict(zip(tables, map_concurrently(Table.marked_at, list(tables.values())), strict=True)))
+    with opened_ledger(plan) as ledger:
         newest = newest_whole(ledger, lambda entry: _is_shown(entry, chosen.name, marks(), everywhere=accounts is None))
         entry = newest if batch is None else whole_batch(ledger, BatchId(batch), newest)
     if newest is not None:
@@ -150,7 +150,7 @@ def _accounts_of(entry: Entry, sink: SinkName) -> Set[AccountName]:
 
 def _until(entry: Entry, tables: Mapping[AccountName, Table], *, counted: bool) -> tuple[TableFile, ...]:
     batch_id = decision_in(entry).batch.batch_id
-    listed = side_by_side(lambda table: table.files(entry.generation, batch_id, counted=counted), list(tables.values()))
+    listed = map_concurrently(lambda table: table.files(entry.generation, batch_id, counted=counted), list(tables.values()))
     return tuple(file for files in listed for file in files)
 
 

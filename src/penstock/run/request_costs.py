@@ -9,7 +9,7 @@ from penstock.errors import PenstockError
 from penstock.observe.history import history
 from penstock.protocols import EstimatesRequests, Ledger
 from penstock.run.assembly import DeliveryPlan, sinks_of
-from penstock.run.operations import reading
+from penstock.run.operations import opened_ledger
 from penstock.run.query import FENCE_LOOK_S
 
 MEASURED_BATCHES = 20
@@ -56,7 +56,7 @@ def batches_per_day(interval_ms: int | None) -> int | None:
 
 def costs_of(plan: DeliveryPlan, *, interval_ms: int | None) -> Costs | None:
     """Return the costs, None where no request is billed. Reads the newest ledger entries. `interval_ms` is the trigger's."""
-    with reading(plan) as ledger:
+    with opened_ledger(plan) as ledger:
         estimated = _estimated((ledger, *sinks_of(plan)))
         if estimated is None:
             return None

@@ -68,7 +68,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def side_by_side(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:
+def map_concurrently(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:
     """Run publications in threads; an error of one does not keep the others from being published."""
     if len(tasks) == 1:
         return [outcome_of(tasks[0])]
@@ -103,7 +103,7 @@ def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish = at_once) -> 
         sinks=runtime.sinks,
         now_ms=now_ms,
         sleep=time.sleep,
-        executor=side_by_side,
+        executor=map_concurrently,
         deferred=deferred,
     )
 

@@ -12,7 +12,7 @@ _R = TypeVar("_R")
 _AT_ONCE = 16
 
 
-def side_by_side(operation: Callable[[_T], _R], items: Sequence[_T], *, at_once: int = _AT_ONCE) -> list[_R]:
+def map_concurrently(operation: Callable[[_T], _R], items: Sequence[_T], *, at_once: int = _AT_ONCE) -> list[_R]:
     """Return the results of `operation` on all items; several items run in threads.
 
     Waits for all items, then raises what they raised. If all are PenstockErrors, they are merged into one. Otherwise the first

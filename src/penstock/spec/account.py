@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from typing_extensions import Self
 
-from penstock.spec.complaint import wrong
+from penstock.spec.complaint import complaint_error
 from penstock.spec.place import AccountUrl, local_path
 from penstock.spec.settings import ONE_KEY, Settings
 from penstock.spec.source import Option
@@ -81,7 +81,7 @@ class Route(Settings):
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if len(given) != 1:
             message = f"has {' and '.join(given)}" if given else "is empty"
-            raise wrong(message, remedy="Give exactly one of column, hash, sql.")
+            raise complaint_error(message, remedy="Give exactly one of column, hash, sql.")
         if self.hash is not None and not self.hash:
-            raise wrong("should name at least one column", remedy="Write hash: [column].", at=("hash",))
+            raise complaint_error("should name at least one column", remedy="Write hash: [column].", at=("hash",))
         return self

@@ -24,14 +24,14 @@ class Complaint:
         return Complaint(message=self.message, remedy=self.remedy, at=path + self.at)
 
 
-def refuse(complaints: Sequence[Complaint]) -> PydanticCustomError:
+def complaints_error(complaints: Sequence[Complaint]) -> PydanticCustomError:
     """Return the exception that carries `complaints` (at least one) through pydantic."""
     return PydanticCustomError(KIND, "{message}", {"message": complaints[0].message, "complaints": tuple(complaints)})
 
 
-def wrong(message: str, *, remedy: str, at: KeyPath = ()) -> PydanticCustomError:
+def complaint_error(message: str, *, remedy: str, at: KeyPath = ()) -> PydanticCustomError:
     """Return the exception for a single complaint."""
-    return refuse([Complaint(message=message, remedy=remedy, at=at)])
+    return complaints_error([Complaint(message=message, remedy=remedy, at=at)])
 
 
 def dotted(path: KeyPath) -> str:

@@ -7,7 +7,7 @@ from pydantic import PlainValidator, WithJsonSchema
 
 from penstock.errors import Usage
 from penstock.kafka.event_hubs import EventHubs, event_hubs_of
-from penstock.spec.complaint import wrong
+from penstock.spec.complaint import complaint_error
 from penstock.spec.describe import described
 
 
@@ -23,12 +23,12 @@ def hubs_of(given: Mapping[str, Any], *, instead_of: Collection[str]) -> EventHu
     """Return the Event Hubs that `connection_string` names. Raises pydantic's custom error, also if `instead_of` is given too."""
     doubled = next((name for name in instead_of if given.get(name)), None)
     if doubled is not None:
-        raise wrong(f"is there, and `{doubled}` too", remedy="Keep one of them.", at=("connection_string",))
+        raise complaint_error(f"is there, and `{doubled}` too", remedy="Keep one of them.", at=("connection_string",))
     text = given["connection_string"]
     if not isinstance(text, str):
         message = f"should be a text, found {described(text)}"
-        raise wrong(message, remedy="Write it like ${EVENT_HUBS}.", at=("connection_string",))
+        raise complaint_error(message, remedy="Write it like ${EVENT_HUBS}.", at=("connection_string",))
     try:
         return event_hubs_of(text)
     except Usage as refused:
-        raise wrong(refused.message, remedy=refused.remedy, at=("connection_string",)) from refused
+        raise complaint_error(refused.message, remedy=refused.remedy, at=("connection_string",)) from refused

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJso
 from typing_extensions import Self
 
 from penstock.spec.account import Columns, GivenColumns, as_tuple
-from penstock.spec.complaint import wrong
+from penstock.spec.complaint import complaint_error
 from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
 from penstock.spec.quantity import Duration, Size
@@ -39,7 +39,7 @@ OWN_OPTIONS: Final[Mapping[str, str]] = {
 
 def _topic(value: str) -> str:
     if not _TOPIC.fullmatch(value) or value in {".", ".."}:
-        raise wrong(
+        raise complaint_error(
             f"should be the name of a topic, found {described(value)}",
             remedy="Use up to 249 letters, digits, dots, hyphens and `_`.",
         )
@@ -48,7 +48,7 @@ def _topic(value: str) -> str:
 
 def _servers(value: str) -> str:
     if not _SERVERS.fullmatch(value):
-        raise wrong(f"should name brokers, found {outlined(value)}", remedy="Write it like broker1:9092,broker2:9092.")
+        raise complaint_error(f"should name brokers, found {outlined(value)}", remedy="Write it like broker1:9092,broker2:9092.")
     return value
 
 
@@ -71,14 +71,18 @@ def _columns_of_json(value: Any) -> Any:
     if value == _ALL:
         return ()
     if value in ([], ()):
-        raise wrong("should name at least one column", remedy="Write json: [column, column], or value: json for all of them.")
+        raise complaint_error(
+            "should name at least one column", remedy="Write json: [column, column], or value: json for all of them."
+        )
     return as_tuple(value)
 
 
 def _value(value: Any) -> Any:
     if isinstance(value, str):
         if value != "json":
-            raise wrong(f"should be json, or say how, found {described(value)}", remedy=f"Write value: json, {_OF_COLUMNS}.")
+            raise complaint_error(
+                f"should be json, or say how, found {described(value)}", remedy=f"Write value: json, {_OF_COLUMNS}."
+            )
         return {"json": _ALL}
     return value
 
@@ -102,7 +106,7 @@ class RecordValue(Settings):
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
         if (self.json_of is None) == (self.column is None):
-            raise wrong("should have json or column", remedy=f"Write value: json, {_OF_COLUMNS}.")
+            raise complaint_error("should have json or column", remedy=f"Write value: json, {_OF_COLUMNS}.")
         return self
 
 
@@ -202,11 +206,11 @@ class Kafka(Settings):
     @model_validator(mode="after")
     def _leads_somewhere(self) -> Self:
         if not self.bootstrap:
-            raise wrong("names no brokers", remedy="Add bootstrap: broker1:9092, or connection_string: of Event Hubs.")
+            raise complaint_error("names no brokers", remedy="Add bootstrap: broker1:9092, or connection_string: of Event Hubs.")
         if self.encode is not None:
             require_subjects(self.encode, None if self.topics else self.topic, at="encode")
         if not self.topic:
-            raise wrong("names no topic", remedy="Add topic: name; or EntityPath to `connection_string`.")
+            raise complaint_error("names no topic", remedy="Add topic: name; or EntityPath to `connection_string`.")
         return self
 
     @model_validator(mode="after")
@@ -214,22 +218,22 @@ class Kafka(Settings):
         remember_options(self.options)
         for key in self.options:
             if key in OWN_OPTIONS:
-                raise wrong("is not an option of yours", remedy=OWN_OPTIONS[key], at=("options", key))
+                raise complaint_error("is not an option of yours", remedy=OWN_OPTIONS[key], at=("options", key))
         return self
 
     @model_validator(mode="after")
     def _records_are_said_wholly(self) -> Self:
         given = next((name for name in ("key", "headers", "partition") if getattr(self, name) is not None), None)
         if self.value is None and given is not None:
-            raise wrong("goes with `value`, which is missing", remedy=f"Add value: json, {_OF_COLUMNS}.", at=(given,))
+            raise complaint_error("goes with `value`, which is missing", remedy=f"Add value: json, {_OF_COLUMNS}.", at=(given,))
         if self.value is not None and self.topics:
-            raise wrong(
+            raise complaint_error(
                 "go with a column `topic` of the rows, which `value` leaves out",
                 remedy="Take `value` out and select key, value and topic in the transform.",
                 at=("topics",),
             )
         if self.value is not None and self.encode is not None:
-            raise wrong(
+            raise complaint_error(
                 "does not go with `value`: what is encoded are the columns of records that the transform selects",
                 remedy="Take `value` out and select key and value in the transform, or take `encode` out.",
                 at=("encode",),
@@ -241,9 +245,11 @@ class Kafka(Settings):
         for name in self.topics:
             _topic(name)
         if self.marker_topic in (self.topic, *self.topics):
-            raise wrong("is also a topic of the rows", remedy="Give the markers a topic of their own.", at=("marker_topic",))
+            raise complaint_error(
+                "is also a topic of the rows", remedy="Give the markers a topic of their own.", at=("marker_topic",)
+            )
         if self.transaction_timeout < _LEAST_TIMEOUT_MS:
-            raise wrong("should be at least 1s", remedy="Write it like 1m.", at=("transaction_timeout",))
+            raise complaint_error("should be at least 1s", remedy="Write it like 1m.", at=("transaction_timeout",))
         return self
 
     def is_topic_of(self, other: "Kafka") -> bool:

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
 from penstock.errors import Usage
-from penstock.spec.complaint import wrong
+from penstock.spec.complaint import complaint_error
 from penstock.spec.place import FilePath
 from penstock.spec.settings import ONE_KEY, Settings
 
@@ -36,7 +36,7 @@ class Merge(Settings):
     def _exactly_one(self) -> Self:
         if (self.sql is None) == (self.file is None):
             has = "has both sql and file" if self.sql else "has neither sql nor file"
-            raise wrong(has, remedy="Keep exactly one of them.")
+            raise complaint_error(has, remedy="Keep exactly one of them.")
         return self
 
     def text(self) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from penstock.spec.complaint import wrong
+from penstock.spec.complaint import complaint_error
 from penstock.spec.describe import described
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -18,7 +18,7 @@ _PYTHON = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 def _misnamed(value: str, expected: str, example: str) -> PydanticCustomError:
-    return wrong(f"should be {expected}, found {described(value)}", remedy=f"Write it like {example}.")
+    return complaint_error(f"should be {expected}, found {described(value)}", remedy=f"Write it like {example}.")
 
 
 def _name(value: str) -> str:

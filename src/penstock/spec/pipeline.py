@@ -10,7 +10,7 @@ from typing_extensions import Self
 from penstock.core.bad_record import NAME
 from penstock.core.model import Guarantee
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
-from penstock.spec.complaint import Complaint, KeyPath, refuse
+from penstock.spec.complaint import Complaint, KeyPath, complaints_error
 from penstock.spec.kafka import Kafka
 from penstock.spec.name import Name, ViewName
 from penstock.spec.place import Directory
@@ -235,7 +235,7 @@ def quarantined(settings: PipelineSettings) -> tuple[str, ...]:
 
 def _refuse_all(found: "list[Complaint]") -> None:
     if found:
-        raise refuse(found)
+        raise complaints_error(found)
 
 
 def without_ledger(settings: DeliverySettings) -> str | None:

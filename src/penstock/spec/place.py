@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from penstock.blob.url import MISSPELT, is_blob, is_misspelt, parse, scheme_of
 from penstock.errors import Usage
-from penstock.spec.complaint import wrong
+from penstock.spec.complaint import complaint_error
 from penstock.spec.describe import described
 from penstock.support.secret import outlined, remember
 
@@ -100,9 +100,9 @@ def _absolute(path: str, info: ValidationInfo) -> str:
     if _LACKS_ITS_SCHEME.match(path):
         raise _user_and_password(path)
     if is_misspelt(path):
-        raise wrong(f"is neither a URL nor likely a directory, found {outlined(path)}", remedy=MISSPELT)
+        raise complaint_error(f"is neither a URL nor likely a directory, found {outlined(path)}", remedy=MISSPELT)
     if _IN_NO_PATH.search(path):
-        raise wrong("holds a character that no path has: NUL, or half of a pair", remedy="Write it without.")
+        raise complaint_error("holds a character that no path has: NUL, or half of a pair", remedy="Write it without.")
     return os.path.normpath(_base(info) / Path(path).expanduser())
 
 
@@ -120,7 +120,7 @@ def _file_path(url: str, info: ValidationInfo) -> str:
     if "@" in rest:
         raise _user_and_password(url)
     host = rest.partition("/")[0]
-    raise wrong(
+    raise complaint_error(
         f"should be a file URL with a path, found the host {host!r}",
         remedy=f"Write file:///{rest} for an absolute path or file://./{rest} for one relative to the pipeline file.",
     )
@@ -128,24 +128,26 @@ def _file_path(url: str, info: ValidationInfo) -> str:
 
 def _directory(value: str, info: ValidationInfo, *, also: str = "") -> str:
     if not value.strip():
-        raise wrong("should be a directory, found an empty text", remedy="Write a path such as ./state/flights.")
+        raise complaint_error("should be a directory, found an empty text", remedy="Write a path such as ./state/flights.")
     if scheme_of(value) == "file":
         return _file_path(value, info)
     if _LET_IN.match(value):
         raise _user_and_password(value)
     half = _HALF_A_SCHEME.match(value)
     if half:
-        raise wrong(
+        raise complaint_error(
             f"begins with {half[0]}, which is neither a URL nor likely a directory", remedy=f"Write {half[1]}://, or ./{half[0]}."
         )
     if f"{scheme_of(value)}://" == value[: len(scheme_of(value)) + 3].lower() and scheme_of(value) not in _MOUNTED:
-        raise wrong(f"is at {scheme_of(value)}://, which is not supported by this version", remedy=f"{_SUPPORTED}{also}.")
+        raise complaint_error(
+            f"is at {scheme_of(value)}://, which is not supported by this version", remedy=f"{_SUPPORTED}{also}."
+        )
     return _absolute(value, info)
 
 
 def _user_and_password(place: str) -> PydanticCustomError:
     """Return the refusal of a text that would be a directory of this name, with a password in it."""
-    return wrong(
+    return complaint_error(
         f"looks like user:password@host, found {outlined(place)}",
         remedy="Write the scheme of what is there, such as postgresql://, or ./ before the name of a directory.",
     )
@@ -158,8 +160,10 @@ def _unknown(place: str) -> PydanticCustomError:
     rest = place[len(found) + 1 :]
     if found in _MOUNTED:
         mounted = f"/{found}/{rest.lstrip('/')}"
-        return wrong(message, remedy=f"Write {mounted}, the same place where it is mounted.")
-    return wrong(message, remedy="Write the path where it is mounted on this machine, or ./ before the name of a directory.")
+        return complaint_error(message, remedy=f"Write {mounted}, the same place where it is mounted.")
+    return complaint_error(
+        message, remedy="Write the path where it is mounted on this machine, or ./ before the name of a directory."
+    )
 
 
 def _own_directory(value: str, info: ValidationInfo) -> str:
@@ -174,7 +178,7 @@ def _blob_url(value: str) -> str:
     try:
         return str(parse(value))
     except Usage as mistake:
-        raise wrong(f"is no URL of a place at {scheme_of(value)}://", remedy=mistake.remedy) from mistake
+        raise complaint_error(f"is no URL of a place at {scheme_of(value)}://", remedy=mistake.remedy) from mistake
 
 
 def _checkpoint_url(value: str, info: ValidationInfo) -> str:
@@ -198,7 +202,7 @@ def _duckdb_url(value: str, info: ValidationInfo) -> str:
 
 def _file_url(value: str, info: ValidationInfo, *, prefix: str, database: str) -> str:
     if not value.startswith(prefix) or not value[len(prefix) :].strip("/"):
-        raise wrong(
+        raise complaint_error(
             f"should be a {database} URL, found {outlined(value) if ':' in value else described(value)}",
             remedy=f"Write {prefix}state/data.db (relative to the pipeline file) or {prefix}/data/data.db (absolute).",
         )
@@ -230,7 +234,7 @@ def _server_url(value: str, prefixes: tuple[str, ...], *, database: str, port: i
     remember(value)
     authority, _, path = value.partition("://")[2].partition("?")[0].partition("/")
     if not value.startswith(prefixes) or not path.strip("/") or not _has_hosts(authority):
-        raise wrong(
+        raise complaint_error(
             f"should be a {database} URL with a database, found {outlined(value)}",
             remedy=f"Write {prefixes[0]}user:password@host:{port}/database, the password best as ${{VARIABLE}}.",
         )
@@ -246,7 +250,7 @@ def _cassandra_url(value: str) -> str:
     remember(value)
     nodes, _, keyspace = value.removeprefix(_CASSANDRA).partition("?")[0].rpartition("/")
     if not value.startswith(_CASSANDRA) or not nodes or not keyspace or not _has_hosts(nodes):
-        raise wrong(
+        raise complaint_error(
             f"should be a Cassandra URL with a keyspace, found {outlined(value)}",
             remedy="Write cassandra://user:password@host:9042,otherhost:9042/keyspace, the password best as ${VARIABLE}.",
         )
@@ -263,7 +267,7 @@ def _ledger(value: str, info: ValidationInfo) -> str:
     if value.startswith(_MYSQL):
         return _mysql_url(value)
     if scheme_of(value) not in {"", "file", *_MOUNTED} and "://" in value:
-        raise wrong(
+        raise complaint_error(
             f"is at {scheme_of(value)}://, which is not supported by this version",
             remedy="Keep the ledger in a SQLite file (sqlite:///path), a directory, or at postgresql://, mysql://, s3://, az://, "
             "gs://, hdfs://.",

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from penstock.spec.complaint import wrong
+from penstock.spec.complaint import complaint_error
 from penstock.spec.describe import described
 
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
@@ -39,7 +39,7 @@ def _parse(value: object, units: Mapping[str, int], *, expected: str, example: s
     found = _QUANTITY.fullmatch(str(value)) if number or isinstance(value, str) else None
     factor = units.get(found[2].lower()) if found else None
     if found is None or factor is None:
-        raise wrong(f"should be {expected}, found {described(value)}", remedy=f"Write it like {example}.")
+        raise complaint_error(f"should be {expected}, found {described(value)}", remedy=f"Write it like {example}.")
     return round(float(found[1]) * factor) if "." in found[1] else int(found[1]) * factor
 
 
@@ -47,7 +47,9 @@ def size_bytes(value: object) -> int:
     """Return the bytes of `128MB` (10^6), `64MiB` (2^20) or a plain number of bytes. Raises pydantic's custom error."""
     size = _parse(value, _BYTES, expected="a size with a unit", example="128MB, 64MiB or 1GB")
     if size < _SMALLEST_BYTES:
-        raise wrong(f"should be a size of at least 1KB, found {described(value)}", remedy="Write it with a unit, like 128MB.")
+        raise complaint_error(
+            f"should be a size of at least 1KB, found {described(value)}", remedy="Write it with a unit, like 128MB."
+        )
     return size
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
-from penstock.spec.complaint import Complaint, refuse, wrong
+from penstock.spec.complaint import Complaint, complaint_error, complaints_error
 from penstock.spec.place import FilePath
 from penstock.spec.quantity import Duration
 from penstock.spec.settings import Settings
@@ -22,9 +22,9 @@ OnUndecodable: TypeAlias = Literal["fail", "quarantine"]
 def _urls(value: str) -> str:
     given = [url.strip() for url in value.split(",")]
     if "@" in value:
-        raise wrong("holds a user", remedy="Write it as `user` and `password` beside `url`, best as ${VARIABLE}.")
+        raise complaint_error("holds a user", remedy="Write it as `user` and `password` beside `url`, best as ${VARIABLE}.")
     if not all(map(_URL.fullmatch, given)):
-        raise wrong(
+        raise complaint_error(
             f"should be the URL of a schema registry, found {outlined(value)}",
             remedy="Write it like http://registry:8081; several of one registry with commas in between.",
         )
@@ -75,11 +75,11 @@ class Registry(Settings):
             if secret is not None:
                 remember(Secret(secret))
         if (self.user is None) != (self.password is None):
-            raise wrong("has one of user and password", remedy="Give both, or neither.")
+            raise complaint_error("has one of user and password", remedy="Give both, or neither.")
         if self.user is not None and self.token is not None:
-            raise wrong("is there, and user too", remedy="Keep one of them.", at=("token",))
+            raise complaint_error("is there, and user too", remedy="Keep one of them.", at=("token",))
         if self.key_file is not None and self.certificate_file is None:
-            raise wrong("is there without certificate_file", remedy="Add certificate_file.", at=("key_file",))
+            raise complaint_error("is there without certificate_file", remedy="Add certificate_file.", at=("key_file",))
         return self
 
 
@@ -119,7 +119,7 @@ class ByRegistry(Settings):
     @model_validator(mode="after")
     def _something(self) -> Self:
         if not self.columns:
-            raise wrong("names neither value nor key", remedy="Add value: avro.")
+            raise complaint_error("names neither value nor key", remedy="Add value: avro.")
         return self
 
     @property
@@ -172,7 +172,7 @@ def require_subjects(decode: ByRegistry, topic: str | None, *, at: str = "decode
     """Raise pydantic's custom error if a subject is missing and `topic` is None: several topics or a pattern give none."""
     missing = [column for column, coded in decode.columns.items() if coded.subject is None] if topic is None else []
     if missing:
-        raise refuse([_without_subject(column, decode.columns[column].format, at) for column in missing])
+        raise complaints_error([_without_subject(column, decode.columns[column].format, at) for column in missing])
 
 
 def _without_subject(column: str, kind: str, at: str) -> Complaint:

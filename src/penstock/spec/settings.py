@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from penstock.core.model import Json
 from penstock.errors import Usage
-from penstock.spec.complaint import Complaint, refuse
+from penstock.spec.complaint import Complaint, complaints_error
 from penstock.spec.validation import complaints, sentence
 from penstock.support.secret import shown_text
 
@@ -53,7 +53,7 @@ class Settings(BaseModel):
             known = {*cls.valid_keys(), *cls.model_fields}
             unknown = [unknown_key(str(key), cls.valid_keys()) for key in values if key not in known]
             if unknown:
-                raise refuse(unknown)
+                raise complaints_error(unknown)
         return values
 
     def __repr_args__(self) -> Iterator[tuple[str | None, object]]:

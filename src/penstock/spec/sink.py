@@ -9,7 +9,7 @@ from typing_extensions import Self
 
 from penstock.core.model import Json
 from penstock.spec.account import FAIL, QUARANTINE, Account, Columns, GivenColumns, Route, ShortAccount
-from penstock.spec.complaint import wrong
+from penstock.spec.complaint import complaint_error
 from penstock.spec.describe import described
 from penstock.spec.kafka import Kafka
 from penstock.spec.name import PYTHON_SCHEMA, AccountKey, python_name
@@ -30,7 +30,7 @@ PLANNED: Final = ("delta", "iceberg", "http")
 
 def _column_encoding(value: Any) -> Any:
     if isinstance(value, str) and value not in get_args(EncodingOfAll):
-        raise wrong(
+        raise complaint_error(
             f"should be {', '.join(get_args(EncodingOfAll))} or a mapping of columns, found {described(value)}",
             remedy="Write column_encoding: auto, or {column: encoding} for some columns.",
         )
@@ -105,9 +105,11 @@ class Parquet(Settings):
         names = ", ".join(self.accounts)
         reserved = next((name for name in self.accounts if name in {FAIL, QUARANTINE}), None)
         if reserved is not None:
-            raise wrong("is a word that unrouted uses", remedy="Give the account another name.", at=("accounts", reserved))
+            raise complaint_error(
+                "is a word that unrouted uses", remedy="Give the account another name.", at=("accounts", reserved)
+            )
         if self.route is None and len(self.accounts) > 1:
-            raise wrong(
+            raise complaint_error(
                 f"is missing, but there are {len(self.accounts)} accounts ({names})",
                 remedy="Add route: {column: name}, {hash: [columns]} or {sql: expression}.",
                 at=("route",),
@@ -117,14 +119,14 @@ class Parquet(Settings):
     @model_validator(mode="after")
     def _unrouted_is_known(self) -> Self:
         if self.unrouted == QUARANTINE:
-            raise wrong(
+            raise complaint_error(
                 "is quarantine, which is not supported by this version",
                 remedy="Use fail, or the name of an account that takes these rows.",
                 at=("unrouted",),
             )
         if self.unrouted != FAIL and self.unrouted not in self.accounts:
             guess = nearest(self.unrouted, [*self.accounts, FAIL])
-            raise wrong(
+            raise complaint_error(
                 f"names no account, found {described(self.unrouted)}",
                 remedy=(f"Did you mean {guess}? " if guess else "") + f"Use fail or one of {', '.join(self.accounts)}.",
                 at=("unrouted",),
@@ -169,7 +171,7 @@ def _user_written(value: Any) -> Any:
     if isinstance(value, SinkObject):
         return value
     if not isinstance(value, str):
-        raise wrong(f"should be a text, found {described(value)}", remedy="Write it like mypkg.sinks:Class.")
+        raise complaint_error(f"should be a text, found {described(value)}", remedy="Write it like mypkg.sinks:Class.")
     return python_name(value)
 
 
@@ -249,13 +251,13 @@ def _check_type(value: Any) -> Any:
         return value
     supported = f"This version has the types {', '.join(SUPPORTED)}, and python: package.module:Class."
     if "type" not in value:
-        raise wrong("is missing", remedy=f"Add one: {supported}", at=("type",))
+        raise complaint_error("is missing", remedy=f"Add one: {supported}", at=("type",))
     kind = value["type"]
     if kind in PLANNED:
-        raise wrong(f"{kind} is not supported by this version", remedy=supported, at=("type",))
+        raise complaint_error(f"{kind} is not supported by this version", remedy=supported, at=("type",))
     if kind not in SUPPORTED:
         guess = nearest(str(kind), SUPPORTED)
-        raise wrong(
+        raise complaint_error(
             f"is no type of sink, found {described(kind)}",
             remedy=(f"Did you mean {guess}? " if guess else "") + supported,
             at=("type",),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import Self
 
-from penstock.spec.complaint import Complaint, refuse, wrong
+from penstock.spec.complaint import Complaint, complaint_error, complaints_error
 from penstock.spec.connection_string import ConnectionString, hubs_of
 from penstock.spec.describe import described
 from penstock.spec.kafka_options import TOPICS, kafka_complaints, python_complaints, secrets_in, single_topic
@@ -28,7 +28,7 @@ def _option(value: Any) -> str:
         return value
     if isinstance(value, str | int | float):
         return str(value)
-    raise wrong(
+    raise complaint_error(
         f"should be a text, a number, true or false, found {described(value)}", remedy="Write the value as Spark takes it."
     )
 
@@ -146,18 +146,20 @@ class Source(Settings):
     def _one_kind_of_input(self) -> Self:
         remember_options(self.options)
         if self.table is None and self.format is None:
-            raise wrong("has neither format nor table", remedy="Add format: csv (or another format), or table: name.")
+            raise complaint_error("has neither format nor table", remedy="Add format: csv (or another format), or table: name.")
         if self.table is not None and (self.format is not None or self.path is not None):
-            raise wrong("has a table and also format or path", remedy="Keep either table, or format and path.", at=("table",))
+            raise complaint_error(
+                "has a table and also format or path", remedy="Keep either table, or format and path.", at=("table",)
+            )
         if self.format in FILE_FORMATS and self.path is None:
-            raise wrong(f"reads files ({self.format}) but has no path", remedy="Add path: ./incoming.")
+            raise complaint_error(f"reads files ({self.format}) but has no path", remedy="Add path: ./incoming.")
         return self
 
     @model_validator(mode="after")
     def _kafka_is_right(self) -> Self:
         found = self._of_kafka() if (self.format or "").lower() == "kafka" else self._only_for_kafka()
         if found:
-            raise refuse(found)
+            raise complaints_error(found)
         if self.decode is not None:
             require_subjects(self.decode, single_topic(self.options))
         return self

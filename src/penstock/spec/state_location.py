@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from penstock.blob.url import is_blob
-from penstock.spec.complaint import wrong
+from penstock.spec.complaint import complaint_error
 from penstock.spec.describe import described
 from penstock.spec.place import CheckpointUrl, LedgerUrl, SpoolUrl, is_postgres
 from penstock.spec.settings import Settings
@@ -28,14 +28,14 @@ class StateLocation(Settings):
         if self.options and is_postgres(self.url):
             _require_schema_alone(self.options)
         elif self.options and not is_blob(self.url):
-            raise wrong("are given, but the place is in no store", remedy="Leave them out.", at=("options",))
+            raise complaint_error("are given, but the place is in no store", remedy="Leave them out.", at=("options",))
         return self
 
 
 def _require_schema_alone(options: Mapping[str, str]) -> None:
     unknown = sorted(set(options) - {"schema"})
     if unknown:
-        raise wrong(
+        raise complaint_error(
             f"hold {unknown[0]}, expected schema alone",
             remedy="Write libpq's parameters into the URL: postgresql://…/db?sslmode=verify-full.",
             at=("options",),
@@ -73,7 +73,9 @@ def url_mapping(value: Any) -> Any:
     if isinstance(value, Mapping | Settings):
         return value
     if not isinstance(value, str | PathLike):
-        raise wrong(f"should be a URL, found {described(value)}", remedy="Write a URL, or a mapping of url and options.")
+        raise complaint_error(
+            f"should be a URL, found {described(value)}", remedy="Write a URL, or a mapping of url and options."
+        )
     return {"url": value}
 
 

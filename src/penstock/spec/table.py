@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from penstock.spec.account import Columns, GivenColumns
-from penstock.spec.complaint import wrong
+from penstock.spec.complaint import complaint_error
 from penstock.spec.merge import Merge
 from penstock.spec.name import ModuleName
 from penstock.spec.place import (
@@ -43,7 +43,9 @@ class Table(Settings):
     @model_validator(mode="after")
     def _key_fits_write(self) -> Self:
         if self.write in {"upsert", "insert_if_absent"} and not self.key:
-            raise wrong(f"is needed by write: {self.write}", remedy="Add key: [columns that identify a row].", at=("key",))
+            raise complaint_error(
+                f"is needed by write: {self.write}", remedy="Add key: [columns that identify a row].", at=("key",)
+            )
         return self
 
     def is_table_of(self, other: "Table") -> bool:
@@ -125,9 +127,11 @@ class ServedTable(Table):
     @model_validator(mode="after")
     def _merge_fits_write(self) -> Self:
         if self.write == "merge" and self.merge is None:
-            raise wrong("is needed by write: merge", remedy="Add merge: {sql: …} or {file: merge.sql}.", at=("merge",))
+            raise complaint_error("is needed by write: merge", remedy="Add merge: {sql: …} or {file: merge.sql}.", at=("merge",))
         if self.write != "merge" and self.merge is not None:
-            raise wrong(f"is given, but write is {self.write}", remedy="Set write: merge, or leave it out.", at=("merge",))
+            raise complaint_error(
+                f"is given, but write is {self.write}", remedy="Set write: merge, or leave it out.", at=("merge",)
+            )
         return self
 
     @property
@@ -300,7 +304,7 @@ class Cassandra(Table):
     @model_validator(mode="after")
     def _partition_leads_key(self) -> Self:
         if self.partition_by and self.key[: len(self.partition_by)] != self.partition_by:
-            raise wrong(
+            raise complaint_error(
                 f"should be the first columns of key ({', '.join(self.key)}), found {', '.join(self.partition_by)}",
                 remedy="Write them first in key, in the same order.",
                 at=("partition_by",),

@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
-from penstock.spec.complaint import wrong
+from penstock.spec.complaint import complaint_error
 from penstock.spec.name import PythonName
 from penstock.spec.settings import ONE_KEY, Settings
 
@@ -25,5 +25,5 @@ class Transform(Settings):
     def _exactly_one(self) -> Self:
         if (self.sql is None) == (self.python is None):
             has = "has both sql and python" if self.sql else "has neither sql nor python"
-            raise wrong(has, remedy="Keep exactly one of them, or leave transform out to pass the rows on as they are.")
+            raise complaint_error(has, remedy="Keep exactly one of them, or leave transform out to pass the rows on as they are.")
         return self

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
-from penstock.spec.complaint import wrong
+from penstock.spec.complaint import complaint_error
 from penstock.spec.quantity import Duration
 from penstock.spec.settings import ONE_KEY, Settings
 
@@ -50,7 +50,7 @@ class Trigger(Settings):
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if len(given) != 1:
             message = f"has {' and '.join(given)}" if given else "is empty"
-            raise wrong(message, remedy=f"Give exactly one of {', '.join(type(self).model_fields)}.")
+            raise complaint_error(message, remedy=f"Give exactly one of {', '.join(type(self).model_fields)}.")
         return self
 
     @property

@@ -19,7 +19,7 @@ from penstock.sink.cassandra.table_schema import few_copies, misfit, require_fit
 from penstock.sink.cassandra.target import CassandraTarget, target_of
 from penstock.sink.table.publication import Loaded, apply, decided_target
 from penstock.sink.table.server import DatabaseSink
-from penstock.sink.table.sink import Filling
+from penstock.sink.table.sink import TableSinkArguments
 from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class CassandraSink(DatabaseSink[Connection]):
     _database: Database
 
     def __init__(
-        self, *, url: str, partition_by: Sequence[str] = (), wait_s: float = WAIT_S, **filling: "Unpack[Filling]"
+        self, *, url: str, partition_by: Sequence[str] = (), wait_s: float = WAIT_S, **filling: "Unpack[TableSinkArguments]"
     ) -> None:
         super().__init__(**filling, case_counts=True)
         self._target = self._keyed = target_of(

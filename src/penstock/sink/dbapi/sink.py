@@ -30,7 +30,7 @@ from penstock.sink.dbapi.trial import UNCONSTRAINED
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.server import ServerSink
-from penstock.sink.table.sink import Filling
+from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sink.table.verification import compare
 from penstock.spark.schema import arrow_schema
@@ -62,7 +62,7 @@ class DbapiSink(ServerSink[Session]):
         connect: Mapping[str, Any],
         columns: Mapping[str, str] | None = None,
         longest: int = LONGEST,
-        **filling: "Unpack[Filling]",
+        **filling: "Unpack[TableSinkArguments]",
     ) -> None:
         super().__init__(**filling)
         if self._target.write == "upsert":
@@ -98,7 +98,7 @@ class DbapiSink(ServerSink[Session]):
     def _described(self, rows: str) -> str:
         return f"one transaction over {self._database.driver.name}: {rows} table {self._target.table}"
 
-    def _in_the_way(self, conflict: Conflict, *, times: int) -> PublishFailed:
+    def _conflict_error(self, conflict: Conflict, *, times: int) -> PublishFailed:
         """Return a final error: the next try sees a key that was inserted meanwhile, so a repeated refusal is permanent."""
         return PublishFailed(
             f"Table {self._target.table!r} refused the rows {times} time{'s' * (times > 1)}: {conflict}.",

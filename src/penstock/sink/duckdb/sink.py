@@ -32,7 +32,7 @@ from penstock.sink.duckdb.preparation import (
 from penstock.sink.duckdb.row_validator import RowValidator
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.server import ServerSink
-from penstock.sink.table.sink import Filling
+from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import Target, table_gone
 from penstock.spark.schema import arrow_schema
 
@@ -54,7 +54,7 @@ class DuckdbSink(ServerSink["duckdb.DuckDBPyConnection"]):
     _database: Database
 
     def __init__(
-        self, *, path: "str | os.PathLike[str]", busy_timeout_s: float = BUSY_TIMEOUT_S, **filling: "Unpack[Filling]"
+        self, *, path: "str | os.PathLike[str]", busy_timeout_s: float = BUSY_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]"
     ) -> None:
         if os.fspath(path) in {"", ":memory:"}:
             raise Usage("A database in memory is lost at exit.", remedy="Name a file, or use a sink of type memory.")

@@ -121,7 +121,7 @@ class Lane:
         if transactions is not None:
             transactions.drop()
 
-    # --- as `Marking`
+    # --- as `MarkerTransaction`
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:  # noqa: ARG002 - the lane has one
         """Return the marker that `open` found or that this lane wrote since."""

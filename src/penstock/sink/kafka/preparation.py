@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 
 from penstock.core.faults import FaultPoint
 from penstock.errors import PublishFailed, Refused
-from penstock.sink.concurrent import side_by_side
+from penstock.sink.concurrent import map_concurrently
 from penstock.sink.kafka.acl_errors import require_rights
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import connection_lost
@@ -62,7 +62,7 @@ def prepare_place(clients: Clients, wanted: Wanted) -> Place:
 def prepare_lanes(clients: Clients, wanted: Wanted, lanes: Sequence[Lane], place: Place, schema: str) -> None:
     """Write a marker in each lane that has none, check that others continue. Raises Refused, Retryable, KafkaException."""
     begun = {name: _beginning(clients, topic) for name, topic in place.topics.items()}
-    side_by_side(lambda lane: _prepare_lane(lane, wanted, begun, schema), lanes)
+    map_concurrently(lambda lane: _prepare_lane(lane, wanted, begun, schema), lanes)
 
 
 def require_schema_accepted(clients: Clients, wanted: Wanted, schema: str) -> None:

@@ -28,7 +28,7 @@ from penstock.core.open_transaction import OpenTransaction
 from penstock.errors import Failed, OutcomeUnknown, Refused, Retryable
 from penstock.kafka.transactions import end_transaction, open_transactions
 from penstock.protocols import OwnRows, SinkDecisions
-from penstock.sink.concurrent import side_by_side
+from penstock.sink.concurrent import map_concurrently
 from penstock.sink.kafka import verification
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import translate_errors
@@ -236,7 +236,7 @@ class KafkaSink(SpooledSink):
         shares = [replace(publication, staged=publication.staged[at::lanes]) for at in range(lanes)]
         if lanes > 1 or self._keyed:  # else rows and identity are committed together
             self._lane(0).claim(publication)
-        done = side_by_side(
+        done = map_concurrently(
             lambda at: self._lane(at).publish(shares[at], self._rows), [at for at in range(lanes) if shares[at].staged]
         )
         return Published(totals=publication.totals, already=all(share.already for share in done))

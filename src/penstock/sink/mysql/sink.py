@@ -20,7 +20,7 @@ from penstock.sink.mysql.row_validator import RowValidator
 from penstock.sink.mysql.table_schema import require_fit, statements_of, table_schema_of
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.server import ServerSink
-from penstock.sink.table.sink import Filling
+from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import Target
 from penstock.spark.schema import arrow_schema
 from penstock.sql.mysql.connection import Connection
@@ -45,7 +45,7 @@ class MysqlSink(ServerSink[Connection]):
     _database: Database
     _dialect = MYSQL
 
-    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[Filling]") -> None:
+    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
         super().__init__(**filling, case_counts=True)
         require_table_name(self._target.table)
         self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)

@@ -27,7 +27,7 @@ from penstock.core.model import (
 )
 from penstock.errors import Failed, LedgerMismatch, Usage
 from penstock.protocols import SinkDecisions, TaskCheck
-from penstock.sink.concurrent import side_by_side
+from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import Account, Area, UploadArea
 from penstock.sink.parquet.continuity import require_continued
 from penstock.sink.parquet.encoding import AUTO, DICTIONARY_PAGESIZE_LIMIT, encoding_settings, require_encodable
@@ -173,9 +173,9 @@ class ParquetSink:
         for share in shares:
             if publication.ledger_id is not None:
                 self._claim(share.account, share.area, publication.ledger_id)
-        shown = side_by_side(Share.is_shown, shares)
+        shown = map_concurrently(Share.is_shown, shares)
         pending = [share for share, is_shown in zip(shares, shown, strict=True) if not is_shown]
-        side_by_side(Share.roll_forward, pending)
+        map_concurrently(Share.roll_forward, pending)
         already = bool(shares) and not pending
         self._published_at = None if already else publication.position
         return Published(totals=publication.totals, already=already)

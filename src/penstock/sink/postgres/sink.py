@@ -23,7 +23,7 @@ from penstock.sink.postgres.row_validator import RowValidator
 from penstock.sink.postgres.table_schema import lock_and_read_schema, require_fit, require_lasting, statements_of, table_schema_of
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.server import ServerSink
-from penstock.sink.table.sink import Filling
+from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import Target
 from penstock.spark.schema import arrow_schema
 from penstock.sql.postgres.database import LOCK_TIMEOUT_S, Connection, Database
@@ -47,7 +47,7 @@ class PostgresSink(ServerSink[Connection]):
     _database: Database
     _dialect = POSTGRES
 
-    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[Filling]") -> None:
+    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
         super().__init__(**filling, case_counts=True)
         self._schema, _ = split_name(self._target.table)
         self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)

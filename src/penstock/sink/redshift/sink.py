@@ -24,7 +24,7 @@ from penstock.sink.redshift.table_schema import lengths, require_fit, statements
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.session import LOCK_TIMEOUT_S
-from penstock.sink.table.sink import Filling
+from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import Target
 from penstock.spark.schema import arrow_schema
 
@@ -44,7 +44,7 @@ class RedshiftSink(ServerSink[Connection]):
 
     _database: Database
 
-    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[Filling]") -> None:
+    def __init__(self, *, url: str, lock_timeout_s: float = LOCK_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]") -> None:
         super().__init__(**filling)
         self._schema, self._table = split_name(self._target.table)
         self._database = Database(url, application=f"penstock:{self._name}", lock_timeout_s=lock_timeout_s)

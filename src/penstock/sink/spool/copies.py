@@ -11,7 +11,7 @@ from typing import IO, BinaryIO
 from penstock.blob.object_reader import open_ranged
 from penstock.core.model import Staged
 from penstock.errors import Retryable
-from penstock.sink.concurrent import side_by_side
+from penstock.sink.concurrent import map_concurrently
 from penstock.sink.spool.place import Place
 from penstock.sink.spool.reader import copy_piece, size_bytes_of
 from penstock.support.filesystem_errors import problem_of
@@ -53,7 +53,7 @@ def copied(pieces: Sequence[Staged], place: Place) -> Iterator[Copies]:
         file = tempfile.TemporaryFile(prefix="penstock-spool-", buffering=0)  # noqa: SIM115 - closed below
     with file:
         copies = Copies(file, {piece.name: start for piece, start in zip(pieces, starts, strict=False)})
-        side_by_side(lambda piece: copies.add(piece, place), pieces, at_once=AT_ONCE)
+        map_concurrently(lambda piece: copies.add(piece, place), pieces, at_once=AT_ONCE)
         yield copies
 
 

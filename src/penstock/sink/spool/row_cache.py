@@ -29,7 +29,7 @@ class RowCache:
         """Pickle as None: a task does not publish its rows."""
         return type(None), ()
 
-    def hold(self, name: str, rows: "Sequence[pa.RecordBatch]") -> None:
+    def put(self, name: str, rows: "Sequence[pa.RecordBatch]") -> None:
         """Cache the rows of a piece whose file is durable, unless they are too large. The oldest piece may have to go."""
         if sum(batch.nbytes for batch in rows) > _MOST_BYTES:
             return
@@ -42,7 +42,7 @@ class RowCache:
         """Return the rows of `piece`, None if they are not cached."""
         return self._rows.get(piece.name)
 
-    def let_go(self, pieces: Iterable[Staged]) -> None:
+    def evict(self, pieces: Iterable[Staged]) -> None:
         """Drop the rows of published pieces."""
         with self._lock:
             for piece in pieces:

@@ -13,7 +13,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import Attempt, Entry, LedgerId, PipelineName, SinkName, Staged, SweepCut, Waiting
 from penstock.errors import Failed, Retryable
 from penstock.protocols import Signature
-from penstock.sink.concurrent import side_by_side
+from penstock.sink.concurrent import map_concurrently
 from penstock.sink.spool.copies import AT_ONCE, copied
 from penstock.sink.spool.place import Claimed, Place, Spooled, claim
 from penstock.sink.spool.reader import read_cached, read_piece
@@ -141,9 +141,9 @@ class Spool:
         place = self._place(pipeline)
         is_stuck = threading.Event()
         spilled = [piece for piece in pieces if piece.inline is None]
-        self._cache.let_go(spilled)
+        self._cache.evict(spilled)
         try:
-            side_by_side(lambda piece: _discard(piece, place, is_stuck), spilled, at_once=AT_ONCE)
+            map_concurrently(lambda piece: _discard(piece, place, is_stuck), spilled, at_once=AT_ONCE)
         except (Retryable, Failed) as error:
             if not self._is_stuck:
                 _log.warning(_LEFT, self._sink, error)

@@ -98,7 +98,7 @@ class SpoolWriter:
             self._stream.close()
             inline = self._target.finish()
         if inline is None and self._stager.cache is not None:
-            self._stager.cache.hold(self._name, self._in_memory)
+            self._stager.cache.put(self._name, self._in_memory)
         size_bytes = self._target.size_bytes
         return [
             Staged(

@@ -32,7 +32,7 @@ from penstock.sink.sqlite.table_schema import table_schema_of
 from penstock.sink.table.content import totals_of
 from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.publication import Loaded, apply, decided_target
-from penstock.sink.table.sink import Filling, TableSink
+from penstock.sink.table.sink import TableSink, TableSinkArguments
 from penstock.sink.table.target import NotStoredError
 from penstock.sink.table.verification import compare, without_marker
 from penstock.spark.schema import arrow_schema
@@ -52,7 +52,7 @@ class SqliteSink(TableSink):
     """
 
     def __init__(
-        self, *, path: "str | os.PathLike[str]", busy_timeout_s: float = BUSY_TIMEOUT_S, **filling: "Unpack[Filling]"
+        self, *, path: "str | os.PathLike[str]", busy_timeout_s: float = BUSY_TIMEOUT_S, **filling: "Unpack[TableSinkArguments]"
     ) -> None:
         _require_lasting(os.fspath(path))
         super().__init__(**filling)

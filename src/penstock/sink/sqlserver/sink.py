@@ -26,7 +26,7 @@ from penstock.sink.sqlserver.table_schema import lengths, require_fit, statement
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.server import ServerSink
 from penstock.sink.table.session import LOCK_TIMEOUT_S
-from penstock.sink.table.sink import Filling
+from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import Target
 from penstock.spark.schema import arrow_schema
 
@@ -52,7 +52,7 @@ class SqlserverSink(ServerSink[Connection]):
         url: str,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         connect: Connect = pytds.connect,
-        **filling: "Unpack[Filling]",
+        **filling: "Unpack[TableSinkArguments]",
     ) -> None:
         super().__init__(**filling)
         self._schema, self._table = split_name(self._target.table)

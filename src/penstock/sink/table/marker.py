@@ -65,7 +65,7 @@ class TableMarker:
         )
 
 
-class Marking(Protocol):
+class MarkerTransaction(Protocol):
     """Reads and writes the marker of one publication, inside an open transaction."""
 
     def read(self, pipeline: PipelineName, sink: SinkName) -> TableMarker | None:
@@ -84,7 +84,7 @@ class Marking(Protocol):
         ...
 
 
-class MarkerStore(Marking, Protocol):
+class MarkerStore(MarkerTransaction, Protocol):
     """Reads and writes the markers of one database, inside an open transaction."""
 
     def write(self, marker: TableMarker) -> None:

@@ -7,7 +7,7 @@ from typing import TypeVar
 from penstock.core.model import Json, Position, Publication, Published, Totals
 from penstock.errors import ContentConflict, LedgerMismatch, PublishFailed, Refused
 from penstock.sink.copied_ledger import require_no_copy
-from penstock.sink.table.marker import NOTHING_YET, Marking, TableMarker, minus, offsets_json, require_same
+from penstock.sink.table.marker import NOTHING_YET, MarkerTransaction, TableMarker, minus, offsets_json, require_same
 from penstock.sink.table.target import MERGE, Target
 
 T = TypeVar("T", bound=Target)
@@ -22,7 +22,12 @@ class Loaded:
 
 
 def apply(
-    markers: Marking, publication: Publication, target: Target, *, since: Position = NOTHING_YET, load: Callable[[], Loaded]
+    markers: MarkerTransaction,
+    publication: Publication,
+    target: Target,
+    *,
+    since: Position = NOTHING_YET,
+    load: Callable[[], Loaded],
 ) -> Published:
     """Show `publication` in the table, unless the table shows it already.
 
@@ -87,7 +92,7 @@ def changes_table(publication: Publication, target: Target) -> bool:
     return bool(publication.staged) or target.write == "replace"
 
 
-def _marker(markers: Marking, publication: Publication, target: Target) -> TableMarker:
+def _marker(markers: MarkerTransaction, publication: Publication, target: Target) -> TableMarker:
     marker = markers.read(publication.pipeline, publication.sink)
     if marker is None:
         raise PublishFailed(

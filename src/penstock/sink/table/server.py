@@ -182,14 +182,14 @@ class DatabaseSink(TableSink, Generic[C]):
             except Conflict as conflict:
                 self._count(conflict)
                 if times == TRIES:
-                    raise self._in_the_way(conflict, times=times) from conflict
+                    raise self._conflict_error(conflict, times=times) from conflict
         raise AssertionError("there is at least one try")
 
     def _count(self, conflict: Conflict) -> None:
         self.conflicts += 1
         _log.warning("sink %s: publishing is run again, for the %d. time: %s", self._name, self.conflicts, conflict)
 
-    def _in_the_way(self, conflict: Conflict, *, times: int) -> Retryable | PublishFailed:
+    def _conflict_error(self, conflict: Conflict, *, times: int) -> Retryable | PublishFailed:
         return Retryable(
             f"Another session was in the way of table {self._target.table!r} {times} time{'s' * (times > 1)}: {conflict}.",
             remedy="Have other programs write in shorter transactions, or look for a trigger that drops rows; then try again.",
@@ -245,7 +245,7 @@ class ServerSink(DatabaseSink[C]):
                     return self._apply(connection, publication)
             except Conflict as conflict:
                 self._count(conflict)
-                raise self._in_the_way(conflict, times=1) from conflict
+                raise self._conflict_error(conflict, times=1) from conflict
 
     def _apply(self, connection: C, publication: Publication) -> Published:
         markers, since, target = self._marker_store(connection), self._committed, decided_target(publication, self._target)

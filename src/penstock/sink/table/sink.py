@@ -26,7 +26,7 @@ class _Wanted(TypedDict):
     spool: "SpoolRoot | str"
 
 
-class Filling(_Wanted, total=False):
+class TableSinkArguments(_Wanted, total=False):
     """The constructor arguments of every such sink, whatever its database."""
 
     write: str

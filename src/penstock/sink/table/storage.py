@@ -23,7 +23,7 @@ Encode: TypeAlias = Callable[["pa.Array"], "pa.Array"]
 Restore: TypeAlias = Callable[[Values, Any], "pa.Array"]
 
 
-class Restoring(Protocol):
+class RestoresValues(Protocol):
     """A storage, which converts the database's values back to Arrow's."""
 
     @property
@@ -32,7 +32,7 @@ class Restoring(Protocol):
         ...
 
 
-S = TypeVar("S", bound=Restoring)
+S = TypeVar("S", bound=RestoresValues)
 
 
 class Storages(Generic[S]):

@@ -9,7 +9,7 @@ from penstock.spec.registry import ByRegistry, Registry
 from penstock.support.secret import shown_text
 
 if TYPE_CHECKING:
-    from penstock.registry.decoding import Coded
+    from penstock.registry.decoding import CodedColumn
 
 
 def place_of(registry: Registry) -> RegistryPlace:
@@ -35,7 +35,7 @@ def subjects_of(settings: ByRegistry, topic: str | None) -> Mapping[str, tuple[s
     return {column: (coded.subject or f"{topic}-{column}", coded.version) for column, coded in settings.columns.items()}
 
 
-def coded_columns(settings: ByRegistry, topic: str | None, *, who: str) -> "tuple[Coded, ...]":
+def coded_columns(settings: ByRegistry, topic: str | None, *, who: str) -> "tuple[CodedColumn, ...]":
     """Return the columns with their schemas, for which the registry is asked now.
 
     `who` begins the messages: "Source 'orders' decodes". Raises Usage (no such subject), Retryable (the registry does not
@@ -43,7 +43,7 @@ def coded_columns(settings: ByRegistry, topic: str | None, *, who: str) -> "tupl
     """
     try:
         from penstock.registry.client import Registry as Client  # noqa: PLC0415 - an extra
-        from penstock.registry.decoding import Coded  # noqa: PLC0415
+        from penstock.registry.decoding import CodedColumn  # noqa: PLC0415
     except ImportError as cause:
         raise DependencyMissing(
             f"{who} by a schema registry with the package {cause.name}, which is not installed.",
@@ -53,5 +53,5 @@ def coded_columns(settings: ByRegistry, topic: str | None, *, who: str) -> "tupl
     coded = []
     for column, (subject, version) in subjects_of(settings, topic).items():
         found = client.of_subject(subject, version)
-        coded.append(Coded(column=column, format=settings.columns[column].format, subject=subject, schema=found))
+        coded.append(CodedColumn(column=column, format=settings.columns[column].format, subject=subject, schema=found))
     return tuple(coded)

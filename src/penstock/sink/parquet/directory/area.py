@@ -12,7 +12,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import AccountOwner, Marker
 from penstock.core.model import Attempt, Finding, Position, Staged, SweepCut, Waiting, new_nonce
 from penstock.errors import Failed, Refused, Retryable
-from penstock.sink.concurrent import side_by_side
+from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import PieceState, StoredFile
 from penstock.sink.parquet.directory.check import DirectoryCheck, check_area, open_directory_check
 from penstock.sink.parquet.directory.filesystem import (
@@ -122,9 +122,9 @@ class DirectoryArea:
     def show(self, pieces: Sequence[Staged]) -> Sequence[Staged]:
         """Move all pieces, then make the directories durable up to the root. Return the pieces that are gone."""
         self._make_directories(pieces)
-        shown = side_by_side(self._show_one, pieces)
+        shown = map_concurrently(self._show_one, pieces)
         gone = [piece for piece, is_shown in zip(pieces, shown, strict=True) if not is_shown]
-        side_by_side(self._seal, self._directories_of([piece for piece in pieces if piece not in gone]))
+        map_concurrently(self._seal, self._directories_of([piece for piece in pieces if piece not in gone]))
         return gone
 
     def advance(self, marker: Marker) -> None:

@@ -15,7 +15,7 @@ from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import AccountOwner, Marker
 from penstock.core.model import Attempt, Finding, Position, Staged, SweepCut, Waiting
 from penstock.errors import ContentConflict, OutcomeUnknown, Retryable
-from penstock.sink.concurrent import side_by_side
+from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.account import PieceState, StoredFile
 from penstock.sink.parquet.layout import attempt_of, is_hidden, is_owned
 from penstock.sink.parquet.object.layout import OWNER, mark_key, tag_of
@@ -83,7 +83,7 @@ class ObjectArea:
 
     def manifests(self) -> Iterator[Marker]:
         marks = [mark.key for mark in self.store.list(f"{self.folder}marks/", limit=2 * KEPT_MARKS)]
-        yield from (marker for marker in side_by_side(self._read_marker, marks) if marker is not None)
+        yield from (marker for marker in map_concurrently(self._read_marker, marks) if marker is not None)
 
     def state(self, piece: Staged) -> PieceState:
         if self._is_shown(piece):
@@ -94,7 +94,7 @@ class ObjectArea:
 
     def show(self, pieces: Sequence[Staged]) -> Sequence[Staged]:
         """Complete or put all pieces. Return the pieces that are gone."""
-        shown = side_by_side(self._show_one, pieces)
+        shown = map_concurrently(self._show_one, pieces)
         return [piece for piece, is_shown in zip(pieces, shown, strict=True) if not is_shown]
 
     def advance(self, marker: Marker) -> None:
@@ -111,7 +111,7 @@ class ObjectArea:
             return []
         if not dry_run:
             self._forget_marks()
-        side_by_side(self._discard, [] if dry_run else dead)
+        map_concurrently(self._discard, [] if dry_run else dead)
         return [f"{self.store.url}/{pending.key}" for pending in dead]
 
     def files(self) -> Iterator[StoredFile]:
@@ -175,7 +175,7 @@ class ObjectArea:
     def _forget_marks(self) -> None:
         """Delete old markers. The newest tells what is published, the others only which ledger an old publication is of."""
         marks = self.store.list(f"{self.folder}marks/", limit=2 * KEPT_MARKS)
-        side_by_side(self.store.delete, [mark.key for mark in islice(marks, KEPT_MARKS, None)])
+        map_concurrently(self.store.delete, [mark.key for mark in islice(marks, KEPT_MARKS, None)])
 
     def _discard(self, pending: Pending) -> None:
         with DISCARD.around():
