@@ -117,7 +117,7 @@ MUTANTS_OF_DUCKDB = (
         bug=35,
         name="an-empty-batch-clears-a-table-that-was-appended-to",
         file=PUBLICATION,
-        find="    return target.write if is_told else marker.write\n",
+        find="    return target.write if is_write_known else marker.write\n",
         replace="    return target.write\n",
         tests=(f"{OF_DECIDED}::test_an_empty_batch_clears_no_table_that_was_appended_to[sqlite]",),
     ),

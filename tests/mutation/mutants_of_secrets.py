@@ -147,7 +147,7 @@ MUTANTS_OF_SECRETS = (
         bug=38,
         name="what-a-validator-made-a-plain-text-of-is-shown",
         file="src/penstock/spec/describe.py",
-        find="        if is_given(value):",
+        find="        if is_from_environment(value):",
         replace="        if False:",
         tests=(f"{OF_MISTAKES}::test_no_mistake_shows_what_came_from_the_environment",),
     ),

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
 
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import DeferredPublish, Outstanding, Task, at_once
+from penstock.commit.executor import DeferredPublish, Outstanding, Task
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.model import Decided, Generation
 from penstock.errors import Failed, PenstockError, PublishFailed, StageFailed
@@ -139,7 +139,7 @@ def test_a_batch_that_was_decided_before_is_told_when_it_is_published(later: Beh
     assert later.bench.shown() == [Counter([0])] * 2
 
 
-@pytest.mark.parametrize(("behind", "counted"), [(at_once, 7), (Later(), None)])
+@pytest.mark.parametrize(("behind", "counted"), [(immediately, 7), (Later(), None)])
 def test_requests_are_counted_unless_those_of_two_batches_mix(behind: DeferredPublish, counted: int | None) -> None:
     both = Behind(behind)
     staged = both.bench.stage(batch_of(0))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from penstock.blob.url import BlobUrl
 from penstock.errors import Usage
-from penstock.support.secret import outlined
+from penstock.support.secret import scheme_only
 
 _NUMBERS: Mapping[str, type[int] | type[float]] = {"attempts": int, "timeout_s": float}
 _ADDRESS = re.compile(r"https?://([^\s/@:?#]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/[^\s?#@]*)?")
@@ -29,7 +29,7 @@ def require_known(options: Mapping[str, str], known: tuple[str, ...], *, place: 
 def _require_addresses(name: str, given: str, *, place: BlobUrl) -> None:
     if not all(_ADDRESS.fullmatch(address.strip()) for address in given.split(",")):
         raise Usage(
-            f"The option {name!r} of {place} is {outlined(given)}, expected a URL without user and password.",
+            f"The option {name!r} of {place} is {scheme_only(given)}, expected a URL without user and password.",
             remedy="Write http://HOST:PORT or https://HOST.",
         )
 

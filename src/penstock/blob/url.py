@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from penstock.errors import Usage
-from penstock.support.secret import outlined
+from penstock.support.secret import scheme_only
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 
@@ -92,7 +92,7 @@ def parse(url: str) -> BlobUrl:
     scheme, _, rest = url.partition("://")
     kind = _KINDS.get(scheme.lower())
     if kind is None:
-        raise Usage(f"{outlined(url)} is no URL of a store.", remedy=f"Write one of {', '.join(_EXAMPLES.values())}.")
+        raise Usage(f"{scheme_only(url)} is no URL of a store.", remedy=f"Write one of {', '.join(_EXAMPLES.values())}.")
     authority, _, path = rest.partition("/")
     bucket, at, host = authority.partition("@")
     prefix = path.strip("/")

@@ -12,7 +12,7 @@ from penstock.blob.url import is_blob
 from penstock.checkpoint.blob_files import BlobFiles
 from penstock.errors import Retryable, Usage
 from penstock.support.filesystem_errors import problem_of
-from penstock.support.secret import outlined
+from penstock.support.secret import scheme_only
 
 
 class Files(Protocol):
@@ -128,7 +128,7 @@ def _local(path: str) -> Path:
     if scheme == "file":
         return Path(path.removeprefix("file:").removeprefix("//"))
     raise Usage(
-        f"The checkpoint is at {outlined(path)}, expected a directory, a file:// URL, or one of s3, az, gs or hdfs.",
+        f"The checkpoint is at {scheme_only(path)}, expected a directory, a file:// URL, or one of s3, az, gs or hdfs.",
         remedy="Copy the checkpoint to a directory, or mount the store.",
     )
 

@@ -23,7 +23,7 @@ class Taken:
     by: Entry | None
 
 
-AT_ONCE = Retrying(stop=stop_after_attempt(5), retry=retry_if_exception_type(Retryable), reraise=True)
+NO_PAUSE = Retrying(stop=stop_after_attempt(5), retry=retry_if_exception_type(Retryable), reraise=True)
 
 
 def patiently(tries: int, sleep: Sleep) -> Retrying:
@@ -37,7 +37,7 @@ def patiently(tries: int, sleep: Sleep) -> Retrying:
     )
 
 
-def append_once(ledger: Ledger, entry: Entry, *, within: Within | None = None, retrying: Retrying = AT_ONCE) -> Taken | None:
+def append_once(ledger: Ledger, entry: Entry, *, within: Within | None = None, retrying: Retrying = NO_PAUSE) -> Taken | None:
     """Append `entry` at its position and return None; return `Taken` if another writer holds the position.
 
     Repeats the append as `retrying` says. That is safe: the position is conditional, and the nonce tells our own entry from any

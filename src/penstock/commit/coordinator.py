@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.commit.append import Sleep, Taken, append_once, fenced_by, patiently
-from penstock.commit.executor import DeferredPublish, Executor, Outstanding, at_once, one_by_one
+from penstock.commit.executor import DeferredPublish, Executor, Outstanding, immediately, one_by_one
 from penstock.commit.identity import recognise
 from penstock.commit.ledger_transaction import LedgerTransaction
 from penstock.commit.membership import joined_since, require_sinks_of, share_of
@@ -71,7 +71,7 @@ class Coordinator:
         now_ms: Callable[[], int],
         sleep: Sleep,
         executor: Executor = one_by_one,
-        deferred: DeferredPublish = at_once,
+        deferred: DeferredPublish = immediately,
         tries: int = 5,
         retained: int = RETAINED_ENTRIES,
         prune_every: int = PRUNE_EVERY,
@@ -79,7 +79,7 @@ class Coordinator:
         self._pipeline = pipeline
         self._ledger = ledger
         self._sinks = tuple(sinks)
-        self._meter = PublicationMeter((ledger, *sinks), now_ms, counts_requests=deferred is at_once)
+        self._meter = PublicationMeter((ledger, *sinks), now_ms, counts_requests=deferred is immediately)
         self._pruning = Pruning(ledger, retained=retained, every=prune_every)
         self._now_ms = now_ms
         self._executor = executor
@@ -105,7 +105,7 @@ class Coordinator:
     def open(self, opened: Opened) -> Recovered:
         """Fence every older generation, publish the newest decision everywhere, collect dead staging. The only way to start."""
         self._tail = self._append_fence(opened)  # I9
-        with self._fenced_first():
+        with self._prefer_fenced():
             self._newest = self._read_newest(self._tail.summary)
             published = self._publish_newest()  # I1
         self._note_published()
@@ -322,14 +322,14 @@ class Coordinator:
     @contextmanager
     def _spent_if_it_fails(self) -> Iterator[None]:
         try:
-            with self._fenced_first():
+            with self._prefer_fenced():
                 yield
         except BaseException:
             self._spent = True
             raise
 
     @contextmanager
-    def _fenced_first(self) -> Iterator[None]:
+    def _prefer_fenced(self) -> Iterator[None]:
         """Whatever fails may fail because of what a newer run did, which sweeps staging and marks: then that is told instead."""
         try:
             yield

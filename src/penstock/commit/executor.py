@@ -25,7 +25,7 @@ def outcome_of(task: Callable[[], Published]) -> Published | PenstockError:
         return error
 
 
-def at_once(task: Task) -> Task:
+def immediately(task: Task) -> Task:
     """Run the task before returning."""
     task()
     return _nothing

@@ -201,16 +201,16 @@ def armed() -> tuple[Armed, ...]:
     return tuple(_armed.values())
 
 
-def carry() -> Mapping[str, str]:
-    """Return what `take_over` needs to arm the same faults in another process on any machine; empty when none is armed."""
+def export_faults() -> Mapping[str, str]:
+    """Return what `import_faults` needs to arm the same faults in another process on any machine; empty when none is armed."""
     if not _armed:
         return {}
     once = os.environ.get(ONCE_VARIABLE)
     return {VARIABLE: _texts[0]} | ({} if once is None else {ONCE_VARIABLE: once})
 
 
-def take_over(transported: Mapping[str, str]) -> None:
-    """Arm the faults that the driver's `carry` returned; an empty mapping disarms only what an earlier `take_over` armed.
+def import_faults(transported: Mapping[str, str]) -> None:
+    """Arm the faults that the driver's `export_faults` returned; an empty mapping disarms what an earlier call armed.
 
     If the same faults are armed already, their occurrences keep counting.
     """

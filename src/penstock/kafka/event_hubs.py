@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.errors import Usage
-from penstock.support.secret import Secret, outlined, remember
+from penstock.support.secret import Secret, remember, scheme_only
 
 _ENDPOINT = re.compile(r"(?i:sb)://([A-Za-z0-9.-]+)(:\d+)?/?")
 _USER = "$ConnectionString"
@@ -100,5 +100,5 @@ def _parts(connection_string: str) -> Mapping[str, str]:
 def _host(endpoint: str) -> str:
     found = _ENDPOINT.fullmatch(endpoint)
     if found is None:
-        raise Usage(f"Endpoint should be sb://NAMESPACE.servicebus.windows.net/, found {outlined(endpoint)}.", remedy=_COPY)
+        raise Usage(f"Endpoint should be sb://NAMESPACE.servicebus.windows.net/, found {scheme_only(endpoint)}.", remedy=_COPY)
     return found[1].lower()

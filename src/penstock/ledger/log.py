@@ -78,7 +78,7 @@ class LogLedger:
     def append(self, entry: Entry, *, within: Within | None = None) -> None:
         """Raises ValueError for `within`: there is no transaction to join."""
         if within is not None:
-            raise ValueError("this ledger has no transaction to ride in")
+            raise ValueError("this ledger has no transaction to join")
         require_pipeline(entry.pipeline, pipeline=self._pipeline, location=self.location)
         self._require_follows(entry)
         with APPEND.around():

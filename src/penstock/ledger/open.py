@@ -14,7 +14,7 @@ from penstock.ledger.directory import DirectoryStore
 from penstock.ledger.log import LogLedger
 from penstock.ledger.sqlite import SqliteLedger
 from penstock.protocols import Ledger
-from penstock.support.secret import outlined
+from penstock.support.secret import scheme_only
 
 SUPPORTED = "sqlite:///FILE, postgresql://…, mysql://…, file:///DIRECTORY, the path of a directory or a URL of s3, az, gs or hdfs"
 _SQLITE, _FILE = "sqlite:///", "file:///"
@@ -41,7 +41,7 @@ def open_ledger(place: str, *, pipeline: PipelineName, options: Mapping[str, Any
         return LogLedger(DirectoryStore(Path("/", place.removeprefix(_FILE))), pipeline=pipeline)
     if place and (place.startswith("/") or ":" not in place):
         return LogLedger(DirectoryStore(Path(place)), pipeline=pipeline)
-    raise Usage(f"A ledger cannot be kept at {outlined(place)}.", remedy=f"In this version, name {SUPPORTED}.")
+    raise Usage(f"A ledger cannot be kept at {scheme_only(place)}.", remedy=f"In this version, name {SUPPORTED}.")
 
 
 def _in_postgres(url: str, pipeline: PipelineName, options: Mapping[str, Any]) -> Ledger:

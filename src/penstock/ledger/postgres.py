@@ -17,7 +17,7 @@ from penstock.ledger.postgres_table import has_table, require_table
 from penstock.sql.postgres.database import LOCK_TIMEOUT_S, Connection, Database, require_schema
 from penstock.sql.postgres.errors import connection_lost
 from penstock.sql.postgres.names import DEFAULT_SCHEMA, require_name
-from penstock.sql.postgres.statements import ONE_AT_A_TIME
+from penstock.sql.postgres.statements import TAKE_LOCK
 
 CREATE = FaultPoint("ledger.postgres_create", "The ledger's table and its view are created and committed.")
 INSERT = FaultPoint("ledger.postgres_insert", "The entry is inserted at its position, in an open transaction.")
@@ -74,7 +74,7 @@ class PostgresLedger(DatabaseLedger[Connection]):
     def _create(self, connection: Connection) -> None:
         with CREATE.around(error=connection_lost, lost=connection_lost):
             self._database.begin(connection)
-            connection.execute(ONE_AT_A_TIME)
+            connection.execute(TAKE_LOCK)
             require_schema(connection, self._schema)
             if not has_table(connection, self._schema):
                 connection.execute(self._sql.create_ledger, ())

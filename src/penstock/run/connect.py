@@ -19,7 +19,7 @@ from penstock.errors import DependencyMissing, Failed, Fenced, LedgerMismatch, R
 from penstock.observe.history import history
 from penstock.observe.progress import BatchProgress, RunSummary, RunTally, SinkProgress
 from penstock.protocols import Ledger
-from penstock.support.secret import outlined, scrub
+from penstock.support.secret import scheme_only, scrub
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -153,7 +153,7 @@ def require_listening(url: str) -> None:
 def _shown(url: str) -> str:
     """Return the address without the token that may follow it."""
     address = _address(url)
-    return outlined(url) if address is None else "sc://{}:{}".format(*address)
+    return scheme_only(url) if address is None else "sc://{}:{}".format(*address)
 
 
 def _address(url: str) -> tuple[str, int] | None:

@@ -36,7 +36,7 @@ def require_present(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
                 shown = _shown(ledger, tail, sinks) if shown is None else shown
                 found = markers[sink.name, account] = sink.high_water_mark(account, pipeline=pipeline)
                 position = None if found is None else found.position
-                require_trace(position, rows, shown.get((sink.name, account)), sink=sink.name, account=account)
+                require_marker_not_older(position, rows, shown.get((sink.name, account)), sink=sink.name, account=account)
     return markers
 
 
@@ -50,7 +50,7 @@ def require_decided(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
     tail = ledger.tail()
     entry_at = cache(ledger.read)
     for sink in sinks:
-        for account, mark in _standing(sink, pipeline, markers):
+        for account, mark in _accounts_with_marker(sink, pipeline, markers):
             if mark.position > _end(tail):
                 tail = ledger.tail()  # a run that is still alive may have decided and published since
             _require_own(mark, tail, entry_at, ledger.location, sink=sink.name, account=account)
@@ -99,7 +99,7 @@ def published_rows(ledger: Ledger, sinks: Sequence[Sink]) -> Mapping[Place, int]
     return {(sink.name, account): rows for sink in sinks for account, rows in _published(sink, tail.summary, newest)}
 
 
-def _standing(sink: Sink, pipeline: PipelineName, markers: Markers) -> Iterator[tuple[AccountName, HighWaterMark]]:
+def _accounts_with_marker(sink: Sink, pipeline: PipelineName, markers: Markers) -> Iterator[tuple[AccountName, HighWaterMark]]:
     if not isinstance(sink, HasMarker):
         return
     for account in sink.accounts:
@@ -170,7 +170,9 @@ def _end(tail: Entry | None) -> Position:
     return Position(0) if tail is None else tail.position
 
 
-def require_trace(found: Position | None, rows: int, shown: Position | None, *, sink: SinkName, account: AccountName) -> None:
+def require_marker_not_older(
+    found: Position | None, rows: int, shown: Position | None, *, sink: SinkName, account: AccountName
+) -> None:
     """Raise Refused if `found`, the marker's position in an account with `rows` rows, is None or before `shown`."""
     if found is None:
         raise Refused(

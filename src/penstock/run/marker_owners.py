@@ -10,7 +10,7 @@ from penstock.errors import PenstockError, Refused
 from penstock.observe.status import PlaceState
 from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, sinks_of
-from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_trace
+from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_marker_not_older
 from penstock.spec.sink import Console, Memory
 
 LOOK_S = 10.0
@@ -76,7 +76,7 @@ def _state(place: Place, mark: HighWaterMark | PenstockError | None, ledger: Led
         return PlaceState(sink=sink, account=account, state="unreachable", trouble=str(mark))
     if mark is None:
         try:
-            require_trace(None if rows else Position(0), rows, None, sink=sink, account=account)
+            require_marker_not_older(None if rows else Position(0), rows, None, sink=sink, account=account)
         except Refused as lost:
             return PlaceState(sink=sink, account=account, state="lost", trouble=lost.message)
         return PlaceState(sink=sink, account=account, state="empty")

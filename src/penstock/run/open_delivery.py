@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from penstock.checkpoint.repair import remove_unwritten_start
-from penstock.commit.executor import at_once
+from penstock.commit.executor import immediately
 from penstock.commit.outcome import Delivered, Recovered, StagedBatch
 from penstock.core.bad_record import NAME
 from penstock.core.model import Adopted, BatchId, Generation, Guarantee, Nonce, Summary
@@ -31,7 +31,7 @@ Observer = Callable[[BatchProgress], None]
 
 
 @dataclass(slots=True)
-class _Way:
+class _BatchRecord:
     """What is known of a batch on its way: its path, what it read from Kafka, and how it was delivered if that was before."""
 
     path: str = "none"
@@ -40,7 +40,7 @@ class _Way:
 
 
 class OpenDelivery:
-    """Made by `open_delivery`; `deliver` is called by Spark's stream thread, everything else by the thread that started it.
+    """Made by `Delivery.open`; `deliver` is called by Spark's stream thread, everything else by the thread that started it.
 
     It ends with the first exception: recovery is the next start. After `batches` new batches it sets `limit_reached` and drops
     every further one. With a `publisher` a batch is published while Spark computes the next one.
@@ -57,7 +57,7 @@ class OpenDelivery:
         self._runtime = runtime
         self._observers = tuple(observers)
         self._publisher = publisher
-        self._coordinator = coordinator_of(runtime, deferred=at_once if publisher is None else publisher)
+        self._coordinator = coordinator_of(runtime, deferred=immediately if publisher is None else publisher)
         self._kafka = (
             None
             if runtime.watch is None
@@ -111,28 +111,28 @@ class OpenDelivery:
         with self._busy():
             self._require_own_checkpoint(rows, batch_id)
             batch = self._runtime.checkpoint.batch(batch_id, self._runtime.source_names(batch_id))
-            way = _Way()
+            record = _BatchRecord()
 
             def stage(generation: Generation) -> StagedBatch:
                 row_digest = self._coordinator.summary.row_digest
-                staged, way.path = self._stager.stage(rows, batch, generation=generation, row_digest=row_digest)
-                way.reads = () if self._kafka is None else self._kafka.delivered()
+                staged, record.path = self._stager.stage(rows, batch, generation=generation, row_digest=row_digest)
+                record.reads = () if self._kafka is None else self._kafka.delivered()
                 return staged
 
-            self._coordinator.begin(batch, stage, on_delivered=lambda delivered: self._delivered(delivered, way))
+            self._coordinator.begin(batch, stage, on_delivered=lambda delivered: self._delivered(delivered, record))
             if self._limit is not None:
                 self._coordinator.wait()
-            if way.before is not None:
-                self._again(rows, way.before)
+            if record.before is not None:
+                self._finish_replay(rows, record.before)
 
-    def _delivered(self, delivered: Delivered, way: _Way) -> None:
+    def _delivered(self, delivered: Delivered, record: _BatchRecord) -> None:
         """Called where the batch was published: in this thread, or in the publisher's."""
         if delivered.already:
-            way.before = delivered
+            record.before = delivered
         else:
-            self._tell(self._mirrored(delivered, way.reads), way.path)
+            self._tell(self._mirrored(delivered, record.reads), record.path)
 
-    def _again(self, rows: DataFrame, delivered: Delivered) -> None:
+    def _finish_replay(self, rows: DataFrame, delivered: Delivered) -> None:
         """Spark runs a batch that was decided before: its state is computed, and nothing is written."""
         if self._runtime.checkpoint.has_state():
             quarantined = delivered.sinks.get(NAME)
@@ -143,7 +143,7 @@ class OpenDelivery:
         return replace(delivered, warnings=(*delivered.warnings, *self._mirrors.show(reads)))
 
     def diagnose(self, error: PenstockError) -> PenstockError:
-        """`error` of Spark's, or what the ledger knows better: drivers meet in the checkpoint too: the newer may lose."""
+        """Return `error`, or Fenced if a newer run exists, or InputLost: two drivers may also collide in Spark's checkpoint."""
         try:
             self._coordinator.require_newest()
         except Fenced as fenced:

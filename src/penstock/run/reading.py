@@ -12,7 +12,7 @@ from penstock.core.bad_record import SCHEMA
 from penstock.core.model import AccountName, BatchId, Entry, Position, SinkName, Totals
 from penstock.errors import Refused, Retryable, Usage
 from penstock.run.assembly import DeliveryPlan, table_of
-from penstock.run.ledger_match import require_trace
+from penstock.run.ledger_match import require_marker_not_older
 from penstock.run.operations import opened_ledger
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.parquet.table import Table, TableFile
@@ -141,7 +141,7 @@ def _require_present(newest: Entry, sink: SinkName, marks: Mapping[AccountName, 
     for account, found in marks.items():
         rows = totals.get(account, Totals()).rows
         if rows:
-            require_trace(found, rows, newest.position if account in held else None, sink=sink, account=account)
+            require_marker_not_older(found, rows, newest.position if account in held else None, sink=sink, account=account)
 
 
 def _accounts_of(entry: Entry, sink: SinkName) -> Set[AccountName]:

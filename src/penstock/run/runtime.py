@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import DeferredPublish, at_once, outcome_of
+from penstock.commit.executor import DeferredPublish, immediately, outcome_of
 from penstock.core.bad_record import NAME
 from penstock.core.model import NEWEST_ROW_DIGEST, BatchId, Entry, Guarantee, Nonce, Opened, PipelineName, Published, SourceName
 from penstock.errors import PenstockError
@@ -68,7 +68,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def map_concurrently(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:
+def run_keeping_errors(tasks: Sequence[Callable[[], Published]]) -> Sequence[Published | PenstockError]:
     """Run publications in threads; an error of one does not keep the others from being published."""
     if len(tasks) == 1:
         return [outcome_of(tasks[0])]
@@ -95,7 +95,7 @@ def prepare(runtime: Runtime, *, schema: str | None) -> None:
     require_decided(runtime.ledger, runtime.sinks, pipeline=runtime.pipeline, markers=markers)
 
 
-def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish = at_once) -> Coordinator:
+def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish = immediately) -> Coordinator:
     """The coordinator over real ledger and sinks, not opened yet."""
     return Coordinator(
         pipeline=runtime.pipeline,
@@ -103,7 +103,7 @@ def coordinator_of(runtime: Runtime, *, deferred: DeferredPublish = at_once) -> 
         sinks=runtime.sinks,
         now_ms=now_ms,
         sleep=time.sleep,
-        executor=map_concurrently,
+        executor=run_keeping_errors,
         deferred=deferred,
     )
 

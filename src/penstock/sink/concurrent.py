@@ -9,10 +9,10 @@ from penstock.support.combined_error import merge
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
-_AT_ONCE = 16
+_PARALLEL = 16
 
 
-def map_concurrently(operation: Callable[[_T], _R], items: Sequence[_T], *, at_once: int = _AT_ONCE) -> list[_R]:
+def map_concurrently(operation: Callable[[_T], _R], items: Sequence[_T], *, parallel: int = _PARALLEL) -> list[_R]:
     """Return the results of `operation` on all items; several items run in threads.
 
     Waits for all items, then raises what they raised. If all are PenstockErrors, they are merged into one. Otherwise the first
@@ -20,7 +20,7 @@ def map_concurrently(operation: Callable[[_T], _R], items: Sequence[_T], *, at_o
     """
     if len(items) < 2:
         return [operation(item) for item in items]
-    with ThreadPoolExecutor(min(at_once, len(items)), thread_name_prefix="penstock-sink") as pool:
+    with ThreadPoolExecutor(min(parallel, len(items)), thread_name_prefix="penstock-sink") as pool:
         futures = [pool.submit(operation, item) for item in items]
     raised = [error for future in futures if (error := future.exception()) is not None]
     found = [error for error in raised if isinstance(error, PenstockError)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from penstock.support.secret import is_given, redact
+from penstock.support.secret import is_from_environment, redact
 
 _LONGEST_SHOWN = 60
 
@@ -10,7 +10,7 @@ _LONGEST_SHOWN = 60
 def described(value: object) -> str:
     """Return what `value` is: `the text 'abc'`, `the number 5`, `a list`. Never shows a secret."""
     if isinstance(value, str):
-        if is_given(value):
+        if is_from_environment(value):
             return "a hidden text"
         return f"the text {_shortened(redact(value))!r}"
     if isinstance(value, bool):

@@ -15,7 +15,7 @@ from penstock.spec.quantity import Duration, Size
 from penstock.spec.registry import Encode, require_subjects
 from penstock.spec.settings import ONE_KEY, Settings
 from penstock.spec.source import Option
-from penstock.support.secret import outlined, remember_options
+from penstock.support.secret import remember_options, scheme_only
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVERS = re.compile(r"[^\s,/@]+:\d+(,[^\s,/@]+:\d+)*")
@@ -48,7 +48,9 @@ def _topic(value: str) -> str:
 
 def _servers(value: str) -> str:
     if not _SERVERS.fullmatch(value):
-        raise complaint_error(f"should name brokers, found {outlined(value)}", remedy="Write it like broker1:9092,broker2:9092.")
+        raise complaint_error(
+            f"should name brokers, found {scheme_only(value)}", remedy="Write it like broker1:9092,broker2:9092."
+        )
     return value
 
 

@@ -17,7 +17,7 @@ from penstock.blob.url import MISSPELT, is_blob, is_misspelt, parse, scheme_of
 from penstock.errors import Usage
 from penstock.spec.complaint import complaint_error
 from penstock.spec.describe import described
-from penstock.support.secret import outlined, remember
+from penstock.support.secret import remember, scheme_only
 
 _SUPPORTED = "This version supports directories on this machine or mounted on it: a path or file:///path"
 _STORES = ", and stores: s3://bucket/prefix, az://container@account/prefix, gs://bucket/prefix or hdfs://namenode:8020/prefix"
@@ -100,7 +100,7 @@ def _absolute(path: str, info: ValidationInfo) -> str:
     if _LACKS_ITS_SCHEME.match(path):
         raise _user_and_password(path)
     if is_misspelt(path):
-        raise complaint_error(f"is neither a URL nor likely a directory, found {outlined(path)}", remedy=MISSPELT)
+        raise complaint_error(f"is neither a URL nor likely a directory, found {scheme_only(path)}", remedy=MISSPELT)
     if _IN_NO_PATH.search(path):
         raise complaint_error("holds a character that no path has: NUL, or half of a pair", remedy="Write it without.")
     return os.path.normpath(_base(info) / Path(path).expanduser())
@@ -148,7 +148,7 @@ def _directory(value: str, info: ValidationInfo, *, also: str = "") -> str:
 def _user_and_password(place: str) -> PydanticCustomError:
     """Return the refusal of a text that would be a directory of this name, with a password in it."""
     return complaint_error(
-        f"looks like user:password@host, found {outlined(place)}",
+        f"looks like user:password@host, found {scheme_only(place)}",
         remedy="Write the scheme of what is there, such as postgresql://, or ./ before the name of a directory.",
     )
 
@@ -203,7 +203,7 @@ def _duckdb_url(value: str, info: ValidationInfo) -> str:
 def _file_url(value: str, info: ValidationInfo, *, prefix: str, database: str) -> str:
     if not value.startswith(prefix) or not value[len(prefix) :].strip("/"):
         raise complaint_error(
-            f"should be a {database} URL, found {outlined(value) if ':' in value else described(value)}",
+            f"should be a {database} URL, found {scheme_only(value) if ':' in value else described(value)}",
             remedy=f"Write {prefix}state/data.db (relative to the pipeline file) or {prefix}/data/data.db (absolute).",
         )
     return prefix + _absolute(value[len(prefix) :], info)
@@ -235,7 +235,7 @@ def _server_url(value: str, prefixes: tuple[str, ...], *, database: str, port: i
     authority, _, path = value.partition("://")[2].partition("?")[0].partition("/")
     if not value.startswith(prefixes) or not path.strip("/") or not _has_hosts(authority):
         raise complaint_error(
-            f"should be a {database} URL with a database, found {outlined(value)}",
+            f"should be a {database} URL with a database, found {scheme_only(value)}",
             remedy=f"Write {prefixes[0]}user:password@host:{port}/database, the password best as ${{VARIABLE}}.",
         )
     return value
@@ -251,7 +251,7 @@ def _cassandra_url(value: str) -> str:
     nodes, _, keyspace = value.removeprefix(_CASSANDRA).partition("?")[0].rpartition("/")
     if not value.startswith(_CASSANDRA) or not nodes or not keyspace or not _has_hosts(nodes):
         raise complaint_error(
-            f"should be a Cassandra URL with a keyspace, found {outlined(value)}",
+            f"should be a Cassandra URL with a keyspace, found {scheme_only(value)}",
             remedy="Write cassandra://user:password@host:9042,otherhost:9042/keyspace, the password best as ${VARIABLE}.",
         )
     return value

@@ -11,7 +11,7 @@ from penstock.spec.complaint import Complaint, complaint_error, complaints_error
 from penstock.spec.place import FilePath
 from penstock.spec.quantity import Duration
 from penstock.spec.settings import Settings
-from penstock.support.secret import Secret, outlined, remember
+from penstock.support.secret import Secret, remember, scheme_only
 
 _URL = re.compile(r"https?://([^\s/@,:?#]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/[^\s,?#]*)?")
 
@@ -25,7 +25,7 @@ def _urls(value: str) -> str:
         raise complaint_error("holds a user", remedy="Write it as `user` and `password` beside `url`, best as ${VARIABLE}.")
     if not all(map(_URL.fullmatch, given)):
         raise complaint_error(
-            f"should be the URL of a schema registry, found {outlined(value)}",
+            f"should be the URL of a schema registry, found {scheme_only(value)}",
             remedy="Write it like http://registry:8081; several of one registry with commas in between.",
         )
     return value

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.core.codec import encode_message
-from penstock.core.faults import FaultPoint, carry, take_over
+from penstock.core.faults import FaultPoint, export_faults, import_faults
 from penstock.core.model import Attempt, BatchId, Generation, SinkName, Staged, new_nonce
 from penstock.errors import PenstockError, StageFailed
 from penstock.protocols import SCHEMA_KEY, Stager, StageWriter, requesting, requests_since, requests_so_far
@@ -57,7 +57,7 @@ class StagePass:
     batch_id: BatchId
     forms: tuple[RowForm, ...]
     shares: tuple[SinkShare, ...]
-    faults: Mapping[str, str] = field(default_factory=lambda: dict(carry()))
+    faults: Mapping[str, str] = field(default_factory=lambda: dict(export_faults()))
 
     def __call__(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         """Stage the rows of one task and yield its message as one row. Called by Spark."""
@@ -66,7 +66,7 @@ class StagePass:
         task = TaskContext.get()
         if task is None:
             raise AssertionError("a task without a context")
-        take_over(self.faults)
+        import_faults(self.faults)
         try:
             message = self.run(batches, partition=task.partitionId(), task_attempt=task.taskAttemptId())
         except PenstockError as error:

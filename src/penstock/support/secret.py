@@ -58,7 +58,7 @@ def _redact_query(found: re.Match[str]) -> str:
     return found[0] if found[2].lower() in _HARMLESS_QUERY else f"{found[1]}{found[2]}={MASK}"
 
 
-def outlined(url: str) -> str:
+def scheme_only(url: str) -> str:
     """Return what may be shown of a text that is no parsable URL: its scheme at most, for a password may be anywhere in it."""
     found = _SCHEME.match(url)
     return f"{found[0]}://…" if found else "a text without scheme://"
@@ -104,7 +104,7 @@ def values_in(text: str) -> frozenset[str]:
     return _given.get(text, frozenset())
 
 
-def is_given(text: str) -> bool:
+def is_from_environment(text: str) -> bool:
     """Return whether the value `text` of a pipeline file came from the environment."""
     return isinstance(text, Secret) or text in _given
 

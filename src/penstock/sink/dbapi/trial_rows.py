@@ -60,7 +60,7 @@ class Attempts:
 
     def come_back(self, rows: Iterable[Row]) -> bool:
         """Return whether all rows come back unchanged, tried in as few transactions as their keys allow."""
-        return all(self.problem_with(*together) is None for together in self._apart(rows))
+        return all(self.problem_with(*together) is None for together in self._groups_with_distinct_keys(rows))
 
     def takes(self, row: Row) -> bool:
         """Return whether the row can be written at all. Nothing is read, so how it would come back stays unknown."""
@@ -74,7 +74,7 @@ class Attempts:
 
     def require_undone(self, rows: Sequence[Row]) -> None:
         """Raise Refused if one of these rows that the table takes stays after a rollback. Counts rows, and reads none."""
-        if all(self._grows_by_one_of(rows) for _ in range(_LOOKS)):
+        if all(self._keeps_after_rollback(rows) for _ in range(_LOOKS)):
             raise self._not_undone()
 
     def not_there(self, values: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
@@ -86,7 +86,7 @@ class Attempts:
         self._session.rollback()
         return {name: [one for at, one in enumerate(given) if at not in there[name]] or given for name, given in values.items()}
 
-    def _grows_by_one_of(self, rows: Sequence[Row]) -> bool:
+    def _keeps_after_rollback(self, rows: Sequence[Row]) -> bool:
         """Return whether a rolled-back row raises the row count. Rows that others write meanwhile count, too."""
         for row in rows:
             before = self._count()
@@ -107,7 +107,7 @@ class Attempts:
             "take `autocommit` out of `connect:`.",
         )
 
-    def _apart(self, rows: Iterable[Row]) -> Iterator[Sequence[Row]]:
+    def _groups_with_distinct_keys(self, rows: Iterable[Row]) -> Iterator[Sequence[Row]]:
         """Yield groups of rows that the table can hold together: each key once."""
         together: list[Row] = []
         seen: set[Any] = set()

@@ -101,18 +101,18 @@ def is_forbidden(cause: Exception) -> bool:
 
 @contextmanager
 def translate_errors(
-    of: Cluster, kind: type[Failed] = PublishFailed, *, in_doubt: bool = False, outlived: Callable[[], bool] = bool
+    of: Cluster, kind: type[Failed] = PublishFailed, *, in_doubt: bool = False, timed_out: Callable[[], bool] = bool
 ) -> Iterator[None]:
     """Raise the client's errors as Penstock's.
 
-    `in_doubt`: the request may have taken effect all the same. `outlived`: whether the transaction has exceeded its timeout, so
+    `in_doubt`: the request may have taken effect all the same. `timed_out`: whether the transaction has exceeded its timeout, so
     that being fenced does not mean that another producer started.
     """
     try:
         yield
     except KafkaException as cause:
         why = cause if in_doubt else _cause(cause, of)  # no error from `error_cb` says what became of a commit
-        raise translate_error(why, of.place, kind, in_doubt=in_doubt, outlived=outlived()) from cause
+        raise translate_error(why, of.place, kind, in_doubt=in_doubt, timed_out=timed_out()) from cause
     except BufferError as cause:
         raise Retryable(
             f"{of.place} takes no more records: {cause}.", remedy="Look into the logs of its brokers, and try again."
@@ -125,10 +125,10 @@ def _cause(raised: KafkaException, of: Cluster) -> KafkaException:
     return raised if reason is None or reason.code() not in _SECURITY or DISCONNECTED in reason.str() else KafkaException(reason)
 
 
-def translate_error(cause: KafkaException, place: str, kind: type[Failed], *, in_doubt: bool, outlived: bool) -> PenstockError:
+def translate_error(cause: KafkaException, place: str, kind: type[Failed], *, in_doubt: bool, timed_out: bool) -> PenstockError:
     """Return Penstock's error for `cause`; the arguments are those of `translate_errors`."""
     code, reason = code_of(cause), reason_of(cause)
-    if code in _FENCED and outlived:
+    if code in _FENCED and timed_out:
         return Retryable(
             f"A transaction in {place} took longer than `transaction_timeout` and was ended by the broker.",
             remedy="Raise `transaction_timeout` if this comes again; now it is done anew.",

@@ -29,7 +29,7 @@ class KeyedProducer:
         with translate_errors(self._clients):
             self._producer = clients.producer(message_max_bytes=max_record_bytes)
 
-    def outlived(self) -> bool:
+    def timed_out(self) -> bool:
         return False
 
     def begin(self) -> None:

@@ -188,7 +188,7 @@ class Lane:
     def _load(self, publication: Publication, rows: Rows) -> Loaded:
         transactions = self._open_transactions()
         there = self._opened().rows_there(publication)
-        with translate_errors(self._clients, outlived=transactions.outlived), rows(publication) as batches:
+        with translate_errors(self._clients, timed_out=transactions.timed_out), rows(publication) as batches:
             number = there
             for chunk in _chunks(_after(batches, there), self._limits.transaction_bytes):
                 if transactions.is_open and (self._is_full(chunk) or transactions.is_due):
@@ -219,7 +219,7 @@ class Lane:
         if self._limits.keyed:
             self._require_unmoved()
         with (
-            translate_errors(self._clients, outlived=transactions.outlived),
+            translate_errors(self._clients, timed_out=transactions.timed_out),
             MARK.around(error=connection_lost, lost=connection_lost),
         ):
             transactions.begin()

@@ -50,7 +50,7 @@ class Transactions:
         """Whether more than half of the transaction's timeout has passed, so that it should be committed."""
         return self._age_s > self._timeout_s / 2
 
-    def outlived(self) -> bool:
+    def timed_out(self) -> bool:
         """Return whether the transaction's timeout has passed, so that the broker may have ended it."""
         return self._age_s >= self._timeout_s
 
@@ -75,7 +75,7 @@ class Transactions:
         """Make all records visible. Raises OutcomeUnknown where no answer comes."""
         self._is_committing = True
         with (
-            translate_errors(self._clients, in_doubt=True, outlived=self.outlived),
+            translate_errors(self._clients, in_doubt=True, timed_out=self.timed_out),
             COMMIT.around(error=connection_lost, lost=connection_lost),
         ):
             self._producer.commit_transaction(self._timeout_s)  # I6: rows and marker become visible together

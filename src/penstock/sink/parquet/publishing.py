@@ -11,7 +11,7 @@ from penstock.sink.parquet.account import Area, PieceState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class AccountPublication:
     """The part of a publication for one account. `fresh`: this run staged it, after it had published the batch before."""
 
     account: AccountName

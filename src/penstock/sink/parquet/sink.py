@@ -36,7 +36,7 @@ from penstock.sink.parquet.inline_budget import INLINE_LIMIT_BYTES
 from penstock.sink.parquet.layout import owner_of
 from penstock.sink.parquet.ownership import claim_account, require_apart, require_own_account, require_unfilled
 from penstock.sink.parquet.part_file import stored_schema
-from penstock.sink.parquet.publishing import Share
+from penstock.sink.parquet.publishing import AccountPublication
 from penstock.sink.parquet.settings import WriteSettings
 from penstock.sink.parquet.stager import ParquetStager
 from penstock.sink.parquet.table import Table
@@ -173,9 +173,9 @@ class ParquetSink:
         for share in shares:
             if publication.ledger_id is not None:
                 self._claim(share.account, share.area, publication.ledger_id)
-        shown = map_concurrently(Share.is_shown, shares)
+        shown = map_concurrently(AccountPublication.is_shown, shares)
         pending = [share for share, is_shown in zip(shares, shown, strict=True) if not is_shown]
-        map_concurrently(Share.roll_forward, pending)
+        map_concurrently(AccountPublication.roll_forward, pending)
         already = bool(shares) and not pending
         self._published_at = None if already else publication.position
         return Published(totals=publication.totals, already=already)
@@ -231,7 +231,7 @@ class ParquetSink:
             (name, account.area(pipeline=pipeline, sink=self._name, account=name)) for name, account in self._accounts.items()
         ]
 
-    def _shares(self, publication: Publication) -> list[Share]:
+    def _shares(self, publication: Publication) -> list[AccountPublication]:
         areas = dict(self._areas(publication.pipeline))
         pieces = dict[AccountName, list[Staged]]()
         fresh = self._published_at is not None and publication.position > self._published_at
@@ -244,7 +244,7 @@ class ParquetSink:
                 remedy="Run `penstock recover` with the pipeline file that still has this account; then take it out.",
             )
         return [
-            Share(account=account, area=areas[account], pieces=tuple(own), publication=publication, fresh=fresh)
+            AccountPublication(account=account, area=areas[account], pieces=tuple(own), publication=publication, fresh=fresh)
             for account, own in pieces.items()
         ]
 

@@ -36,7 +36,7 @@ def kind_named(kind: str) -> str:
 
 
 def member_of(found: Sequence[Any]) -> Member:
-    """Build a member from its array in the result of `TABLE_SHAPE`."""
+    """Build a member from its array in the result of `TABLE_SCHEMA`."""
     name, named, parent, is_partition, kind, persistence = found
     logged = persistence == "p"
     return Member(name=name, named=named, parent=parent, is_partition=is_partition, kind=kind_named(kind), logged=logged)

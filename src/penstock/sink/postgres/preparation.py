@@ -34,7 +34,7 @@ from penstock.spark.schema import arrow_schema
 from penstock.sql.postgres.database import Connection, require_schema
 from penstock.sql.postgres.errors import reason_of, translate_error
 from penstock.sql.postgres.names import DEFAULT_SCHEMA, split_name
-from penstock.sql.postgres.statements import ONE_AT_A_TIME
+from penstock.sql.postgres.statements import TAKE_LOCK
 from penstock.sql.table_name import in_double_quotes
 
 
@@ -45,7 +45,7 @@ def prepare_table(
     rows, place = arrow_schema(schema), split_name(target.table)
     with settings_of(sink):
         require_storable(rows, target)
-    connection.execute(ONE_AT_A_TIME)
+    connection.execute(TAKE_LOCK)
     _create_own_tables(connection, place[0])
     markers = PostgresMarkerStore(connection, place[0], locking=True)
     table_schema = table_schema_of(connection, *place)
@@ -99,7 +99,7 @@ def is_unnamed(connection: Connection, schema: str) -> bool:
 
 def name_markers(connection: Connection, schema: str) -> None:
     """Add the column `ledger_id` to the markers' table, in the open transaction. Raises Refused."""
-    connection.execute(ONE_AT_A_TIME)
+    connection.execute(TAKE_LOCK)
     statement = OwnStatements(schema).add_ledger_id
     try:
         connection.execute(statement, {})

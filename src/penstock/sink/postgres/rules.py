@@ -23,7 +23,7 @@ class Rule:
 
 
 def rules_of(found: Iterable[Sequence[str | bool]]) -> tuple[Rule, ...]:
-    """Build the rules from their arrays in the result of `TABLE_SHAPE`."""
+    """Build the rules from their arrays in the result of `TABLE_SCHEMA`."""
     return tuple(Rule(name=str(name), event=_EVENTS[str(event)], is_instead=bool(instead)) for name, event, instead in found)
 
 

@@ -69,7 +69,7 @@ WHERE has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(m.oid, 'SELEC
 
 HAS_ROW_SECURITY = SQL("SELECT pg_catalog.row_security_active(%s::oid)")
 
-TABLE_SHAPE = SQL("""
+TABLE_SCHEMA = SQL("""
 SELECT c.oid, c.relkind::text, c.relpersistence::text,
        (SELECT coalesce(json_agg(json_build_array(r.rulename, r.ev_type, r.is_instead) ORDER BY r.oid), '[]')
         FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type <> '1'),

@@ -63,7 +63,7 @@ class TableSchema:
 def table_schema_of(connection: Connection, schema: str, table: str) -> TableSchema | None:
     """Read the table's schema, None if there is no such table."""
     found = connection.execute(_look(schema, table)).fetchone()
-    return None if found is None else _shape(found)
+    return None if found is None else _schema_query(found)
 
 
 def lock_and_read_schema(connection: Connection, statements: TableStatements) -> TableSchema:
@@ -72,16 +72,16 @@ def lock_and_read_schema(connection: Connection, statements: TableStatements) ->
     cursor.nextset()
     found = cursor.fetchone()
     assert found is not None, "it is locked"
-    return _shape(found)
+    return _schema_query(found)
 
 
 def _look(schema: str, table: str) -> Composed:
     oid = SQL("c.oid")
     uniques, members = UNIQUES.format(oid=oid), sql.MEMBERS.format(oid=oid)
-    return sql.TABLE_SHAPE.format(uniques=uniques, members=members, schema=Literal(schema), table=Literal(table))
+    return sql.TABLE_SCHEMA.format(uniques=uniques, members=members, schema=Literal(schema), table=Literal(table))
 
 
-def _shape(found: Sequence[Any]) -> TableSchema:
+def _schema_query(found: Sequence[Any]) -> TableSchema:
     oid, kind, persistence, rules, rows, uniques, has_members, weak_members = found
     columns = tuple(
         TableColumn(name=name, declared=declared, not_null=not_null, generated=generated, fills_itself=generated or has_default)

@@ -16,7 +16,7 @@ from penstock.sink.spool.place import Place
 from penstock.sink.spool.reader import copy_piece, size_bytes_of
 from penstock.support.filesystem_errors import problem_of
 
-AT_ONCE = 4
+PARALLEL = 4
 """How many pieces are fetched at the same time; each takes some megabytes of memory meanwhile."""
 
 
@@ -53,7 +53,7 @@ def copied(pieces: Sequence[Staged], place: Place) -> Iterator[Copies]:
         file = tempfile.TemporaryFile(prefix="penstock-spool-", buffering=0)  # noqa: SIM115 - closed below
     with file:
         copies = Copies(file, {piece.name: start for piece, start in zip(pieces, starts, strict=False)})
-        map_concurrently(lambda piece: copies.add(piece, place), pieces, at_once=AT_ONCE)
+        map_concurrently(lambda piece: copies.add(piece, place), pieces, parallel=PARALLEL)
         yield copies
 
 

@@ -17,7 +17,7 @@ from penstock.protocols import TaskCheck
 from penstock.sink.spool.directory import DirectoryPlace
 from penstock.sink.spool.objects import ObjectPlace
 from penstock.sink.spool.place import Place, segments
-from penstock.support.secret import outlined
+from penstock.support.secret import scheme_only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,5 +77,5 @@ def root_at(place: "SpoolRoot | str | os.PathLike[str]") -> SpoolRoot:
             remedy="Name the directory where it is mounted; write ./a:b for a directory with a colon in its name.",
         )
     if is_misspelt(text):
-        raise Usage(f"The place of a spool is neither a URL nor likely a directory: {outlined(text)}.", remedy=MISSPELT)
+        raise Usage(f"The place of a spool is neither a URL nor likely a directory: {scheme_only(text)}.", remedy=MISSPELT)
     return SpoolRoot(url=text if is_blob(text) else str(Path(text).absolute()))

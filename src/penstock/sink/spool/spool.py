@@ -14,7 +14,7 @@ from penstock.core.model import Attempt, Entry, LedgerId, PipelineName, SinkName
 from penstock.errors import Failed, Retryable
 from penstock.protocols import Signature
 from penstock.sink.concurrent import map_concurrently
-from penstock.sink.spool.copies import AT_ONCE, copied
+from penstock.sink.spool.copies import PARALLEL, copied
 from penstock.sink.spool.place import Claimed, Place, Spooled, claim
 from penstock.sink.spool.reader import read_cached, read_piece
 from penstock.sink.spool.root import SpoolRoot, root_at
@@ -143,7 +143,7 @@ class Spool:
         spilled = [piece for piece in pieces if piece.inline is None]
         self._cache.evict(spilled)
         try:
-            map_concurrently(lambda piece: _discard(piece, place, is_stuck), spilled, at_once=AT_ONCE)
+            map_concurrently(lambda piece: _discard(piece, place, is_stuck), spilled, parallel=PARALLEL)
         except (Retryable, Failed) as error:
             if not self._is_stuck:
                 _log.warning(_LEFT, self._sink, error)

@@ -83,8 +83,8 @@ def _write_of(publication: Publication, target: Target, marker: TableMarker) -> 
     An empty batch of the marker's generation has the marker's, another one of this run the sink's. For an empty batch of an
     earlier run the marker's is taken: so no table is cleared that was not replaced before.
     """
-    is_told = publication.staged or (target.has_staged and publication.generation != marker.generation)
-    return target.write if is_told else marker.write
+    is_write_known = publication.staged or (target.has_staged and publication.generation != marker.generation)
+    return target.write if is_write_known else marker.write
 
 
 def changes_table(publication: Publication, target: Target) -> bool:

@@ -129,8 +129,8 @@ class Database(ServerConnection):
 @contextmanager
 def one_at_a_time(connection: Connection) -> Iterator[None]:
     """Lock out other runs that create tables in this database, which no transaction covers. Raises Retryable."""
-    [taken] = connection.execute(sql.ONE_AT_A_TIME, (LOCK_TIMEOUT_S,)).fetchone()
+    [taken] = connection.execute(sql.TAKE_LOCK, (LOCK_TIMEOUT_S,)).fetchone()
     if taken != 1:
         raise Retryable("Another run is getting its tables ready in this database.", remedy="Try again.")
     yield
-    connection.execute(sql.NEXT_ONE)  # after an error, dropping the connection releases the lock
+    connection.execute(sql.RELEASE_LOCK)  # after an error, dropping the connection releases the lock

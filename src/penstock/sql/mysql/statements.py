@@ -46,9 +46,9 @@ SHOW GLOBAL VARIABLES WHERE Variable_name IN (
 REDO_LOG = "SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_enabled'"
 """Returns no row on MariaDB, and on MySQL before 8.0.21, which cannot switch the log off."""
 
-ONE_AT_A_TIME = "SELECT GET_LOCK(CONCAT('penstock.', MD5(DATABASE())), %s)"
+TAKE_LOCK = "SELECT GET_LOCK(CONCAT('penstock.', MD5(DATABASE())), %s)"
 """Serializes preparations, which would collide in the catalog. It is no fence: it only makes one wait."""
-NEXT_ONE = "SELECT RELEASE_LOCK(CONCAT('penstock.', MD5(DATABASE())))"
+RELEASE_LOCK = "SELECT RELEASE_LOCK(CONCAT('penstock.', MD5(DATABASE())))"
 
 TABLE_KIND = """
 SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s

@@ -38,7 +38,7 @@ SELECT pg_is_in_recovery(), current_setting('fsync'), current_setting('server_en
 
 ENCODING = "UTF8"
 
-ONE_AT_A_TIME = SQL("SELECT pg_catalog.pg_advisory_xact_lock(hashtextextended('penstock', 0))")
+TAKE_LOCK = SQL("SELECT pg_catalog.pg_advisory_xact_lock(hashtextextended('penstock', 0))")
 """Serializes preparations, which would collide in the catalog. It is no fence: it only makes one wait."""
 
 SCHEMA_EXISTS = SQL("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s")
