@@ -9,7 +9,7 @@ import pytest
 from tests.unit.commit_bench import OPENED, PIPELINE, Bench, batch_of, trouble
 
 from penstock.commit.coordinator import Coordinator
-from penstock.commit.executor import DeferredPublish, Outstanding, Task
+from penstock.commit.executor import DeferredPublish, Outstanding, Task, immediately
 from penstock.commit.outcome import Delivered, StagedBatch
 from penstock.core.model import Decided, Generation
 from penstock.errors import Failed, PenstockError, PublishFailed, StageFailed
