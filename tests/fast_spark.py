@@ -21,7 +21,6 @@ CONF = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.codegen.wholeStage": "false",  # compiling a query takes longer than a test's rows do
 }
 WARM_UP = """
 import pathlib, sys, tempfile

@@ -257,7 +257,7 @@ def test_a_store_that_cannot_be_asked_is_told_as_it_says(monkeypatch: pytest.Mon
 
     kind = type(kept.root.store())
     assert issubclass(kind, PlacedStore)
-    for act in ("look", "put"):
+    for act in ("head", "put"):
         monkeypatch.setattr(kind, act, refuse)
     with pytest.raises(Retryable, match="busy"):
         read(spool, [piece])

@@ -372,7 +372,7 @@ MUTANTS_OF_COMMIT = (
         bug=19,
         name="a-batch-is-shown-before-it-is-decided",
         file=COORDINATOR,
-        find="            self._append(entry, within=ledger_transaction.within)  # I2, I8",
+        find="            self._append(entry, within=ledger_transaction.within)",
         replace="""\
             self._publish(entry, self._sinks)
             self._append(entry, within=ledger_transaction.within)""",

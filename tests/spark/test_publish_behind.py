@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.errors import PublishFailed
-from penstock.run.open_delivery import OpenDelivery
+from penstock.run.batch_stager import BatchStager
 from penstock.sink.sqlite import SqliteSink
 from tests.spark.streams import numbers, put, run
 from tests.spark.target import THREE_FILES, Target, of_three_files
@@ -46,7 +46,7 @@ def slow(*_: object) -> None:
 
 def test_a_batch_is_published_while_the_next_one_is_staged(spark: SparkSession, target: Target, around: Any) -> None:
     is_staging = {number: threading.Event() for number in range(3)}
-    around(OpenDelivery, "_stage", lambda _rows, batch, _generation: is_staging[batch.batch_id].set())
+    around(BatchStager, "stage", lambda _rows, batch: is_staging[batch.batch_id].set())
 
     def await_next(publication: Any) -> None:
         number = publication.batch.batch_id

@@ -29,7 +29,7 @@ class Place:
     ends: str
     """What ends all of the ledger's sessions."""
     no_answer: type[Exception]
-    """What the client raises in a rider where the server is gone."""
+    """What the client raises in a sink of the same database where the server is gone."""
 
     def __init__(self, running=None):
         self.running, self.name = running or server(self.kind), unique("ledgerunit")
@@ -123,5 +123,5 @@ PLACES = {"mysql": MysqlPlace, "postgres": PostgresPlace}
 
 
 def inserting(value):
-    """A rider: a row of the table `flights`."""
+    """What a sink of the same database writes: a row of the table `flights`."""
     return lambda transaction: transaction.execute("INSERT INTO flights VALUES (%s)", (value,))

@@ -312,7 +312,7 @@ SILENT = SimpleNamespace(place="Kafka at a:1", heard=lambda: None)
         (KafkaError._FENCED, {}, Overtaken, "Another run publishes"),
         (KafkaError.INVALID_PRODUCER_EPOCH, {}, Overtaken, "Another run publishes"),
         (KafkaError._FATAL, {}, Overtaken, "Another run publishes"),
-        (KafkaError._FENCED, {"outlived": lambda: True}, Retryable, "took longer than `transaction_timeout`"),
+        (KafkaError._FENCED, {"timed_out": lambda: True}, Retryable, "took longer than `transaction_timeout`"),
         (KafkaError._TIMED_OUT, {}, Retryable, "does not answer"),
         (KafkaError._TIMED_OUT, {"in_doubt": True}, OutcomeUnknown, "did not say whether it committed"),
         (KafkaError.INVALID_PRODUCER_ID_MAPPING, {}, Retryable, "does not answer as it should"),

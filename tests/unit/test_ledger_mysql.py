@@ -113,7 +113,7 @@ def test_a_rider_that_ends_the_transaction_is_told_and_what_is_there_is_read(pla
 
 
 def test_after_a_deadlock_nothing_is_there_and_the_entry_is_appended_again(place):
-    """Another session holds a row that the rider wants, and then wants the position."""
+    """Another session holds a row that the sink wants, and then wants the position."""
     place.sql("CREATE TABLE flights (name varchar(9) PRIMARY KEY)")
     place.sql("CREATE TABLE more (id int)")
     ledger, entries = place.filled(1, lock_timeout_s=60)
@@ -122,7 +122,7 @@ def test_after_a_deadlock_nothing_is_there_and_the_entry_is_appended_again(place
     def append():
         try:
             ledger.append(entry, within=inserting("UA1"))
-        except pymysql.err.OperationalError as error:  # of the rider itself, which a sink would translate
+        except pymysql.err.OperationalError as error:  # of the sink itself, which a sink would translate
             told.append(error)
 
     with place.session() as other, ThreadPoolExecutor(1) as pool:

@@ -58,7 +58,7 @@ def test_a_password_is_never_shown() -> None:
     [("postgres", "psycopg", "PostgreSQL needs the package psycopg"), ("mysql", "pymysql", "MySQL needs the package pymysql")],
 )
 def test_a_client_that_is_not_installed_is_named(kind: str, package: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith((f"penstock.ledger.{kind}", f"penstock.{kind}"))]:
+    for name in [name for name in sys.modules if name.startswith((f"penstock.ledger.{kind}", f"penstock.sql.{kind}"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(DependencyMissing, match=f"A ledger in {said}"):

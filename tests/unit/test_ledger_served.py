@@ -1,4 +1,4 @@
-"""What the ledgers in tables of servers have in common: riders, other sessions, a COMMIT whose answer was lost, dead servers."""
+"""What ledgers in tables of servers share: sinks in their transaction, other sessions, a COMMIT without answer, dead servers."""
 
 import os
 import random
@@ -39,7 +39,7 @@ def place(request):
 
 @pytest.fixture
 def flights(place):
-    """The place with a table for riders."""
+    """The place with a table for a sink."""
     place.sql("CREATE TABLE flights (name varchar(9))")
     return place
 
@@ -177,7 +177,7 @@ def test_a_position_that_another_session_holds_is_waited_for(place, end):
 
 def test_a_driver_that_stands_still_in_its_transaction_loses_it(place, monkeypatch):
     timeout_s, longer_s, said = place.idle
-    monkeypatch.setattr(f"penstock.{place.kind}.database.IDLE_TIMEOUT_S", timeout_s)
+    monkeypatch.setattr(f"penstock.sql.{place.kind}.database.IDLE_TIMEOUT_S", timeout_s)
     ledger, entries = place.filled(1, lock_timeout_s=30)
     other, entry = place.ledger(lock_timeout_s=30), decided_entry(after=entries[0])
     arm(f"ledger.{place.kind}_commit=stall:{longer_s}")

@@ -1,4 +1,4 @@
-"""What only the SQLite ledger has: riders, locks, a full disk, a COMMIT whose answer was lost."""
+"""What only the SQLite ledger has: sinks in its transaction, locks, a full disk, a COMMIT whose answer was lost."""
 
 import sqlite3
 from collections.abc import Iterator

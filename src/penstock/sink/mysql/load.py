@@ -103,9 +103,9 @@ def _load_in(
     return Loaded(rows=_sent(lambda: _load_data(connection, statement, map(lines, batches), server)), displaced=Totals())
 
 
-def _sent(load: Callable[[], int]) -> int:
+def _sent(send: Callable[[], int]) -> int:
     with LOAD.around(error=connection_lost, lost=connection_lost):
-        return load()
+        return send()
 
 
 def run(connection: Connection, statements: TableStatements, script: Script) -> None:

@@ -62,26 +62,26 @@ class TableSchema:
 
 def table_schema_of(connection: Connection, schema: str, table: str) -> TableSchema | None:
     """Read the table's schema, None if there is no such table."""
-    found = connection.execute(_look(schema, table)).fetchone()
-    return None if found is None else _schema_query(found)
+    found = connection.execute(_schema_query(schema, table)).fetchone()
+    return None if found is None else _schema_from(found)
 
 
 def lock_and_read_schema(connection: Connection, statements: TableStatements) -> TableSchema:
     """Lock the table's definition until the transaction ends, and read its schema, in one round trip."""
-    cursor = connection.execute(SQL("{}; {}").format(statements.lock(), _look(statements.schema, statements.table)))
+    cursor = connection.execute(SQL("{}; {}").format(statements.lock(), _schema_query(statements.schema, statements.table)))
     cursor.nextset()
     found = cursor.fetchone()
     assert found is not None, "it is locked"
-    return _schema_query(found)
+    return _schema_from(found)
 
 
-def _look(schema: str, table: str) -> Composed:
+def _schema_query(schema: str, table: str) -> Composed:
     oid = SQL("c.oid")
     uniques, members = UNIQUES.format(oid=oid), sql.MEMBERS.format(oid=oid)
     return sql.TABLE_SCHEMA.format(uniques=uniques, members=members, schema=Literal(schema), table=Literal(table))
 
 
-def _schema_query(found: Sequence[Any]) -> TableSchema:
+def _schema_from(found: Sequence[Any]) -> TableSchema:
     oid, kind, persistence, rules, rows, uniques, has_members, weak_members = found
     columns = tuple(
         TableColumn(name=name, declared=declared, not_null=not_null, generated=generated, fills_itself=generated or has_default)
