@@ -112,7 +112,7 @@ def test_a_network_that_is_cut_around_the_commit(topic, kind):
 
 def test_records_that_are_made_of_other_rows_go_on_after_a_restart(topic):
     """Staged, counted and marked are the records; the ledger has the columns of the pipeline's rows."""
-    place = topic(schema=spark_schema(key="string", value="string"), shape=RecordColumns(json=(), key="id"))
+    place = topic(schema=spark_schema(key="string", value="string"), record_columns=RecordColumns(json=(), key="id"))
     rows = spark_schema(id="long", name="string")
     for batch_id in (0, 1):
         sink = place.rig.make()
