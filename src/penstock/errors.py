@@ -116,7 +116,7 @@ class Fenced(PenstockError):
 
 
 class Retryable(PenstockError):
-    """The operation did not happen, and trying again may help."""
+    """The operation did not happen, unless it is an `OutcomeUnknown`, and may be tried again."""
 
     exit_code = 75
 

@@ -51,7 +51,7 @@ def _try_append(ledger: Ledger, entry: Entry, within: Within | None) -> Taken | 
         ledger.append(entry, within=within)
     except PositionTaken:
         return _holder(ledger.read(entry.position), entry)
-    except OutcomeUnknown:
+    except OutcomeUnknown:  # where nothing is there, it is raised on, and the same entry is appended again: it is Retryable
         found = ledger.read(entry.position)  # I12
         if found is None:
             raise
