@@ -163,7 +163,7 @@ def test_logins_are_handed_on_and_never_shown(
     assert done.last["rows_in"] == 1
     monkeypatch.setenv("PASSWORD", "another-word")
     wrong = [run(f"penstock {verb} kafka.yaml") for verb in ("status", "run")]
-    assert "does not let us look" in wrong[0].out
+    assert "refuses access" in wrong[0].out
     assert wrong[1].code == 1, wrong[1]
     assert [said for said in (done, *wrong) if SECRET in str(said) or "another-word" in str(said)] == []
 

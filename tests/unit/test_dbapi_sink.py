@@ -114,7 +114,7 @@ def test_arguments_that_connect_does_not_take(targets):
 @pytest.mark.parametrize("kind", ["interval day to second", "void", "time(6)"])
 def test_types_that_not_every_database_has_are_refused(targets, kind):
     target = targets(schema=spark_schema(id="long", odd=kind))
-    with pytest.raises(Usage, match=f"Sink '{SINK}': Column 'odd' is .*, which not every database has"):
+    with pytest.raises(Usage, match=f"Sink '{SINK}': Column 'odd' is .*, a type that some databases lack"):
         target.sink()
 
 

@@ -78,7 +78,7 @@ def test_what_lies_inside_of_others_is_typed_too():
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        (record({"name": "who", "type": ["int", "string"]}), "Field 'who' of subject 's' has no type of Spark's: it is a union"),
+        (record({"name": "who", "type": ["int", "string"]}), "Field 'who' of subject 's' has no Spark type: it is a union"),
         (record({"name": "none", "type": "null"}), "null is a type without values"),
         (record({"name": "up", "type": ["null", "shop.Order"]}), "shop.Order contains itself"),
         (record({"name": "n", "type": logical("bytes", "decimal", precision=50, scale=2)}), "decimal of 50 digits"),

@@ -40,9 +40,9 @@ def test_schemas_are_found_by_subject_version_and_id(subject):
     assert (client.by_id(first).kind, client.by_id(first).text) == ("AVRO", client.of_subject(subject, 1).text)
     with pytest.raises(SchemaUnknown):
         client.by_id(999_999)
-    with pytest.raises(Usage, match=f"has not a subject '{subject}-no'"):
+    with pytest.raises(Usage, match=f"does not have a subject '{subject}-no'"):
         client.of_subject(f"{subject}-no", None)
-    with pytest.raises(Usage, match="has not version 7 of a subject"):
+    with pytest.raises(Usage, match="does not have version 7 of a subject"):
         client.of_subject(subject, 7)
 
 
@@ -115,13 +115,13 @@ def answering(status: int, body: bytes = b"", **headers: str) -> Iterator[tuple[
 @pytest.mark.parametrize(
     ("status", "body", "kind", "told"),
     [
-        (404, b"<html>no such page</html>", Failed, "at the schema registry's URL http://registry is none: HTTP 404"),
-        (404, b'{"error_code": 404, "message": "no route"}', Failed, "is none: HTTP 404 Not Found, no route"),
-        (200, b"<html>welcome</html>", Failed, "is none: HTTP 200"),
-        (200, b'{"hello": 1}', Failed, "is none: HTTP 200 OK, without a schema"),
-        (200, b'{"schema": {"type": "long"}}', Failed, "is none: HTTP 200 OK, without a schema"),
-        (200, b'{"schema": "x", "references": [{"name": "a"}]}', Failed, "is none: HTTP 200 OK, without a schema"),
-        (401, b"", Failed, "does not let us look: HTTP 401"),
+        (404, b"<html>no such page</html>", Failed, "What answers at the URL http://registry is not a schema registry: HTTP 404"),
+        (404, b'{"error_code": 404, "message": "no route"}', Failed, "is not a schema registry: HTTP 404 Not Found, no route"),
+        (200, b"<html>welcome</html>", Failed, "is not a schema registry: HTTP 200"),
+        (200, b'{"hello": 1}', Failed, "is not a schema registry: HTTP 200 OK, without a schema"),
+        (200, b'{"schema": {"type": "long"}}', Failed, "is not a schema registry: HTTP 200 OK, without a schema"),
+        (200, b'{"schema": "x", "references": [{"name": "a"}]}', Failed, "is not a schema registry: HTTP 200"),
+        (401, b"", Failed, "refuses access: HTTP 401"),
         (503, b"", Retryable, "does not answer: HTTP 503"),
     ],
 )
@@ -133,7 +133,7 @@ def test_only_the_registry_itself_can_say_that_there_is_no_such_schema(status, b
 
 
 def test_a_subjects_schema_without_an_id_is_none_of_a_registry():
-    with answering(200, b'{"schema": "x"}') as (url, _), pytest.raises(Failed, match="is none: a schema without its id"):
+    with answering(200, b'{"schema": "x"}') as (url, _), pytest.raises(Failed, match="is not a schema registry: a schema without its id"):
         Registry(place(url)).of_subject("orders-value", None)
 
 

@@ -129,7 +129,7 @@ def test_what_is_no_value_of_the_message_is_told(value, told):
     [
         ("mess {", "no schema of Protobuf that protoc compiles"),
         ("syntax = 'proto3'; enum E { A = 0; }", "has no message"),
-        ("syntax = 'proto3'; message A { B b = 1; } message B { A a = 1; }", "Field 'b.a' of subject 's' has no type of Spark's"),
+        ("syntax = 'proto3'; message A { B b = 1; } message B { A a = 1; }", "Field 'b.a' of subject 's' has no Spark type"),
     ],
 )
 def test_a_schema_without_a_type_is_refused(text, told):

@@ -83,5 +83,5 @@ def test_a_file_that_is_not_on_this_machine_is_named(guarded, subject, trust):
 def test_a_registry_that_asks_for_a_certificate_is_shown_it(guarded, subject):
     with guarded.running(asks_for_certificates=True) as url:
         assert asked(url, subject, ca_file=guarded.ca, certificate_file=guarded.client) == "AVRO"
-        with pytest.raises(Failed, match=r"is not trusted: .*what it wants to see of you by `certificate_file`"):
+        with pytest.raises(Failed, match=r"is not trusted: .*the client certificate that it asks for by `certificate_file`"):
             asked(url, subject, ca_file=guarded.ca)

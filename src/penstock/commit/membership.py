@@ -15,7 +15,7 @@ def require_sinks_of(newest: Entry, sinks: Sequence[Sink], summary: Summary) -> 
     absent = sorted({piece.sink for piece in decision.staged} - {sink.name for sink in sinks})
     if absent and not _is_settled(newest, summary):
         raise LedgerMismatch(
-            f"Batch {decision.batch.batch_id} holds rows for sink {absent[0]!r}, which the pipeline has not.",
+            f"Batch {decision.batch.batch_id} holds rows for sink {absent[0]!r}, which the pipeline file no longer has.",
             remedy="Run `penstock recover` with the pipeline file that still has this sink; then take it out.",
         )
 

@@ -192,7 +192,7 @@ class _Types:
 
     def _refused(self, path: str, because: str, remedy: str) -> Usage:
         where = f"Field {path!r} of" if path else "The schema of"
-        return Usage(f"{where} subject {self._subject!r} has no type of Spark's: {because}.", remedy=remedy)
+        return Usage(f"{where} subject {self._subject!r} has no Spark type: {because}.", remedy=remedy)
 
 
 def _kind(schema: Schema) -> str:

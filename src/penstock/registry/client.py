@@ -51,7 +51,7 @@ class Registry:
         except SchemaUnknown as unknown:
             what = f"a subject {subject!r}" if version is None else f"version {version} of a subject {subject!r}"
             raise Usage(
-                f"The schema registry {self._place.name} has not {what}: {unknown}.",
+                f"The schema registry {self._place.name} does not have {what}: {unknown}.",
                 remedy="Register the schema first, or name another `subject` or `version`; without one it is "
                 "<topic>-value or <topic>-key.",
             ) from unknown
@@ -102,7 +102,7 @@ class Registry:
             except requests.exceptions.SSLError as error:
                 raise Failed(
                     f"The schema registry {self._place.name} is not trusted: {_innermost_reason(error)}.",
-                    remedy="Name its authority by `ca_file`, and what it wants to see of you by `certificate_file`.",
+                    remedy="Name its authority by `ca_file`, and the client certificate that it asks for by `certificate_file`.",
                 ) from error
             except (requests.RequestException, Retryable) as error:
                 failure = _no_answer(self._place, error)
@@ -125,14 +125,14 @@ class Registry:
             raise Retryable(reason, remedy="")
         if answer.status_code in {401, 403}:
             raise Failed(
-                f"The schema registry {self._place.name} does not let us look: {reason}.",
+                f"The schema registry {self._place.name} refuses access: {reason}.",
                 remedy="Correct `user` and `password`, or `token`, of `registry`.",
             )
         raise self._is_none(f"{reason}, without a schema" if answer.ok else reason)
 
     def _is_none(self, reason: str) -> Failed:
         return Failed(
-            f"What answers at the schema registry's URL {self._place.name} is none: {reason}.",
+            f"What answers at the URL {self._place.name} is not a schema registry: {reason}.",
             remedy="Correct `url` of `registry`; that of Apicurio ends in /apis/ccompat/v7.",
         )
 

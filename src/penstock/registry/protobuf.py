@@ -206,7 +206,7 @@ def _at(file: FileDescriptor, path: list[int]) -> Descriptor:
 def _message(message: Descriptor, subject: str, path: str, above: tuple[str, ...]) -> ProtoType:
     if message.full_name in above:
         raise Usage(
-            f"Field {path!r} of subject {subject!r} has no type of Spark's: {message.full_name} contains itself.",
+            f"Field {path!r} of subject {subject!r} has no Spark type: {message.full_name} contains itself.",
             remedy="Leave such a field out of the schema that is read by.",
         )
     inside = (*above, message.full_name)

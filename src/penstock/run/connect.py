@@ -120,7 +120,8 @@ def connect_session(conf: Mapping[str, str], packages: Sequence[str]) -> SparkSe
         ) from missing
     except PySparkException as error:
         raise Failed(
-            f"No session could be had at {_shown(url)}: {scrub(str(error).splitlines()[0])}", remedy="The server's log says why."
+            f"Spark Connect gave no session at {_shown(url)}: {scrub(str(error).splitlines()[0])}",
+            remedy="The server's log says why.",
         ) from error
     fixed += ["packages"] if packages else []
     if fixed:

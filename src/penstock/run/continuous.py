@@ -64,7 +64,7 @@ def _into_topic(name: str, sink: Kafka, frame: DataFrame, delivery: Delivery) ->
     if unknown or sink.encode is not None:
         what = f"options.{unknown[0]}" if unknown else "encode"
         raise Usage(
-            f"sinks.{name}.{what} cannot be told to Spark's own Kafka sink, into which continuous and real-time queries write.",
+            f"sinks.{name}.{what} is not a setting of Spark's own Kafka sink, into which continuous and real-time queries write.",
             remedy=f"Take it out (it takes {', '.join(sorted(_OF_BOTH_CLIENTS))}), or use trigger processing_time.",
         )
     writer = frame.writeStream.format("kafka").option("kafka.bootstrap.servers", sink.bootstrap)

@@ -269,7 +269,7 @@ def _require_type(field: "pa.Field", *, in_key: bool) -> None:
         STORAGES.of(field.type)
     except TypeError:
         raise Usage(
-            f"Column {field.name!r} is {field.type}, which not every database has.",
+            f"Column {field.name!r} is {field.type}, a type that some databases lack.",
             remedy="Cast it in the transform, to STRING say, or use a sink made for this database.",
         ) from None
     if in_key and pa.types.is_floating(field.type):

@@ -246,7 +246,7 @@ class Broker:
         why = heard if heard is not None and heard.code() in ACCESS_ERRORS and DISCONNECTED not in heard.str() else cause
         where = f"of source {self._source!r} at {self._options.get('bootstrap.servers')}"
         if why.code() in ACCESS_ERRORS:
-            return Failed(f"Kafka {where} does not let us look: {why.str()}.", remedy="Correct the credentials or the rights.")
+            return Failed(f"Kafka {where} refuses access: {why.str()}.", remedy="Correct the credentials or the rights.")
         return Retryable(
             f"Kafka {where} does not answer: {why.str()}.",
             remedy="See whether the brokers are up and within reach, then try again.",
