@@ -119,7 +119,7 @@ def test_a_registry_that_is_away_is_to_be_tried_again(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        (None, " has not a subject 'orders"),
+        (None, " does not have a subject 'orders"),
         ({"type": "record", "name": "R", "fields": [{"name": "who", "type": ["int", "string"]}]}, "Field 'who' of subject"),
     ],
 )

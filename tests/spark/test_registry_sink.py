@@ -74,7 +74,7 @@ def test_rows_are_written_by_the_schema_and_a_killed_run_is_finished_by_the_next
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        (None, "has not a subject"),
+        (None, "does not have a subject"),
         (record({"name": "id", "type": "long"}, name="Flight"), "value.id is integer, expected long"),
     ],
 )
