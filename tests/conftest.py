@@ -40,6 +40,9 @@ def pytest_sessionfinish() -> None:
     fixtures = sys.modules.get("tests.servers.fixtures")
     if fixtures is not None:
         fixtures.stop_servers()
+    shared_java = sys.modules.get("tests.crash.shared_java")
+    if shared_java is not None:
+        shared_java.stop()
 
 
 def layer_of(path: Path) -> str:

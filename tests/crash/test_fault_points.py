@@ -18,8 +18,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.cli.crashtest import fault_list
+from tests.crash import shared_java
 from tests.crash.commandline import penstock
-from tests.crash.killing import await_session_end
 from tests.crash.oldledgers import write_old_ledger
 from tests.crash.probe import Probe
 from tests.crash.shop import assert_sold, new_shop, written
@@ -328,10 +328,17 @@ def end_with_fault(world: World, case: Case) -> str:
         assert ended.code in ({0} if case.kind == "stall" else {0, 1, 75}), str(ended)
         assert_told(ended.code, ended.err)
         return f"exit {ended.code} {ended.err}"
-    process = world.start("run", str(world.file), "--json", faults=case.faults, once=Path(os.environ["PENSTOCK_FAULTS_ONCE"]))
+    process = world.start(
+        "run",
+        str(world.file),
+        "--json",
+        faults=case.faults,
+        once=Path(os.environ["PENSTOCK_FAULTS_ONCE"]),
+        **shared_java.environment(),
+    )
     out, err = process.communicate(timeout=120)
     assert process.returncode in {-signal.SIGKILL, 1}, f"{process.returncode} {out}{err}"
-    await_session_end(process.pid)
+    shared_java.end_application()
     return f"exit {process.returncode} {err}"
 
 

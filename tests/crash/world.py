@@ -101,9 +101,9 @@ class World:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, *self.program, *arguments]
 
-    def start(self, *arguments: str, faults: str = "", once: Path | None = None) -> "subprocess.Popen[str]":
-        """`penstock ARGUMENTS` in a session of its own; the caller awaits or kills it."""
-        environment = {**os.environ, "PENSTOCK_FAULTS": faults}
+    def start(self, *arguments: str, faults: str = "", once: Path | None = None, **more: str) -> "subprocess.Popen[str]":
+        """`penstock ARGUMENTS` in a session of its own, with `more` in its environment; the caller awaits or kills it."""
+        environment = {**os.environ, "PENSTOCK_FAULTS": faults, **more}
         if once is not None:
             environment["PENSTOCK_FAULTS_ONCE"] = str(once)
         return subprocess.Popen(

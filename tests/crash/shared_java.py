@@ -1,0 +1,53 @@
+"""One Java process a test worker, for drivers that are killed: starting Spark in a warm one costs a fifth of starting another.
+
+A driver that is given it takes it for spark-submit's. The driver alone is killed; Java and its Python workers go on as zombies
+until `end_application`, as those of a lost machine may. One driver at a time. Where Java itself shall die, or two drivers run, or
+Spark needs other jars than Kafka's, a driver starts a Java process of its own.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkConf
+from pyspark.java_gateway import launch_gateway
+
+from penstock.run.java import use_java
+from tests.servers.kafka import connector
+
+
+@cache
+def _gateway() -> JavaGateway:
+    use_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf(loadDefaults=False).set("spark.jars", ",".join(map(str, connector())))
+    return launch_gateway(conf, popen_kwargs={"stderr": subprocess.DEVNULL})
+
+
+def environment() -> Mapping[str, str]:
+    """What a driver's environment needs to use this Java process; nothing of an earlier driver runs in it any more."""
+    parameters = _gateway().gateway_parameters
+    end_application()
+    return {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
+
+
+def end_application() -> None:
+    """Stop what a killed driver left: its Spark application with its tasks and Python workers."""
+    sessions = _gateway().jvm.org.apache.spark.sql.classic.SparkSession
+    left = sessions.getDefaultSession()
+    if left.isDefined():
+        left.get().sparkContext().stop()
+    sessions.clearDefaultSession()
+    sessions.clearActiveSession()
+
+
+def stop() -> None:
+    """Stop the Java process, if there is one."""
+    if _gateway.cache_info().currsize:
+        gateway = _gateway()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(timeout=30)
