@@ -109,9 +109,9 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=17,
         name="staging-in-mysql-is-not-tried-before-the-start",
-        file="src/penstock/sink/mysql/preparation.py",
-        find="        rehearse(connection, rows, target, server)\n        _create_own_tables(connection)\n",
-        replace="        _create_own_tables(connection)\n",
+        file="src/penstock/sink/table/sql_sink.py",
+        find="            self._rehearse_staging(connection, rows)\n",
+        replace="",
         tests=(
             "tests/unit/test_mysql_refusals.py::test_rows_that_fit_the_table_and_not_its_staging_are_refused_before_the_start",
         ),

@@ -3,6 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 DATABASE = "src/penstock/sql/postgres/database.py"
+ENGINE = "src/penstock/sink/table/sql_sink.py"
 SERVED_LEDGER = "src/penstock/ledger/database_ledger.py"
 LEDGER_STATEMENTS = "src/penstock/ledger/postgres_statements.py"
 MARKS = "src/penstock/sink/table/marker_store.py"
@@ -94,8 +95,8 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=17,
         name="a-column-that-was-altered-is-not-looked-at-again",
-        file=SINK,
-        find="        require_fit(table_schema, schema, target, decided=True)\n",
+        file=ENGINE,
+        find="        self._dialect.require_fit(connection, table_schema, rows, target, decided=True)\n",
         replace="",
         tests=(f"{OF_PUBLISHING}::test_a_column_that_was_altered_since_would_change_values_and_is_refused",),
     ),
@@ -184,9 +185,9 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=17,
         name="sql-of-the-user-is-not-tried-in-postgres",
-        file="src/penstock/sink/postgres/preparation.py",
-        find="    rehearse(connection, rows, target)\n    content",
-        replace="    content",
+        file=SINK,
+        find="        rehearse(connection, rows, self._target)\n\n    def _rehearse_unprepared",
+        replace="        pass\n\n    def _rehearse_unprepared",
         tests=(f"{OF_MERGE}::test_a_second_statement_in_one_is_refused_by_the_server_itself[postgres]",),
     ),
     Mutant(
@@ -240,15 +241,15 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=32,
         name="a-partition-attached-meanwhile-is-not-looked-at",
-        file=SINK,
-        find="        if table_schema.is_partitioned:\n            self._require_lasting_partitions(connection)\n",
+        file=MOVE,
+        find="    if table_schema.is_partitioned:\n        _require_lasting_partitions(connection, target.table)\n",
         replace="",
         tests=(f"{OF_MEMBERS}::test_a_partition_that_is_attached_while_rows_are_written_is_looked_at_too",),
     ),
     Mutant(
         bug=32,
         name="a-partition-may-refuse-what-the-table-takes",
-        file="src/penstock/sink/postgres/preparation.py",
+        file=SHAPE,
         find="    if table_schema.is_partitioned and target.merge is None:",
         replace="    if False:",
         tests=(f"{OF_MEMBERS}::test_what_a_member_does_not_keep_is_refused_before_the_start",),
@@ -272,9 +273,9 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=32,
         name="a-marker-may-be-unlogged",
-        file="src/penstock/sink/postgres/preparation.py",
-        find="    if table_schema is not None:\n        require_lasting(",
-        replace="    if False:\n        require_lasting(",
+        file=SINK,
+        find="            if table_schema is not None:\n                require_lasting(",
+        replace="            if False:\n                require_lasting(",
         tests=(f"{OF_MEMBERS}::test_tables_of_our_own_are_logged_too",),
     ),
     Mutant(

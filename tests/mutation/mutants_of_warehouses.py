@@ -21,7 +21,7 @@ MUTANTS_OF_WAREHOUSES = (
         bug=7,
         name="the-marker-is-read-without-the-lock-in-redshift",
         file=f"{REDSHIFT}/marker_store.py",
-        find="        if self._locks:\n            self.lock()\n",
+        find="        if self._locks:\n            self._lock_fence()\n",
         replace="",
         tests=(f"{OF_SERVED}::test_a_publisher_waits_for_the_one_that_holds_the_marker[redshift]",),
     ),

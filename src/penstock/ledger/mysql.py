@@ -64,7 +64,7 @@ class MysqlLedger(DatabaseLedger[Connection]):
 
     def _require_carried(self, connection: Connection, values: tuple[str, int, str]) -> None:
         """Raise Failed above `max_allowed_packet`: the server would close the connection, as if the network had failed."""
-        most = self._database.server.max_packet
+        most = connection.server.max_packet
         if 2 * len(values[2]) + _AROUND_ENTRY <= most:  # enough even if every character is escaped
             return
         size = connection.size_of(self._sql.insert, values)

@@ -8,11 +8,11 @@ names are reserved words, hence the backticks.
 
 # ruff: noqa: S608 - every name in a statement is quoted or our own, every value is bound
 
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
+from dataclasses import dataclass
+
+from penstock.sink.table.marker_store import BATCH_TABLE, DBAPI_MARKER_TABLE, MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
 from penstock.sql.mysql.statements import OWN_OPTIONS
 
-MARKER_TABLE = "penstock_marker"
-BATCH_TABLE = "penstock_batch"
 OFFSETS_VIEW = "penstock_offsets"
 STAGE, CHOSEN = "penstock_stage", "penstock_chosen"
 """Temporary tables. They hide a user's table of the same name."""
@@ -117,17 +117,33 @@ INSERT INTO penstock_batch (
 FORGET_BATCHES = f"DELETE FROM penstock_batch WHERE {_WHICH} AND position <= %(position)s"
 
 
-def marker_statements() -> MarkerStatements[str]:
-    """Return the statements about markers. They update a marker's row in place: a new row would be another lock."""
-    return MarkerStatements(
-        read_marker=READ_MARKER,
-        read_unnamed=READ_UNNAMED,
-        lock_marker=LOCK_MARKER,
-        write_marker=CHANGE_MARKER,
-        owners=OWNERS,
-        newest_batch=NEWEST_BATCH,
-        read_batch=READ_BATCH,
-        write_batch=WRITE_BATCH,
-        forget_batches=FORGET_BATCHES,
-        make_marker=MAKE_MARKER,
-    )
+@dataclass(frozen=True, slots=True)
+class OwnStatements:
+    """The statements about Penstock's own tables in the database of the URL, whatever the `schema`."""
+
+    schema: str = ""
+
+    @property
+    def creates(self) -> dict[str, str]:
+        """Create each table if it is missing, by name."""
+        return {MARKER_TABLE: CREATE_MARKER, BATCH_TABLE: CREATE_BATCH}
+
+    @property
+    def add_ledger_id(self) -> str:
+        """Add the column that tables of an older Penstock lack."""
+        return ADD_LEDGER_ID
+
+    def marker_statements(self) -> MarkerStatements[str]:
+        """Return the statements about markers. They update a marker's row in place: a new row would be another lock."""
+        return MarkerStatements(
+            read_marker=READ_MARKER,
+            read_unnamed=READ_UNNAMED,
+            lock_marker=LOCK_MARKER,
+            write_marker=CHANGE_MARKER,
+            owners=OWNERS,
+            newest_batch=NEWEST_BATCH,
+            read_batch=READ_BATCH,
+            write_batch=WRITE_BATCH,
+            forget_batches=FORGET_BATCHES,
+            make_marker=MAKE_MARKER,
+        )

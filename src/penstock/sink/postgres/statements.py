@@ -10,10 +10,8 @@ from dataclasses import dataclass
 
 from psycopg.sql import SQL, Composed, Identifier, Literal, Placeholder
 
-from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
+from penstock.sink.table.marker_store import BATCH_TABLE, DBAPI_MARKER_TABLE, MARKER_TABLE, OWNERS_BY_DBAPI, MarkerStatements
 
-MARKER_TABLE = "penstock_marker"
-BATCH_TABLE = "penstock_batch"
 OFFSETS_VIEW = "penstock_offsets"
 OWN_TABLES = frozenset({MARKER_TABLE, BATCH_TABLE, "penstock_ledger", "penstock_history", OFFSETS_VIEW})
 
@@ -164,19 +162,18 @@ class OwnStatements:
     schema: str
 
     def _of(self, text: str, *, ledger_id: SQL = _NAMED) -> Composed:
-        schema = self.schema.replace("%", "%%")  # all are executed with parameters, so psycopg reads %
+        """Fill in the names of a statement with values, where psycopg wants a literal % doubled."""
+        return self._named(text, self.schema.replace("%", "%%"), ledger_id=ledger_id)
+
+    def _named(self, text: str, schema: str, *, ledger_id: SQL = _NAMED) -> Composed:
         names = {"marker": MARKER_TABLE, "batch": BATCH_TABLE, "offsets": OFFSETS_VIEW}
         parts = {"which": _WHICH, "ledger_id": ledger_id}
         return SQL(text).format(**parts, **{name: Identifier(schema, table) for name, table in names.items()})
 
     @property
-    def create_marker(self) -> Composed:
-        return self._of(f"CREATE TABLE IF NOT EXISTS {{marker}} ({_MARKER_COLUMNS})")
-
-    @property
-    def add_ledger_id(self) -> Composed:
+    def add_ledger_id(self) -> str:
         """Add the column that tables of an older Penstock lack."""
-        return self._of("ALTER TABLE {marker} ADD COLUMN IF NOT EXISTS {ledger_id} text")
+        return self._named("ALTER TABLE {marker} ADD COLUMN IF NOT EXISTS {ledger_id} text", self.schema).as_string()
 
     @property
     def owners(self) -> Composed:
@@ -184,13 +181,12 @@ class OwnStatements:
         return self._of("SELECT pipeline, sink, table_name FROM {marker} ORDER BY pipeline, sink")
 
     @property
-    def create_batch(self) -> Composed:
-        return self._of(f"CREATE TABLE IF NOT EXISTS {{batch}} ({_BATCH_COLUMNS})")
-
-    @property
-    def create_offsets(self) -> Composed:
-        """Create the view that shows people up to which offset of each source a table goes."""
-        return self._of(_OFFSETS)
+    def creates(self) -> dict[str, tuple[Composed, ...]]:
+        """Create each table, by name; beside the markers a view of the offsets up to which a table goes, for people."""
+        return {
+            MARKER_TABLE: (self._of(f"CREATE TABLE IF NOT EXISTS {{marker}} ({_MARKER_COLUMNS})"), self._of(_OFFSETS)),
+            BATCH_TABLE: (self._of(f"CREATE TABLE IF NOT EXISTS {{batch}} ({_BATCH_COLUMNS})"),),
+        }
 
     def marker_statements(self) -> MarkerStatements[Composed]:
         return MarkerStatements(

@@ -20,6 +20,9 @@ class Database(Sessions[Connection]):
         connection.execute(sql.BEGIN)
         connection.execute(sql.waiting_at_most(max(1, round(self._lock_timeout_s * 1000))))
 
+    def commit(self, connection: Connection) -> None:
+        connection.execute(sql.COMMIT)
+
     def _open(self) -> Connection:
         connection = Connection(self._address, application=self._application)
         for setting in sql.SESSION:

@@ -13,7 +13,7 @@ from penstock.sink.redshift.connection import Connection
 from penstock.sink.redshift.errors import connection_lost
 from penstock.sink.redshift.scan import scan
 from penstock.sink.redshift.storage import bound_as, storage_of, values_of
-from penstock.sink.redshift.table_schema import declared_for, statements_of
+from penstock.sink.redshift.table_schema import TableSchema, declared_for, lengths, statements_of
 from penstock.sink.redshift.table_statements import DROP_STAGE, TableStatements
 from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Loaded
@@ -36,11 +36,14 @@ class _Columns:
     read: tuple[str, ...]
 
 
-def load(connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", target: Target) -> Loaded:
+def load(
+    connection: Connection, batches: Iterator["pa.RecordBatch"], schema: "pa.Schema", table_schema: TableSchema, target: Target
+) -> Loaded:
     """Write `batches` in their order. Of several rows with one key, `upsert` keeps the last and `insert_if_absent` the first.
 
     Raises Conflict where another session writes rows of the same keys meanwhile.
     """
+    batches = lengths(table_schema, schema, target).required(batches)
     statements = statements_of(schema, target)
     columns = _Columns(
         statements=statements,

@@ -19,6 +19,9 @@ class Database(Sessions[Connection]):
         self._address, self._application, self._connect = address_of(url), application, connect
         super().__init__(place=self._address.place, errors=ERRORS, lock_timeout_s=lock_timeout_s)
 
+    def begin(self, connection: Connection) -> None:
+        connection.execute(sql.BEGIN)
+
     def commit(self, connection: Connection) -> None:
         """Commit, within `unknown_if_cut`. Raise PublishFailed if the transaction has already ended by itself."""
         if not connection.in_transaction:

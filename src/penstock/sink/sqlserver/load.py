@@ -13,7 +13,7 @@ from penstock.sink.sqlserver.connection import Connection
 from penstock.sink.sqlserver.errors import connection_lost
 from penstock.sink.sqlserver.scan import scan
 from penstock.sink.sqlserver.storage import values_of
-from penstock.sink.sqlserver.table_schema import TableSchema, staged_for, statements_of
+from penstock.sink.sqlserver.table_schema import TableSchema, lengths, staged_for, statements_of
 from penstock.sink.sqlserver.table_statements import COUNT_STAGE, DROP_STAGE, TableStatements
 from penstock.sink.table.content import totals_under_key
 from penstock.sink.table.publication import Loaded
@@ -39,6 +39,7 @@ def load(
 
     Raises Conflict where another session writes rows of the same keys meanwhile.
     """
+    batches = lengths(table_schema, schema, target).required(batches)
     columns = _Columns(statements=statements_of(schema, target), schema=schema, row_digest=target.row_digest)
     staged_as = staged_for(schema, target.key, table_schema)
     connection.execute(DROP_STAGE)

@@ -84,10 +84,10 @@ class Sessions(ServerConnection, Generic[S]):
                 session.close()
 
     @contextmanager
-    def unknown_if_cut(self, table: str) -> Iterator[None]:
-        """Raise Conflict for a COMMIT that was rolled back, OutcomeUnknown for one without an answer.
+    def unknown_if_cut(self, what: str, *, read: str) -> Iterator[None]:
+        """Raise Conflict for a COMMIT of `what` that was rolled back, OutcomeUnknown for one without an answer.
 
-        After OutcomeUnknown, the marker, read in a new session, shows whether it happened.
+        After OutcomeUnknown, `read`, in a new session, shows whether it happened.
         """
         try:
             yield
@@ -95,6 +95,6 @@ class Sessions(ServerConnection, Generic[S]):
             if self._rolled_back(cause):
                 raise Conflict(self._reason(cause)) from cause
             raise OutcomeUnknown(
-                f"The COMMIT of table {table!r} in {self.place} gave no answer: {self._reason(cause)}.",
-                remedy="Try again: the marker in the database says whether it happened.",
+                f"The COMMIT of {what} in {self.place} gave no answer: {self._reason(cause)}.",
+                remedy=f"Try again: {read} in the database says whether it happened.",
             ) from cause

@@ -11,7 +11,7 @@ from penstock.sql.mysql import statements as sql
 from penstock.sql.mysql.address import address_of
 from penstock.sql.mysql.connection import Connection
 from penstock.sql.mysql.errors import reason_of, translate_error
-from penstock.sql.mysql.server import Server, require_durable, server_of
+from penstock.sql.mysql.server import require_durable, server_of
 from penstock.support.connection import ServerConnection
 
 LOCK_TIMEOUT_S = 30.0
@@ -31,14 +31,7 @@ class Database(ServerConnection):
         self.home = f"mysql:{self.place} as {self._address.user}"
         self._connection: Connection | None = None
         self._variables: Mapping[str, str] = {}
-        self._server: Server | None = None
         self._durable = False
-
-    @property
-    def server(self) -> Server:
-        """The properties of the server to which the newest connection was opened."""
-        assert self._server is not None, "no connection was opened"
-        return self._server
 
     @property
     def is_connected(self) -> bool:
@@ -119,7 +112,7 @@ class Database(ServerConnection):
         connection.execute(sql.SESSION)
         variables = dict(connection.execute(sql.VARIABLES).fetchall())
         variables |= dict(connection.execute(sql.REDO_LOG).fetchall())
-        self._server = server_of(variables)
+        connection.server = server_of(variables)
         for name, statement in sql.NO_STATEMENT_TIMEOUT.items():
             if name in variables:
                 connection.execute(statement)

@@ -19,13 +19,15 @@ _WRONG_ADDRESS = (
 """Remedies for refused connections, which fail at every try, by the message: there is no code before the session exists."""
 _FINDS_PARTITION = "ExecFindPartition"
 """The server's function that reports a missing partition. Its error has the code of any CHECK, and a text in any language."""
+FORBIDDEN = "42501"
+"""The code for a privilege that the role lacks."""
 _CONFLICTS = frozenset({"40001", "40P01"})
 _STARTS = "and start again: what was decided is published then."
 
 
 def translate_error(cause: psycopg.Error, place: str, kind: type[Failed]) -> PenstockError | Conflict:
     """Return Penstock's error for an error before COMMIT, when nothing was written."""
-    state, reason = cause.sqlstate or "", reason_of(cause)
+    state, reason = code_of(cause), reason_of(cause)
     if state in _CONFLICTS:
         return Conflict(reason)
     if not state and isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
@@ -36,6 +38,11 @@ def translate_error(cause: psycopg.Error, place: str, kind: type[Failed]) -> Pen
         if state.startswith(sign):
             return make(place, reason, kind)
     return kind(f"{place} cannot be used: {reason}.", remedy=f"Mend that {_STARTS}")
+
+
+def code_of(cause: psycopg.Error) -> str:
+    """Return the server's code, empty if the error is not the server's."""
+    return cause.sqlstate or ""
 
 
 def reason_of(cause: psycopg.Error) -> str:
@@ -91,7 +98,7 @@ _BY_SQLSTATE = (
     ("55P03", _locked),
     ("53100", _full),
     ("23", _constraint),
-    ("42501", _forbidden),
+    (FORBIDDEN, _forbidden),
     *((state, _no_answer) for state in ("08", "53", "57", "25P")),
 )
 """By SQLSTATE code or class of codes; the first match counts."""
