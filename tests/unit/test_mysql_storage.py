@@ -24,8 +24,7 @@ from penstock.core.row_hash import row_hashes
 from penstock.errors import PublishFailed, StageFailed
 from penstock.sink.mysql.load import load
 from penstock.sink.mysql.row_validator import RowValidator
-from penstock.sink.mysql.scan import scan
-from penstock.sink.mysql.storage import restored, storage_of
+from penstock.sink.mysql.storage import STORAGES, restored, storage_of
 from penstock.sink.mysql.table_schema import statements_of, table_schema_of
 from penstock.sink.table.target import NotStoredError, Target
 from penstock.sql.mysql.database import Database
@@ -129,7 +128,7 @@ def through_mysql(connection, column, declared=None):
     assert load(connection, batches, schema, shape, TARGET).rows == len(column)
     assert connection.in_transaction
     query = statements_of(schema, TARGET).read([storage_of(column.type).read])
-    found = pa.Table.from_batches(scan(connection, query, schema), schema).combine_chunks()["c"]
+    found = pa.Table.from_batches(STORAGES.batches(connection.stream(query), schema), schema).combine_chunks()["c"]
     connection.execute("COMMIT")
     return found
 
@@ -250,7 +249,7 @@ def test_what_penstock_cannot_have_written_is_told(database, kind, declared, val
     connection.execute("SET sql_mode = @mode")
     schema = pa.schema([pa.field("c", kind)])
     with pytest.raises(NotStoredError, match="column 'c'"):
-        list(scan(connection, statements_of(schema, TARGET).read([storage_of(kind).read]), schema))
+        list(STORAGES.batches(connection.stream(statements_of(schema, TARGET).read([storage_of(kind).read])), schema))
 
 
 @pytest.mark.parametrize(

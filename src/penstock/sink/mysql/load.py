@@ -14,8 +14,7 @@ from penstock.errors import Conflict, PublishFailed
 from penstock.sink.mysql import statements as sql
 from penstock.sink.mysql import table_statements as stage
 from penstock.sink.mysql.decided_rows import required
-from penstock.sink.mysql.scan import scan
-from penstock.sink.mysql.storage import storage_of
+from penstock.sink.mysql.storage import STORAGES, storage_of
 from penstock.sink.mysql.table_schema import TableSchema, statements_of
 from penstock.sink.mysql.table_statements import TableStatements
 from penstock.sink.mysql.wire import LOAD_OPTIONS, lines, numbered_lines, rows_of_insert
@@ -98,7 +97,8 @@ def write(
 
 def content(connection: Connection, schema: "pa.Schema", target: Target) -> Iterator["pa.RecordBatch"]:
     """Yield every row of the table. Raises NotStoredError."""
-    return scan(connection, statements_of(schema, target).read([storage_of(field.type).read for field in schema]), schema)
+    query = statements_of(schema, target).read([storage_of(field.type).read for field in schema])
+    return STORAGES.batches(connection.stream(query), schema)
 
 
 def _goes_directly(table_schema: TableSchema, target: Target) -> bool:
@@ -226,4 +226,5 @@ def _warned(connection: Connection) -> PublishFailed | pymysql.err.Error:
 
 
 def _totals(connection: Connection, query: str, columns: _Columns) -> Totals:
-    return totals_under_key(scan(connection, query, columns.schema), columns.row_digest, table=columns.statements.table)
+    rows = STORAGES.batches(connection.stream(query), columns.schema)
+    return totals_under_key(rows, columns.row_digest, table=columns.statements.table)
