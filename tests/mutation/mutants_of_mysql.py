@@ -26,8 +26,8 @@ MUTANTS_OF_MYSQL = (
         bug=7,
         name="the-marker-of-mysql-is-read-and-not-locked",
         file=STATEMENTS,
-        find='LOCK_MARKER = f"{READ_MARKER} FOR UPDATE"',
-        replace="LOCK_MARKER = READ_MARKER",
+        find='lock_marker=f"{sql.read()} FOR UPDATE"',
+        replace="lock_marker=sql.read()",
         tests=(f"{OF_SERVED}_publish.py::test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits[mysql]",),
     ),
     Mutant(

@@ -27,8 +27,8 @@ MUTANTS_OF_POSTGRES = (
         bug=7,
         name="the-marker-of-postgres-is-read-and-not-locked",
         file=STATEMENTS,
-        find='self._of(f"{_READ_MARKER} FOR UPDATE")',
-        replace='self._of(f"{_READ_MARKER}")',
+        find='lock_marker=f"{sql.read()} FOR UPDATE"',
+        replace="lock_marker=sql.read()",
         tests=(f"{OF_SERVED}_publish.py::test_a_zombie_that_holds_the_marker_open_loses_to_the_first_that_commits[postgres]",),
     ),
     Mutant(

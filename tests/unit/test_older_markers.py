@@ -83,7 +83,7 @@ def as_older(table, kind):
 
         with table.rig.session() as connection:
             [_, offsets] = OwnStatements("public").creates["penstock_marker"]
-            connection.execute(offsets, {})
+            connection.execute(offsets)
 
 
 def deliver(table, sink, *, batch_id, position, ledger_id):

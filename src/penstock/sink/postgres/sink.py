@@ -109,7 +109,7 @@ class PostgresSink(SqlSink[Connection, TableSchema]):
         for table, statements in self._own.creates.items():
             if self._table_schema(connection, table) is None:
                 for statement in statements:
-                    connection.execute(statement, {})
+                    connection.execute(statement)
 
     def _require_place(self, connection: Connection) -> None:
         """Raise Refused if a table of Penstock could lose rows: without a marker, the newest batch is published again."""
