@@ -45,9 +45,9 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=15,
         name="a-commit-of-mysql-without-an-answer-is-taken-for-done",
-        file=DATABASE,
-        find="        except pymysql.err.Error as cause:\n            raise OutcomeUnknown(",
-        replace="        except pymysql.err.Error as cause:\n            return\n            raise OutcomeUnknown(",
+        file="src/penstock/sql/session.py",
+        find="            raise OutcomeUnknown(",
+        replace="            return\n            raise OutcomeUnknown(",
         tests=(f"{OF_SERVED}_publish.py::test_after_a_commit_without_an_answer_the_marker_decides[mysql-append-after]",),
     ),
     Mutant(

@@ -2,7 +2,7 @@
 
 from tests.mutation.mutant import Mutant
 
-DATABASE = "src/penstock/sql/postgres/database.py"
+SESSION = "src/penstock/sql/session.py"
 ENGINE = "src/penstock/sink/table/sql_sink.py"
 SERVED_LEDGER = "src/penstock/ledger/database_ledger.py"
 LEDGER_STATEMENTS = "src/penstock/ledger/postgres_statements.py"
@@ -46,9 +46,9 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=15,
         name="a-commit-of-postgres-without-an-answer-is-taken-for-done",
-        file=DATABASE,
-        find="        except psycopg.Error as cause:\n            raise OutcomeUnknown(",
-        replace="        except psycopg.Error as cause:\n            return\n            raise OutcomeUnknown(",
+        file=SESSION,
+        find="            raise OutcomeUnknown(",
+        replace="            return\n            raise OutcomeUnknown(",
         tests=(f"{OF_SERVED}_publish.py::test_after_a_commit_without_an_answer_the_marker_decides[postgres-append-after]",),
     ),
     Mutant(
@@ -153,9 +153,9 @@ MUTANTS_OF_POSTGRES = (
     Mutant(
         bug=15,
         name="an-append-to-postgres-without-an-answer-is-told-as-never-done",
-        file=DATABASE,
-        find="            raise OutcomeUnknown(\n",
-        replace="            raise Failed(\n",
+        file=SESSION,
+        find="            raise OutcomeUnknown(",
+        replace="            raise Failed(",
         tests=(f"{OF_SERVED_LEDGER}::test_a_commit_without_an_answer_is_unknown_and_then_read_back[postgres-before]",),
     ),
     Mutant(

@@ -3,7 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 REDSHIFT, SQLSERVER = "src/penstock/sink/redshift", "src/penstock/sink/sqlserver"
-SESSION = "src/penstock/sink/table/session.py"
+SESSION = "src/penstock/sql/session.py"
 OF_SERVED = "tests/unit/test_served_publish.py"
 OF_SQLSERVER = "tests/unit/test_sqlserver_publish.py"
 OF_DIALOGUE = "tests/unit/test_sqlserver_dialogue.py"

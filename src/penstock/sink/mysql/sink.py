@@ -29,10 +29,11 @@ from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import SqlSink
 from penstock.sql.mysql.catalog import ENGINE
 from penstock.sql.mysql.connection import Connection
-from penstock.sql.mysql.database import LOCK_TIMEOUT_S, Database, one_at_a_time
+from penstock.sql.mysql.database import Database, one_at_a_time
 from penstock.sql.mysql.errors import DENIED, code_of, connection_lost, reason_of, without_view
 from penstock.sql.mysql.names import require_table_name
 from penstock.sql.mysql.statements import COMMIT as END_SNAPSHOT
+from penstock.sql.session import LOCK_TIMEOUT_S
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -28,10 +28,11 @@ from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import SqlSink
-from penstock.sql.postgres.database import LOCK_TIMEOUT_S, Connection, Database, require_schema
+from penstock.sql.postgres.database import Connection, Database, require_schema
 from penstock.sql.postgres.errors import FORBIDDEN, code_of, connection_lost, reason_of
 from penstock.sql.postgres.names import DEFAULT_SCHEMA, split_name
 from penstock.sql.postgres.statements import TAKE_LOCK
+from penstock.sql.session import LOCK_TIMEOUT_S
 from penstock.sql.table_name import in_double_quotes
 
 if TYPE_CHECKING:

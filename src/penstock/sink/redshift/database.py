@@ -5,7 +5,7 @@ from penstock.sink.redshift import statements as sql
 from penstock.sink.redshift.address import address_of
 from penstock.sink.redshift.connection import ERRORS, Connection
 from penstock.sink.redshift.errors import is_conflict, reason_of, translate_error
-from penstock.sink.table.session import LOCK_TIMEOUT_S, Sessions
+from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
 
 
 class Database(Sessions[Connection]):

@@ -7,7 +7,7 @@ from penstock.sink.sqlserver import statements as sql
 from penstock.sink.sqlserver.address import address_of
 from penstock.sink.sqlserver.connection import ERRORS, Connect, Connection
 from penstock.sink.sqlserver.errors import is_conflict, reason_of, translate_error
-from penstock.sink.table.session import LOCK_TIMEOUT_S, Sessions
+from penstock.sql.session import LOCK_TIMEOUT_S, Sessions
 
 
 class Database(Sessions[Connection]):

@@ -23,9 +23,9 @@ from penstock.sink.sqlserver.table_schema import (
     table_schema_of,
 )
 from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
-from penstock.sink.table.session import LOCK_TIMEOUT_S
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import SqlSink
+from penstock.sql.session import LOCK_TIMEOUT_S
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -41,8 +41,9 @@ class LoadAnswer:
 
 
 class Connection:
-    """A session that stays open until an error or `close`. Raises PyMySQL's own errors. `server`: set by who opened it."""
+    """A session that stays open until an error or `close`. Raises PyMySQL's own errors. Who opens it tells what the server is."""
 
+    variables: Mapping[str, str]
     server: Server
 
     def __init__(self, address: Address, *, application: str) -> None:
