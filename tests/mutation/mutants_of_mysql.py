@@ -85,9 +85,9 @@ MUTANTS_OF_MYSQL = (
     Mutant(
         bug=17,
         name="the-first-of-several-rows-with-one-key-counts-in-mysql",
-        file=TABLE_STATEMENTS,
-        find='which = "MAX" if last else "MIN"',
-        replace='which = "MIN"',
+        file="src/penstock/sink/table/table_statements.py",
+        find="{'MAX' if last else 'MIN'}",
+        replace="MIN",
         tests=(f"{OF_SERVED}_table.py::test_keys_that_come_again_and_again[mysql-0-upsert]",),
     ),
     Mutant(

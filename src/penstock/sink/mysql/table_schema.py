@@ -108,7 +108,7 @@ def require_storable(schema: "pa.Schema", target: Target) -> None:
 
 def statements_of(schema: "pa.Schema", target: Target) -> TableStatements:
     """Return the SQL about the target for rows of `schema`."""
-    return TableStatements(target.table, tuple(schema.names), target.key)
+    return TableStatements("", target.table, tuple(schema.names), target.key)
 
 
 def create_table(connection: Connection, schema: "pa.Schema", target: Target) -> None:
