@@ -274,8 +274,8 @@ MUTANTS_OF_POSTGRES = (
         bug=32,
         name="a-marker-may-be-unlogged",
         file=SINK,
-        find="            if table_schema is not None:\n                require_lasting(",
-        replace="            if False:\n                require_lasting(",
+        find="            if table_schema is not None:\n                tables.require_lasting(",
+        replace="            if False:\n                tables.require_lasting(",
         tests=(f"{OF_MEMBERS}::test_tables_of_our_own_are_logged_too",),
     ),
     Mutant(

@@ -9,19 +9,11 @@ from penstock.core.faults import FaultPoint
 from penstock.core.model import Publication, Published
 from penstock.errors import Refused
 from penstock.sink.mysql import statements as sql
+from penstock.sink.mysql import table_schema as tables
 from penstock.sink.mysql.load import content, write
 from penstock.sink.mysql.rehearsal import rehearse, rehearse_merge
 from penstock.sink.mysql.syntax import MYSQL as SYNTAX
-from penstock.sink.mysql.table_schema import (
-    TableSchema,
-    create_table,
-    hold,
-    require_allowed,
-    require_fit,
-    require_storable,
-    row_validator,
-    table_schema_of,
-)
+from penstock.sink.mysql.table_schema import TableSchema
 from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
 from penstock.sink.table.marker_store import DBAPI_MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
@@ -58,13 +50,13 @@ MYSQL: Dialect[Connection, TableSchema] = Dialect(
     split_name=lambda name: ("", require_table_name(name)),  # the database is the URL's
     folded_name=None,
     own_statements=sql.OwnStatements,
-    table_schema_of=lambda connection, _, table: table_schema_of(connection, table),
-    require_storable=require_storable,
-    create_table=create_table,
-    hold=hold,
-    require_fit=require_fit,
-    require_allowed=require_allowed,
-    row_check=row_validator,
+    table_schema_of=lambda connection, _, table: tables.table_schema_of(connection, table),
+    require_storable=tables.require_storable,
+    create_table=tables.create_table,
+    hold=tables.hold,
+    require_fit=tables.require_fit,
+    require_allowed=tables.require_allowed,
+    row_check=tables.row_validator,
     read=content,
     write=write,
 )

@@ -8,21 +8,11 @@ import pyarrow as pa
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Publication, Published
 from penstock.sink.postgres import statements as sql
+from penstock.sink.postgres import table_schema as tables
 from penstock.sink.postgres.load import content, load, rehearse
 from penstock.sink.postgres.members import require_none_filled
-from penstock.sink.postgres.statements import OwnStatements
 from penstock.sink.postgres.syntax import POSTGRES as SYNTAX
-from penstock.sink.postgres.table_schema import (
-    TableSchema,
-    create_table,
-    hold,
-    require_allowed,
-    require_fit,
-    require_lasting,
-    require_storable,
-    row_validator,
-    table_schema_of,
-)
+from penstock.sink.postgres.table_schema import TableSchema
 from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
 from penstock.sink.table.marker_store import BATCH_TABLE, MARKER_TABLE
 from penstock.sink.table.preparation import require_unfilled
@@ -57,14 +47,14 @@ POSTGRES: Dialect[Connection, TableSchema] = Dialect(
     case_counts=True,
     split_name=split_name,
     folded_name=split_name,
-    own_statements=OwnStatements,
-    table_schema_of=table_schema_of,
-    require_storable=require_storable,
-    create_table=create_table,
-    hold=hold,
-    require_fit=require_fit,
-    require_allowed=require_allowed,
-    row_check=row_validator,
+    own_statements=sql.OwnStatements,
+    table_schema_of=tables.table_schema_of,
+    require_storable=tables.require_storable,
+    create_table=tables.create_table,
+    hold=tables.hold,
+    require_fit=tables.require_fit,
+    require_allowed=tables.require_allowed,
+    row_check=tables.row_validator,
     read=content,
     write=load,
 )
@@ -118,7 +108,9 @@ class PostgresSink(SqlSink[Connection, TableSchema]):
         for table in (MARKER_TABLE, BATCH_TABLE):
             table_schema = self._table_schema(connection, table)
             if table_schema is not None:
-                require_lasting(table_schema, table if self._schema == DEFAULT_SCHEMA else in_double_quotes(self._schema, table))
+                tables.require_lasting(
+                    table_schema, table if self._schema == DEFAULT_SCHEMA else in_double_quotes(self._schema, table)
+                )
 
     def _require_unfilled(self, connection: Connection, table_schema: TableSchema | None) -> None:
         for (schema,) in connection.execute(sql.DBAPI_SCHEMAS).fetchall():
@@ -136,7 +128,7 @@ class PostgresSink(SqlSink[Connection, TableSchema]):
         self._database.commit(connection)  # ends the read-only transaction
         self._database.begin(connection)
         if table_schema is None:
-            create_table(connection, rows, self._target)
+            tables.create_table(connection, rows, self._target)
         rehearse(connection, rows, self._target)
 
     def _name_markers(self, connection: Connection) -> None:

@@ -7,22 +7,14 @@ import pyarrow as pa
 from penstock.core.faults import FaultPoint
 from penstock.errors import Refused
 from penstock.sink.redshift import statements as sql
+from penstock.sink.redshift import table_schema as tables
 from penstock.sink.redshift.connection import Connection
 from penstock.sink.redshift.database import Database
 from penstock.sink.redshift.errors import FORBIDDEN, MADE_MEANWHILE, code_of, connection_lost, reason_of
 from penstock.sink.redshift.load import content, load
 from penstock.sink.redshift.marker_store import RedshiftMarkerStore
 from penstock.sink.redshift.names import split_name
-from penstock.sink.redshift.table_schema import (
-    TableSchema,
-    create_table,
-    hold,
-    require_allowed,
-    require_fit,
-    require_storable,
-    row_validator,
-    table_schema_of,
-)
+from penstock.sink.redshift.table_schema import TableSchema
 from penstock.sink.table.dialect import Dialect, ErrorCodes, FaultPoints
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.sql_sink import SqlSink
@@ -50,13 +42,13 @@ REDSHIFT: Dialect[Connection, TableSchema] = Dialect(
     split_name=split_name,
     folded_name=split_name,
     own_statements=sql.OwnStatements,
-    table_schema_of=table_schema_of,
-    require_storable=require_storable,
-    create_table=create_table,
-    hold=hold,
-    require_fit=require_fit,
-    require_allowed=require_allowed,
-    row_check=row_validator,
+    table_schema_of=tables.table_schema_of,
+    require_storable=tables.require_storable,
+    create_table=tables.create_table,
+    hold=tables.hold,
+    require_fit=tables.require_fit,
+    require_allowed=tables.require_allowed,
+    row_check=tables.row_validator,
     read=content,
     write=load,
 )
